@@ -13,7 +13,7 @@ import sys
 from time import perf_counter
 
 import parcost
-from parcost.evaluation import reduce
+from parcost.engine import reduce
 
 SPEC = """
 use catalog.devices.h100_sxm

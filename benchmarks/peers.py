@@ -101,7 +101,7 @@ def layouts() -> list[tuple[int, int, int, int, str]]:
 def ours() -> tuple[float, float]:
     """Return our layouts per second in a search, and one by one from a text for each."""
     import parcost
-    from parcost.search.run import Wish, search
+    from parcost.search.best_first import Wish, search
     from parcost.search.space import space
 
     text = SPEC.format(tp=1, pp=1, zero=0, micro=1, recompute="none")

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from parcost import Pipeline
-from parcost.evaluation.order import order_of
-from parcost.evaluation.replay import Plan, run
-from parcost.plugins import load
-from parcost.terms import Times
+from parcost.contract.terms import Times
+from parcost.engine.orders import order_of
+from parcost.engine.replay import Plan, run
+from parcost.plugins.discovery import load
 
 CANDIDATES = 100_000
 

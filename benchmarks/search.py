@@ -54,7 +54,7 @@ MORE = "tp,pp,cp,ep,etp,micro_batch,schedule,recompute,zero,sequence_parallel,gr
 def inside(path: str, axes: str) -> None:
     """Search in this process and print points, legal layouts, seconds and bytes."""
     import parcost
-    from parcost.search.run import Wish, search
+    from parcost.search.best_first import Wish, search
     from parcost.search.space import space
 
     (scenario,) = parcost.load(path)

@@ -18,7 +18,7 @@ from hypothesis import settings
 
 import parcost
 from parcost import Op, Study, hookimpl
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 
 # Laws try the same examples each time, so that a run can be repeated. `--hypothesis-profile
 # explore` tries others.

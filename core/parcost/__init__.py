@@ -14,30 +14,82 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from parcost.api import Session as Session
-    from parcost.api import evaluate as evaluate
-    from parcost.api import load as load
-    from parcost.api import load_text as load_text
-    from parcost.diagnostics import (
+    from parcost.contract.formulas import Formula as Formula
+    from parcost.contract.formulas import FormulaError as FormulaError
+    from parcost.contract.formulas import formula as formula
+    from parcost.contract.formulas import letters_of as letters_of
+    from parcost.contract.formulas import plain_of as plain_of
+    from parcost.contract.hookspecs import hookimpl as hookimpl
+    from parcost.contract.outcome import Outcome as Outcome
+    from parcost.contract.queries import pure_function as pure_function
+    from parcost.contract.schema import Curve as Curve
+    from parcost.contract.schema import Rate as Rate
+    from parcost.contract.schema import block as block
+    from parcost.contract.schema import block_type as block_type
+    from parcost.contract.schema import called as called
+    from parcost.contract.schema import children as children
+    from parcost.contract.schema import fraction as fraction
+    from parcost.contract.schema import integer as integer
+    from parcost.contract.schema import integers as integers
+    from parcost.contract.schema import quantity as quantity
+    from parcost.contract.schema import reference as reference
+    from parcost.contract.schema import string as string
+    from parcost.contract.schema import switch as switch
+    from parcost.contract.schema import word as word
+    from parcost.contract.sheet import Sheet as Sheet
+    from parcost.contract.terms import LONGEST_ORDER as LONGEST_ORDER
+    from parcost.contract.terms import Activity as Activity
+    from parcost.contract.terms import Axis as Axis
+    from parcost.contract.terms import Catalogue as Catalogue
+    from parcost.contract.terms import Check as Check
+    from parcost.contract.terms import Collective as Collective
+    from parcost.contract.terms import Edge as Edge
+    from parcost.contract.terms import Exporter as Exporter
+    from parcost.contract.terms import Figure as Figure
+    from parcost.contract.terms import Goal as Goal
+    from parcost.contract.terms import Group as Group
+    from parcost.contract.terms import Interval as Interval
+    from parcost.contract.terms import Kernels as Kernels
+    from parcost.contract.terms import Library as Library
+    from parcost.contract.terms import Limit as Limit
+    from parcost.contract.terms import Link as Link
+    from parcost.contract.terms import Memory as Memory
+    from parcost.contract.terms import Moment as Moment
+    from parcost.contract.terms import Names as Names
+    from parcost.contract.terms import Objective as Objective
+    from parcost.contract.terms import Once as Once
+    from parcost.contract.terms import Op as Op
+    from parcost.contract.terms import Pair as Pair
+    from parcost.contract.terms import Pass as Pass
+    from parcost.contract.terms import Pipeline as Pipeline
+    from parcost.contract.terms import Replay as Replay
+    from parcost.contract.terms import Row as Row
+    from parcost.contract.terms import Schedule as Schedule
+    from parcost.contract.terms import Section as Section
+    from parcost.contract.terms import Times as Times
+    from parcost.contract.terms import Work as Work
+    from parcost.contract.terms import busy as busy
+    from parcost.engine.replay import longest_span as longest_span
+    from parcost.engine.replay import makespan as makespan
+    from parcost.engine.scenario import Scenario as Scenario
+    from parcost.engine.session import Session as Session
+    from parcost.engine.session import evaluate as evaluate
+    from parcost.engine.session import load as load
+    from parcost.engine.session import load_text as load_text
+    from parcost.engine.study import Call as Call
+    from parcost.engine.study import Study as Study
+    from parcost.language.diagnostics import (
         Diagnostic as Diagnostic,
     )
-    from parcost.diagnostics import (
+    from parcost.language.diagnostics import (
         ParcostError as ParcostError,
     )
-    from parcost.diagnostics import (
+    from parcost.language.diagnostics import (
         PluginError as PluginError,
     )
-    from parcost.diagnostics import (
+    from parcost.language.diagnostics import (
         SpecError as SpecError,
     )
-    from parcost.evaluation.replay import longest_span as longest_span
-    from parcost.evaluation.replay import makespan as makespan
-    from parcost.formulas import Formula as Formula
-    from parcost.formulas import FormulaError as FormulaError
-    from parcost.formulas import formula as formula
-    from parcost.formulas import letters_of as letters_of
-    from parcost.formulas import plain_of as plain_of
-    from parcost.hookspecs import hookimpl as hookimpl
     from parcost.language.units import (
         BIT_RATE as BIT_RATE,
     )
@@ -76,76 +128,24 @@ if TYPE_CHECKING:
     )
     from parcost.numeric import Mask as Mask
     from parcost.numeric import Real as Real
-    from parcost.outcome import Outcome as Outcome
-    from parcost.queries import pure_function as pure_function
     from parcost.records import answers as answers
     from parcost.records import record as record
-    from parcost.report import Report as Report
-    from parcost.report import Result as Result
-    from parcost.scenario import Scenario as Scenario
-    from parcost.schema import Curve as Curve
-    from parcost.schema import Rate as Rate
-    from parcost.schema import block as block
-    from parcost.schema import block_type as block_type
-    from parcost.schema import called as called
-    from parcost.schema import children as children
-    from parcost.schema import fraction as fraction
-    from parcost.schema import integer as integer
-    from parcost.schema import integers as integers
-    from parcost.schema import quantity as quantity
-    from parcost.schema import reference as reference
-    from parcost.schema import string as string
-    from parcost.schema import switch as switch
-    from parcost.schema import word as word
-    from parcost.sheet import Sheet as Sheet
-    from parcost.study import Call as Call
-    from parcost.study import Study as Study
-    from parcost.terms import LONGEST_ORDER as LONGEST_ORDER
-    from parcost.terms import Activity as Activity
-    from parcost.terms import Axis as Axis
-    from parcost.terms import Catalogue as Catalogue
-    from parcost.terms import Check as Check
-    from parcost.terms import Collective as Collective
-    from parcost.terms import Edge as Edge
-    from parcost.terms import Exporter as Exporter
-    from parcost.terms import Figure as Figure
-    from parcost.terms import Goal as Goal
-    from parcost.terms import Group as Group
-    from parcost.terms import Interval as Interval
-    from parcost.terms import Kernels as Kernels
-    from parcost.terms import Library as Library
-    from parcost.terms import Limit as Limit
-    from parcost.terms import Link as Link
-    from parcost.terms import Memory as Memory
-    from parcost.terms import Moment as Moment
-    from parcost.terms import Names as Names
-    from parcost.terms import Objective as Objective
-    from parcost.terms import Once as Once
-    from parcost.terms import Op as Op
-    from parcost.terms import Pair as Pair
-    from parcost.terms import Pass as Pass
-    from parcost.terms import Pipeline as Pipeline
-    from parcost.terms import Replay as Replay
-    from parcost.terms import Row as Row
-    from parcost.terms import Schedule as Schedule
-    from parcost.terms import Section as Section
-    from parcost.terms import Times as Times
-    from parcost.terms import Work as Work
-    from parcost.terms import busy as busy
+    from parcost.report.report import Report as Report
+    from parcost.report.report import Result as Result
 
 __version__ = "0.2.0.dev0"
 
 #: The public names by the module, below parcost, that defines them.
 HOMES = {
-    "diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
-    "evaluation.replay": ("longest_span", "makespan"),
-    "formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
-    "hookspecs": ("hookimpl",),
+    "language.diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
+    "engine.replay": ("longest_span", "makespan"),
+    "contract.formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
+    "contract.hookspecs": ("hookimpl",),
     "numeric": ("Mask", "Real"),
-    "queries": ("pure_function",),
+    "contract.queries": ("pure_function",),
     "records": ("answers", "record"),
-    "outcome": ("Outcome",),
-    "schema": (
+    "contract.outcome": ("Outcome",),
+    "contract.schema": (
         "Curve",
         "Rate",
         "block",
@@ -161,9 +161,9 @@ HOMES = {
         "string",
         "word",
     ),
-    "sheet": ("Sheet",),
-    "study": ("Call", "Study"),
-    "terms": (
+    "contract.sheet": ("Sheet",),
+    "engine.study": ("Call", "Study"),
+    "contract.terms": (
         "LONGEST_ORDER",
         "Activity",
         "Axis",
@@ -211,9 +211,9 @@ HOMES = {
         "SECONDS",
         "WATTS",
     ),
-    "api": ("Session", "evaluate", "load", "load_text"),
-    "report": ("Report", "Result"),
-    "scenario": ("Scenario",),
+    "engine.session": ("Session", "evaluate", "load", "load_text"),
+    "report.report": ("Report", "Result"),
+    "engine.scenario": ("Scenario",),
 }
 _HOME = {name: f"parcost.{module}" for module, names in HOMES.items() for name in names}
 

@@ -10,10 +10,10 @@ import pytest
 
 from parcost.batch import Spec
 from parcost.batch.executors import Engine, named
-from parcost.batch.keys import Environment, Question
+from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.run import Run
 from parcost.cli import main
-from parcost.diagnostics import PluginError, SpecError
+from parcost.language.diagnostics import PluginError, SpecError
 
 pytestmark = pytest.mark.slow
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from parcost.batch.cache import packed, unpacked
-from parcost.batch.entry import Entry, Problem, page_data
-from parcost.batch.keys import Import
-from parcost.render.encode import encoded
-from parcost.render.page import Column, Heading, Item, Line, Row, Table
+from parcost.batch.fingerprints import Import
+from parcost.contract.entries import Entry, Problem, page_data
+from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.output.json_encoding import encoded
 
 
 def test_a_page_that_was_told_is_read_back() -> None:

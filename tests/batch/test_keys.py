@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import parcost
-from parcost.batch import keys
-from parcost.batch.keys import Environment, Question
-from parcost.picked import Picked
+from parcost.batch import fingerprints
+from parcost.batch.fingerprints import Environment, Question
+from parcost.plugins.selection import Picked
 
 METADATA = "Metadata-Version: 2.1\nName: parcost-mine\nVersion: {version}\n"
 
@@ -36,7 +36,7 @@ class Developed:
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Developed:
     developed = Developed(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    keys._location.cache_clear()
+    fingerprints._location.cache_clear()
     return developed
 
 
@@ -117,7 +117,9 @@ def test_what_a_study_imports_is_listed_with_the_prelude_and_what_that_imports(
     session = parcost.Session()
     environment = Environment()
     (scenario,) = session.load(spec)
-    found = keys.Imports(session.loader, environment.packages).of(scenario.module, str(spec))
+    found = fingerprints.Imports(session.loader, environment.packages).of(
+        scenario.module, str(spec)
+    )
     assert found is not None
     places = {(one.package, one.place) for one in found}
     assert {
@@ -128,6 +130,6 @@ def test_what_a_study_imports_is_listed_with_the_prelude_and_what_that_imports(
         ("parcost_specs", "precisions/bf16.par"),
     } <= places
     for one in found:
-        place = keys.location(one, str(spec), environment.packages)
+        place = fingerprints.location(one, str(spec), environment.packages)
         assert place is not None
-        assert keys.digest(place.read_text(encoding="utf-8")) == one.digest
+        assert fingerprints.digest(place.read_text(encoding="utf-8")) == one.digest

@@ -16,15 +16,16 @@ from typing import Any
 
 import pytest
 
-from parcost.batch import Spec, executors, work
+from parcost.batch import Spec, executors
+from parcost.batch import worker as worker_module
 from parcost.batch.cache import Cache
-from parcost.batch.entry import Entry
 from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
-from parcost.batch.keys import Environment, Question
+from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.run import Run
-from parcost.batch.work import StrangerError, Task, Worker, answers
+from parcost.batch.worker import StrangerError, Task, Worker, answers
 from parcost.cli import main
-from parcost.picked import Picked
+from parcost.contract.entries import Entry
+from parcost.plugins.selection import Picked
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,7 @@ QUESTION = Question({}, None, "data")
 # What a worker does first: evaluating some files is the end of it, once or each time.
 DEADLY = """
 import os, signal
-from parcost.scenario import Scenario
+from parcost.engine.scenario import Scenario
 real = Scenario.evaluate
 def evaluate(scenario, *progress):
     if scenario.path in {deadly!r} and not os.path.exists({once!r}):
@@ -341,7 +342,7 @@ def test_a_spec_is_forgotten_once_it_is_done_and_the_catalogue_is_not(specs: lis
 def test_imports_are_forgotten_before_they_become_a_burden(
     specs: list[Spec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "_MOST_FILES", 10)
+    monkeypatch.setattr(worker_module, "_MOST_FILES", 10)
     worker = Worker(ENVIRONMENT)
     for spec in specs:
         own = Path(f"of_{spec.path}")

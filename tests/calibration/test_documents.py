@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 from parcost_plugins.calibration.command import command
 from parcost_plugins.calibration.constants import kind_of, kinds
 

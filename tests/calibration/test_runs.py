@@ -256,7 +256,11 @@ def test_a_constant_outside_of_its_bounds_is_named(
 ) -> None:
     from parcost_plugins.calibration import constants
 
-    table = [k for k in constants.kinds(parcost.api._installed()) if k.attribute == "sustained"]
+    table = [
+        k
+        for k in constants.kinds(parcost.engine.session._installed())
+        if k.attribute == "sustained"
+    ]
     from attrs import evolve
 
     monkeypatch.setattr(

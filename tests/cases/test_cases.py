@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost.diagnostics import Severity
+from parcost.language.diagnostics import Severity
 from parcost.language.units import unit
 
 HERE = Path(__file__).parent

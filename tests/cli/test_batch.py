@@ -80,7 +80,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 @pytest.fixture
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list to which the path of every evaluation in this process is added."""
-    from parcost.scenario import Scenario
+    from parcost.engine.scenario import Scenario
 
     paths: list[str] = []
     real = Scenario.evaluate
@@ -295,7 +295,7 @@ def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
     code = (
         "import sys; from parcost.cli import main; main(sys.argv[1:]);"
         "print([m for m in sys.modules if m.startswith(('parcost_plugins.', 'numpy', 'lark',"
-        "'parcost.binding', 'parcost.evaluation', 'parcost.api'))], file=sys.stderr)"
+        "'parcost.spec', 'parcost.engine', 'parcost.contract.terms'))], file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "eval", "specs", "--format", "jsonl"],
@@ -358,16 +358,17 @@ def test_a_missing_import_is_looked_for_again(run: Run) -> None:
 
 
 def test_a_plugin_that_failed_is_asked_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from parcost import hookimpl, plugins
+    from parcost import hookimpl
+    from parcost.plugins import discovery
 
     def terms() -> Any:
         raise RuntimeError("out of coffee")
 
     files({"a.par": GOOD, "b.par": GOOD})
-    load = plugins.load
+    load = discovery.load
     broken = SimpleNamespace(terms=hookimpl(terms))
     with monkeypatch.context() as patch:
-        patch.setattr(plugins, "load", lambda **given: load(("mine", broken), **given))
+        patch.setattr(discovery, "load", lambda **given: load(("mine", broken), **given))
         assert run("eval", "specs").code == 3
     assert run("eval", "specs").code == 0
 
@@ -486,7 +487,7 @@ def test_runs_at_the_same_time_share_a_cache() -> None:
 def test_an_interrupted_batch_goes_on_where_it_stopped(
     run: Run, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from parcost.scenario import Scenario
+    from parcost.engine.scenario import Scenario
 
     files(many(6))
     Path("all.jsonl").write_text("of before")
@@ -628,15 +629,15 @@ def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
 # Signals are told to a pipe once they are handled, and a reader is waited for as long as it takes.
 TOLD = """\
 import os
-from parcost.cli import output
-output._PATIENCE_SECONDS = {patience}
-note = output.Interrupts._note
+from parcost.cli import streams
+streams._PATIENCE_SECONDS = {patience}
+note = streams.Interrupts._note
 def note_and_tell(interrupts, *signal):
     try:
         note(interrupts, *signal)
     finally:
         os.write({pipe}, b"!")
-output.Interrupts._note = note_and_tell
+streams.Interrupts._note = note_and_tell
 """
 
 
@@ -805,9 +806,9 @@ def test_a_file_has_the_rights_of_any_other(run: Run) -> None:
 def test_a_summary_is_no_place_for_thousands_of_lines(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from parcost.cli import writing
+    from parcost.cli import formats
 
-    monkeypatch.setattr(writing, "_MOST_OF_A_GROUP", 2)
+    monkeypatch.setattr(formats, "_MOST_OF_A_GROUP", 2)
     files({f"{name}.par": MISTAKEN for name in "abcd"})
     summary = run("eval", "specs", "--format", "csv").err.splitlines()[-4:]
     assert summary[0].startswith("specs/a.par:6:")
@@ -816,7 +817,7 @@ def test_a_summary_is_no_place_for_thousands_of_lines(
 
 
 def test_a_summary_ends_in_what_is_gravest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from parcost.scenario import Scenario
+    from parcost.engine.scenario import Scenario
 
     real = Scenario.evaluate
 

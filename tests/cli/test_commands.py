@@ -516,29 +516,29 @@ def test_markdown_tells_the_same_story(run: Run) -> None:
 
 
 def fake_plugin(monkeypatch: pytest.MonkeyPatch, **hooks: Any) -> None:
-    from parcost import plugins
+    from parcost.plugins import discovery
 
-    load = plugins.load
+    load = discovery.load
     module = SimpleNamespace(**{name: hookimpl(function) for name, function in hooks.items()})
-    monkeypatch.setattr(plugins, "load", lambda **given: load(("mine", module), **given))
+    monkeypatch.setattr(discovery, "load", lambda **given: load(("mine", module), **given))
 
 
 def test_long_work_shows_progress_to_a_person_whose_results_go_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from parcost.cli import output
+    from parcost.cli import streams
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     now = iter([0.0, 1.0, 3.0, 4.0])
-    monkeypatch.setattr(output, "monotonic", lambda: next(now))
+    monkeypatch.setattr(streams, "monotonic", lambda: next(now))
     for stdout, said in ((io.StringIO(), "\rb\x1b[K\r\x1b[K"), (Terminal(), "")):
         stderr = Terminal()
         monkeypatch.setattr(sys, "stdout", stdout)
         monkeypatch.setattr(sys, "stderr", stderr)
-        progress = output.Progress()
+        progress = streams.Progress()
         progress.show("a")
         progress.show("b")
         progress.clear()
@@ -607,7 +607,7 @@ def test_a_format_that_fails_is_named(run: Run, monkeypatch: pytest.MonkeyPatch)
 def test_an_internal_error_is_one_line_and_loses_no_other_report(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from parcost.scenario import Scenario
+    from parcost.engine.scenario import Scenario
 
     evaluate = Scenario.evaluate
 
@@ -626,7 +626,7 @@ def test_an_internal_error_is_one_line_and_loses_no_other_report(
 def test_debugging_prints_the_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from parcost.scenario import Scenario
+    from parcost.engine.scenario import Scenario
 
     monkeypatch.chdir(tmp_path)
 
@@ -641,7 +641,7 @@ def test_debugging_prints_the_traceback(
 
 
 def test_an_interrupt_exits_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from parcost.scenario import Scenario
+    from parcost.engine.scenario import Scenario
 
     def interrupt(*_: Any) -> Any:
         raise KeyboardInterrupt
@@ -942,8 +942,8 @@ def test_explain_of_a_sweep_says_how_to_pick_a_point(run: Run, term: str) -> Non
 
 def test_explain_of_work_beside_a_whole_pass_says_so() -> None:
     from parcost import Formula
-    from parcost.render.explanation import _hiding
-    from parcost.terms import Work
+    from parcost.contract.terms import Work
+    from parcost.output.explanation import _hiding
 
     work = Work(
         name="w", pass_="R", seconds=1.0, resource="net", window="", formula=Formula(text="x")
@@ -1123,7 +1123,7 @@ def test_a_sweep_that_is_bound_point_by_point_has_a_limit(run: Run) -> None:
 def test_a_sweep_is_read_once_however_many_points_are_bound(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from parcost.binding import functions
+    from parcost.spec import functions
 
     read = []
     call = functions.call
@@ -1158,10 +1158,10 @@ def test_long_work_on_one_file_shows_how_far_it_has_got(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a terminal too: nothing is written before all points are done."""
-    from parcost.cli import output
+    from parcost.cli import streams
 
     shown: list[str] = []
-    monkeypatch.setattr(output.Progress, "show", lambda _, text: shown.append(text))
+    monkeypatch.setattr(streams.Progress, "show", lambda _, text: shown.append(text))
     swept = GOOD.replace("tp = 2", "pp = [1, 2]")
     assert run("eval", "a.par", a=swept).code == 0
     assert shown[:2] == ["a.par, 0 of 2 points done", "a.par, 1 of 2 points done"]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parcost.language.numbers import Column, literal, quantity
 from parcost.language.units import BYTES, FLOPS, ONE, RATE, SECONDS, Dimension, unit
-from parcost.render.numbers import Column, literal, quantity
-from parcost.render.words import cells
+from parcost.output.cells import cells
 
 
 @pytest.mark.parametrize(

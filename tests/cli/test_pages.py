@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import formula, letters_of
-from parcost.render import markdown, plain
-from parcost.render.formulas import filled
-from parcost.render.narrative import tell
-from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost.output import markdown, text
+from parcost.output.formulas import filled
+from parcost.output.narrative import tell
 
 words = st.text("abcdefgh ", min_size=0, max_size=60)
 cells = st.one_of(words, st.sampled_from(["12.5", "1,234.50", "a_long_name_without_a_blank_in_it"]))
@@ -51,27 +51,27 @@ def said(text: str) -> list[str]:
 @given(table=tables(), width=st.integers(1, 120))
 def test_a_table_loses_no_character_however_narrow(table: Table, width: int) -> None:
     wanted = "".join([c.title for c in table.columns] + [c for r in table.rows for c in r.cells])
-    assert said(plain.draw([table], Paper(width=width))) == said(wanted)
+    assert said(text.draw([table], Paper(width=width))) == said(wanted)
 
 
 @given(table=tables())
 def test_a_table_of_flexible_columns_fits_the_page(table: Table) -> None:
     flexible = Table([Column(c.title, c.align, flexible=True) for c in table.columns], table.rows)
-    for line in plain.draw([flexible], Paper(width=120)).splitlines():
+    for line in text.draw([flexible], Paper(width=120)).splitlines():
         assert len(line) <= 120
 
 
 @given(table=tables(), width=st.integers(20, 120))
 def test_a_terminal_shows_the_lines_of_the_plain_page(table: Table, width: int) -> None:
     items: list[Item] = [Heading("title", 1, aside="a.par"), table, Line("more", "bad")]
-    coloured = plain.draw(items, Paper(width=width, color=True, unicode=True))
+    coloured = text.draw(items, Paper(width=width, color=True, unicode=True))
     bare = re.sub(r"\x1b\[[\d;]*m", "", coloured)
-    assert bare == plain.draw(items, Paper(width=width, unicode=True))
+    assert bare == text.draw(items, Paper(width=width, unicode=True))
 
 
 def test_a_blank_cell_with_less_room_than_its_indent_ends() -> None:
     table = Table([Column("", flexible=True), Column("b")], [Row((" ", "x" * 20), indent=3)])
-    assert plain.draw([table], Paper(width=1)).split() == ["b", "-" * 22, "x" * 20]
+    assert text.draw([table], Paper(width=1)).split() == ["b", "-" * 22, "x" * 20]
 
 
 def test_columns_line_up() -> None:
@@ -79,28 +79,28 @@ def test_columns_line_up() -> None:
         (Column("name"), Column("s", "right")),
         [Row(("a", "1.5")), Row(("bcd", "20.25"), indent=1), Row(("all", "21.75"), rule=True)],
     )
-    assert plain.draw([table], Paper()) == (
+    assert text.draw([table], Paper()) == (
         "  name      s\n  -----------\n  a       1.5\n   bcd  20.25\n  -----------\n  all   21.75\n"
     )
 
 
 def test_a_wide_table_leaves_out_optional_columns_and_says_so() -> None:
     columns = [Column("name"), *(Column(f"figure{i}", optional=True) for i in range(8))]
-    drawn = plain.draw([Table(columns, [Row(["x" * 10] * 9)])], Paper(width=60))
+    drawn = text.draw([Table(columns, [Row(["x" * 10] * 9)])], Paper(width=60))
     assert max(map(len, drawn.splitlines())) <= 60
     assert "figure3" in drawn.partition("no room for")[0]
     assert "figure7" in drawn.partition("no room for")[2]
 
 
 def test_one_blank_line_is_as_much_as_there_is() -> None:
-    drawn = plain.draw([Heading("a", 1), Heading("b"), Line("c"), Heading("d")], Paper(width=3))
+    drawn = text.draw([Heading("a", 1), Heading("b"), Line("c"), Heading("d")], Paper(width=3))
     assert drawn == "a\n===\n\nb\n\n  c\n\nd\n\n"
 
 
 def test_ascii_paper_gets_ascii() -> None:
     items: list[Item] = [Line("3 ± 1 µs × 2 ≤ 9"), Heading("–", 1)]
-    assert plain.draw(items, Paper()).isascii()
-    assert "±" in plain.draw(items, Paper(unicode=True))
+    assert text.draw(items, Paper()).isascii()
+    assert "±" in text.draw(items, Paper(unicode=True))
 
 
 @pytest.mark.parametrize("color", [True, False])
@@ -149,7 +149,7 @@ def test_numbers_take_the_place_of_whole_letters(text: str, numbers: str) -> Non
 
 
 def page_of(scenario: parcost.Scenario) -> str:
-    return plain.draw(tell(scenario.evaluate()), Paper(width=200))
+    return text.draw(tell(scenario.evaluate()), Paper(width=200))
 
 
 def test_a_page_has_the_headlines_of_a_calculation_and_what_claims_name() -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.batch.keys import Environment
+from parcost.batch.fingerprints import Environment
 from parcost.cli import main
-from parcost.picked import Picked
+from parcost.plugins.selection import Picked
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost.render.studies import join_pages
+from parcost.output.studies import join_pages
 
 pytestmark = pytest.mark.slow
 

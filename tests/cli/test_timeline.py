@@ -10,8 +10,8 @@ import pytest
 
 from parcost import Op
 from parcost.cli import main
-from parcost.render.timeline import draw
-from parcost.terms import Activity
+from parcost.contract.terms import Activity
+from parcost.output.timeline import draw
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from parcost import Group, Study
 from parcost.numeric import ceil_log2
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 from parcost_plugins.collectives import (
     bruck,
     direct,

@@ -8,8 +8,8 @@ import pytest
 
 import parcost
 from parcost import Group, Library, Session, SpecError, hookimpl
-from parcost.plugins import Plugin, Plugins, load
-from parcost.render.words import picked as chosen
+from parcost.output.cells import picked as chosen
+from parcost.plugins.discovery import Plugin, Plugins, load
 
 SPEC = """
 use catalog.devices.{device}

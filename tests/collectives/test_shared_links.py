@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import parcost
 from parcost import Study
 from parcost.numeric import INFINITY
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import (
     bruck,

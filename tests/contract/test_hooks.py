@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 import parcost
-from parcost import SpecError, hookimpl, hookspecs
-from parcost.plugins import load
-from parcost.schema import BlockType
+from parcost import SpecError, hookimpl
+from parcost.contract import hookspecs
+from parcost.contract.schema import BlockType
+from parcost.plugins.discovery import load
 
 pytestmark = pytest.mark.slow
 

@@ -72,27 +72,27 @@ def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path
 OPEN = {"parcost", "parcost.numeric"}
 OPEN_TO = {
     "parcost_plugins.exporters": (
-        "parcost.batch",
-        "parcost.files",
-        "parcost.render",
-        "parcost.temporary",
+        "parcost.contract",
+        "parcost.language",
+        "parcost.output",
+        "parcost.system",
     ),
     "parcost_plugins.calibration": (
         "parcost.cli",
-        "parcost.files",
-        "parcost.picked",
+        "parcost.contract",
+        "parcost.language",
+        "parcost.output",
         "parcost.plugins",
-        "parcost.render",
-        "parcost.temporary",
+        "parcost.system",
     ),
     "parcost_plugins.validation": (
         "parcost.batch",
         "parcost.cli",
-        "parcost.files",
-        "parcost.picked",
+        "parcost.contract",
+        "parcost.language",
+        "parcost.output",
         "parcost.plugins",
-        "parcost.render",
-        "parcost.temporary",
+        "parcost.system",
     ),
 }
 

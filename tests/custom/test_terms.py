@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from parcost import Formula, Study, Work
-from parcost.evaluation.judge import diagnose, rules
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.evaluation import diagnose, rules
+from parcost.engine.reduce import evaluate
 
 Bind = Callable[..., Study]
 

@@ -16,8 +16,8 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost.plugins import load
-from parcost.render import api_reference, reference
+from parcost.output import api_reference, language_reference
+from parcost.plugins.discovery import load
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -131,9 +131,9 @@ def test_the_calculation_of_the_guide_needs_no_step() -> None:
 def test_the_reference_is_current(request: pytest.FixtureRequest) -> None:
     path = ROOT / "docs" / "language.md"
     if request.config.getoption("update"):
-        reference.main([str(path)])
+        language_reference.main([str(path)])
     text = path.read_text(encoding="utf-8")
-    assert text == reference.insert(text, reference.reference(load()))
+    assert text == language_reference.insert(text, language_reference.reference(load()))
 
 
 def test_the_figures_of_the_guide_are_those_of_a_report() -> None:
@@ -215,12 +215,12 @@ def test_the_whole_catalogue_and_every_spec_is_checked() -> None:
 
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "parcost.render.reference"],
+        [sys.executable, "-m", "parcost.output.language_reference"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == reference.reference(load())
+    assert done.stdout == language_reference.reference(load())
 
 
 # --- The Python interface -----------------------------------------------------------------

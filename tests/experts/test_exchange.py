@@ -221,7 +221,7 @@ def test_the_exchange_hides_under_what_the_study_says(
 
 
 def test_shared_experts_cover_the_exchange_as_far_as_they_go(mixture: Mixture) -> None:
-    from parcost.evaluation import reduce
+    from parcost.engine import reduce
 
     none, shared, pair = (
         reduce.evaluate(

@@ -9,7 +9,7 @@ import pytest
 
 import parcost
 from parcost import Formula, Section, Study, Work
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Parameters
 
 Bind = Callable[..., Study]

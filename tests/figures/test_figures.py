@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from parcost import Figure, Formula, Study, Work
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.reduce import evaluate
 from parcost.language.units import known_units
 from parcost_plugins.vocabulary import ModelFlops, Parameters
 

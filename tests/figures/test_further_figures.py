@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost import Formula, Study, Work
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 
 Bind = Callable[..., Study]
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import validation
-from parcost.sound import sound
+from parcost.contract import validation
+from parcost.contract.term_validation import sound
 from parcost_plugins.vocabulary import Training
 
 SPECS = Path(__file__).parents[2] / "specs"

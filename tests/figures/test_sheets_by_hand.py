@@ -336,7 +336,7 @@ def test_what_is_executed_is_averaged_over_devices(bind: Bind) -> None:
         work("F", 1.0, flops=3e9),
         work("B", 1.0, flops=5e9, count=(0.0, 0.0, 0.0, 1.0)),
     ]
-    loaded = parcost.plugins.load().named("schedules")["interleaved"][1]
+    loaded = parcost.plugins.discovery.load().named("schedules")["interleaved"][1]
     study = bind(
         {"cluster.devices": 2, "layout.pp": 2, "training.global_batch": 4, "schedule.chunks": 2,
          "training.micro_batches": 4, "schedule.kind": "interleaved"},

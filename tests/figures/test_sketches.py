@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.diagnostics import Severity, SpecError
+from parcost.language.diagnostics import Severity, SpecError
 
 RECIPE = "use catalog.precisions.bf16_zero_paper\n"
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parcost import Figure, Formula, FormulaError, Interval, Memory, Once, Section, Work, formula
-from parcost.formulas import in_numbers
-from parcost.render.formulas import filled
+from parcost.contract.formulas import in_numbers
+from parcost.output.formulas import filled
 
 
 @pytest.mark.parametrize(

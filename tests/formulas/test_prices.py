@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost import Group, formula
-from parcost.prices import explained
+from parcost.contract.prices import explained
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 #: Algorithms without a closed expression, or with one that has letters of its own.
@@ -39,7 +39,7 @@ def group(*shape: float) -> Group:
 
 ALGORITHMS = [
     (algorithm, operation)
-    for _, (_, algorithm) in sorted(parcost.plugins.load().named("collectives").items())
+    for _, (_, algorithm) in sorted(parcost.plugins.discovery.load().named("collectives").items())
     for operation in sorted(algorithm.operations)
 ]
 
@@ -71,7 +71,7 @@ def test_phases_explain_what_no_expression_does() -> None:
     """3 ranks on one node and 2 on another: no closed expression knows of both."""
     placed = group(3.0, 2.0)
     uneven = Group(name="dp", ranks=5.0, shape=(3.0, 2.0), links=placed.links, fewest=(2.0, 2.0))
-    offered = parcost.plugins.load().named("collectives")
+    offered = parcost.plugins.discovery.load().named("collectives")
     algorithm: Any = offered["hierarchical"][1]
     seconds = algorithm.seconds("all_reduce", 1e9, uneven)
     found = explained("all_reduce", 1e9, uneven, algorithm, seconds)

@@ -20,7 +20,7 @@ import pytest
 import parcost
 from parcost import Formula
 from parcost.language import units
-from parcost.render.numbers import quantity
+from parcost.language.numbers import quantity
 
 SPECS = Path(__file__).parents[2] / "specs"
 SHIPPED = sorted(

@@ -26,13 +26,13 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from parcost import SpecError
+from parcost.language.diagnostic_text import as_data, render
 from parcost.language.format import format_text
 from parcost.language.parse import parse, tables
 from parcost.language.text import Source
-from parcost.render.diagnostics import as_data, render
 
 if TYPE_CHECKING:
-    from parcost.api import Session
+    from parcost.engine.session import Session
 
 MOST_SECONDS = 2.0
 MOST_BYTES = 500 * 10**6
@@ -197,7 +197,7 @@ def check(text: str, *, evaluate: bool = False) -> None:
 
 @cache
 def _session() -> Session:
-    from parcost.api import Session
+    from parcost.engine.session import Session
 
     return Session()
 

@@ -14,8 +14,8 @@ import pytest
 
 import parcost
 from parcost import Formula, Scenario, SpecError, Study, Work, hookimpl
-from parcost.outcome import Outcome
-from parcost.plugins import load
+from parcost.contract.outcome import Outcome
+from parcost.plugins.discovery import load
 from parcost_plugins.host import NAME
 from parcost_plugins.vocabulary import layers
 

@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost import Study
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Study
-from parcost.evaluation.judge import diagnose
+from parcost.engine.evaluation import diagnose
 from parcost_plugins.vocabulary import Cluster
 
 H100 = 989e12  # bf16, dense

@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost import Study
-from parcost.evaluation.judge import diagnose
+from parcost.engine.evaluation import diagnose
 from parcost_plugins.kernels.constant import Constant
 from parcost_plugins.kernels.rates import CoreRate
 from parcost_plugins.kernels.roofline import Roofline

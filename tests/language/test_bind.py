@@ -30,8 +30,8 @@ from parcost import (
     switch,
     word,
 )
-from parcost.plugins import Plugins
-from parcost.plugins import load as load_plugins
+from parcost.plugins.discovery import Plugins
+from parcost.plugins.discovery import load as load_plugins
 
 
 @block("part", inside="box", label="required")

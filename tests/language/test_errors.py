@@ -10,8 +10,8 @@ import pytest
 
 import parcost
 from parcost import SpecError
-from parcost.diagnostics import Diagnostic
-from parcost.render.diagnostics import render
+from parcost.language.diagnostic_text import render
+from parcost.language.diagnostics import Diagnostic
 
 HERE = Path(__file__).parent.parent
 FILES = sorted((HERE / "errors").glob("*.par"))

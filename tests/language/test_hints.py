@@ -6,7 +6,7 @@ import pytest
 
 import parcost
 from parcost import SpecError
-from parcost.diagnostics import Diagnostic
+from parcost.language.diagnostics import Diagnostic
 
 USES = """
 use catalog.devices.h100_sxm

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark import Token, Tree, UnexpectedToken
 
-from parcost.diagnostics import Diagnostic
 from parcost.language import syntax as s
 from parcost.language.build import Builder
+from parcost.language.diagnostics import Diagnostic
 from parcost.language.parse import parse, split_quantity
 from parcost.language.repair import Written
 from parcost.language.text import Source, Span

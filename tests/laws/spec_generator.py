@@ -23,12 +23,12 @@ from pathlib import Path
 
 from attrs import evolve, field, frozen
 
+from parcost.contract.schema import BlockType, Field
 from parcost.language import syntax as s
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.language.units import ONE, Dimension
-from parcost.plugins import Plugins, load
-from parcost.schema import BlockType, Field
+from parcost.plugins.discovery import Plugins, load
 
 BASES = Path(__file__).parent / "bases"
 

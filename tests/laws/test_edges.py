@@ -7,7 +7,7 @@ from spec_faults import fault
 from spec_generator import Generator, bases, read
 
 from parcost import SpecError
-from parcost.api import Session
+from parcost.engine.session import Session
 
 GENERATOR = Generator()
 SESSION = Session(GENERATOR.plugins)

@@ -12,8 +12,8 @@ import pytest
 from spec_generator import Generator, Place, Spec, bases, read
 
 from parcost import SpecError
-from parcost.api import Session
-from parcost.schema import Field
+from parcost.contract.schema import Field
+from parcost.engine.session import Session
 
 GENERATOR = Generator()
 SESSION = Session(GENERATOR.plugins)

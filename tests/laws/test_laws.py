@@ -14,10 +14,10 @@ from spec_generator import Generator
 
 import parcost
 from parcost import Scenario, SpecError, Study
-from parcost.api import Session
+from parcost.contract.schema import Curve, block_type, called
+from parcost.engine.session import Session
+from parcost.engine.study import Call
 from parcost.language.units import FLOPS, RATE
-from parcost.schema import Curve, block_type, called
-from parcost.study import Call
 from parcost_plugins.vocabulary import CollectiveChoice
 
 GENERATOR = Generator()

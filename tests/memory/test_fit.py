@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from parcost import Check, Formula, Memory, Study, Work
-from parcost.evaluation.judge import diagnose
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.evaluation import diagnose
+from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters, Training
 
 Bind = Callable[..., Study]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Cluster
 
 GIB = 2.0**30

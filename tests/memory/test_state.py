@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from parcost import Formula, Memory, Outcome, Study, Work
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]

@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost import Study
-from parcost.evaluation.judge import diagnose
+from parcost.engine.evaluation import diagnose
 
 StudyOf = Callable[..., Study]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost import Study
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]

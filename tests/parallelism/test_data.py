@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from parcost import Formula, Once, Outcome, Study, Work
-from parcost.evaluation.reduce import evaluate
-from parcost.plugins import load
+from parcost.engine.reduce import evaluate
+from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from parcost import Formula, Section, Study, Work
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.reduce import evaluate
 from parcost_plugins.parallelism.data.advice import _recommended
 from parcost_plugins.vocabulary import Parameters
 

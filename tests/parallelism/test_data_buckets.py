@@ -9,8 +9,8 @@ import pytest
 
 import parcost
 from parcost import Formula, Study, Work
-from parcost.evaluation.judge import diagnose
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.evaluation import diagnose
+from parcost.engine.reduce import evaluate
 from parcost_plugins.parallelism.data.alone.buckets import exposed
 from parcost_plugins.vocabulary import Parameters
 

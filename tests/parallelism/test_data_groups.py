@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from parcost import Formula, Study, Work
-from parcost.evaluation.judge import diagnose
-from parcost.evaluation.reduce import evaluate
+from parcost.engine.evaluation import diagnose
+from parcost.engine.reduce import evaluate
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from parcost import Formula, Once, Study, Work
-from parcost.evaluation.judge import diagnose
-from parcost.evaluation.reduce import evaluate
-from parcost.plugins import load
+from parcost.engine.evaluation import diagnose
+from parcost.engine.reduce import evaluate
+from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Parameters, Stream
 
 Bind = Callable[..., Study]

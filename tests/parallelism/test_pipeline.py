@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost import Diagnostic, Edge, Op, Study, load_text
-from parcost.evaluation.judge import diagnose, rules
+from parcost.engine.evaluation import diagnose, rules
 from parcost_plugins.vocabulary import layers
 
 Bind = Callable[..., Study]

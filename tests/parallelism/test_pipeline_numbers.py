@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import LONGEST_ORDER, Edge, Op, Study
-from parcost.evaluation.judge import diagnose
+from parcost.engine.evaluation import diagnose
 from parcost_plugins.parallelism.pipeline import _ways_to_divide
 
 Bind = Callable[..., Study]

@@ -10,8 +10,8 @@ import pytest
 
 import parcost
 from parcost import Check, Op, Scenario, Study, Work, hookimpl
-from parcost.evaluation.judge import diagnose
-from parcost.plugins import load
+from parcost.engine.evaluation import diagnose
+from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, HEAD_COLUMNS, MLP_COLUMNS
 

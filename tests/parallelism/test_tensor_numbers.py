@@ -16,8 +16,8 @@ import pytest
 
 import parcost
 from parcost import Formula, Once, Op, Study, Work, formula, hookimpl
-from parcost.evaluation.judge import diagnose
-from parcost.plugins import load
+from parcost.engine.evaluation import diagnose
+from parcost.plugins.discovery import load
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
 from parcost_plugins.vocabulary import Gemm
 from parcost_plugins.vocabulary.operators import (

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Report, hookimpl, hookspecs
-from parcost.plugins import Plugin, Plugins, load
+from parcost import Report, hookimpl
+from parcost.contract import hookspecs
+from parcost.plugins.discovery import Plugin, Plugins, load
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 
 import parcost
 from parcost import Check, Figure, Formula, Memory, Once, PluginError, Report, Work, block, hookimpl
-from parcost.batch.tell import told
-from parcost.plugins import load
+from parcost.batch.entries import told
+from parcost.plugins.discovery import load
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import pytest
 
 import parcost
 from parcost import Check, Edge, Figure, Formula, PluginError, SpecError, Work, hookimpl
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import LinkSheet
 
 pytestmark = pytest.mark.slow

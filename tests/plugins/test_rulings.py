@@ -11,10 +11,10 @@ import pytest
 
 import parcost
 from parcost import Check, Report, SpecError, Study, hookimpl
-from parcost.plugins import Plugins, load
-from parcost.search.run import Wish, search
+from parcost.output.search import faults, ranked
+from parcost.plugins.discovery import Plugins, load
+from parcost.search.best_first import Wish, search
 from parcost.search.space import space
-from parcost.search.told import faults, ranked
 from parcost_plugins.vocabulary import Layout
 
 pytestmark = pytest.mark.slow

@@ -12,11 +12,11 @@ import pytest
 
 import parcost
 from parcost import Check, Edge, Figure, Formula, Memory, Once, SpecError, Study, Work, hookimpl
-from parcost.plugins import Plugins, load
-from parcost.search.found import Found
-from parcost.search.run import Wish, search
+from parcost.contract.terms import Names
+from parcost.plugins.discovery import Plugins, load
+from parcost.search.best_first import Wish, search
+from parcost.search.result import Found
 from parcost.search.space import space
-from parcost.terms import Names
 from parcost_plugins.vocabulary import Layout
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 import parcost
 from parcost import Memory, Once, Result, Study, Work
-from parcost.evaluation.judge import diagnose
+from parcost.engine.evaluation import diagnose
 
 H, FFN, S = 4096, 14_336, 4096  # Llama 3 8B
 QKV, LAYERS = 6144, 32

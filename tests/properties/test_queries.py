@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from parcost import Real, Study, block, integer, pure_function, word
+from parcost.contract.schema import quantity
 from parcost.language.units import ONE
-from parcost.plugins import load
-from parcost.schema import quantity
+from parcost.plugins.discovery import load
 from parcost.search.variants import Choice, Variants
 
 CALLS: list[str] = []

@@ -9,11 +9,11 @@ from typing import Any
 
 import parcost
 from parcost import Formula, Once, Row, Study, hookimpl
-from parcost.plugins import load
-from parcost.queries import READS, Reads
-from parcost.schema import block_type
+from parcost.contract.queries import READS, Reads
+from parcost.contract.schema import block_type
+from parcost.engine.study import contribution
+from parcost.plugins.discovery import load
 from parcost.search.variants import Choice, Variants
-from parcost.study import contribution
 from parcost_plugins.vocabulary import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.partition import each, layers, on_first, on_last
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from parcost import Edge, Formula, Memory, Once, Outcome, Pipeline, Work
-from parcost.evaluation.reduce import reduce
-from parcost.plugins import Plugin, load
+from parcost.engine.reduce import reduce
+from parcost.plugins.discovery import Plugin, load
 
 PLUGIN = Plugin("test")
 FORMULA = Formula(text="given")

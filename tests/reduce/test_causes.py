@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Formula, Once, hookimpl
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import causes
 
 RUNS = Path(__file__).parents[2] / "specs" / "runs"

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parcost import Edge, Memory, Once, Pair, Pipeline, Work
-from parcost.evaluation.select import total
-from parcost.search.timed import Timed
+from parcost.engine.maxima import total
+from parcost.search.timing import Timed
 
 RESOURCES = ("compute", "link", "network")
 seconds = st.integers(0, 8).map(float)

@@ -10,9 +10,9 @@ import pytest
 from attrs import evolve
 
 from parcost import PluginError, SpecError, Study
-from parcost.evaluation.reduce import evaluate, reduce
-from parcost.plugins import Plugin, load
-from parcost.terms import Pipeline
+from parcost.contract.terms import Pipeline
+from parcost.engine.reduce import evaluate, reduce
+from parcost.plugins.discovery import Plugin, load
 
 
 def line(outcome: Any, name: str) -> Any:

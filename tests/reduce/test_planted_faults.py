@@ -18,9 +18,9 @@ from attrs import evolve, frozen
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from parcost.evaluation import bounds, memory, once, reduce, work
-from parcost.evaluation.select import Choice
-from parcost.search import timed
+from parcost.engine import bounds, memory, reduce, stage_costs, step_costs
+from parcost.engine.maxima import Choice
+from parcost.search import timing
 
 EXAMPLES = 200  # at most: what is listed here needs a few dozen
 
@@ -114,31 +114,31 @@ def _forgets_the_last(function: Any) -> Any:
 FAULTS = [
     Fault(
         "transfers find room while their own link is busy",
-        [(work, "_hide")],
+        [(stage_costs, "_hide")],
         _room_of_the_pass,
         "test_windows",
     ),
     Fault(
         "two transfers hide in the same room",
-        [(work, "_fill")],
+        [(stage_costs, "_fill")],
         _hides_twice,
         "test_windows",
     ),
     Fault(
         "a transfer hides for longer than it takes",
-        [(work, "_fill")],
+        [(stage_costs, "_fill")],
         _more_than_it_took,
         "test_windows",
     ),
     Fault(
         "what slows its hosts most does not hide first",
-        [(work, "_is_slow")],
+        [(stage_costs, "_is_slow")],
         constant(lambda _: False),
         "test_windows",
     ),
     Fault(
         "further resources of a transfer are never busy",
-        [(work, "also"), (once, "also")],
+        [(stage_costs, "also"), (step_costs, "also")],
         constant(lambda _: ()),
         "test_windows",
     ),
@@ -156,19 +156,19 @@ FAULTS = [
     ),
     Fault(
         "stages need not wait for their own gather",
-        [(once, "_held_back")],
+        [(step_costs, "_held_back")],
         _released_at_once,
         "fill_and_drain_are_what_a_simulator_says",
     ),
     Fault(
         "reductions of a device do not crowd its links",
-        [(once, "_busiest")],
+        [(step_costs, "_busiest")],
         _no_pairs,
         "test_once",
     ),
     Fault(
         "twice the compute of a micro-batch covers what is beside it",
-        [(once, "_room")],
+        [(step_costs, "_room")],
         scaled(2.0),
         "test_once",
     ),
@@ -187,7 +187,9 @@ FAULTS = [
     Fault(
         "what a device holds once is held for every stage",
         [(memory.Held, "_counted")],
-        constant(lambda self, term, held: sum(work.count(term, self.plan.stage[k]) for k in held)),
+        constant(
+            lambda self, term, held: sum(stage_costs.count(term, self.plan.stage[k]) for k in held)
+        ),
         "memory_adds_up_to_the_fullest_moment_of_the_fullest_device",
     ),
     Fault(
@@ -198,7 +200,7 @@ FAULTS = [
     ),
     Fault(
         "the bound of a search is 1 % too high",
-        [(timed, "lower_bound")],
+        [(timing, "lower_bound")],
         scaled(1.01),
         "a_bound_is_never_above_the_replay_and_what_is_exact_equals_it",
     ),
@@ -210,13 +212,13 @@ FAULTS = [
     ),
     Fault(
         "a closed form is 0.1 % too short",
-        [(timed, "closed_form")],
+        [(timing, "closed_form")],
         _closed_too_short,
         "a_bound_is_never_above_the_replay_and_what_is_exact_equals_it",
     ),
     Fault(
         "the memory of a search has a micro-batch too many",
-        [(timed.Held, "_more")],
+        [(timing.Held, "_more")],
         constant(lambda _self, alive, _k: alive + (alive > 0)),
         "a_bound_is_never_above_the_replay_and_what_is_exact_equals_it",
     ),

@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Diagnostic, Study
-from parcost.evaluation.judge import diagnose, rules
+from parcost.engine.evaluation import diagnose, rules
 
 Bind = Callable[..., Study]
 

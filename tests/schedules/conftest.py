@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 
 
 def _orders() -> Any:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost.evaluation.order import order_of
+from parcost.engine.orders import order_of
 from parcost_plugins.schedules.interleaved import Interleaved
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from parcost.evaluation.order import order_of
-from parcost.evaluation.replay import Timeline, run
-from parcost.plugins import load
-from parcost.terms import Times
+from parcost.contract.terms import Times
+from parcost.engine.orders import order_of
+from parcost.engine.replay import Timeline, run
+from parcost.plugins.discovery import load
 from parcost_plugins.schedules.interleaved import Interleaved
 
 SHIPPED = {name: schedule for name, (_, schedule) in load().named("schedules").items()}

@@ -11,9 +11,9 @@ import pytest
 
 import parcost
 from parcost import Pipeline
-from parcost.evaluation.replay import Plan
-from parcost.plugins import load
-from parcost.terms import Times
+from parcost.contract.terms import Times
+from parcost.engine.replay import Plan
+from parcost.plugins.discovery import load
 
 ROOT = Path(__file__).parents[2] / "examples" / "parcost-eager-1f1b"
 SPEC = """

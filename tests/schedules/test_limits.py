@@ -9,7 +9,7 @@ import pytest
 
 import parcost
 from parcost import SpecError
-from parcost.evaluation.order import order_of
+from parcost.engine.orders import order_of
 
 HALF = "with one chunk per device"
 V_SHAPED = (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from parcost import Formula, Work
-from parcost.evaluation.pairs import together
-from parcost.evaluation.work import load
+from parcost.engine.pairs import together
+from parcost.engine.stage_costs import load
 
 NOTHING = Formula(text="given", inputs={})
 

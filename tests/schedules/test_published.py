@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Pipeline
-from parcost.evaluation.bounds import lower_bound
-from parcost.evaluation.order import order_of
-from parcost.evaluation.replay import Plan, Timeline, run
-from parcost.evaluation.trace import traced
-from parcost.terms import Times
+from parcost.contract.terms import Times
+from parcost.engine.bounds import lower_bound
+from parcost.engine.orders import order_of
+from parcost.engine.replay import Plan, Timeline, run
+from parcost.engine.trace import traced
 from parcost_plugins.schedules.interleaved import Interleaved
 
 

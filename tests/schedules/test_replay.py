@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Op, Pair, Pipeline, SpecError
-from parcost.evaluation.bounds import busy, lower_bound
-from parcost.evaluation.order import order_of
-from parcost.evaluation.program import OrderError
-from parcost.evaluation.replay import Plan, Timeline
-from parcost.evaluation.trace import traced
-from parcost.terms import Times
+from parcost.contract.terms import Times
+from parcost.engine.bounds import busy, lower_bound
+from parcost.engine.compiled_order import OrderError
+from parcost.engine.orders import order_of
+from parcost.engine.replay import Plan, Timeline
+from parcost.engine.trace import traced
 
 seconds = st.integers(0, 12)
 

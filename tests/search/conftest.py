@@ -14,11 +14,11 @@ from attrs import frozen
 
 import parcost
 from parcost import SpecError
-from parcost.scenario import Scenario
-from parcost.search.exact import replayed
-from parcost.search.found import spelled
-from parcost.search.run import Wish, search
-from parcost.search.score import Scores, score
+from parcost.engine.scenario import Scenario
+from parcost.search.best_first import Wish, search
+from parcost.search.replays import replayed
+from parcost.search.result import spelled
+from parcost.search.scores import Scores, score
 from parcost.search.space import Group, Space
 from parcost.search.space import space as space_of
 

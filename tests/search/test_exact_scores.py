@@ -11,11 +11,11 @@ import pytest
 
 import parcost
 from parcost import Formula, Memory, SpecError
-from parcost.plugins import Plugin
-from parcost.search.points import Points
-from parcost.search.run import Wish, search
+from parcost.output.search_points import Points
+from parcost.plugins.discovery import Plugin
+from parcost.search.best_first import Wish, search
 from parcost.search.space import space
-from parcost.search.stack import Windows, merged
+from parcost.search.term_arrays import Windows, merged
 
 Compare = Callable[..., tuple[list[str], int]]
 

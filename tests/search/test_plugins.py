@@ -10,9 +10,9 @@ import pytest
 
 import parcost
 from parcost import Check, Formula, Outcome, SpecError, Study, Work, hookimpl
-from parcost.plugins import Plugins, load
-from parcost.search.found import Found
-from parcost.search.run import Wish, search
+from parcost.plugins.discovery import Plugins, load
+from parcost.search.best_first import Wish, search
+from parcost.search.result import Found
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout, Training
 

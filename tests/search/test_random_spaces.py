@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.search.run import Wish, search
+from parcost.search.best_first import Wish, search
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow

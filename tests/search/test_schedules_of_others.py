@@ -10,9 +10,9 @@ import pytest
 
 import parcost
 from parcost import Op, PluginError, Times, hookimpl
-from parcost.plugins import Plugins, load
-from parcost.search.found import Found
-from parcost.search.run import Wish, search
+from parcost.plugins.discovery import Plugins, load
+from parcost.search.best_first import Wish, search
+from parcost.search.result import Found
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow

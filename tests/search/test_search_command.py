@@ -18,8 +18,8 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost.diagnostics import SpecError
-from parcost.search.run import Wish, search
+from parcost.language.diagnostics import SpecError
+from parcost.search.best_first import Wish, search
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow

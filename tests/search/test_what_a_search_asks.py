@@ -10,9 +10,9 @@ import pytest
 
 import parcost
 from parcost import Axis, Diagnostic, Goal, Limit, Objective, PluginError, SpecError, hookimpl
-from parcost.plugins import load
-from parcost.search.found import Found
-from parcost.search.run import Wish, search
+from parcost.plugins.discovery import load
+from parcost.search.best_first import Wish, search
+from parcost.search.result import Found
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow

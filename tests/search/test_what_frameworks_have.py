@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost.search.run import Wish, search
+from parcost.search.best_first import Wish, search
 from parcost.search.space import offered, space
 
 SPEC = """

@@ -11,13 +11,13 @@ import pytest
 
 import parcost
 from parcost import Formula, Objective, SpecError, Study, Work, hookimpl
-from parcost.plugins import load
-from parcost.render.page import Line
-from parcost.scenario import Scenario
-from parcost.search.found import Found
-from parcost.search.run import Wish, search
+from parcost.contract.page import Line
+from parcost.engine.scenario import Scenario
+from parcost.output.search import ranked, tell
+from parcost.plugins.discovery import load
+from parcost.search.best_first import Wish, search
+from parcost.search.result import Found
 from parcost.search.space import space
-from parcost.search.told import ranked, tell
 from parcost_plugins.vocabulary import Layout
 
 pytestmark = pytest.mark.slow
@@ -166,9 +166,9 @@ def test_a_condition_on_another_axis_is_seen() -> None:
 
 
 def test_an_interrupted_replay_loses_no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
-    from parcost.search import waiting
+    from parcost.search import queue
 
-    calls, usual = [], waiting.replayed
+    calls, usual = [], queue.replayed
 
     def once(*arguments: Any) -> Any:
         calls.append(1)
@@ -182,11 +182,11 @@ def test_an_interrupted_replay_loses_no_layout(monkeypatch: pytest.MonkeyPatch) 
         "layout.pp": [2, 4],
         "training.recompute": ["none", "full"],
     }
-    monkeypatch.setattr(waiting, "replayed", once)
+    monkeypatch.setattr(queue, "replayed", once)
     result = found(axes)
     assert result.interrupted
     assert not result.proven
-    monkeypatch.setattr(waiting, "replayed", usual)
+    monkeypatch.setattr(queue, "replayed", usual)
     assert found(axes).best[0].seconds <= result.best[0].seconds
 
 

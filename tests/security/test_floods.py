@@ -29,9 +29,9 @@ MOST_MIB = 250
 PARSE = """
 import sys
 from pathlib import Path
-from parcost.binding.files import read
+from parcost.spec.sources import read
 from parcost.language.parse import parse
-from parcost.render.diagnostics import render
+from parcost.language.diagnostic_text import render
 _, found = parse(read(Path(sys.argv[1])))
 status = Path("/proc/self/status").read_text(encoding="ascii")
 print(len([render(one) for one in found]), status.partition("VmHWM:")[2].split()[0])

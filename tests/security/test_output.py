@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from parcost.cli import output
+from parcost.cli import streams
 from parcost.cli.check import github
-from parcost.diagnostics import Diagnostic
-from parcost.render.escapes import csv_cell, visible, visible_json, visible_lines
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.escapes import csv_cell, visible, visible_json, visible_lines
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +92,7 @@ def test_colours_are_all_that_acts_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    output.put("\x1b[1mstep\x1b[0m\x1b]0;title\x07\n")
+    streams.put("\x1b[1mstep\x1b[0m\x1b]0;title\x07\n")
     assert capsys.readouterr().out == "\x1b[1mstep\x1b[0m\\x1b]0;title\\x07\n"
 
 

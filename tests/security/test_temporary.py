@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from parcost.cli.fmt import write_atomically
-from parcost.cli.output import Target
-from parcost.temporary import file_beside, temporary_folder
+from parcost.cli.streams import Target
+from parcost.system.temporary import file_beside, temporary_folder
 
 HOLD = """
 import sys, tempfile
 from pathlib import Path
-from parcost.temporary import file_beside, temporary_folder
+from parcost.system.temporary import file_beside, temporary_folder
 tempfile.tempdir = sys.argv[1]
 folder = temporary_folder()
 (folder.path / "points.csv").write_text("1")

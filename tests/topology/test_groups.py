@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Group, Study
-from parcost.evaluation.rules import diagnose
-from parcost.plugins import load
+from parcost.engine.rules import diagnose
+from parcost.plugins.discovery import load
 from parcost_plugins import topology
 from parcost_plugins.topology import checks
 from parcost_plugins.topology.ranks import Ranks

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from parcost import Check, Group, Study
-from parcost.evaluation.rules import diagnose
-from parcost.plugins import load
+from parcost.engine.rules import diagnose
+from parcost.plugins.discovery import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import direct, hierarchical, pairwise, ring
 from parcost_plugins.topology import kinds

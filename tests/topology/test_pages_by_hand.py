@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost import Check, Edge, Figure, Formula, Section, SpecError, Study
-from parcost.evaluation.rules import diagnose
+from parcost.engine.rules import diagnose
 from parcost.numeric import INFINITY
 from parcost_plugins import topology
 from parcost_plugins.topology import details, views

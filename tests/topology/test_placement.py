@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Curve, SpecError, Study
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import direct, ring
 from parcost_plugins.topology.occupancy import occupancy

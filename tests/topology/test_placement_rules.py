@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from parcost import Check, Diagnostic, Study
-from parcost.evaluation.rules import diagnose, gather
-from parcost.plugins import load
+from parcost.engine.rules import diagnose, gather
+from parcost.plugins.discovery import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import ring
 from parcost_plugins.topology import checks

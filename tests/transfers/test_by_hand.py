@@ -10,7 +10,7 @@ from attrs import evolve
 
 import parcost
 from parcost import Curve, Group, Study, formula
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 from parcost_plugins.collectives import in_network, naive, ring
 from parcost_plugins.collectives.bounds import LowerBound
 from parcost_plugins.collectives.halving_doubling import HalvingDoubling

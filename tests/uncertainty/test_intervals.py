@@ -14,7 +14,7 @@ import pytest
 import parcost
 from parcost import Formula, Interval, Report, SpecError, hookimpl
 from parcost.cli import main
-from parcost.plugins import load
+from parcost.plugins.discovery import load
 
 STUDY = """
 use catalog.devices.h100_sxm

@@ -81,7 +81,7 @@ def test_each_row_has_its_prediction_or_its_reason(
     ]
     batch = SimpleNamespace(entries=lambda specs: iter(entries[: len(specs)]))
     monkeypatch.setattr("parcost.batch.run.Run", lambda *_, **__: batch)
-    monkeypatch.setattr("parcost.batch.keys.Environment", lambda picked: picked)
+    monkeypatch.setattr("parcost.batch.fingerprints.Environment", lambda picked: picked)
     case = Case(placed=Placed(row=row(), file="f", line=1), reason="before")
     cases: list[Any] = [(case, None), *((case, Path(f"{n}.par")) for n in range(len(entries)))]
     done: list[int] = []

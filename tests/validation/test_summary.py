@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from parcost.render.page import Heading, Table
+from parcost.contract.page import Heading, Table
 from parcost_plugins.validation import documents, pages
 from parcost_plugins.validation.intervals import Holding, Range, Ranges
 from parcost_plugins.validation.pricing import Case, Prediction

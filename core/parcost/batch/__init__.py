@@ -5,7 +5,7 @@ A batch never stops at a bad file. Each file gives its reports, or one
 
 There are two ways through. :func:`evaluate` and :func:`scenarios` yield live objects, for
 whoever looks into them. ``parcost eval`` takes the other: a file becomes entries of plain
-data (:mod:`~parcost.batch.entry`), so that it does not matter whether they were made
+data (:mod:`~parcost.contract.entries`), so that it does not matter whether they were made
 here, in another process, on another machine or by an earlier run, and every format writes
 the same bytes. The modules, in the order in which a file meets them:
 
@@ -19,9 +19,9 @@ the same bytes. The modules, in the order in which a file meets them:
     entry      what formats read
 """
 
-from parcost.batch.live import evaluate, only_defines, scenarios
-from parcost.batch.rejected import BAD_INPUT, FAULT, Rejected, attempt, internal
-from parcost.batch.specs import Spec, specs
+from parcost.batch.files import Spec, specs
+from parcost.batch.rejections import BAD_INPUT, FAULT, Rejected, attempt, internal
+from parcost.batch.scenarios import evaluate, only_defines, scenarios
 
 __all__ = [
     "BAD_INPUT",

@@ -1,7 +1,7 @@
 """What earlier runs found, by content.
 
 An answer is kept under the hash of the environment and the question (see
-:mod:`~parcost.batch.keys`) beside the hashes of what the spec imports, so finding it means
+:mod:`~parcost.batch.fingerprints`) beside the hashes of what the spec imports, so finding it means
 reading the spec, its answer, and every import once per run. Nothing is parsed, bound or
 evaluated, and no plugin is imported.
 
@@ -30,11 +30,11 @@ from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
-from parcost.batch.entry import Entry
-from parcost.batch.keys import Environment, Import, Question, digest, location
-from parcost.batch.specs import Spec
-from parcost.diagnostics import SpecError
-from parcost.files import CACHED, SPEC, read_bytes, read_text
+from parcost.batch.files import Spec
+from parcost.batch.fingerprints import Environment, Import, Question, digest, location
+from parcost.contract.entries import Entry
+from parcost.language.diagnostics import SpecError
+from parcost.system.files import CACHED, SPEC, read_bytes, read_text
 
 T = TypeVar("T")
 

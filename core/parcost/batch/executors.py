@@ -30,8 +30,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from attrs import define, field, frozen
 
-from parcost.diagnostics import ParcostError, did_you_mean, raised, reraise_interrupt
-from parcost.threads import tell_failures
+from parcost.language.diagnostics import ParcostError, did_you_mean, raised, reraise_interrupt
+from parcost.system.threads import tell_failures
 
 GROUP = "parcost.executors"
 _ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from parcost.batch.executors import Engine, ExecutorError, Pool
-from parcost.batch.keys import Environment, Question
-from parcost.batch.rejected import FAULT, Rejected
-from parcost.batch.specs import Spec
-from parcost.batch.work import Task, Worker, answers
-from parcost.diagnostics import Diagnostic, ParcostError, raised, reraise_interrupt
-from parcost.garbage import rarely_collected
+from parcost.batch.files import Spec
+from parcost.batch.fingerprints import Environment, Question
+from parcost.batch.rejections import FAULT, Rejected
+from parcost.batch.worker import Task, Worker, answers
+from parcost.language.diagnostics import Diagnostic, ParcostError, raised, reraise_interrupt
+from parcost.system.garbage import rarely_collected
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Answer, Cache
-    from parcost.batch.entry import Entry
+    from parcost.contract.entries import Entry
 
 _MOST_OF_A_TASK = 16  # files: enough to hide what handing over costs, and lost with a worker
 _TASKS_OF_A_WORKER = 4
@@ -85,7 +85,7 @@ class Run:
     def _known(self, file: Spec | Rejected) -> Sequence[Entry] | None:
         """Return what needs no work: what has no report, and what the cache knows."""
         if isinstance(file, Rejected):
-            from parcost.batch.tell import told
+            from parcost.batch.entries import told
 
             return [told(file, self.question.part)]
         return self.cache.find(file, self.question) if self.cache is not None else None
@@ -183,7 +183,7 @@ class Run:
 
     def _died(self, spec: Spec, error: BaseException) -> Answer:
         from parcost.batch.cache import Answer
-        from parcost.batch.tell import told
+        from parcost.batch.entries import told
 
         said = str(error) or type(error).__name__
         message = f"the worker that evaluated `{spec.path}` died: {said}"

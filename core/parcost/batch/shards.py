@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 
 from attrs import asdict, evolve, field, frozen
 
-from parcost.batch.entry import PARTS, Entry, Part
-from parcost.diagnostics import ParcostError, raised
-from parcost.files import SHARD, read_lines
-from parcost.render.encode import encoded
-from parcost.render.view import KINDS, Kind
+from parcost.contract.entries import PARTS, Entry, Part
+from parcost.language.diagnostics import ParcostError, raised
+from parcost.output.json_encoding import encoded
+from parcost.output.view import KINDS, Kind
+from parcost.system.files import SHARD, read_lines
 
 T = TypeVar("T")
 _LONGEST = 32  # characters of a shard's name

@@ -23,7 +23,7 @@ import click
 
 from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
-from parcost.cli.output import (
+from parcost.cli.streams import (
     ENDINGS,
     ClosedPipeError,
     Interrupts,
@@ -33,7 +33,7 @@ from parcost.cli.output import (
     results,
     tell,
 )
-from parcost.threads import tell_failures
+from parcost.system.threads import tell_failures
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
 _BETWEEN_COLLECTIONS = 50_000
@@ -105,8 +105,8 @@ def _usage(error: click.ClickException) -> int:
 
 def _failed(error: BaseException) -> int:
     from parcost.batch import FAULT, internal
-    from parcost.cli.output import Reporter
-    from parcost.diagnostics import ParcostError, SpecError
+    from parcost.cli.streams import Reporter
+    from parcost.language.diagnostics import ParcostError, SpecError
 
     if isinstance(error, SpecError):
         Reporter()(error.diagnostics)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import paper, show, tell
+from parcost.cli.streams import paper, show, tell
 
 if TYPE_CHECKING:
-    from parcost.binding.document import Loader
+    from parcost.contract.page import Item
+    from parcost.contract.terms import Catalogue
     from parcost.language.syntax import Block, Provenance
-    from parcost.picked import Picked
-    from parcost.render.page import Item
-    from parcost.terms import Catalogue
+    from parcost.plugins.selection import Picked
+    from parcost.spec.modules import Loader
 
 
 @click.command("catalog")
@@ -29,8 +29,8 @@ def command(pattern: str, picked: Picked) -> int:
     PATTERN is a name (`h100_sxm`), a part of one (`h100`), or one with wildcards
     (`*.models.llama3*`). A single match is shown whole, with where each value is from.
     """
-    from parcost.binding.document import entries
-    from parcost.diagnostics import did_you_mean
+    from parcost.language.diagnostics import did_you_mean
+    from parcost.spec.modules import entries
 
     session = options.session(picked)
     known: dict[str, tuple[Catalogue, tuple[str, ...]]] = {}
@@ -51,7 +51,7 @@ def command(pattern: str, picked: Picked) -> int:
 
 def _blocks(loader: Loader, catalogue: Catalogue, steps: tuple[str, ...]) -> list[Block]:
     """Return the blocks of an entry: those that its name imports."""
-    from parcost.binding.document import label_of
+    from parcost.spec.modules import label_of
 
     module = loader.catalogue_file(catalogue, steps)
     return [block for block in module.blocks if label_of(block) == steps[-1]]
@@ -59,7 +59,7 @@ def _blocks(loader: Loader, catalogue: Catalogue, steps: tuple[str, ...]) -> lis
 
 def _lines(blocks: Mapping[str, list[Block]]) -> Iterator[Item]:
     """Yield one line for each entry, by folder: as many facts as there is room for."""
-    from parcost.render.page import Column, Heading, Row, Table
+    from parcost.contract.page import Column, Heading, Row, Table
 
     width = max(len(name.rpartition(".")[2]) for name in blocks)
     room = max(20, paper().width - width - 4)
@@ -80,7 +80,7 @@ def _shortened(text: str, room: int) -> str:
 
 def _whole(name: str, blocks: list[Block]) -> list[Item]:
     """Return everything about one entry, and where each value is from."""
-    from parcost.render.page import Column, Heading, Row, Table
+    from parcost.contract.page import Column, Heading, Row, Table
 
     rows = [Row(fact) for block in blocks for fact in facts(block)]
     columns = (Column("attribute"), Column("value", flexible=True), Column("from", flexible=True))
@@ -100,9 +100,9 @@ def matches(name: str, pattern: str) -> bool:
 
 def facts(block: Block, inside: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield name, value as written, and provenance of each attribute, nested ones too."""
-    from parcost.binding.document import base_of, label_of
     from parcost.language.syntax import Attribute
     from parcost.language.syntax import Block as Nested
+    from parcost.spec.modules import base_of, label_of
 
     common = _sources(block.provenance)
     base = base_of(block)

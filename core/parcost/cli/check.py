@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import put, results, tell, wants_color
-from parcost.render.escapes import visible, visible_json, visible_lines
+from parcost.cli.streams import put, results, tell, wants_color
+from parcost.language.escapes import visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
-    from parcost.diagnostics import Diagnostic
-    from parcost.picked import Picked
-    from parcost.scenario import Scenario
+    from parcost.engine.scenario import Scenario
+    from parcost.language.diagnostics import Diagnostic
+    from parcost.plugins.selection import Picked
 
 
 @click.command("check")
@@ -86,16 +86,16 @@ def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
     goals = [goal for _, goal in study.contributions("goals")]
     if all(study.where(f"{goal.subject}.axes") is None for goal in goals):
         return found  # nothing is said, and looking into a search takes long to import
-    from parcost.search.wanted import unknown_axes, unknown_objective
+    from parcost.search.goals import unknown_axes, unknown_objective
 
     return [*found, *unknown_axes(scenario), *unknown_objective(scenario)]
 
 
 def _write(found: Sequence[Diagnostic], format_: str) -> None:
-    from parcost.render.diagnostics import as_data, render
+    from parcost.language.diagnostic_text import as_data, render
 
     if format_ == "json":
-        from parcost.render.data import header
+        from parcost.output.data import header
 
         document = {**header(), "diagnostics": [as_data(d) for d in found]}
         put(visible_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
@@ -110,7 +110,7 @@ def _write(found: Sequence[Diagnostic], format_: str) -> None:
 def github(diagnostic: Diagnostic) -> str:
     """Return a diagnostic as an annotation of a pull request.
 
-    >>> from parcost.diagnostics import Diagnostic
+    >>> from parcost.language.diagnostics import Diagnostic
     >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
     '::error file=a.par,title=missing-file::no file `a`'
     """

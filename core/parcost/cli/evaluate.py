@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Interrupts, Progress, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Target, tell
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected, Spec
     from parcost.batch.cache import Cache
-    from parcost.batch.keys import Environment, Question
+    from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.shards import Shard
-    from parcost.batch.work import Worker
-    from parcost.cli.writing import Format
-    from parcost.picked import Picked
-    from parcost.render.view import Kind, Order, View
+    from parcost.batch.worker import Worker
+    from parcost.cli.formats import Format
+    from parcost.output.view import Kind, Order, View
+    from parcost.plugins.selection import Picked
 
 
 @click.command("eval")
@@ -97,10 +97,10 @@ def command(
     others. One study is one screen, and several are a line each. What a batch finds is
     kept, so that the next one evaluates what has changed.
     """
-    from parcost.batch.keys import Environment, Question
+    from parcost.batch.files import several, specs
+    from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.run import Run
-    from parcost.batch.specs import several, specs
-    from parcost.cli.writing import Watch
+    from parcost.cli.formats import Watch
 
     if folder and no_cache:
         raise click.UsageError("`--cache` and `--no-cache` contradict each other")
@@ -163,7 +163,7 @@ def _view(
     many: bool,
 ) -> View:
     """Return what the options say of the page; those that contradict are a usage error."""
-    from parcost.render.view import View
+    from parcost.output.view import View
 
     kinds: dict[Kind, bool] = {
         "full": full,
@@ -216,8 +216,8 @@ def _format(
     name: str, environment: Environment, cache: Cache | None
 ) -> tuple[Format, Worker | None]:
     """Return the format, and whoever had to be made to know of it."""
-    from parcost.batch.work import Worker
-    from parcost.cli.writing import format_named, format_remembered, remember_formats
+    from parcost.batch.worker import Worker
+    from parcost.cli.formats import format_named, format_remembered, remember_formats
 
     if cache is not None and (found := format_remembered(name, environment, cache)):
         return found, None

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Reporter, show, tell
+from parcost.cli.streams import Reporter, show, tell
 
 if TYPE_CHECKING:
-    from parcost.picked import Picked
-    from parcost.report import Report
+    from parcost.plugins.selection import Picked
+    from parcost.report.report import Report
 
 _PROPOSED = 3  # names that may be meant
 
@@ -58,7 +58,7 @@ def command(
 
 def _several(report: Report) -> None:
     """Say that a sweep has no single answer, and how to ask for one of its points."""
-    from parcost.render.explanation import point_options
+    from parcost.output.explanation import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in report.axes)
     tell(f"error: `{report.name}` of `{report.path}` sweeps {swept}; explain takes one point")
@@ -66,8 +66,8 @@ def _several(report: Report) -> None:
 
 
 def _explained(report: Report, term: str) -> bool:
-    from parcost.render.explanation import explain
-    from parcost.render.page import Heading
+    from parcost.contract.page import Heading
+    from parcost.output.explanation import explain
 
     items = [item for result in report.results for item in explain(result, term)]
     if items:
@@ -76,8 +76,8 @@ def _explained(report: Report, term: str) -> bool:
 
 
 def _unknown(reports: list[Report], term: str) -> int:
-    from parcost.diagnostics import nearest
-    from parcost.render.explanation import names
+    from parcost.language.diagnostics import nearest
+    from parcost.output.explanation import names
 
     known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
     if not known:
@@ -95,8 +95,8 @@ def _unknown(reports: list[Report], term: str) -> int:
 
 def _list(reports: list[Report]) -> None:
     """Print the names that can be explained, by the part of the report that they stand in."""
-    from parcost.render.explanation import listed_names
-    from parcost.render.page import Heading, Item
+    from parcost.contract.page import Heading, Item
+    from parcost.output.explanation import listed_names
 
     for report in reports:
         page: list[Item] = [Heading(report.name, 1, aside=report.path)]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Reporter, show
+from parcost.cli.streams import Reporter, show
 
 if TYPE_CHECKING:
-    from parcost.picked import Picked
-    from parcost.render.page import Item
-    from parcost.report import Report
+    from parcost.contract.page import Item
+    from parcost.plugins.selection import Picked
+    from parcost.report.report import Report
 
 
 @click.command("figures")
@@ -61,7 +61,7 @@ def _listed(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
     """Yield a table of the figures called *names*, or of all, of every result."""
     from fnmatch import fnmatchcase
 
-    from parcost.render.page import Column, Heading, Row, Table
+    from parcost.contract.page import Column, Heading, Row, Table
 
     yield Heading(report.name, 1, aside=report.path)
     for result in report.results:
@@ -78,7 +78,7 @@ def _listed(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
 
 def _value(value: Any, unit: str) -> str:
     """Return a number, or the ends of the range that a sweep gives."""
-    from parcost.render.numbers import quantity
+    from parcost.language.numbers import quantity
 
     if hasattr(value, "ndim") and value.size > 1:
         low, high = float(value.min()), float(value.max())

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Reporter, put, tell
-from parcost.render.escapes import visible, visible_lines
-from parcost.temporary import file_beside
+from parcost.cli.streams import Reporter, put, tell
+from parcost.language.escapes import visible, visible_lines
+from parcost.system.temporary import file_beside
 
 if TYPE_CHECKING:
     from parcost.language.text import Source
@@ -39,9 +39,9 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
 
 
 def _stdin(*, check: bool, diff: bool) -> int:
-    from parcost import files
-    from parcost.diagnostics import SpecError
+    from parcost.language.diagnostics import SpecError
     from parcost.language.text import Source
+    from parcost.system import files
 
     text = files.decode(files.read_stdin(files.SPEC), "<stdin>")
     try:
@@ -61,7 +61,8 @@ def _stdin(*, check: bool, diff: bool) -> int:
 
 
 def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
-    from parcost.batch import Rejected, attempt, specs
+    from parcost.batch import Rejected, attempt
+    from parcost.batch.files import specs
 
     report = Reporter()
     worst = changed = same = 0
@@ -96,9 +97,9 @@ def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
 
 
 def _texts(path: str) -> tuple[str, str, str]:
-    from parcost.binding import files
+    from parcost.spec import sources
 
-    source = files.read(Path(path), path)
+    source = sources.read(Path(path), path)
     return path, source.text, _formatted(source)
 
 
@@ -108,7 +109,7 @@ def _formatted(source: Source) -> str:
     Raises:
         SpecError: It does not parse, so that there is no telling what was meant.
     """
-    from parcost.diagnostics import SpecError
+    from parcost.language.diagnostics import SpecError
     from parcost.language.format import format_text
     from parcost.language.parse import parse
 

@@ -39,7 +39,7 @@ class Commands(click.Group):
         try:
             command = point.load()
         except BaseException as error:
-            from parcost.diagnostics import raised, reraise_interrupt
+            from parcost.language.diagnostics import raised, reraise_interrupt
 
             reraise_interrupt(error)
             came = _distribution(point)
@@ -55,7 +55,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that *args* start with; a near miss is named."""
         if args and not args[0].startswith("-") and args[0] not in self.points:
-            from parcost.diagnostics import did_you_mean
+            from parcost.language.diagnostics import did_you_mean
 
             hint = did_you_mean(args[0], self.points) or "commands are " + ", ".join(self.points)
             ctx.fail(f"there is no command `{args[0]}`; {hint}")

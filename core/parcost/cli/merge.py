@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Target, tell
+from parcost.cli.streams import Target, tell
 
 if TYPE_CHECKING:
-    from parcost.picked import Picked
+    from parcost.plugins.selection import Picked
 
 
 @click.command("merge")
@@ -32,8 +32,8 @@ def command(paths: tuple[str, ...], format_: str | None, picked: Picked, out: st
     without shards would have written.
     """
     from parcost.batch.shards import ShardError, entries_of, read_shard, whole
-    from parcost.cli.writing import format_named
-    from parcost.render.view import View
+    from parcost.cli.formats import format_named
+    from parcost.output.view import View
 
     try:
         shards = {path: read_shard(path) for path in dict.fromkeys(paths)}

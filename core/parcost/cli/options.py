@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from parcost.cli.output import Reservation, tell
+from parcost.cli.streams import Reservation, tell
 
 if TYPE_CHECKING:
-    from parcost.api import Session
     from parcost.batch.executors import Engine
-    from parcost.picked import Picked
-    from parcost.plugins import Plugins
+    from parcost.engine.session import Session
+    from parcost.plugins.discovery import Plugins
+    from parcost.plugins.selection import Picked
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FAULT = 3
-_ACTIVE, _TOLD = "parcost.plugins", "parcost.faults"  # of a command: its plugins, what was told
+_ACTIVE, _TOLD = (
+    "parcost.plugins.discovery",
+    "parcost.faults",
+)  # of a command: its plugins, what was told
 _PLUGINS = "parcost"  # the group of entry points; importing plugins would take longer
 
 paths = click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
@@ -68,7 +71,7 @@ def picked(command: F) -> F:
     )
     @wraps(command)
     def run(*, files: tuple[str, ...], without: tuple[str, ...], **rest: Any) -> Any:
-        from parcost.picked import Picked
+        from parcost.plugins.selection import Picked
 
         with Reservation():
             try:
@@ -105,7 +108,7 @@ def _faults() -> list[str]:
 
 def session(picked: Picked) -> Session:
     """Return a session with the plugins that were picked."""
-    from parcost.api import Session
+    from parcost.engine.session import Session
 
     return Session(plugins(picked))
 
@@ -123,8 +126,8 @@ def check(picked: Picked) -> None:
     from importlib.metadata import entry_points
     from pathlib import Path
 
-    from parcost.diagnostics import did_you_mean
-    from parcost.picked import name_of
+    from parcost.language.diagnostics import did_you_mean
+    from parcost.plugins.selection import name_of
 
     if not (picked.without or picked.files):
         return

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import show
+from parcost.cli.streams import show
 
 if TYPE_CHECKING:
-    from parcost.picked import Picked
-    from parcost.plugins import Plugins
+    from parcost.plugins.discovery import Plugins
+    from parcost.plugins.selection import Picked
 
 
 @click.command("plugins")
 @options.picked
 def command(picked: Picked) -> int:
     """List the active plugins and what each of them has."""
-    from parcost.render.page import Column, Row, Table
+    from parcost.contract.page import Column, Row, Table
 
     active = options.plugins(picked)
     contributed = contributions(active)
@@ -32,7 +32,7 @@ def command(picked: Picked) -> int:
 
 def contributions(active: Plugins) -> dict[str, str]:
     """Return, by plugin, what it offers by name, and the questions that it answers."""
-    from parcost.registry import REGISTRIES
+    from parcost.plugins.registry import REGISTRIES
 
     offered: dict[str, dict[str, list[str]]] = {plugin.name: {} for plugin in active.plugins}
     for hook in REGISTRIES:

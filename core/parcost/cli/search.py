@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Interrupts, Progress, Reporter, Target, put, show, tell
+from parcost.cli.streams import Interrupts, Progress, Reporter, Target, put, show, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from parcost.api import Session
-    from parcost.picked import Picked
-    from parcost.scenario import Scenario
-    from parcost.search.found import Found
-    from parcost.search.run import Wish
+    from parcost.contract.terms import Goal
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.session import Session
+    from parcost.plugins.selection import Picked
+    from parcost.search.best_first import Wish
+    from parcost.search.result import Found
     from parcost.search.space import Space
-    from parcost.terms import Goal
 
 _FAULT = 3
 _FAILED = {"search-disagrees", "plugin-failed"}
@@ -106,13 +106,13 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are scored, and replayed exactly from
     the best bound on until no other can be better.
     """
-    from parcost.diagnostics import SpecError
-    from parcost.search import told
-    from parcost.search.alone import settings
-    from parcost.search.neighbours import neighbours
+    from parcost.language.diagnostics import SpecError
+    from parcost.output import search
+    from parcost.search.goals import goal_of
+    from parcost.search.layout_evaluation import settings
     from parcost.search.sample import sample as drawn
+    from parcost.search.sensitivity import neighbours
     from parcost.search.space import LARGEST, space
-    from parcost.search.wanted import goal_of
 
     if budget is not None and isnan(budget):
         raise click.UsageError("`--budget nan` says no time; write seconds, such as `--budget 60`")
@@ -137,7 +137,7 @@ def command(
             found = drawn(whole, wish, sample, seed=seed, told=progress.show)
         else:
             found = _searched(whole, wish, out, progress)
-        best = told.ranked(found)
+        best = search.ranked(found)
         at = settings(scenario, found.best[0].values)
         near = list(neighbours(scenario, whole.axes, at, found.best[0]))
     except SpecError as error:
@@ -148,10 +148,10 @@ def command(
         return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
     progress.clear()
     if format_ == "json":
-        put(json.dumps(told.data(whole, found, best, near), indent=2) + "\n")
+        put(json.dumps(search.data(whole, found, best, near), indent=2) + "\n")
     else:
-        show(told.tell(whole, found, best, near))
-    faults = told.faults(found, best)
+        show(search.tell(whole, found, best, near))
+    faults = search.faults(found, best)
     options.tell_faults(fault.removeprefix("incomplete: ") for fault in faults)
     if found.interrupted:
         return Interrupts.exit_code()
@@ -159,7 +159,7 @@ def command(
 
 
 def _wish(goal: Goal, objective: str | None, top: int | None, budget: float | None) -> Wish:
-    from parcost.search.run import Wish
+    from parcost.search.best_first import Wish
 
     standard = Wish()
     if budget is None:
@@ -179,8 +179,8 @@ def _check_goal(
     Raises:
         SpecError: Nothing offers an axis or the objective.
     """
-    from parcost.diagnostics import SpecError
-    from parcost.search.wanted import unknown_axes, unknown_objective
+    from parcost.language.diagnostics import SpecError
+    from parcost.search.goals import unknown_axes, unknown_objective
 
     wrong = [] if axes else list(unknown_axes(scenario, given))
     wrong += [] if objective else unknown_objective(scenario)
@@ -189,11 +189,11 @@ def _check_goal(
 
 
 def _searched(whole: Space, wish: Wish, out: str | None, progress: Progress) -> Found:
-    from parcost.search.run import search
+    from parcost.search.best_first import search
 
     if out is None:
         return search(whole, wish, told=progress.show)
-    from parcost.search.points import PointsError
+    from parcost.output.search_points import PointsError
 
     try:
         return _written(whole, wish, out, progress)
@@ -202,8 +202,8 @@ def _searched(whole: Space, wish: Wish, out: str | None, progress: Progress) -> 
 
 
 def _written(whole: Space, wish: Wish, out: str, progress: Progress) -> Found:
-    from parcost.search.points import Parquet, Points
-    from parcost.search.run import search
+    from parcost.output.search_points import Parquet, Points
+    from parcost.search.best_first import search
 
     kind = Path(out).suffix.removeprefix(".")
     parquet = Parquet(whole) if kind == "parquet" else None
@@ -226,7 +226,7 @@ def _written(whole: Space, wish: Wish, out: str, progress: Progress) -> Found:
 
 
 def _check_name(out: str) -> None:
-    from parcost.search.points import FORMATS
+    from parcost.output.search_points import FORMATS
 
     if Path(out).suffix.removeprefix(".") not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
@@ -234,7 +234,7 @@ def _check_name(out: str) -> None:
 
 
 def _scenario(session: Session, path: str, study: str | None, values: Any) -> Scenario:
-    from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
+    from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean
 
     found = [s for s in session.load(path, values) if study in (None, s.name)]
     if len(found) == 1:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Reporter, paper, put
+from parcost.cli.streams import Reporter, paper, put
 
 if TYPE_CHECKING:
     from parcost.batch import Rejected
-    from parcost.picked import Picked
-    from parcost.plugins import Plugin
-    from parcost.scenario import Scenario
-    from parcost.study import Study
-    from parcost.terms import Section
+    from parcost.contract.terms import Section
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.study import Study
+    from parcost.plugins.discovery import Plugin
+    from parcost.plugins.selection import Picked
 
 
 _ALL = "all"
@@ -141,7 +141,7 @@ def _made(
 ) -> list[str | dict[str, Any]] | Rejected:
     """Return the pages of *scenario*; what rules refuse stands nowhere."""
     from parcost.batch import Rejected
-    from parcost.evaluation.rules import diagnose, rules
+    from parcost.engine.rules import diagnose, rules
 
     found = [
         diagnose(check, study)
@@ -159,8 +159,8 @@ def _pages(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
 ) -> Iterator[str | dict[str, Any]]:
     from parcost import __version__
-    from parcost.render.escapes import visible
-    from parcost.render.resolved import resolved
+    from parcost.language.escapes import visible
+    from parcost.output.resolved_spec import resolved
 
     for study in scenario.studies():
         if not wanted:
@@ -176,7 +176,7 @@ def _pages(
 
 
 def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, Section]]:
-    from parcost.diagnostics import Diagnostic, SpecError
+    from parcost.language.diagnostics import Diagnostic, SpecError
 
     found = list(study.plugins.ask("views", study.faults, study=study, name=name, rows=rows))
     if not found:
@@ -186,7 +186,7 @@ def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, S
 
 
 def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[str, Any]:
-    from parcost.render.data import section_of
+    from parcost.output.data import section_of
 
     return {
         "study": scenario.name,
@@ -198,8 +198,8 @@ def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[s
 def _json(documents: list[dict[str, Any]]) -> str:
     import json
 
-    from parcost.render.data import header
-    from parcost.render.escapes import visible_json
+    from parcost.language.escapes import visible_json
+    from parcost.output.data import header
 
     return visible_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
 
@@ -207,8 +207,9 @@ def _json(documents: list[dict[str, Any]]) -> str:
 def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:
     from attrs import evolve
 
-    from parcost.render import markdown, page
-    from parcost.render.narrative import section_page
+    from parcost.contract import page
+    from parcost.output import markdown
+    from parcost.output.narrative import section_page
 
     items: list[page.Item] = [page.Heading(scenario.name, 1, aside=scenario.path)]
     for view in views:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Reporter, paper, put, show, tell
+from parcost.cli.streams import Reporter, paper, put, show, tell
 
 if TYPE_CHECKING:
-    from parcost.picked import Picked
-    from parcost.report import Report
-    from parcost.terms import Replay
+    from parcost.contract.terms import Replay
+    from parcost.plugins.selection import Picked
+    from parcost.report.report import Report
 
 
 @click.command("timeline")
@@ -57,8 +57,8 @@ def command(
     if documents:
         import json
 
-        from parcost.render.data import header
-        from parcost.render.escapes import visible_json
+        from parcost.language.escapes import visible_json
+        from parcost.output.data import header
 
         document = json.dumps({**header(), "studies": documents}, ensure_ascii=False)
         put(visible_json(document) + "\n")
@@ -67,8 +67,8 @@ def command(
 
 def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) -> int:
     """Draw the results of *report*, or add them to *documents*; return the exit code."""
-    from parcost.render import timeline
-    from parcost.render.explanation import point_options
+    from parcost.output import timeline
+    from parcost.output.explanation import point_options
 
     worst = 0
     for result in report.results:
@@ -101,9 +101,9 @@ def _draw_replays(
     report: Report, runs: Sequence[Replay], documents: list[dict[str, Any]], *, drawing: bool
 ) -> None:
     """Draw pipelines that stand by themselves, or add them to *documents*."""
-    from parcost.evaluation.trace import of_replay
-    from parcost.render import timeline
-    from parcost.render.page import Heading
+    from parcost.contract.page import Heading
+    from parcost.engine.trace import of_replay
+    from parcost.output import timeline
 
     for run in runs:
         devices, order = of_replay(run)

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost.diagnostics import Diagnostic, problem
 from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.lalr import Token
 from parcost.language.text import Source, Span
 

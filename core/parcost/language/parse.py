@@ -13,9 +13,9 @@ from functools import cache
 from itertools import islice
 
 import parcost_grammar
-from parcost.diagnostics import Diagnostic, problem
 from parcost.language import syntax as s
 from parcost.language.build import Builder, split_quantity
+from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.lalr import Machine, Tables, Token
 from parcost.language.text import Source, Span
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from parcost.diagnostics import problem
 from parcost.language import syntax as s
 from parcost.language.build import Builder
+from parcost.language.diagnostics import problem
 from parcost.language.lalr import Machine, Token
 from parcost.language.mistakes import MISTAKES
 from parcost.language.repair import Stop, Written

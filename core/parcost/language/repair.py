@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost.diagnostics import problem
 from parcost.language.build import Builder
+from parcost.language.diagnostics import problem
 from parcost.language.lalr import Machine, Token
 from parcost.language.text import Source, Span
 

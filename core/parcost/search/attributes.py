@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.diagnostics import Diagnostic, SpecError
-from parcost.schema import block_type
+from parcost.contract.schema import block_type
+from parcost.language.diagnostics import Diagnostic, SpecError
 from parcost.search.variants import Choice
 
 if TYPE_CHECKING:
-    from parcost.scenario import Scenario
-    from parcost.study import Study
-    from parcost.terms import Axis
+    from parcost.contract.terms import Axis
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.study import Study
 
 
 def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:

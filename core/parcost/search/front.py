@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from parcost.search.found import ALIKE, Rank, rank
-from parcost.search.score import values_at
+from parcost.search.result import ALIKE, Rank, rank
+from parcost.search.scores import values_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.search.score import Scored
+    from parcost.search.scores import Scored
 
 _BANDS = 1024  # and what needs more than 4 TiB is in the last
 _BAND_BYTES = 4 * 2.0**30

@@ -14,9 +14,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from parcost.queries import STRUCTURES, Memo
-from parcost.schema import block_type, called, on_axes
-from parcost.study import Study
+from parcost.contract.queries import STRUCTURES, Memo
+from parcost.contract.schema import block_type, called, on_axes
+from parcost.engine.study import Study
 
 _PLAIN = (str, int, float, bool, type(None))
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parcost.diagnostics import Diagnostic, Severity, SpecError
-from parcost.render.words import incomplete
-from parcost.search.alone import alone
-from parcost.search.failing import objective_of, plugins_failed
-from parcost.search.found import Best, Found, pareto
-from parcost.search.run import Wish
+from parcost.language.diagnostics import Diagnostic, Severity, SpecError
+from parcost.output.cells import incomplete
+from parcost.search.best_first import Wish
+from parcost.search.failures import objective_of, plugins_failed
+from parcost.search.layout_evaluation import alone
+from parcost.search.result import Best, Found, pareto
 
 if TYPE_CHECKING:
     from parcost.search.space import Space

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from parcost.evaluation.order import Alive, checked, copies_of, pairs_of, parts
-from parcost.evaluation.said import said
-from parcost.terms import Op, Schedule
+from parcost.contract.terms import Op, Schedule
+from parcost.engine.orders import Alive, checked, copies_of, pairs_of, parts
+from parcost.engine.schedule_calls import said
 
 _SETTLED = 2  # times the stages: micro-batches until a schedule repeats itself
 _CACHED = 4096  # sketches

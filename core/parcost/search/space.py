@@ -19,24 +19,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from parcost.diagnostics import Diagnostic, SpecError, did_you_mean
-from parcost.schema import block_type, changed
-from parcost.search.apart import Apart
+from parcost.contract.schema import block_type, changed
+from parcost.contract.terms import Axis
+from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean
 from parcost.search.attributes import choice_of, find
-from parcost.search.found import spelled
+from parcost.search.axis_kinds import Apart
 from parcost.search.joined import join
-from parcost.search.stack import mask
+from parcost.search.result import spelled
+from parcost.search.spec_values import written
+from parcost.search.term_arrays import mask
 from parcost.search.variants import Asked, Choice, Variants
-from parcost.search.written import written
-from parcost.terms import Axis
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.outcome import Fault
-    from parcost.scenario import Scenario
-    from parcost.study import Study
-    from parcost.terms import Check
+    from parcost.contract.outcome import Fault
+    from parcost.contract.terms import Check
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.study import Study
 
 LARGEST = 10**10  # points, legal or not
 MOST_DEGREES = 2_000_000  # combinations of numbers in one structure

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from parcost.diagnostics import Diagnostic, SpecError
-from parcost.render.words import incomplete
-from parcost.search.alone import Alone, alone
-from parcost.search.failing import (
+from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.output.cells import incomplete
+from parcost.search.failures import (
     OUTCOME,
     disagreement,
     empty,
@@ -22,12 +21,13 @@ from parcost.search.failing import (
     out_of_time,
     plugins_failed,
 )
-from parcost.search.found import ALIKE, Best, Found, Layout, pareto
 from parcost.search.front import Candidate, faster
+from parcost.search.layout_evaluation import Alone, alone
+from parcost.search.result import ALIKE, Best, Found, Layout, pareto
 
 if TYPE_CHECKING:
+    from parcost.contract.terms import Objective
     from parcost.search.space import Space
-    from parcost.terms import Objective
 
 
 @frozen(kw_only=True, eq=False)

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 from attrs import evolve, frozen
 
-from parcost.diagnostics import Diagnostic, ParcostError, SpecError
-from parcost.evaluation.reduce import unfit
-from parcost.evaluation.shapes import misfit, points_of
-from parcost.queries import READS, Memo, Reads
-from parcost.schema import on_axes
-from parcost.study import Study, contribution, counted
-from parcost.terms import Row
+from parcost.contract.queries import READS, Memo, Reads
+from parcost.contract.schema import on_axes
+from parcost.contract.terms import Row
+from parcost.engine.reduce import unfit
+from parcost.engine.shapes import misfit, points_of
+from parcost.engine.study import Study, contribution, counted
+from parcost.language.diagnostics import Diagnostic, ParcostError, SpecError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.outcome import Fault
-    from parcost.plugins import Plugin
-    from parcost.terms import Schedule
+    from parcost.contract.outcome import Fault
+    from parcost.contract.terms import Schedule
+    from parcost.plugins.discovery import Plugin
 
 T = TypeVar("T")
 

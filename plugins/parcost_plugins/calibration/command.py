@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Interrupts, Progress, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Target, tell
 
 if TYPE_CHECKING:
     from parcost import Session
-    from parcost.picked import Picked
+    from parcost.plugins.selection import Picked
     from parcost_plugins.calibration.constants import Constant, Kind
     from parcost_plugins.calibration.grids import Grid, Measurement
     from parcost_plugins.calibration.inputs import Input
@@ -320,7 +320,7 @@ class _Work:
     # --- runs -------------------------------------------------------------------------------
 
     def _runs(self, files: Sequence[Input]) -> list[Part]:
-        from parcost.temporary import temporary_folder
+        from parcost.system.temporary import temporary_folder
         from parcost_plugins.calibration import constants, runs
         from parcost_plugins.calibration.report import Part
         from parcost_plugins.calibration.solve import fit, problem
@@ -451,7 +451,7 @@ def _model(row: Measurement) -> Hashable:
 
 
 def _write(text: str, out: str) -> None:
-    from parcost.render.escapes import visible
+    from parcost.language.escapes import visible
 
     path = Path(out)
     try:

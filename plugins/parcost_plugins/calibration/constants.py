@@ -16,7 +16,7 @@ import click
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from parcost.plugins import Plugins
+    from parcost.plugins.discovery import Plugins
 
 SCALES = {"%": 0.01, "us": 1e-6, "": 1.0}
 
@@ -85,8 +85,8 @@ def text_of(value: float, unit: str, *, whole: bool = False) -> str:
 
 def kinds(plugins: Plugins) -> list[Kind]:
     """Return the table of every catalogue."""
-    from parcost.files import Kind as File
-    from parcost.files import read_lines
+    from parcost.system.files import Kind as File
+    from parcost.system.files import read_lines
 
     table = File("table of constants", 2**20, line=2**16)
     found: list[Kind] = []

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import click
 from attrs import frozen
 
-from parcost.files import read_lines
+from parcost.system.files import read_lines
 from parcost_plugins.validation.rows import RUNS, Flaw
 
 Content = Literal["runs", "products", "attention", "streams", "host", "collectives", "log"]
@@ -57,7 +57,7 @@ def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
 
     A directory stands for its tables (`.jsonl`) and logs (`.log`).
     """
-    from parcost.files import failure
+    from parcost.system.files import failure
 
     found: list[Input] = []
     passed: list[str] = []

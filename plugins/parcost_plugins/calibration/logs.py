@@ -72,7 +72,7 @@ class Network:
 
 def read(name: str, options: Options) -> Timings:
     """Return the timings of one log, or of the table of it that was picked."""
-    from parcost.files import LOG, decode, read_stdin, read_text
+    from parcost.system.files import LOG, decode, read_stdin, read_text
 
     content = decode(read_stdin(LOG), "<stdin>") if name == "-" else read_text(name, LOG)
     try:
@@ -244,7 +244,7 @@ def _guessed(timings: Timings, ranks: int, name: str) -> str:
 def _algorithm(name: str | None, operation: str) -> Collective:
     from contextlib import redirect_stdout
 
-    from parcost.plugins import load
+    from parcost.plugins.discovery import load
 
     with redirect_stdout(sys.stderr):  # plugins may print
         offered = load().named("collectives")
@@ -272,7 +272,7 @@ def _nearest(operation: str, known: list[str]) -> str | None:
 
 def lines(log: Log) -> list[str]:
     """Return what one log says, line by line."""
-    from parcost.render.numbers import quantity
+    from parcost.language.numbers import quantity
 
     timings, line = log.timings, log.line
     largest = max(range(len(timings.sizes)), key=timings.sizes.__getitem__)

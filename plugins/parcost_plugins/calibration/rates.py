@@ -34,7 +34,7 @@ _QUESTION = (
 
 
 def _systems() -> list[str]:
-    from parcost.plugins import load
+    from parcost.plugins.discovery import load
 
     _, catalogue = load().named("catalogues")["catalog"]
     files = (catalogue.root / "systems").iterdir()

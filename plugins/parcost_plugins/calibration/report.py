@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost.render import markdown
-from parcost.render.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost.output import markdown
 from parcost_plugins.calibration.constants import Constant
 from parcost_plugins.calibration.grids import Measurement
 from parcost_plugins.calibration.host import Issued

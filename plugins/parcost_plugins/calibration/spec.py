@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from parcost.render.escapes import visible
+from parcost.language.escapes import visible
 from parcost_plugins.calibration.constants import Constant
 
 

@@ -17,9 +17,9 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from parcost import hookimpl
-from parcost.batch.entry import Entry, Part
-from parcost.render.escapes import csv_cell
-from parcost.render.page import Paper
+from parcost.contract.entries import Entry, Part
+from parcost.contract.page import Paper
+from parcost.language.escapes import csv_cell
 
 _FIRST = ("path", "name")
 _LAST = ("feasible", "reason")

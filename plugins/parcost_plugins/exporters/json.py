@@ -1,4 +1,4 @@
-"""Reports as data, whole: ``--format json``. ``parcost.render.data`` says what is in it."""
+"""Reports as data, whole: ``--format json``. ``parcost.output.data`` says what is in it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Iterator
 
 from parcost import hookimpl
-from parcost.batch.entry import Entry, Part
-from parcost.render import data
-from parcost.render.escapes import visible_json
-from parcost.render.page import Paper
+from parcost.contract.entries import Entry, Part
+from parcost.contract.page import Paper
+from parcost.language.escapes import visible_json
+from parcost.output import data
 
 
 class Json:

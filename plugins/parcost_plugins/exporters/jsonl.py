@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parcost import hookimpl
-from parcost.batch.entry import Entry, Part
-from parcost.render import data
-from parcost.render.encode import encoded
-from parcost.render.page import Paper
+from parcost.contract.entries import Entry, Part
+from parcost.contract.page import Paper
+from parcost.output import data
+from parcost.output.json_encoding import encoded
 
 
 class JsonLines:

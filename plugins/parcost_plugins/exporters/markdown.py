@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parcost import hookimpl
-from parcost.batch.entry import Entry, Part
-from parcost.render import markdown
-from parcost.render.page import Paper
+from parcost.contract.entries import Entry, Part
+from parcost.contract.page import Paper
+from parcost.output import markdown
 
 
 class Markdown:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from parcost import PluginError, hookimpl
-from parcost.batch.entry import Entry, Part
-from parcost.temporary import temporary_folder
+from parcost.contract.entries import Entry, Part
+from parcost.system.temporary import temporary_folder
 
 _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _LAST = ("feasible", "reason")

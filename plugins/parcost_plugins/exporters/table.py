@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from parcost import hookimpl
-from parcost.batch.entry import Entry, Part
-from parcost.render.page import Paper, draw
+from parcost.contract.entries import Entry, Part
+from parcost.contract.page import Paper, draw
 
 
 class Table:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.output import Interrupts, Progress, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Target, tell
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
-    from parcost.picked import Picked
-    from parcost.plugins import Plugins
+    from parcost.plugins.discovery import Plugins
+    from parcost.plugins.selection import Picked
     from parcost_plugins.validation.pricing import Case
     from parcost_plugins.validation.rows import Placed, Rows
     from parcost_plugins.validation.selection import Condition, Limit
@@ -235,7 +235,7 @@ def _shipped(plugins: Plugins) -> tuple[str, Path]:
 def _studies(folder: str | None) -> Iterator[Path]:
     """Yield the folder that studies are written into, which lasts where it is named."""
     if folder is None:
-        from parcost.temporary import temporary_folder
+        from parcost.system.temporary import temporary_folder
 
         with temporary_folder() as temporary:
             yield temporary.path

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from typing import Any
 
-from parcost.render.escapes import csv_cell
+from parcost.language.escapes import csv_cell
 from parcost_plugins.validation.intervals import Holding
 from parcost_plugins.validation.rows import Flaw
 from parcost_plugins.validation.scores import Score

@@ -17,7 +17,7 @@ from parcost_plugins.validation.rows import Hardware
 from parcost_plugins.vocabulary import Device
 
 if TYPE_CHECKING:
-    from parcost.plugins import Plugins
+    from parcost.plugins.discovery import Plugins
 
 
 @frozen

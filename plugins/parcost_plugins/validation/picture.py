@@ -8,7 +8,7 @@ from math import floor, log10
 
 from attrs import frozen
 
-from parcost.render.escapes import visible
+from parcost.language.escapes import visible
 from parcost_plugins.validation.summary import Scored
 
 _STEP = 0.1  # of an error, the width of a bar

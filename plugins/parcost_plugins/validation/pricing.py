@@ -18,7 +18,7 @@ from parcost_plugins.validation.study import Written, write
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
-    from parcost.picked import Picked
+    from parcost.plugins.selection import Picked
 
 #: What a score needs of a study, and the unit in which the batch answers.
 _FIGURES = {
@@ -106,10 +106,10 @@ def price(
     from attrs import evolve
 
     from parcost.batch import FAULT
-    from parcost.batch.keys import Environment, Question
+    from parcost.batch.files import Spec
+    from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.run import Run
-    from parcost.batch.specs import Spec
-    from parcost.render.view import View
+    from parcost.output.view import View
 
     view = View(kind="line", figures=(*_FIGURES, *_ENDS))
     run = Run(Question(dict(overrides), None, "points", view), Environment(picked), engine=engine)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from parcost import SpecError
-from parcost.files import Kind, read_lines
+from parcost.system.files import Kind, read_lines
 from parcost_plugins.validation.records import above, at_least, one_of, read
 
 if TYPE_CHECKING:
-    from parcost.plugins import Plugins
+    from parcost.plugins.discovery import Plugins
 
 RUNS = Kind("file of runs", 256 * 2**20, line=2**20)
 #: How far a printed rate may be off the one that follows from the step time: releases round.
@@ -377,7 +377,7 @@ def files_of(path: Path) -> list[tuple[str, Path]]:
     Raises:
         SpecError: A directory has none.
     """
-    from parcost.files import failure
+    from parcost.system.files import failure
 
     if not path.is_dir():
         return [(str(path), path)]

@@ -1,0 +1,140 @@
+"""From live reports to entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from parcost.batch.rejections import Rejected, attempt
+from parcost.contract.entries import Entry, Part, Problem, page_data, points
+from parcost.language.diagnostic_text import one_line, render
+from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.output import data
+from parcost.output.json_encoding import encoded
+from parcost.output.view import View
+from parcost.report.figures import figures_by_name, missing_names, select
+from parcost.report.rows import claims_by_point, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from parcost.contract.terms import Figure
+    from parcost.report.report import Expectation, Report, Result
+
+_MOST_PROBLEMS = 100
+
+
+def told(found: Report | Rejected, part: Part, view: View | None = None) -> Entry:
+    """Return the entry of *found* with that part, as *view* has it: without one, whole."""
+    if isinstance(found, Rejected):
+        return _rejected(found, part)
+    entry = attempt(found.path, lambda: _report(found, part, view or View()))
+    return _rejected(entry, part) if isinstance(entry, Rejected) else entry
+
+
+def _report(report: Report, part: Part, view: View) -> Entry:
+    text = _part(report, part, view)  # some plugins are only asked now, and may fail
+    code = report.exit_code
+    faults = (str(fault) for result in report.results for fault in result.faults)
+    return Entry(
+        path=report.path,
+        name=report.name,
+        exit_code=code,
+        problems=tuple(_first(report, code)),
+        faults=tuple(dict.fromkeys(faults)),
+        missing=tuple(missing_names(report, view.figures).items()),
+        part=part,
+        text=text,
+    )
+
+
+def _rejected(found: Rejected, part: Part) -> Entry:
+    reasons = [d.message for d in found.diagnostics]
+    content: Any = []
+    if part in ("data", "full"):
+        content = data.rejected(found)
+    elif part == "points":
+        content = [{"path": found.path, "feasible": False, "reason": "; ".join(reasons)}]
+    return Entry(
+        path=found.path,
+        exit_code=found.exit_code,
+        reasons=tuple(reasons),
+        problems=tuple(_problems(found.diagnostics, found.exit_code)),
+        part=part,
+        text=encoded(content),
+    )
+
+
+def _part(report: Report, part: Part, view: View) -> str:
+    match part:
+        case "data":
+            return data.report(report, sections=False)
+        case "full":
+            return data.report(report)
+        case "points":
+            return encoded(points(list(_points(report, view.figures))))
+        case "page":
+            from parcost.output.narrative import tell
+
+            return encoded(page_data(tell(report, view)))
+
+
+def _first(report: Report, code: int) -> Iterator[Problem]:
+    """Yield the first problems of *report*: a sweep may have as many as points."""
+    found = report.diagnostics
+    yield from _problems(found[:_MOST_PROBLEMS], code)
+    if len(found) > _MOST_PROBLEMS:
+        message = f"{len(found) - _MOST_PROBLEMS:,} more problems are not shown"
+        help = "`--format jsonl` gives the reason at each point"
+        more = Diagnostic("too-many-problems", message, place=report.path, help=help)
+        yield from _problems([more], code)
+
+
+def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:
+    """Yield what is to be told.
+
+    What fails at some point of a sweep that is good as a whole stands in its table.
+    """
+    for diagnostic in found:
+        error = diagnostic.severity is Severity.ERROR
+        if code or not error:
+            line = one_line(diagnostic) if error else ""
+            yield Problem(text=render(diagnostic, color=True), line=line)
+
+
+def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield every point with the figures called *names*, or with all that there are."""
+    legal = [result for result in report.results if result.legal]
+    every = {f.name: f for result in legal for f in _chosen(result, names)}
+    units = {name: figure.unit for name, figure in every.items()}
+    units |= report.units
+    claims = claims_by_point(report)
+    plugins = report.results[0].study.plugins if report.results else None
+    picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
+    for row in data.points(report, names or tuple(every)):
+        last = {"feasible": row["feasible"], "reason": row.get("reason") or ""}
+        yield {
+            "path": report.path,
+            "name": report.name,
+            **{
+                data.key(name, units[name]) if name in units else name: value
+                for name, value in row.items()
+                if name not in last
+            },
+            **{name: " ".join(plugins_) for name, plugins_ in picked.items() if plugins_},
+            **_claims(claims.get(key_of(row, report), ())),
+            **last,
+        }
+
+
+def _chosen(result: Result, names: Sequence[str]) -> Iterable[Figure]:
+    """Return the figures called *names*, or all: details take as long as the step itself."""
+    return select(result, names) if names else figures_by_name(result).values()
+
+
+def _claims(claims: Sequence[tuple[Expectation, bool]]) -> Mapping[str, Any]:
+    """Return how many claims a point has, and those that do not hold there."""
+    if not claims:
+        return {}
+    failed = [claim.text for claim, holds in claims if not holds]
+    return {"claims": len(claims), "claims_failed": "; ".join(failed)}

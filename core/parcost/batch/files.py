@@ -1,0 +1,174 @@
+"""Which files a batch is about: named ones, those below a directory, those of a pattern."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from attrs import frozen
+
+from parcost.batch.rejections import Rejected, reject
+from parcost.system.files import project_root
+
+_SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
+_ANY = rf"\*\*(?:{_SEPARATOR}+|$)"
+_ANY_FOLDERS = re.compile(rf"(?:^|(?<={_SEPARATOR}))(?:{_ANY})+")
+
+
+@frozen
+class Spec:
+    """A file to read; *in_directory* says that it was not named itself."""
+
+    path: str
+    in_directory: bool = False
+
+
+def specs(named: Iterable[str]) -> Iterator[Spec | Rejected]:
+    """Yield the spec files that *named* files, directories and patterns stand for, each once.
+
+    A directory stands for the ``.par`` files in it and below, in sorted order; hidden
+    directories are left out. In a pattern ``**`` stands for any directories. However many names
+    links give a directory, what is in it is found once.
+    """
+    seen: set[str] = set()
+    for name in named:
+        for spec in _meant(name):
+            place = os.path.normpath(spec.path)
+            if place not in seen:
+                seen.add(place)
+                yield spec
+
+
+def several(named: Iterable[str]) -> bool:
+    """Say whether *named* may stand for more than one file."""
+    names = list(named)
+    return len(names) > 1 or not names[0].endswith(".par") or _is_pattern(names[0])
+
+
+def _meant(name: str) -> Iterator[Spec | Rejected]:
+    if not name:  # a path would take it for the directory where we are
+        yield reject("''", "no-match", "an empty name stands for no file and no directory")
+        return
+    path = Path(name)
+    try:
+        exists = path.exists()
+    except OSError as error:
+        yield reject(name, "unreadable-file", f"`{name}` cannot be read: {error.strerror}")
+        return
+    if path.is_dir():
+        found = _below(path)
+        yield from _regular_within(path, found)
+        if not found:
+            yield reject(name, "empty-directory", f"there is no `.par` file in `{name}`")
+    elif exists and path.suffix != ".par":
+        message = f"`{name}` is no spec: its name does not end in `.par`"
+        yield reject(name, "not-a-spec", message)
+    elif _is_pattern(name):
+        found = _once(path for path in _matching(name) if path.endswith(".par"))
+        yield from _regular_within(_fixed_part(name), found)
+        if not found:
+            yield reject(name, "no-match", f"no `.par` file matches `{name}`")
+    else:
+        yield _regular(Spec(name))
+
+
+def _is_pattern(name: str) -> bool:
+    return glob.has_magic(name) and not os.path.lexists(name)
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """Yield what matches, as it is named by the pattern."""
+    deep = _ANY_FOLDERS.search(pattern)
+    if deep is None:
+        yield from glob.iglob(pattern)  # noqa: PTH207  as named
+        return
+    head, tail = pattern[: deep.start()], pattern[deep.end() :]
+    if not tail and pattern.endswith("**"):  # anything, and not a directory
+        tail = "*"
+    for top in glob.iglob(head) if head else [""]:  # noqa: PTH207  as named
+        for folder in _folders(top):
+            yield from _matching(os.path.join(glob.escape(folder), tail))  # noqa: PTH118  as named
+
+
+def _folders(top: str) -> Iterator[str]:
+    """Yield *top* and the directories below, each once, by a link only if need be."""
+    seen: set[tuple[int, int]] = set()
+    inside, linked = deque([top]), deque[str]()
+    while inside or linked:
+        folder = (inside or linked).popleft()
+        try:
+            status = Path(folder).stat()
+            found = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
+        except OSError:  # it is gone, or nobody may look into it: nothing in it matches
+            continue
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        yield folder
+        for entry in found:
+            path = os.path.join(folder, entry.name)  # noqa: PTH118  as named
+            if not entry.name.startswith(".") and os.path.isdir(path):  # noqa: PTH112  not where links run in circles
+                (linked if entry.is_symlink() else inside).append(path)
+
+
+def _once(paths: Iterable[str]) -> list[str]:
+    """Return *paths* in order, less those into a directory that has another name."""
+    real = cache(os.path.realpath)
+    named: dict[tuple[str, str], str] = {}
+
+    def place(path: str) -> tuple[str, str]:
+        folder, name = os.path.split(path)
+        return real(folder), name
+
+    def by_link(path: str) -> bool:
+        return place(path)[0] != os.path.normpath(Path(path).parent.absolute())
+
+    for path in sorted(paths, key=lambda path: (by_link(path), path)):
+        named.setdefault(place(path), path)
+    return sorted(named.values())
+
+
+def _regular(spec: Spec) -> Spec | Rejected:
+    """Return *spec*, unless reading it might never end."""
+    path = Path(spec.path)
+    if path.exists() and not path.is_file():
+        return reject(spec.path, "not-a-spec", f"`{spec.path}` is no spec: it is no regular file")
+    return spec
+
+
+def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejected]:
+    """Yield what was found at *paths*, unless a link leads out of *home* and of its project."""
+    roots = (home.resolve(), project_root(home / "any"))
+    real = cache(os.path.realpath)
+    for path in paths:
+        linked = Path(path).is_symlink()
+        place = Path(os.path.realpath(path) if linked else real(os.path.dirname(path)))  # noqa: PTH120  as named
+        if any(place.is_relative_to(root) for root in roots):
+            yield _regular(Spec(path, in_directory=True))
+        else:
+            message = f"`{path}` leads out of the project by a link"
+            yield reject(path, "link-escapes", message, "name it, or the directory that it is in")
+
+
+def _fixed_part(pattern: str) -> Path:
+    """Return the directory that a pattern starts from.
+
+    >>> _fixed_part("specs/runs/*/a?.par").as_posix(), _fixed_part("*.par").as_posix()
+    ('specs/runs', '.')
+    """
+    parts = Path(pattern).parts
+    first = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return Path(*parts[:first])
+
+
+def _below(folder: Path) -> list[str]:
+    found = []
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [str(Path(parent, name)) for name in files if name.endswith(".par")]
+    return sorted(found)

@@ -1,0 +1,249 @@
+"""What an answer depends on, found out without importing a plugin.
+
+Two runs give the same answer where three things agree: the *environment*, which is parcost
+and every plugin down to the last byte of its code; the *question*, which is the text of
+the spec and what the command line says of it; and the texts that the spec imports. Code is
+hashed and not trusted to a version, because whoever develops a plugin changes the one and
+not the other. Specs in a package are hashed one by one, with the studies that use them, so
+that a new figure in the catalogue re-evaluates those and no others.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from hashlib import sha256
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+from parcost import __version__
+from parcost.language.diagnostics import reraise_interrupt
+from parcost.output.view import View
+from parcost.plugins.selection import Picked, files_of, module_of, name_of, texts
+from parcost.system.files import CODE, read_bytes
+
+if TYPE_CHECKING:
+    from parcost.contract.entries import Part
+    from parcost.plugins.discovery import Plugin
+    from parcost.spec.modules import Loader, Module
+
+PLUGINS = "parcost"
+_OURS = ("parcost", "parcost_grammar")
+_COUNTS = ("numpy",)  # whose arithmetic is ours
+_SPEC = ".par"
+_MISSED = {"missing-file", "unreadable-file", "file-too-large", "not-utf8"}
+_MISSED |= {"unknown-import", "import-escapes", "circular-import"}
+
+
+@frozen
+class Import:
+    """A text that a spec imports: how it is called, where it is, and what it says.
+
+    *package* is the import package that *place* is relative to; without one it is
+    relative to the folder of the spec, so that a copy of a whole tree knows its own files.
+    """
+
+    name: str
+    package: str
+    place: str
+    digest: str
+
+
+@frozen(eq=False, slots=False)
+class Environment:
+    """parcost and the plugins that were *picked*, as they are."""
+
+    picked: Picked = field(factory=Picked)
+
+    @cached_property
+    def packages(self) -> Mapping[str, Path]:
+        """The import packages that hold the code, and where they are."""
+        names = {*_OURS, *(point.module.partition(".")[0] for point in self._points)}
+        found = {name: _location(name) for name in sorted(names)}
+        return {name: path for name, path in found.items() if path is not None}
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all of it."""
+        hashed = sha256()
+        versions = [f"{name} {_version(name)}" for name in _COUNTS]
+        machine = (platform.python_version(), platform.machine())
+        for text in (__version__, *machine, *versions, *self.picked.without):
+            _add(hashed.update, text)
+        for given in self.picked.files:
+            _add(hashed.update, given)
+            for name, content in texts(given):
+                _add(hashed.update, name)
+                _add(hashed.update, content)
+        named: dict[int, str] = {}  # reading the metadata anew for each plugin would take long
+        for point in self._points:
+            came = point.dist
+            if came is not None and id(came) not in named:
+                named[id(came)] = f"{came.name} {came.version}"
+            _add(hashed.update, f"{point.name} = {point.value}, {named.get(id(came), '')}")
+        for name, path in self.packages.items():
+            for file in _files(path):
+                _add(hashed.update, f"{name}/{file.relative_to(path.parent).as_posix()}")
+                _add(hashed.update, read_bytes(file, CODE))
+        return hashed.hexdigest()
+
+    def plugin(self, name: str) -> Plugin | None:
+        """Return one plugin, imported; None if that cannot be done."""
+        from parcost.plugins.discovery import Plugin
+
+        for file in self.picked.files:
+            if name_of(file) == name:
+                try:
+                    return Plugin(name, file, module=module_of(file))
+                except BaseException as error:  # noqa: BLE001  told by whoever imports all of them
+                    reraise_interrupt(error)
+                    return None
+        for point in self._points:
+            if point.name == name:
+                came = point.dist
+                known = (came.name, came.version) if came is not None else ("", "")
+                try:
+                    return Plugin(name, *known, point.load())
+                except BaseException as error:  # noqa: BLE001  whoever imports all of them says what is wrong
+                    reraise_interrupt(error)
+                    return None
+        return None
+
+    @cached_property
+    def _points(self) -> Sequence[EntryPoint]:
+        points = sorted(entry_points(group=PLUGINS), key=lambda point: (point.name, point.value))
+        return [point for point in points if point.name not in self.picked.without]
+
+
+@frozen
+class Question:
+    """What the command line says of every spec of a run."""
+
+    overrides: Mapping[str, str]
+    study: str | None
+    part: Part
+    view: View = field(factory=View)
+
+    def key(self, environment: str, path: str, text: str, *, in_directory: bool) -> str:
+        """Return the key under which the answer about a spec is kept.
+
+        Reports and messages name the spec as it was named, which is why *path* counts.
+        """
+        hashed = sha256()
+        given = (f"{name} = {value}" for name, value in sorted(self.overrides.items()))
+        study = "" if self.study is None else f"study {self.study}"
+        about = ("named", "found")[in_directory]
+        view = repr(self.view)
+        for part in (environment, self.part, view, study, *given, about, path, text):
+            _add(hashed.update, part)
+        return hashed.hexdigest()
+
+
+@define(eq=False)
+class Imports:
+    """What specs import, as far as *loader* has read it; of a catalogue looked at once."""
+
+    loader: Loader
+    packages: Mapping[str, Path]
+    _known: dict[str, Import | None] = field(factory=dict)
+
+    def of(self, module: Module, path: str) -> list[Import] | None:
+        """Return what the spec at *path* imports.
+
+        None where that cannot be told: something was not found, which may be there next
+        time, or lies where nobody else finds it.
+        """
+        found: list[Import] = []
+        done: set[int] = set()
+        left = [module, *self.loader.preludes()]
+        while left:
+            one = left.pop()
+            if id(one) in done:
+                continue
+            done.add(id(one))
+            left += _imported(one)
+            if any(d.id in _MISSED for d in one.diagnostics):
+                return None
+            if one is module:
+                continue
+            placed = self._file(one, one.path, path) if one.path else self._resource(one)
+            if placed is None:
+                return None
+            found.append(placed)
+        return sorted(found, key=lambda i: (i.package, i.place))
+
+    def _file(self, module: Module, path: Path, spec: str) -> Import:
+        place = os.path.relpath(path.resolve(), Path(spec).parent.resolve())
+        return Import(module.source.name, "", place, digest(module.source.text))
+
+    def _resource(self, module: Module) -> Import | None:
+        name = module.source.name
+        if name not in self._known:
+            self._known[name] = None
+            root = self.loader.catalogues[module.catalogue].root
+            file = Path(root, *name.split("/")[1:]) if isinstance(root, Path) else None
+            for package, folder in self.packages.items():
+                if file is not None and file.is_relative_to(folder):
+                    place = file.relative_to(folder).as_posix()
+                    self._known[name] = Import(name, package, place, digest(module.source.text))
+        return self._known[name]
+
+
+def location(one: Import, path: str, packages: Mapping[str, Path]) -> Path | None:
+    """Return where the import of the spec at *path* is now."""
+    if not one.package:
+        return Path(path).parent.resolve() / one.place
+    package = packages.get(one.package)
+    return None if package is None else package / one.place
+
+
+def digest(text: str) -> str:
+    """Return the hash of a text."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _imported(module: Module) -> list[Module]:
+    picked = (other for other, _, _ in module.picked)
+    return [*module.merged, *module.aliases.values(), *picked]
+
+
+@cache
+def _location(name: str) -> Path | None:
+    """Return the folder of a package, or the file of a module, without importing it."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    if spec is None:
+        return None
+    if spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    return Path(spec.origin) if spec.origin else None
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """Yield the files of a package in a fixed order, but for specs."""
+    if path.is_file():
+        yield path
+        return
+    yield from (file for file in files_of(path) if file.suffix != _SPEC)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _add(update: Callable[[bytes], None], part: str | bytes) -> None:
+    """Hash *part* with its length, so that no two lists of parts hash alike."""
+    data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+    update(b"%d:" % len(data))
+    update(data)

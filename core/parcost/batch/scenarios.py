@@ -1,0 +1,105 @@
+"""Specs one after another, as live objects: for commands that look into a study."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from parcost.batch.files import Spec, specs
+from parcost.batch.rejections import Rejected, attempt, reject
+from parcost.language.diagnostics import SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.session import Session
+    from parcost.report.report import Report
+
+
+def evaluate(
+    named: Iterable[str],
+    session: Session,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    study: str | None = None,
+) -> Iterator[Report | Rejected]:
+    """Yield the reports of every spec, in order, and what gave none.
+
+    *study* picks one study of files that have several. Files of definitions that a
+    directory holds are passed over: other specs import them.
+    """
+    for spec, scenario in scenarios(named, session, overrides=overrides, study=study):
+        if isinstance(scenario, Rejected):
+            yield scenario
+        elif not passed_over(scenario, spec):
+            yield attempt(scenario.path, scenario.evaluate)
+
+
+def scenarios(
+    named: Iterable[str],
+    session: Session,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    study: str | None = None,
+) -> Iterator[tuple[Spec, Scenario | Rejected]]:
+    """Yield the scenarios of every spec, in order, and what gave none."""
+    for spec in specs(named):
+        if isinstance(spec, Rejected):
+            yield Spec(spec.path), spec
+            continue
+        for found in of_spec(spec, session, overrides=overrides, study=study):
+            yield spec, found
+
+
+def of_spec(
+    spec: Spec,
+    session: Session,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    study: str | None = None,
+) -> Iterator[Scenario | Rejected]:
+    """Yield the scenarios of one file, or why it has none."""
+    loaded = attempt(spec.path, partial(session.load, spec.path, overrides, keep=False))
+    if isinstance(loaded, Rejected):
+        yield loaded
+        return
+    chosen = [s for s in loaded if study in (None, s.name)]
+    if not chosen:
+        known = [s.name for s in loaded]
+        help = did_you_mean(str(study), known) or "it has " + ", ".join(known)
+        message = f"`{spec.path}` has no study called `{study}`"
+        yield reject(spec.path, "unknown-study", message, help)
+    yield from chosen
+
+
+def passed_over(scenario: Scenario, spec: Spec) -> bool:
+    """Say whether nobody asked for *scenario*: its file only defines, and was not named."""
+    return spec.in_directory and only_defines(scenario)
+
+
+def only_defines(scenario: Scenario) -> bool:
+    """Say whether a file holds definitions and no study.
+
+    Definitions are blocks with a label that calculate nothing, and those that a prelude
+    gives every study; and values with a name, where no block stands beside them or is merged.
+    """
+    from parcost.spec.modules import label_of
+
+    module, types = scenario.module, scenario.plugins.blocks
+    if module.studies or module.expects:
+        return False
+    if not module.blocks and (module.merged or not module.lets):
+        return False
+    given = {block.kind.text for prelude in scenario.loader.preludes() for block in prelude.blocks}
+    for block in module.blocks:
+        kind = block.kind.text
+        label = types[kind].label if kind in types else "none"
+        if not (kind in given or label == "required" or (label == "optional" and label_of(block))):
+            return False
+    try:
+        plain = evolve(scenario, overrides={})  # which are meant for studies
+        return not any(study.contributions("calculations") for study in plain.studies())
+    except SpecError:
+        return False  # evaluating it says what is wrong

@@ -1,0 +1,196 @@
+"""From files to answers: what is done for a batch, here or in a worker.
+
+A worker gets the names of files and reads them itself, so it must see them under the same
+names, and must run the same parcost and plugins: it says so where it does not. It keeps
+its session from task to task, so what specs import is parsed once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field, frozen
+
+from parcost.batch.cache import Answer, packed
+from parcost.batch.files import Spec
+from parcost.batch.fingerprints import Environment, Imports, Question
+from parcost.batch.rejections import FAULT, Rejected, attempt
+from parcost.language.diagnostics import ParcostError
+from parcost.system.garbage import collect_rarely
+
+if TYPE_CHECKING:
+    from parcost.contract.entries import Entry
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.session import Session
+    from parcost.plugins.discovery import Plugins
+    from parcost.plugins.selection import Picked
+    from parcost.report.report import Report
+
+_MOST_FILES = 200  # that specs import, and a session keeps
+_STRANGER = (
+    "a worker runs another version of Python, numpy, parcost or a plugin; install the same ones, "
+    "and start it anew"
+)
+
+
+class StrangerError(ParcostError):
+    """A worker runs another parcost, or other plugins."""
+
+
+@frozen(kw_only=True, eq=False)
+class Task:
+    """What to evaluate. *folder* is what names of files are relative to.
+
+    *expected* is the environment of whoever asks; answers are packed to be kept in a
+    cache where *keep* says so.
+    """
+
+    question: Question
+    picked: Picked
+    expected: str
+    folder: str
+    keep: bool
+
+
+@define(eq=False)
+class Worker:
+    """A session, and what its answers depend on."""
+
+    environment: Environment
+    session: Session = field(init=False)
+    _imports: Imports = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._begin(self.environment.picked.load())
+
+    def _begin(self, plugins: Plugins) -> None:
+        from parcost.engine.session import Session
+
+        self.session = Session(plugins)
+        self._imports = Imports(self.session.loader, self.environment.packages)
+
+    def answer(
+        self,
+        spec: Spec,
+        question: Question,
+        *,
+        keep: bool,
+        progress: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """Evaluate every study of a file; *progress* takes how far that has got."""
+        from parcost.batch.entries import told
+        from parcost.batch.scenarios import of_spec, passed_over
+
+        self._forget()
+        bound = [*of_spec(spec, self.session, overrides=question.overrides, study=question.study)]
+        view = evolve(question.view, kind=question.view.kind_among(len(bound)))
+        entries: list[Entry] = []
+        first: Scenario | None = None
+        for number, scenario in enumerate(bound, 1):
+            if isinstance(scenario, Rejected):
+                entries.append(told(scenario, question.part, view))
+                continue
+            first = first or scenario
+            if not passed_over(scenario, spec):
+                steps = _steps(progress, spec.path, number, len(bound))
+                report = attempt(scenario.path, partial(scenario.evaluate, steps))
+                entries.append(told(report, question.part, view))
+                if not isinstance(report, Rejected):
+                    _let_go(scenario, report)
+        if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
+            return Answer(entries)
+        return self._kept(spec, question, first, entries)
+
+    def _forget(self) -> None:
+        """Begin anew before what specs import becomes a burden."""
+        if len(self.session.loader) > _MOST_FILES:
+            self._begin(self.session.plugins)
+
+    def _kept(
+        self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
+    ) -> Answer:
+        """Return the answer to be kept, unless what it depends on cannot be told."""
+        module = scenario.module
+        needed = self._imports.of(module, spec.path)
+        if needed is None:
+            return Answer(entries)
+        text, found = module.source.text, spec.in_directory
+        key = question.key(self.environment.digest, spec.path, text, in_directory=found)
+        return Answer(entries, key, packed(needed, entries, key))
+
+
+def _steps(
+    progress: Callable[[str], None] | None, path: str, number: int, studies: int
+) -> Callable[[int, int], None] | None:
+    """Return what takes the points of study *number* that are done, if *progress* is wanted."""
+    if progress is None:
+        return None
+    study = f", study {number:,} of {studies:,}" if studies > 1 else ""
+
+    def step(done: int, points: int) -> None:
+        point = f", {done:,} of {points:,} points done" if points > 1 else ""
+        progress(f"{path}{study}{point}")
+
+    return step
+
+
+def _let_go(scenario: Scenario, report: Report) -> None:
+    """Undo the circles in which they refer to themselves, so that they go at once.
+
+    Whoever leaves that to the collection of garbage waits longer for it than for parsing.
+    """
+    for result in report.results:
+        result.study.forget()
+    scenario.forget()
+
+
+def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
+    """Evaluate files, in a process that may have done so before.
+
+    Raises:
+        StrangerError: This process would answer with other code.
+    """
+    picked = task.picked
+    with _one_at_a_time, _working_in(task.folder):
+        worker = _worker(picked)
+        if worker.environment.digest != task.expected and picked.files:
+            del _workers[picked]  # a file may have been edited, and is read anew
+            worker = _worker(picked)
+        if worker.environment.digest != task.expected:
+            raise StrangerError(_STRANGER)
+        return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
+
+
+_workers: dict[Picked, Worker] = {}
+_imported: dict[str, str] = {}  # what the code that is installed was, as it was imported
+_one_at_a_time = threading.Lock()  # an engine may run tasks in threads, which share a folder
+
+
+def _worker(picked: Picked) -> Worker:
+    if picked not in _workers:
+        worker = Worker(Environment(picked))
+        _ = worker.environment.digest  # of the code that has just been imported
+        installed = Environment().digest
+        if _imported.setdefault("installed", installed) != installed:
+            raise StrangerError(_STRANGER)
+        _workers[picked] = worker
+        collect_rarely()  # for good: a worker does nothing else
+    return _workers[picked]
+
+
+@contextmanager
+def _working_in(folder: str) -> Iterator[None]:
+    before = str(Path.cwd())
+    if folder != before:
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        if folder != before:
+            os.chdir(before)

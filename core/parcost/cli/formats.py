@@ -1,0 +1,273 @@
+"""Results on their way out: the format, the file, and what a run tells beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+from attrs import frozen
+
+from parcost.cli.streams import Interrupts, Progress, Reporter, Target, tell
+
+if TYPE_CHECKING:
+    from parcost.batch.cache import Cache
+    from parcost.batch.fingerprints import Environment
+    from parcost.batch.run import Run
+    from parcost.contract.entries import Entry, Part
+    from parcost.contract.terms import Exporter
+    from parcost.output.view import View
+    from parcost.plugins.discovery import Plugin, Plugins
+
+_CALLED = {
+    0: "good",
+    1: "failed a rule or an expectation, or did not fit",
+    2: "bad input",
+    3: "failed in a plugin or in parcost",
+}
+_VERDICT, _FAULT = 1, 3
+_MORE = {  # what a group of lines is about, by exit code: the summary ends in the gravest
+    _VERDICT: "verdicts",
+    2: "errors in specs",
+    _FAULT: "failures of plugins or parcost",
+}
+_FORMATS = "formats"
+_MOST_OF_A_GROUP = 20
+
+
+@frozen(eq=False)
+class Format:
+    """An exporter, and the plugin that offers it."""
+
+    plugin: Plugin
+    exporter: Exporter
+
+    @property
+    def reads(self) -> Part:
+        """The part of entries that the format is written from."""
+        from parcost.contract.entries import PARTS
+        from parcost.language.diagnostics import PluginError
+
+        part: Part = getattr(self.exporter, "reads", "data")
+        if part not in PARTS:
+            known = ", ".join(PARTS)
+            message = f"`{self.exporter.name}` of plugin {self.plugin} reads `{part}`, not {known}"
+            raise PluginError(message)
+        return part
+
+    def check(self, out: str | None) -> None:
+        """Refuse a format of files where no name is given for one."""
+        if out is None and not hasattr(self.exporter, "write"):
+            raise click.UsageError(f"`--format {self.exporter.name}` writes files: add --out FILE")
+
+    def write(self, entries: Iterable[Entry], target: Target, view: View) -> None:
+        """Write *entries*, of which pages are as *view* has them."""
+        fed = _Fed(entries)
+        found: Iterable[Entry] = fed
+        if self.reads == "page":
+            found = on_one_page(fed, view, target.paper().width)
+        try:
+            self._write(found, target)
+        except BaseException:
+            if fed.failure is not None:  # whatever the exporter has made of it
+                raise fed.failure from None
+            raise
+
+    def _write(self, entries: Iterable[Entry], target: Target) -> None:
+        from parcost.contract.terms import Saved
+        from parcost.language.diagnostics import (
+            ParcostError,
+            PluginError,
+            raised,
+            reraise_interrupt,
+        )
+
+        said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
+        try:
+            if isinstance(self.exporter, Saved):
+                exporter = self.exporter
+                target.saved(lambda path: exporter.save(entries, path))
+                return
+            for piece in self.exporter.write(entries, target.paper()):
+                target.put(piece)
+        except (ParcostError, click.ClickException):
+            raise
+        except OSError as error:
+            what = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
+        except BaseException as error:
+            reraise_interrupt(error)
+            if type(error).__module__ == "parcost.cli.streams":
+                raise
+            raise PluginError(f"{said}: {raised(error)}") from error
+
+
+class _Fed:
+    """Entries for an exporter, which is not to blame for how they are made."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.failure: BaseException | None = None  # to make them
+        self._entries = entries
+
+    def __iter__(self) -> Iterator[Entry]:
+        try:
+            yield from self._entries
+        except GeneratorExit:  # the exporter wants no more
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+
+def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[Entry]:
+    """Yield *entries*, or one in the place of several that stand on one page.
+
+    Studies of one file are few, and several files are a line each.
+    """
+    from parcost.contract.entries import Entry, page_data
+    from parcost.output.json_encoding import encoded
+
+    if view.kind in ("full", "section"):
+        yield from entries
+        return
+    found = list(entries)
+    kind = view.kind_among(len(found))
+    if kind == "screen":
+        yield from found
+        return
+    from parcost.output.studies import join_pages
+
+    page = join_pages(found, beside=kind == "compare", width=width)
+    yield Entry(path="", name="", part="page", text=encoded(page_data(page)))
+
+
+def format_named(name: str, plugins: Plugins) -> Format:
+    """Return the format of that name; an unknown one is a usage error."""
+    from parcost.language.diagnostics import did_you_mean
+
+    offered = plugins.named("exporters")
+    if name not in offered:
+        hint = did_you_mean(name, offered) or "formats are " + ", ".join(sorted(offered))
+        raise click.UsageError(f"there is no format `{name}`; {hint}")
+    return Format(*offered[name])
+
+
+def format_remembered(name: str, environment: Environment, cache: Cache) -> Format | None:
+    """Return the format of that name, importing no plugin but the one that offers it."""
+    from parcost.plugins.discovery import Plugins
+
+    known = cache.noted(_FORMATS) or {}
+    plugin = environment.plugin(known[name]) if name in known else None
+    return None if plugin is None else format_named(name, Plugins((plugin,)))
+
+
+def remember_formats(plugins: Plugins, cache: Cache) -> None:
+    """Note which plugin offers which format."""
+    offered = plugins.named("exporters")
+    cache.note(_FORMATS, {name: plugin.name for name, (plugin, _) in offered.items()})
+
+
+class Watch:
+    """Looks on as entries pass to the exporter: tells problems, and remembers the worst."""
+
+    def __init__(
+        self,
+        run: Run,
+        files: int,
+        inside: Progress,
+        *,
+        elsewhere: bool,
+        warn: bool = True,
+        repeat: bool = True,
+    ) -> None:
+        self.exit_code = 0
+        self._run = run
+        self._files = files
+        self._warn, self._warnings = warn, 0  # what a page says is not said again
+        self._repeat = repeat  # failures in the summary, unless a page ends in them
+        self._counts: Counter[int] = Counter()
+        self._remembered = 0
+        self._lines: dict[int, dict[str, None]] = {code: {} for code in _MORE}
+        self._untold: Counter[int] = Counter()
+        self._faults: set[str] = set()
+        self._missing: dict[str, str] | None = None  # what every report so far lacks
+        self._progress = Progress(elsewhere=elsewhere)
+        self._inside = inside  # of a file
+        self._report = Reporter()
+
+    def __call__(self, entries: Iterable[Entry], interrupts: Interrupts) -> Iterator[Entry]:
+        """Yield *entries* as they are, once their problems have been told."""
+        try:
+            for entry in entries:
+                interrupts.check()
+                self._inside.clear()
+                if entry.problems or entry.faults:
+                    self._progress.clear()
+                    self._tell(entry)
+                if not entry.rejected:
+                    missing = dict(entry.missing)
+                    before = missing if self._missing is None else self._missing
+                    self._missing = {name: hint for name, hint in before.items() if name in missing}
+                self._counts[entry.exit_code] += 1
+                self._remembered += entry.remembered
+                self.exit_code = max(self.exit_code, entry.exit_code)
+                yield entry
+                self._progress.show(
+                    f"{self._run.done:,} of {self._files:,} files done, last {entry.path}"
+                )
+        finally:
+            self._inside.clear()
+            self._progress.clear()
+
+    def _tell(self, entry: Entry) -> None:
+        # what a report says is a verdict, also where a plugin failed beside it
+        code = entry.exit_code if entry.rejected else _VERDICT
+        for problem in entry.problems:
+            if not (problem.line or self._warn):
+                self._warnings += 1
+                continue
+            self._report.show(problem.text)
+            self._keep(problem.line, code)
+        for fault in entry.faults:
+            if fault not in self._faults:
+                self._faults.add(fault)
+                tell(f"error: {fault}\n")
+                self._keep(f"error: {fault}", _FAULT)
+
+    def _keep(self, line: str, code: int) -> None:
+        """Keep a line for the summary, where no group buries another."""
+        lines = self._lines[code]
+        if line and line not in lines:
+            if len(lines) < _MOST_OF_A_GROUP:
+                lines[line] = None
+            else:
+                self._untold[code] += 1
+
+    def tell_missing(self) -> None:
+        """Name the figures that the user chose and that no report has, which is bad input."""
+        for name, hint in (self._missing or {}).items():
+            near = hint or "`parcost figures SPEC` lists them"
+            tell(f"error: no figure is called `{name}`; {near}")
+            self.exit_code = max(self.exit_code, 2)
+
+    def interrupted(self) -> None:
+        """Say how far the work has got."""
+        if self._files > 1:
+            kept = "; the same command goes on from there" if self._run.cache is not None else ""
+            tell(f"{self._run.done:,} of {self._files:,} files were done{kept}")
+
+    def summary(self) -> str:
+        """Return how reports came out, below the problems in a line each, the gravest last."""
+        lines: list[str] = []
+        for code, group in self._lines.items() if self._repeat else ():
+            lines += group
+            if more := self._untold[code]:
+                lines.append(f"and {more:,} more {_MORE[code]}")
+        counted = [f"{n} {_CALLED[code]}" for code, n in sorted(self._counts.items())]
+        if self._warnings:
+            some = "warning" if self._warnings == 1 else "warnings"
+            counted.append(f"{self._warnings} {some}, which `parcost check` shows")
+        if self._remembered:
+            counted.append(f"{self._remembered} of them unchanged, from the cache")
+        return "\n".join([*lines, "; ".join(counted) or "nothing to evaluate"])

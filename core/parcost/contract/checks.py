@@ -1,0 +1,132 @@
+"""What a rule must be, whoever contributes it: an answer, and words that can be said.
+
+An answer that is neither yes nor no would let everything through, and a message that lacks
+an input would fail where it is said, far from whoever wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from string import Formatter
+from typing import Any
+
+from attrs import frozen
+
+from parcost.contract.terms import Check
+from parcost.language.diagnostics import FaultError, quote, raised, reraise_interrupt
+from parcost.numeric import all_of, array_kind
+
+_SEVERITIES = ("error", "warning")
+_KEPT = 1024  # messages
+_PLAIN = frozenset((str, bool, int, float))
+_NUMBERS = frozenset("fiub")  # letters by which NumPy knows them
+
+
+@frozen
+class Said:
+    """What a rule says of one point."""
+
+    message: str
+    help: str | None
+    notes: tuple[str, ...]
+
+
+def unsaid(check: Check) -> str:
+    """Return what is wrong with *check*, if anything; one that fails must say so."""
+    holds = check.holds
+    words: tuple[Any, ...] = (check.id, check.subject, check.message, check.help)
+    for word in words:
+        if not isinstance(word, str):
+            return f"gave the rule `{check.id}` {quote(word)} where text is asked for"
+    if holds.__class__ is not bool and array_kind(holds) != "b":
+        return f"gave the rule `{check.id}` holds = {quote(holds)}, which is neither true nor false"
+    if check.severity not in _SEVERITIES:
+        known = " or ".join(_SEVERITIES)
+        return (
+            f"gave the rule `{check.id}` severity = {quote(check.severity)}, which is not {known}"
+        )
+    if all_of(holds):
+        return ""
+    try:
+        if not _plainly(check):
+            _said(check, first_failure(check))
+    except BaseException as error:  # noqa: BLE001  inputs are foreign code
+        reraise_interrupt(error)
+        return f"gave the rule `{check.id}` words that cannot be said: {raised(error)}"
+    return ""
+
+
+def _plainly(check: Check) -> bool:
+    """Say whether the words of *check* only name inputs that are plain: they can be said."""
+    inputs: Any = check.inputs
+    spoken: tuple[Any, ...] = (check.message, check.help, *check.notes)
+    if not isinstance(inputs, Mapping):
+        return False
+    for words in spoken:
+        names = _named(words) if isinstance(words, str) else None
+        if names is None or not all(_is_plain(inputs.get(name)) for name in names):
+            return False
+    return True
+
+
+def _is_plain(value: Any) -> bool:
+    if value.__class__ in _PLAIN:
+        return True
+    return array_kind(value) in _NUMBERS and value.size > 0
+
+
+@lru_cache(_KEPT)
+def _named(words: str) -> tuple[str, ...] | None:
+    """Return the inputs that *words* name, None if they ask for more than their spelling."""
+    try:
+        fields = [(name, spec, how) for _, name, spec, how in Formatter().parse(words)]
+    except ValueError:
+        return None
+    named = [(name, spec, how) for name, spec, how in fields if name is not None]
+    if any(spec or how or not name.isidentifier() for name, spec, how in named):
+        return None
+    return tuple(name for name, _, _ in named)
+
+
+def said(check: Check, point: int) -> Said:
+    """Return what *check* says of one point of a sweep.
+
+    Raises:
+        FaultError: Its words cannot be said of this point.
+    """
+    try:
+        return _said(check, point)
+    except BaseException as error:
+        reraise_interrupt(error)
+        message = f"the words of the rule `{check.id}` cannot be said: {raised(error)}"
+        raise FaultError(message) from error
+
+
+def first_failure(check: Check) -> int:
+    """Return the first point at which *check* fails."""
+    if isinstance(check.holds, bool):
+        return 0
+    import numpy as np
+
+    return int(np.argmin(np.asarray(check.holds)))
+
+
+def _said(check: Check, point: int) -> Said:
+    inputs = {name: _at(value, point) for name, value in check.inputs.items()}
+    return Said(
+        message=check.message.format(**inputs),
+        help=check.help.format(**inputs) if check.help else None,
+        notes=tuple(note.format(**inputs) for note in check.notes),
+    )
+
+
+def _at(value: Any, point: int) -> Any:
+    if isinstance(value, (str, bool, int)) or value is None:
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+    if hasattr(value, "ndim"):
+        flat = value.reshape(-1)
+        return _at(float(flat[min(point, len(flat) - 1)]), 0)
+    return value

@@ -1,0 +1,148 @@
+"""What formats read: one report, or one file without, as plain data.
+
+A report is live: it holds a study, which holds plugins. An entry is what is left when it
+has been told, so it can come from another process, or from a run of last week, and nobody
+can tell. It is told in parts, and only in those that a format reads, because a page asks
+for advice, which prices many variants of the study, and a table of numbers does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from attrs import field, frozen
+
+from parcost.output.json_encoding import plain
+
+if TYPE_CHECKING:
+    from parcost.contract.page import Item
+
+Part = Literal["data", "full", "points", "page"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+@frozen(kw_only=True)
+class Problem:
+    """One diagnostic as it is printed: in colour, and in one line if it fails the entry."""
+
+    text: str
+    line: str = ""
+
+
+@frozen(kw_only=True, eq=False)
+class Entry:
+    """A report, or a file without one, which then has no *name* but *reasons*.
+
+    *faults* are the plugins that failed. *missing* are figures that the user chose and the
+    report lacks, each with a hint. *part* says which part *text* is, as JSON:
+
+    - ``data``: what ``parcost.output.data`` says of it, without the sections;
+    - ``full``: the same with the sections, such as advice;
+    - ``points``: a list of flat mappings, one for each point of a sweep, numbers in base
+      units, which their names end in;
+    - ``page``: headings, lines and tables, read by :meth:`page`.
+    """
+
+    path: str
+    name: str | None = None
+    exit_code: int = 0
+    reasons: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+    faults: Sequence[str] = ()
+    missing: Sequence[tuple[str, str]] = ()
+    part: Part
+    text: str = field(repr=False)
+    remembered: bool = False
+
+    @classmethod
+    def of(cls, head: Mapping[str, Any], text: str) -> Entry:
+        """Return the entry of a *head* and a text, which was kept.
+
+        Raises:
+            KeyError, TypeError, ValueError: The head is not that of an entry.
+        """
+        name = head["name"]
+        return cls(
+            path=str(head["path"]),
+            name=None if name is None else str(name),
+            exit_code=int(head["exit_code"]),
+            reasons=tuple(map(str, head["reasons"])),
+            problems=tuple(
+                Problem(text=str(full), line=str(one)) for full, one in head["problems"]
+            ),
+            faults=tuple(map(str, head["faults"])),
+            missing=tuple((str(figure), str(hint)) for figure, hint in head["missing"]),
+            part=head["part"],
+            text=text,
+            remembered=True,
+        )
+
+    def head(self) -> dict[str, Any]:
+        """Return all but the text, as plain data."""
+        return {
+            "path": self.path,
+            "name": self.name,
+            "exit_code": self.exit_code,
+            "reasons": list(self.reasons),
+            "problems": [[problem.text, problem.line] for problem in self.problems],
+            "faults": list(self.faults),
+            "missing": [list(pair) for pair in self.missing],
+            "part": self.part,
+        }
+
+    @property
+    def rejected(self) -> bool:
+        """Whether there is no report."""
+        return self.name is None
+
+    def data(self) -> Any:
+        """Return the part as plain data."""
+        return json.loads(self.text)
+
+    def page(self) -> list[Item]:
+        """Return the page of the report, to be drawn."""
+        from parcost.contract.page import Column, Heading, Line, Row, Table
+
+        items: list[Item] = []
+        for kind, *rest in self.data():
+            if kind == "heading":
+                items.append(Heading(*rest))
+            elif kind == "line":
+                items.append(Line(*rest))
+            else:
+                columns, rows = rest
+                items.append(Table([Column(*c) for c in columns], [Row(*r) for r in rows]))
+        return items
+
+
+def page_data(items: Sequence[Item]) -> list[Any]:
+    """Return a page as plain data, as :meth:`Entry.page` reads it."""
+    from parcost.contract.page import Heading, Line
+
+    told: list[Any] = []
+    for item in items:
+        match item:
+            case Heading():
+                told.append(["heading", item.text, item.level, item.aside])
+            case Line():
+                told.append(["line", item.text, item.style, item.indent])
+            case _:
+                columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
+                rows = [[list(r.cells), r.style, r.indent, r.rule] for r in item.rows]
+                told.append(["table", columns, rows])
+    return told
+
+
+def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows in the types of JSON; a list or an object becomes its text."""
+    scalar = (str, int, float, bool, type(None))
+    return [
+        {name: plain(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}
+        for row in rows
+    ]
+
+
+def _label(value: Any) -> str:
+    return getattr(value, "label", "") or str(value)

@@ -1,0 +1,216 @@
+"""The questions that parcost asks every plugin.
+
+Each hook is a noun: what the plugin *has*. No hook is first-result, and none mutates
+its arguments. Plugins contribute; the core chooses and adds up. So the order in which
+plugins are loaded can never change an answer. A hook implementation names only the
+arguments that it needs. All arguments and answers may hold arrays: write arithmetic,
+not loops and not ``if`` on a quantity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from parcost.contract.outcome import Outcome
+    from parcost.contract.terms import (
+        Axis,
+        Catalogue,
+        Check,
+        Collective,
+        Edge,
+        Exporter,
+        Figure,
+        Goal,
+        Group,
+        Interval,
+        Kernels,
+        Library,
+        Memory,
+        Objective,
+        Once,
+        Pipeline,
+        Replay,
+        Schedule,
+        Section,
+        Work,
+    )
+    from parcost.engine.study import Study
+    from parcost.numeric import Real
+
+hookspec = pluggy.HookspecMarker("parcost")
+hookimpl = pluggy.HookimplMarker("parcost")
+
+# --- What there is: asked once, before any study -----------------------------------
+
+
+@hookspec
+def blocks() -> Iterable[type]:  # type: ignore[empty-body]
+    """The blocks that the plugin adds to the language, as schema classes."""
+
+
+@hookspec
+def catalogues() -> Iterable[Catalogue]:  # type: ignore[empty-body]
+    """Directories of .par files that studies import by name."""
+
+
+@hookspec
+def collectives() -> Iterable[Collective]:  # type: ignore[empty-body]
+    """Algorithms for collective operations, picked by name or, by ``auto``, by speed."""
+
+
+@hookspec
+def libraries() -> Iterable[Library]:  # type: ignore[empty-body]
+    """Communication libraries, which say what ``auto`` may pick from, picked by name."""
+
+
+@hookspec
+def schedules() -> Iterable[Schedule]:  # type: ignore[empty-body]
+    """Pipeline schedules, picked by name."""
+
+
+@hookspec
+def kernels() -> Iterable[Kernels]:  # type: ignore[empty-body]
+    """Models of kernel time, picked by name."""
+
+
+@hookspec
+def exporters() -> Iterable[Exporter]:  # type: ignore[empty-body]
+    """Formats that reports are written in."""
+
+
+# --- What a study is made of: asked once per evaluation, in this order --------------
+
+
+@hookspec
+def groups(study: Study) -> Iterable[Group]:  # type: ignore[empty-body]
+    """The groups of ranks that communicate, placed on the fabric."""
+
+
+@hookspec
+def library(study: Study) -> Iterable[str]:  # type: ignore[empty-body]
+    """The name of the communication library in use; nothing where ``auto`` takes any."""
+
+
+@hookspec
+def pipelines(study: Study) -> Iterable[Pipeline]:  # type: ignore[empty-body]
+    """How the step is cut into stages and micro-batches; one plugin answers, with one."""
+
+
+@hookspec
+def parameters(study: Study) -> Iterable[Any]:  # type: ignore[empty-body]
+    """The parameters that one rank holds, in the words of the vocabulary."""
+
+
+@hookspec
+def operators(study: Study) -> Iterable[Any]:  # type: ignore[empty-body]
+    """The operators that one rank runs, in the words of the vocabulary."""
+
+
+@hookspec
+def flops(study: Study) -> Iterable[Any]:  # type: ignore[empty-body]
+    """The FLOPs of the model by definition: forward, per token, nothing recomputed."""
+
+
+# --- What it costs ------------------------------------------------------------------
+
+
+@hookspec
+def checks(study: Study) -> Iterable[Check]:  # type: ignore[empty-body]
+    """The rules that the study must meet."""
+
+
+@hookspec
+def terms(study: Study) -> Iterable[Work | Edge | Once]:  # type: ignore[empty-body]
+    """The time that the plugin adds to a step."""
+
+
+@hookspec
+def memory(study: Study) -> Iterable[Memory]:  # type: ignore[empty-body]
+    """The memory that the plugin adds to a device."""
+
+
+@hookspec
+def calculations(study: Study) -> Iterable[Figure | Section | Check]:  # type: ignore[empty-body]
+    """What follows from the spec alone, without a step: a collective, a serving latency.
+
+    Asked of every study. One that has nothing to train (no plugin cuts it into a
+    pipeline) consists of these alone. A calculation answers only where a block that it
+    is about was written; names of figures about a labelled block start with its label,
+    as in ``gradients.seconds``. A failed error makes the study not run.
+    """
+
+
+@hookspec
+def replays(study: Study) -> Iterable[Replay]:  # type: ignore[empty-body]
+    """The pipelines that stand by themselves, without a step, for ``parcost timeline`` to draw."""
+
+
+# --- What may be chosen: asked by a search -------------------------------------------
+
+
+@hookspec
+def axes(study: Study) -> Iterable[Axis]:  # type: ignore[empty-body]
+    """The attributes that a search may choose for this model and machine, and their values."""
+
+
+@hookspec
+def rooms(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
+    """The bytes that a device may hold: a search leaves out what needs more."""
+
+
+@hookspec
+def objectives(study: Study) -> Iterable[Objective]:  # type: ignore[empty-body]
+    """What a search may look for, by name."""
+
+
+@hookspec
+def goals(study: Study) -> Iterable[Goal]:  # type: ignore[empty-body]
+    """What a search of this study is for: its objective, its axes, and what must hold."""
+
+
+# --- What it means: asked once the step is known -------------------------------------
+
+
+@hookspec
+def verdicts(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: ignore[empty-body]
+    """The rules that the outcome must meet, such as fitting into memory."""
+
+
+@hookspec
+def figures(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
+    """Headline numbers: step time, tokens per second, MFU."""
+
+
+@hookspec
+def intervals(study: Study, outcome: Outcome) -> Iterable[Interval]:  # type: ignore[empty-body]
+    """Where measured values of figures lie: how far each may be off, by its name."""
+
+
+@hookspec
+def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
+    """Further figures, made only when somebody asks: volumes, counts, ratios, bounds.
+
+    A claim in ``expect`` or :meth:`Result.figure` asks by name; a report lists them on
+    demand.
+    """
+
+
+@hookspec
+def sections(study: Study, outcome: Outcome) -> Iterable[Section]:  # type: ignore[empty-body]
+    """Further parts of the report, made only when somebody reads it: advice, sensitivities."""
+
+
+# --- What it looks like: asked when somebody wants to see it ---------------------------
+
+
+@hookspec
+def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:  # type: ignore[empty-body]
+    """The pages of ``parcost show`` about a study without its step: ``ranks``, ``stages``.
+
+    Asked for one page by *name*; *rows* are those that are wanted, all where it is empty.
+    A cell may be a list of whole numbers.
+    """

@@ -1,0 +1,183 @@
+"""What evaluating a study gives: the step, in a ledger that adds up, and the memory.
+
+Every number may be an array over the study's axes. The step time is *defined* as the
+sum of the ledger's exposed seconds in order, and the memory as the sum of its memory
+lines, so that adding up is an identity and not a tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from attrs import field
+
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.contract.formulas import Formula
+    from parcost.contract.terms import (
+        Activity,
+        Check,
+        Edge,
+        Memory,
+        Moment,
+        Once,
+        Pipeline,
+        Work,
+    )
+    from parcost.engine.step_costs import Pipelined
+    from parcost.numeric import Mask, Real
+    from parcost.plugins.discovery import Plugin
+
+
+#: The cause of a term that names none, and of what a pipeline idles.
+OTHER = "other"
+BUBBLE = "pipeline bubble"
+
+
+@record(kw_only=True, eq=False)
+class Line:
+    """One line of the ledger, for one step, on the reference device.
+
+    *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective,
+    ``bubble`` fill and drain, ``hop`` point-to-point between stages, ``once`` per step.
+    *exposed* seconds count towards the step; *hidden* ones run under something else.
+    *times* is how often a term occurs in the step: ``exposed + hidden`` is its
+    ``seconds`` times *times* for ``work`` and ``once``; for ``hop``, *times* are the
+    messages that the device sends. *term* is None for what the reducer adds itself.
+    *cause* is the term's, or that of the term that slows compute down.
+    """
+
+    name: str
+    kind: Literal["work", "slowdown", "bubble", "hop", "once"]
+    exposed: Real
+    hidden: Real
+    pass_: str
+    resource: str
+    formula: Formula
+    times: Real = 1.0
+    plugin: Plugin | None = None
+    term: Work | Edge | Once | None = None
+    cause: str = OTHER
+
+
+@record(kw_only=True, eq=False)
+class MemoryLine:
+    """One memory term on the busiest device at its fullest moment.
+
+    *left* is the share of it that stays there: some activations may be kept elsewhere.
+    """
+
+    name: str
+    bytes_: Real
+    formula: Formula
+    plugin: Plugin
+    term: Memory
+    left: Real = 1.0
+
+    @property
+    def cause(self) -> str:
+        """What the memory is held for."""
+        return self.term.cause or OTHER
+
+
+@record(kw_only=True, eq=False)
+class Fault:
+    """A plugin that failed: the report is incomplete."""
+
+    plugin: Plugin
+    hook: str
+    message: str
+
+    def __str__(self) -> str:
+        """Return the line that names the plugin."""
+        return f"plugin {self.plugin} failed in `{self.hook}`: {self.message}"
+
+
+@record(kw_only=True, eq=False)
+class Outcome:
+    """The step and the memory of a study.
+
+    *device* is the reference device (the busiest; ties to the lowest index).
+    *ideal_seconds* is what that device is busy; *makespan_seconds* is the pipeline
+    without the terms that occur once per step. ``device_memory[i]`` is device i's
+    fullest moment; *memory_device* and *memory_moment* name the busiest one.
+    *flops* are those executed on the reference device in one step.
+    """
+
+    pipeline: Pipeline
+    step_seconds: Real
+    ledger: Sequence[Line]
+    device: Real
+    ideal_seconds: Real
+    makespan_seconds: Real
+    flops: Real
+    memory_bytes: Real
+    memory_lines: Sequence[MemoryLine]
+    memory_device: Real
+    memory_moment: Moment | Sequence[Moment]
+    device_memory: Sequence[Real]
+    alive: Sequence[Real]  # most micro-batches (or chunks) alive, by virtual stage
+    feasible: Mask = True
+    failed: Sequence[Check] = ()  # the rules that fail somewhere, warnings included
+    pipelined: Pipelined | None = field(default=None, repr=False)
+    faults: Sequence[Fault] = ()
+
+    @property
+    def seconds_by_cause(self) -> Mapping[str, Real]:
+        """The exposed seconds of the step by cause, which add up to it."""
+        return _by_cause((line.cause, line.exposed) for line in self.ledger)
+
+    @property
+    def memory_by_cause(self) -> Mapping[str, Real]:
+        """The bytes on the fullest device by cause, which add up to its memory."""
+        return _by_cause((line.cause, line.bytes_) for line in self.memory_lines)
+
+    @property
+    def device_seconds(self) -> Sequence[Real]:
+        """What each device is busy with passes; of the reference device, *ideal_seconds*."""
+        from parcost.engine.bounds import busy
+
+        run = self._run
+        return busy(run.plan, run.times)
+
+    @property
+    def device_alive(self) -> Sequence[Real]:
+        """Most micro-batches alive at once on each device, in all stages that it holds."""
+        plan = self._run.plan
+
+        def most(d: int) -> Real:
+            return plan.by_order(
+                lambda order: float(max(sum(moment.alive) for moment in order.alive_forward[d]))
+            )
+
+        return [most(d) for d in range(self.pipeline.stages)]
+
+    def timeline(self) -> Sequence[Sequence[Activity]]:
+        """Return what each device does when, in a pipeline without once-per-step terms.
+
+        Raises:
+            ValueError: The outcome is of a sweep, which has no single timeline.
+        """
+        from parcost.engine.trace import trace
+
+        return trace(self._run)
+
+    @property
+    def _run(self) -> Pipelined:
+        if self.pipelined is None:
+            raise ValueError("an outcome that was put together by hand has no pipeline to look at")
+        return self.pipelined
+
+    @property
+    def complete(self) -> bool:
+        """Whether every plugin answered; a report that is not complete says so."""
+        return not self.faults
+
+
+def _by_cause(amounts: Iterable[tuple[str, Real]]) -> Mapping[str, Real]:
+    sums: dict[str, Real] = {}
+    for cause, amount in amounts:
+        sums[cause] = sums.get(cause, 0.0) + amount
+    return sums

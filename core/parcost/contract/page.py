@@ -1,0 +1,94 @@
+"""What is on a page of text, apart from how it is drawn.
+
+A report is told once, as headings, lines and tables; a terminal, a pipe and Markdown
+each draw the same page in their own manner. Exporters, commands and third parties all
+write pages. Control characters are spelled out: what a spec says must not drive a
+terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from attrs import field, frozen
+
+from parcost.language.escapes import visible
+
+Style = Literal["plain", "strong", "faint", "good", "bad", "warning"]
+
+
+def _all_visible(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(map(visible, texts))
+
+
+@frozen(kw_only=True)
+class Paper:
+    """What is drawn on."""
+
+    width: int = 80
+    color: bool = False
+    unicode: bool = False
+
+
+@frozen
+class Heading:
+    """A title; *level* 1 opens a report, 2 a part of it, 3 a short part without a gap below.
+
+    *aside* stands at the far end of a report's title.
+    """
+
+    text: str = field(converter=visible)
+    level: Literal[1, 2, 3] = 2
+    aside: str = field(default="", converter=visible)
+
+
+@frozen
+class Line:
+    """One sentence, wrapped to the width."""
+
+    text: str = field(converter=visible)
+    style: Style = "plain"
+    indent: int = 0
+
+
+@frozen
+class Column:
+    """A column of a table.
+
+    Where the page is narrow, *flexible* ones are wrapped, and *optional* ones left out
+    from the right, which is said below the table.
+    """
+
+    title: str = field(default="", converter=visible)
+    align: Literal["left", "right"] = "left"
+    flexible: bool = False
+    optional: bool = False
+
+
+@frozen
+class Row:
+    """Cells, one for each column. *indent* shifts the first; *rule* draws a line above."""
+
+    cells: Sequence[str] = field(converter=_all_visible)
+    style: Style = "plain"
+    indent: int = 0
+    rule: bool = False
+
+
+@frozen
+class Table:
+    """Rows under columns; without any title the head is left out."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row] = field(factory=tuple)
+
+
+Item = Heading | Line | Table
+
+
+def draw(items: Sequence[Item], paper: Paper) -> str:
+    """Return the page as text, coloured where the paper takes colour."""
+    from parcost.output import text
+
+    return text.draw(items, paper)

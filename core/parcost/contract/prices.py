@@ -1,0 +1,219 @@
+"""How the time of a collective comes about: by its closed expression, or phase by phase.
+
+An algorithm may have a closed expression, such as ``(P - 1) (alpha + n / P / B)``, which holds
+where units are even and links follow alpha and B. Wherever it gives the time of the algorithm it
+explains it. Elsewhere the phases of the algorithm do: so many rounds, and bytes, on each link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import evolve
+
+from parcost.contract.formulas import Formula, FormulaError, formula, letters_of, plain_of
+from parcost.language.diagnostics import reraise_interrupt, type_name
+from parcost.numeric import INFINITY, all_of, any_of, maximum
+
+if TYPE_CHECKING:
+    from parcost.contract.terms import Collective, Group, Link
+    from parcost.numeric import Real
+
+_MOST_POINTS = 256  # of a sweep; larger arrays belong to searches, which print nothing
+_ROUNDING = 1e-9
+_BY_NAME = "by the arithmetic of the algorithm"
+
+_Closed: TypeAlias = tuple[str, Any, list[dict[str, Any]]]
+
+
+def price(
+    operation: str,
+    n: Real | Formula,
+    group: Group,
+    offered: Sequence[Collective],
+    times: Sequence[Real],
+    best: Real,
+) -> Formula:
+    """Return the formula of *best*, the least of the *times* of some algorithms.
+
+    It finds its text when somebody reads that.
+    """
+    if best.__class__ is not float and getattr(best, "size", 1) > _MOST_POINTS:
+        return _by_name(operation, n, group, offered, best)
+    if len(offered) == 1:
+        return explained(operation, n, group, offered[0], best)
+    each = [
+        explained(operation, n, group, algorithm, seconds)
+        for algorithm, seconds in zip(offered, times, strict=True)
+    ]
+    return _by_name(operation, n, group, offered, best, partial(_least, offered, each))
+
+
+def explained(
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
+) -> Formula:
+    """Return the formula of the *seconds* of one algorithm."""
+    explain = partial(
+        _explanation,
+        _closed(operation, group, algorithm),
+        operation,
+        n,
+        group,
+        algorithm,
+        seconds,
+    )
+    return _by_name(operation, n, group, (algorithm,), seconds, explain)
+
+
+def _explanation(
+    closed: _Closed,
+    operation: str,
+    n: Real | Formula,
+    group: Group,
+    algorithm: Collective,
+    seconds: Real,
+) -> Formula:
+    """Return an expression that comes to *seconds*, or the name of the algorithm."""
+    from parcost.contract.validation import can_be_shown
+
+    text = _BY_NAME
+    try:
+        for closed_text, letters in chain(
+            _letters_of_closed(closed, n, group), _phases(operation, n, group, algorithm)
+        ):
+            found = _computed(closed_text, letters)
+            if found and _same(found.value, seconds) and can_be_shown(found):
+                return found
+    except BaseException as error:  # noqa: BLE001  of an algorithm, which has given its time
+        reraise_interrupt(error)
+        text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error)}"
+    return evolve(_by_name(operation, n, group, (algorithm,), seconds), text=text)
+
+
+def _computed(text: str, letters: Mapping[str, Any]) -> Formula | None:
+    """Return the formula of a text, None where it has letters of its own or is no expression."""
+    try:
+        return formula(text, {letter: letters[letter] for letter in letters_of(text)})
+    except (FormulaError, KeyError):
+        return None
+
+
+def _least(offered: Sequence[Collective], each: Sequence[Formula]) -> Formula:
+    """Return the least of the times of some algorithms, by their names."""
+    parts = {algorithm.name: (one, "s") for algorithm, one in zip(offered, each, strict=True)}
+    return formula(f"min({', '.join(parts)})", parts)
+
+
+def _by_name(
+    operation: str,
+    n: Real | Formula,
+    group: Group,
+    offered: Sequence[Collective],
+    seconds: Real,
+    explain: Callable[[], Formula] | None = None,
+) -> Formula:
+    names = offered[0].name
+    if len(offered) > 1:
+        names = " or ".join([algorithm.name for algorithm in offered])
+    inputs = {"P": group.ranks, "n": (n, "B")}
+    title = f"{operation} by {names}"
+    return Formula(_BY_NAME, inputs, offered[0].source, seconds, title, False, explain)
+
+
+def _same(found: Real, seconds: Real) -> bool:
+    if found.__class__ is float and seconds.__class__ is float:
+        return found == seconds or abs(found - seconds) <= _ROUNDING * seconds < INFINITY
+    difference = maximum(found - seconds, seconds - found)
+    near = (difference <= _ROUNDING * seconds) & (seconds < INFINITY)
+    return all_of(near | (found == seconds))
+
+
+def _closed(operation: str, group: Group, algorithm: Collective) -> _Closed:
+    """Return the closed expression of an algorithm, the links that it sees, and more letters."""
+    more: list[dict[str, Any]] = []
+    text, sees = algorithm.formula(operation), getattr(algorithm, "sees", "links")
+    if hasattr(algorithm, "formula_for") and (special := algorithm.formula_for(operation, group)):
+        text, sees, *more = special
+    return text, getattr(group, sees) if isinstance(sees, str) else sees, more
+
+
+def _letters_of_closed(
+    closed: _Closed, n: Real | Formula, group: Group
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a closed expression with the letters that there are, if it holds in the group."""
+    text, links, more = closed
+    letters: dict[str, Any] = {"P": group.ranks, "n": (n, "B")}
+    if isinstance(links, tuple):
+        letters |= _levels(links, group)
+    else:
+        letters |= {"alpha": (links.latency, "s"), "B": (links.bandwidth, "B/s")}
+    if not any_of(group.reduction > 0):
+        yield text, letters | (more[0] if more else {})
+
+
+def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
+    """Return the letters of each level that a group has members at."""
+    g: dict[str, Real] = {}
+    below: dict[str, Real] = {}
+    alpha: dict[str, Real] = {}
+    B: dict[str, Real] = {}
+    product: Real = 1.0
+    for link, members in zip(links, group.shape, strict=True):
+        if any_of(members > 1):
+            name = _unused(str(link.name), g)
+            g[name], below[name] = members, product
+            alpha[name], B[name] = link.latency, link.bandwidth
+        product = product * members
+    return {"g": g, "G": below, "alpha": (alpha, "s"), "B": (B, "B/s")}
+
+
+def _phases(
+    operation: str, n: Real | Formula, group: Group, algorithm: Any
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the sum over the phases of an algorithm: by alpha and B, and by measured times."""
+    if not hasattr(algorithm, "phases"):
+        return
+    size = plain_of(n)
+    rounds: dict[str, Real] = {}
+    bytes_: dict[str, Real] = {}
+    alpha: dict[str, Real] = {}
+    B: dict[str, Real] = {}
+    times: dict[str, Formula] = {}
+    added: Real = 0.0
+    for link, r, w, reduced in algorithm.phases(operation, size, group):
+        if not (any_of(r > 0) or any_of(w > 0)):
+            continue
+        name = _unused(str(link.name), rounds)
+        rounds[name], bytes_[name] = r, w
+        alpha[name], B[name] = link.latency, link.bandwidth
+        times[name] = Formula(
+            text="time of messages over one link",
+            inputs={"rounds": r, "bytes": (w, "B")},
+            source="measured" if getattr(link, "measured", False) else "",
+            value=link.seconds(r, w),
+        )
+        added = added + reduced
+    letters = {
+        "r": rounds,
+        "w": (bytes_, "B"),
+        "alpha": (alpha, "s"),
+        "B": (B, "B/s"),
+        "t": (times, "s"),
+        "gamma": (group.reduction, "s/B"),
+        "a": (added, "B"),
+    }
+    adds = " + gamma a" if any_of(group.reduction > 0) else ""
+    remark = ", r rounds with w bytes in all on each link"
+    reduces = " and a bytes that a rank adds" if adds else ""
+    yield f"sum(r alpha + w / B){adds}{remark}{reduces}", letters
+    yield f"sum(t){adds}, t of each link", letters
+
+
+def _unused(name: str, known: Mapping[str, Any]) -> str:
+    """Return *name* with as many primes as tell it from those that are known."""
+    while name in known:
+        name += "'"
+    return name

@@ -1,0 +1,340 @@
+"""What blocks may contain: declared by plugins as classes, one per block.
+
+    @block("level", inside="fabric", label="required")
+    class Level:
+        "One level of a fabric, from the fastest outwards."
+
+        size: Real = integer(minimum=1, doc="devices that one unit of the level joins")
+        bandwidth: Rate = quantity(RATE, qualifiers=DIRECTION, curve=True, doc="per device")
+        latency: Real = quantity(SECONDS, default=0.0, doc="start-up time of a message")
+
+The class is the schema, the documentation and the static type of ``study[Fabric]``.
+Every attribute carries a doc line, a dimension, and its default; the language
+reference and ``parcost show`` are made from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, dataclass_transform
+
+import attrs
+from attrs import frozen
+
+from parcost.contract.queries import READS
+from parcost.language.units import ONE, Dimension
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from parcost.numeric import Real
+
+T = TypeVar("T")
+
+_KEY = "parcost"
+_AXES = " axes"  # in the dictionary of a block: its attributes on axes
+REQUIRED: Any = attrs.NOTHING
+
+
+@frozen(eq=False)
+class Curve:
+    """Measured points: message sizes in bytes, and the seconds that one message takes.
+
+    Stands where a bandwidth may stand. Between points the time is interpolated
+    linearly in log-log; outside, the nearest segment's bandwidth is continued.
+    """
+
+    sizes: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+
+
+#: A bandwidth in bytes per second, or measured points in place of one.
+Rate: TypeAlias = "Real | Curve"
+
+
+@frozen(kw_only=True)
+class Field:
+    """What the language knows of one attribute."""
+
+    kind: str  # quantity, word, switch, text, reference, integers, children
+    doc: str
+    dimension: Dimension = ONE
+    minimum: float | None = None
+    maximum: float | None = None
+    positive: bool = False
+    whole: bool = False
+    structural: bool = False
+    qualifiers: Mapping[str, float | str] = {}
+    must_qualify: bool = False
+    curve: bool = False
+    choices: tuple[str, ...] = ()
+    registry: str = ""
+    target: str = ""
+
+
+@frozen(kw_only=True, slots=False)
+class BlockType:
+    """What the language knows of one block."""
+
+    kind: str
+    label: str  # "required", "optional" or "none"
+    inside: str
+    schema: type
+    fields: Mapping[str, Field]
+    defaults: Mapping[str, Any]  # as declared: a value, None, or an expression
+    former: Mapping[str, str]  # attributes that it had once, and what to write instead
+
+    @cached_property
+    def may_be_implied(self) -> bool:
+        """Whether a study has such a block where nobody writes one."""
+        complete = all(name in self.defaults for name in self.fields)
+        return complete and self.label == "none" and not self.inside
+
+
+def quantity(
+    dimension: Dimension,
+    *,
+    doc: str,
+    default: Any = REQUIRED,
+    minimum: float | None = 0.0,
+    maximum: float | None = None,
+    positive: bool = False,
+    qualifiers: Mapping[str, float | str] | None = None,
+    must_qualify: bool = False,
+    curve: bool = False,
+) -> Any:
+    """Declare a number with a dimension; arrays under a sweep.
+
+    *qualifiers* maps words that may follow the value to factors on it
+    (``{"per_direction": 1, "bidirectional": 0.5}``); with *must_qualify* leaving
+    the word out is an error that lists the choices. *curve* lets measured points
+    stand in place of the number. A *default* that is a string is an expression of
+    the language in the block's own scope: ``default="hidden / heads"``; None is "not
+    given". A qualifier whose factor is a string divides by that attribute of the
+    block: ``{"sequences": 1, "tokens": "sequence"}``. A dimension of bytes per second
+    accepts bits per second and converts.
+    """
+    return _field(
+        default,
+        Field(
+            kind="quantity",
+            doc=doc,
+            dimension=dimension,
+            minimum=minimum,
+            maximum=maximum,
+            positive=positive,
+            qualifiers=qualifiers or {},
+            must_qualify=must_qualify,
+            curve=curve,
+        ),
+    )
+
+
+def fraction(
+    *,
+    doc: str,
+    default: Any = REQUIRED,
+    maximum: float | None = 1.0,
+    positive: bool = False,
+) -> Any:
+    """Declare a share, written as a plain number or in percent; *positive* is not 0."""
+    return quantity(ONE, doc=doc, default=default, maximum=maximum, positive=positive)
+
+
+def integer(
+    *,
+    doc: str,
+    default: Any = REQUIRED,
+    minimum: float | None = 1.0,
+    maximum: float | None = None,
+    structural: bool = False,
+    qualifiers: Mapping[str, float | str] | None = None,
+    must_qualify: bool = False,
+) -> Any:
+    """Declare a whole number, bound as a float so that formulas stay exact to 2**53.
+
+    *structural* numbers decide the shape of the evaluation (stages, chunks): they
+    are plain Python ints in the block, and a sweep over one evaluates group by group.
+    """
+    return _field(
+        default,
+        Field(
+            kind="quantity",
+            doc=doc,
+            minimum=minimum,
+            maximum=maximum,
+            whole=True,
+            structural=structural,
+            qualifiers=qualifiers or {},
+            must_qualify=must_qualify,
+        ),
+    )
+
+
+def word(*choices: str, doc: str, default: Any = REQUIRED, registry: str = "") -> Any:
+    """Declare one of some words.
+
+    With *registry* the names that plugins offer under that hook (``schedules``,
+    ``collectives``, ``kernels``) are choices too.
+    """
+    return _field(default, Field(kind="word", doc=doc, choices=choices, registry=registry))
+
+
+def switch(*, doc: str, default: Any = REQUIRED) -> Any:
+    """Declare ``on`` or ``off``, bound as a bool."""
+    return _field(default, Field(kind="switch", doc=doc, choices=("on", "off")))
+
+
+def string(*, doc: str, default: Any = REQUIRED) -> Any:
+    """Declare a quoted string."""
+    return _field(default, Field(kind="text", doc=doc))
+
+
+def reference(target: str, *, doc: str, default: Any = REQUIRED) -> Any:
+    """Declare a reference to a block of kind *target*, bound as its object.
+
+    ``default="model"`` refers to the only block of that kind.
+    """
+    return _field(default, Field(kind="reference", doc=doc, target=target))
+
+
+def integers(*, doc: str, default: Any = REQUIRED, minimum: float = 0.0) -> Any:
+    """Declare a list of whole numbers, bound as a tuple of ints; what is written has some."""
+    return _field(default, Field(kind="integers", doc=doc, minimum=minimum, structural=True))
+
+
+def children(target: str, *, doc: str) -> Any:
+    """Declare the nested blocks of kind *target*, bound as a tuple in file order."""
+    return _field((), Field(kind="children", doc=doc, target=target))
+
+
+@dataclass_transform(
+    frozen_default=True,
+    kw_only_default=True,
+    field_specifiers=(
+        quantity,
+        fraction,
+        integer,
+        word,
+        switch,
+        string,
+        reference,
+        integers,
+        children,
+    ),
+)
+def block(
+    kind: str,
+    *,
+    label: str = "optional",
+    inside: str = "",
+    former: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[[type[T]], type[T]]:
+    """Make a class the schema of the blocks called *kind*.
+
+    *label* says whether a block carries one ("required", "optional", "none");
+    *inside* names the kind of block that it stands in, if it does not stand alone.
+    A labelled block's object has its label as ``.label``. *former* are attributes that it had
+    in an earlier version, with what a diagnostic is to say of each.
+    """
+
+    def make(cls: type[T]) -> type[T]:
+        cls.__annotations__ = {**cls.__annotations__, "label": "str"}
+        cls.label = attrs.field(default="", metadata={})  # type: ignore[attr-defined]
+        cls.__repr__ = _spelled  # type: ignore[method-assign]
+        cls.__getattr__ = _on_axis  # type: ignore[attr-defined]
+        made: type[T] = attrs.frozen(kw_only=True, eq=False, slots=False, repr=False)(cls)
+        declared = [a for a in attrs.fields(cast("type[Any]", made)) if _KEY in a.metadata]
+        fields = {a.name: a.metadata[_KEY] for a in declared}
+        defaults = {a.name: a.default for a in declared if a.default is not attrs.NOTHING}
+        made.__block__ = BlockType(  # type: ignore[attr-defined]
+            kind=kind,
+            label=label,
+            inside=inside,
+            schema=made,
+            fields=fields,
+            defaults=defaults,
+            former=former,
+        )
+        return made
+
+    return make
+
+
+def block_type(schema: type) -> BlockType:
+    """Return what the language knows of *schema*."""
+    found: BlockType = schema.__block__  # type: ignore[attr-defined]
+    return found
+
+
+def called(block: object) -> str:
+    """Return how a block is named in paths: its label, or its kind without one."""
+    label: str = vars(block)["label"]
+    return label or block_type(type(block)).kind
+
+
+def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, Any]]) -> T:
+    """Return *block* with other *values*, some of them on *axes*, which note that they are read.
+
+    An axis is by attribute its name, and what the value on it is known by. An attribute on an
+    axis is no longer in the dictionary of the block; only so is reading all others free.
+    """
+    found = copy(block)
+    own = vars(found)
+    own.update(values)
+    if axes:
+        placed = {name: (*axis, own.pop(name)) for name, axis in axes.items()}
+        own[_AXES] = {**own.get(_AXES, {}), **placed}
+    return found
+
+
+def changed(
+    blocks: Mapping[type, tuple[Any, ...]], change: Callable[[Any, str, object], Any]
+) -> dict[type, tuple[Any, ...]]:
+    """Return *blocks* with every value, and those of blocks inside, ``change(value, name, block)``.
+
+    A block of which nothing changes is itself, and one that stands in two places stays one.
+    """
+    made: dict[int, Any] = {}
+
+    def of(value: Any) -> Any:
+        if isinstance(value, tuple):
+            items = tuple(of(item) for item in value)
+            return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+        if not hasattr(type(value), "__block__"):
+            return value
+        if id(value) not in made:
+            held = vars(value)
+            new = {name: change(of(inner), name, value) for name, inner in held.items()}
+            same = all(new[name] is inner for name, inner in held.items())
+            made[id(value)] = value if same else on_axes(value, new, {})
+        return made[id(value)]
+
+    return {schema: tuple(map(of, found)) for schema, found in blocks.items()}
+
+
+def _on_axis(block: object, name: str) -> Any:
+    """Return the attribute on an axis that is called *name*, and note that it is read."""
+    try:
+        axis, key, value = vars(block)[_AXES][name]
+    except KeyError:
+        message = f"`{type(block).__name__}` has no attribute `{name}`"
+        raise AttributeError(message, name=name, obj=block) from None
+    reads = READS.get()
+    if reads is not None:
+        reads.note(axis, key)
+    return value
+
+
+def _spelled(block: object) -> str:
+    """Return a block as attrs would spell it, which takes a while to compile for each class."""
+    values = (f"{name}={value!r}" for name, value in vars(block).items())
+    return f"{type(block).__qualname__}({', '.join(values)})"
+
+
+def _field(default: Any, field: Field) -> Any:
+    return attrs.field(default=default, metadata={_KEY: field})

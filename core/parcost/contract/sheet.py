@@ -1,0 +1,66 @@
+"""A sheet: the figures of a calculation, each a line of text over the same letters.
+
+    sheet = Sheet("buckets b", G=(gradients, "B"), N=buckets)
+    yield sheet("bucket", "bytes of a bucket", "MB", "G / N")
+    yield sheet("time", "time of a bucket", "s", "bucket / B", B=(bandwidth, "B/s"))
+
+A line takes the letters that its text uses, and is a letter of the lines behind it, by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from parcost.contract.formulas import Formula, FormulaError, formula, letters_of
+from parcost.contract.terms import Figure
+
+
+class Sheet:
+    """Makes figures: ``label.name`` by a text over *letters*, which lines may add to.
+
+    >>> sheet = Sheet("b", n=8.0)
+    >>> sheet("half", "half of it", "", "n / 2").name, sheet("whole", "all", "", "2 half").value
+    ('b.half', 8.0)
+    """
+
+    def __init__(self, label: str = "", /, *, source: str = "", **letters: Any) -> None:
+        """Make a sheet of the block called *label*, or of none."""
+        self.label = label
+        self.source = source
+        self.letters = letters
+
+    def formula(
+        self, text: str, inputs: Mapping[str, Any] | None = None, **letters: Any
+    ) -> Formula:
+        """Return what *text* comes to over the letters of the sheet and further *letters*."""
+        own = {**(inputs or {}), **letters}
+        names = letters_of(text)
+        if unused := own.keys() - set(names):
+            wrong = ", ".join(f"`{name}`" for name in sorted(unused))
+            raise FormulaError(f"the formula `{text}` and its inputs differ in {wrong}")
+        known = {**self.letters, **own}
+        return formula(text, {n: known[n] for n in names if n in known}, source=self.source)
+
+    def __call__(
+        self,
+        name: str,
+        title: str,
+        unit: str,
+        text: str | Formula,
+        inputs: Mapping[str, Any] | None = None,
+        /,
+        *,
+        note: str = "",
+        **letters: Any,
+    ) -> Figure:
+        """Return a line as a figure in *unit*; *text* may be a formula that is made already."""
+        value = self.formula(text, inputs, **letters) if isinstance(text, str) else text
+        self.letters[name] = (value, unit)
+        return Figure(
+            name=f"{self.label}.{name}" if self.label else name,
+            title=f"{self.label}: {title}" if self.label else title,
+            value=value,
+            unit=unit,
+            note=note,
+        )

@@ -1,0 +1,229 @@
+"""What a term must be, whoever contributes it: words that are text, numbers that may be.
+
+A number that no time, size or count is shortens a step in silence, or fails in some sum far
+from whoever made it. Counts may be numbers of any kind on their way in, and are plain from
+here on: they tell stages apart, and a search tells terms apart by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from math import inf
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from attrs import evolve, fields
+
+from parcost.contract.terms import Edge, Figure, Interval, Names, Row
+from parcost.language.diagnostics import quote
+from parcost.numeric import all_of, array_kind
+
+#: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
+Counts: TypeAlias = dict[int, tuple[Any, Any]]
+
+#: The numbers of terms, with what they may not be less than, nor more.
+_NUMBERS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(
+        ("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops"), (0.0, inf)
+    ),
+    "of_activations": (-1.0, inf),
+    "freed_at_b": (0.0, 1.0),
+}
+_WORDS = ("pass_", "when", "host", "resource", "cause", "tag")
+_SEVERAL = (tuple, list)
+_KEPT = 4096  # counts
+_KINDS = frozenset("fiub")  # of arrays whose items are numbers
+_PLAIN: frozenset[type] = frozenset((float, int, bool))
+_Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
+
+
+@cache
+def _kind(class_: type) -> tuple[_Read, _Read, bool, bool, bool]:
+    """Return what reads the words and the numbers of a kind of term, and what it has besides."""
+    has = {field.name for field in fields(class_)}
+    words, numbers = ([n for n in names if n in has] for names in (_WORDS, _NUMBERS))
+    return _reader(words), _reader(numbers), "window" in has, "moments" in has, "count" in has
+
+
+def _reader(names: Sequence[str]) -> _Read:
+    """Return what reads some attributes, be they one or none."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda term: tuple(getattr(term, name) for name in names)
+
+
+def sound(term: Any, counts: Counts) -> tuple[Any, str]:
+    """Return *term* in plain numbers, and what is wrong with it, if anything.
+
+    *counts* keeps the counts of the terms before.
+    """
+    words, numbers, windowed, lasting, counted = _kind(term.__class__)
+    for word in words(term):
+        if word.__class__ is not str and (said := _bad_word(term)):
+            return term, said
+    if windowed and not (term.window is None or isinstance(term.window, str)):
+        return term, _no_text(term, "window")
+    if counted and not lasting and term.also and (said := _bad_also(term)):
+        return term, said
+    if lasting and not isinstance(term.moments, _SEVERAL):
+        return (
+            term,
+            f"gave the term `{term.name}` moments = {quote(term.moments)}, which are no list",
+        )
+    for value in numbers(term):
+        if not (value.__class__ is float and value >= 0.0):
+            if said := _bad_number(term):
+                return term, said
+            break  # which has looked at all of them
+    if lasting:
+        freed = term.freed_at_b
+        if not (freed.__class__ is float and freed <= 1.0) and (said := _bad_number(term)):
+            return term, said
+    if not counted:
+        return _between(term)
+    count = term.count
+    if count.__class__ is Row or (count.__class__ is float and 0.0 <= count < inf):
+        return term, ""
+    known = counts.get(id(count))
+    return (term, "") if known and known[1] is count else _counted(term, counts)
+
+
+def unvalued(figure: Figure) -> str:
+    """Return what is wrong with the value of *figure*, if anything; nan is told by a rule."""
+    value: Any = figure.value
+    if isinstance(value, (float, int)):
+        return ""
+    if array_kind(value) in _KINDS:
+        return ""
+    return f"gave the figure `{figure.name}` value = {quote(value)}, which is no number"
+
+
+def unbounded(interval: Interval) -> str:
+    """Return what is wrong with the bounds of *interval*, if anything."""
+    for name in ("low", "high"):
+        value = getattr(interval, name)
+        if not within(value, -inf, inf):
+            return f"gave the interval of `{interval.name}` {name} = {quote(value)}, no number"
+    if not (within(interval.coverage, 0.0, 1.0) and getattr(interval.coverage, "ndim", 0) == 0):
+        return f"gave the interval of `{interval.name}` coverage = {quote(interval.coverage)}"
+    return ""
+
+
+def _bad_number(term: Any) -> str:
+    for name, (least, most) in _NUMBERS.items():
+        value = getattr(term, name, 0.0)
+        if not within(value, least, most):
+            wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
+            return f"gave the term `{term.name}` {name} = {quote(value)}, which {wrong}"
+    return ""
+
+
+def _bad_word(term: Any) -> str:
+    for name in _WORDS:
+        word = getattr(term, name, "")
+        if name == "resource" and isinstance(word, Names):
+            if not _points(word):
+                at = quote(word.at)
+                return f"gave the term `{term.name}` resources at {at}, which are not there"
+        elif not isinstance(word, str):
+            return _no_text(term, name)
+    return ""
+
+
+def _bad_also(term: Any) -> str:
+    """Say what is wrong with the further resources of a term, if anything."""
+    names, shares = term.also, term.also_busy
+    if not (isinstance(names, _SEVERAL) and all(isinstance(name, str) for name in names)):
+        return f"gave the term `{term.name}` also = {quote(names)}, which is no list of resources"
+    if not (isinstance(shares, _SEVERAL) and len(shares) == len(names)):
+        said = f"which is not one share for each of {len(names)} resources"
+        return f"gave the term `{term.name}` also_busy = {quote(shares)}, {said}"
+    for share in shares:
+        if not within(share, 0.0, 1.0):
+            said = "which is not within 0 and 1"
+            return f"gave the term `{term.name}` also_busy = {quote(share)}, {said}"
+    return ""
+
+
+def _no_text(term: Any, name: str) -> str:
+    return f"gave the term `{term.name}` {name} = {quote(getattr(term, name))}, which is no text"
+
+
+def _points(several: Names) -> bool:
+    """Say whether there is a name wherever one is pointed at."""
+    at, count = several.at, len(several.names)
+    try:
+        return all_of((at >= 0) & (at < count) & (at % 1 == 0))
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
+def within(value: Any, least: float = -inf, most: float = inf) -> bool:
+    """Say whether a number, or all of an array, is within limits; no number is not."""
+    if isinstance(value, (float, int)):
+        return least <= value <= most
+    try:
+        if not value.size or value.dtype.kind not in _KINDS:
+            return False
+        return bool(value.min() >= least) and (most == inf or bool(value.max() <= most))
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
+def _between(edge: Edge) -> tuple[Edge, str]:
+    """Return an edge, its boundaries in a tuple, and what is wrong with these, if anything."""
+    boundaries = edge.boundaries
+    if boundaries.__class__ is not tuple:
+        try:
+            boundaries = tuple(boundaries)
+        except TypeError:
+            wrong = f"boundaries = {quote(edge.boundaries)}, which are no list"
+            return edge, f"gave the term `{edge.name}` {wrong}"
+        edge = evolve(edge, boundaries=boundaries)
+    for value in boundaries:
+        if not within(value, 0.0, inf):
+            return (
+                edge,
+                f"gave the term `{edge.name}` a boundary of {quote(value)}, which no time is",
+            )
+    return edge, ""
+
+
+def _counted(term: Any, counts: Counts) -> tuple[Any, str]:
+    """Return a term with a plain count, and what is wrong with that."""
+    count = term.count
+    if id(count) not in counts:
+        counts[id(count)] = (count, plain_count(count))
+    plain = counts[id(count)][1]
+    if plain is None:
+        said = "which is no number of times, nor one for each virtual stage"
+        return term, f"gave the term `{term.name}` count = {quote(count)}, {said}"
+    return (term if plain is count else evolve(term, count=plain)), ""
+
+
+def plain_count(count: Any) -> Any:
+    """Return a count as a number or several, or None where it is neither; itself if plain."""
+    try:
+        if count.__class__ is tuple and _is_plain(count):
+            return count
+        plain: Any = count
+        if count.__class__ not in _PLAIN and count.__class__ not in (tuple, list):
+            plain = count.tolist() if hasattr(count, "tolist") else tuple(count)
+        if isinstance(plain, (float, int)):
+            return plain if 0 <= plain < inf else None
+        if not _PLAIN.issuperset(map(type, plain)):
+            plain = [n if n.__class__ in _PLAIN else n.item() for n in plain]
+        several = tuple(plain)
+        good = _is_plain(several)
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        return None
+    if not good:
+        return None
+    return count if plain is count else several
+
+
+@lru_cache(_KEPT)
+def _is_plain(count: tuple[Any, ...]) -> bool:
+    """Say whether all are plain numbers of times; specs of a kind have the same counts."""
+    return _PLAIN.issuperset(map(type, count)) and min(count) >= 0 and sum(count) < inf

@@ -1,0 +1,98 @@
+"""What a pipeline can never beat: how long devices are at work, and what that bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+from parcost.contract.queries import key_of
+from parcost.contract.terms import Times
+from parcost.engine.maxima import total
+from parcost.engine.replay import Hop, Plan, hops_of
+from parcost.engine.schedule_calls import lower_bound as better
+from parcost.numeric import Real, maximum, minimum
+
+_Doings: TypeAlias = Sequence[tuple[Real, tuple[Real, ...]]]  # how often, and seconds
+
+
+def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None = None) -> Real:
+    """Return seconds that the makespan is never below.
+
+    Without a better one of the schedule it is the longest of the way of one micro-batch
+    through all stages, and of what each device does: a first micro-batch has to reach
+    it, and a last gradient has to leave.
+    """
+    if getattr(plan.schedule, "lower_bound", None) is not None:
+        p, v = plan.pipeline.stages, plan.pipeline.chunks
+        m = plan.pipeline.micro_batches if micro_batches is None else micro_batches
+        return better(plan.schedule, (times, reduce(minimum, hops_of(hop)), p, m, v))
+    orders = [order for _, order in plan.orders]
+    fused = all(order.fused for order in orders)
+    way = [b + w for b, w in zip(times.B, times.W, strict=True)] if fused else times.B
+    longest = total(f + b for f, b in zip(times.F, way, strict=True))
+    after = _so_far(way)
+    for d, end in enumerate(ends(plan, times, micro_batches)):
+        longest = maximum(longest, end + after[min(order.last[d] for order in orders)])
+    return longest
+
+
+def ends(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
+    """Return seconds before which no device is done: a first micro-batch has to reach it."""
+    firsts = [min(order.first[d] for _, order in plan.orders) for d in range(len(plan.held))]
+    own, before = busy(plan, times, micro_batches), _so_far(times.F)
+    return [before[first] + seconds for first, seconds in zip(firsts, own, strict=True)]
+
+
+def _so_far(seconds: Sequence[Real]) -> Sequence[Real]:
+    """Return the sum of the first 0, 1, ... of *seconds*."""
+    start: Real = 0.0
+    return list(accumulate(seconds, initial=start))
+
+
+def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
+    """Return the seconds that each device is at work.
+
+    With more *micro_batches* than the plan's it is at least that long: every forward pass
+    that is added runs in a pair, if any does. With fewer, no pair is taken to be lost.
+    """
+    m = plan.pipeline.micro_batches
+    more: Real = 0.0
+    if micro_batches is not None:
+        m, more = micro_batches, maximum(micro_batches - m, 0.0)
+    known: dict[Any, tuple[_Doings, _Doings, Real]] = {}  # many devices are alike
+    found = []
+    for d, held in enumerate(plan.held):
+        passes: _Doings = [
+            (plan.shares[k], (times.F[x], times.B[x], times.W[x]))
+            for k, x in ((k, plan.stage[k]) for k in held)
+        ]
+        stages = {plan.stage[k] for k in held}
+        pairs: _Doings = [
+            (plan.paired(d, x, y), (times.F[x], times.B[y], times.W[y], times.pair(x, y)))
+            for x, y in plan.pairs
+            if stages.issuperset((x, y))
+        ]
+        alike = tuple(
+            tuple((key_of(often), *map(id, seconds)) for often, seconds in row)
+            for row in (passes, pairs)
+        )
+        if alike not in known:
+            known[alike] = passes, pairs, _busy(m, more, passes, pairs)
+        found.append(known[alike][-1])
+    return found
+
+
+def _busy(m: Real, more: Real, passes: _Doings, pairs: _Doings) -> Real:
+    """Return the seconds of *m* micro-batches that do *passes*, less what *pairs* save."""
+    own: Real = 0.0
+    for share, (f, b, w) in passes:
+        own = own + share * (f + b + w)
+    own = m * own
+    most: Real = 0.0
+    for often, (f, b, w, together) in pairs:
+        saved = f + b + w - together
+        own = own - often * saved
+        most = maximum(most, saved)
+    return own - more * total(share for share, _ in passes) * most

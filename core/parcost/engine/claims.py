@@ -1,0 +1,291 @@
+"""The claims of ``expect``: what a study should come to, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.units import ONE, unit
+from parcost.numeric import all_of
+from parcost.report.report import Expectation
+from parcost.spec.values import Quantity, number
+
+if TYPE_CHECKING:
+    from parcost.contract.outcome import Fault
+    from parcost.contract.schema import BlockType
+    from parcost.contract.terms import Figure, Interval
+    from parcost.engine.scenario import Scenario
+    from parcost.plugins.discovery import Plugin
+    from parcost.spec.modules import Module
+
+#: The words behind a measured value that is to lie in the interval of a figure.
+WITHIN = "within interval"
+_MOST_NAMES = 8  # in a message
+_MOST_ERRORS = 100
+
+
+@frozen(eq=False)
+class Known:
+    """The figures that claims may be about: *shown* ones, and *more* that are made on demand.
+
+    *more* is called at most once, when a claim names none of those shown. What it gives
+    and a claim names is shown as well.
+    """
+
+    shown: list[tuple[Plugin, Figure]]
+    more: Callable[[], Sequence[tuple[Plugin, Figure]]]
+    faults: Sequence[Fault] = ()
+    intervals: Sequence[tuple[Plugin, Interval]] = ()
+    _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
+    _asked: list[bool] = field(factory=list, init=False)
+
+    def named(self, name: str) -> Figure | None:
+        """Return the figure called *name*, or None."""
+        for _, figure in self.shown:
+            if figure.name == name:
+                return figure
+        self._ask()
+        for by, figure in self._made:
+            if figure.name == name:
+                self.shown.append((by, figure))
+                return figure
+        return None
+
+    def interval(self, name: str) -> Interval | None:
+        """Return the interval of the figure called *name*, or None."""
+        return next((interval for _, interval in self.intervals if interval.name == name), None)
+
+    def names(self) -> list[str]:
+        """Return the names of all."""
+        self._ask()
+        return list(dict.fromkeys(figure.name for _, figure in (*self.shown, *self._made)))
+
+    def _ask(self) -> None:
+        if not self._asked:
+            self._asked.append(True)
+            self._made.extend(self.more())
+
+
+def expectations(scenario: Scenario, known: Known | None = None) -> Sequence[Expectation]:
+    """Return the claims of the scenario; without *known*, only check that they bind."""
+    found: list[Expectation] = []
+    problems: list[Diagnostic] = []
+    for block, module in _expect_blocks(scenario):
+        for item in block.items:
+            if len(problems) == _MOST_ERRORS:
+                message = f"{_MOST_ERRORS} claims have errors, and the others are not judged"
+                raise SpecError([*problems, problem("too-many-errors", message, item.span)])
+            try:
+                name, relation, value, tolerance = _claim(item)
+                claim = _evaluate_claim(scenario, module, value, tolerance)
+                if known is not None:
+                    found.append(_judge_claim(item, name, relation, claim, known, scenario))
+            except SpecError as error:
+                problems += error.diagnostics
+    if problems:
+        raise SpecError(problems)
+    return found
+
+
+def claims(scenario: Scenario) -> bool:
+    """Say whether *scenario* claims anything."""
+    return any(block.items for block, _ in _expect_blocks(scenario))
+
+
+def _expect_blocks(scenario: Scenario) -> Sequence[tuple[s.Block, Module]]:
+    own = [(block, scenario.module) for block in scenario.module.expects]
+    if scenario.study is not None:
+        inner = [i for i in scenario.study.items if isinstance(i, s.Block)]
+        own += [(b, scenario.module) for b in inner if b.kind.text == "expect"]
+    return own
+
+
+def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
+    if isinstance(item, s.Claim):
+        return item.name, item.relation, item.value, item.tolerance
+    if isinstance(item, s.Attribute) and not item.words:
+        words = " ".join(word.text for word in item.qualifiers)
+        if words == WITHIN:
+            return item.name, WITHIN, item.value, None
+        raise SpecError([_intolerant(item, words)])
+    raise SpecError(
+        [problem("misplaced-statement", "`expect` holds claims such as `mfu >= 40 %`", item.span)]
+    )
+
+
+def _intolerant(item: s.Attribute, words: str) -> Diagnostic:
+    """Return what is wrong with a claim that has no tolerance, but perhaps other words."""
+    bare = f"{item.name.text} = {item.value.span.text.strip()}"
+    help = f"write `{bare} +- 5 %`"
+    message = f"`{item.name.text} =` needs a tolerance"
+    if words:
+        help += f", or `{bare} {WITHIN}` of a figure that has one"
+        message += f", and `{words}` is none"
+    return problem("missing-tolerance", message, item.span, help=help)
+
+
+def _evaluate_claim(
+    scenario: Scenario, module: Module, value: s.Expr, tolerance: s.Expr | None
+) -> tuple[Quantity, Quantity | None]:
+    binder = scenario.binder
+    said = binder.claim_value(value, module)
+    wanted = number(said, value.span)
+    if tolerance is None:
+        return wanted, None
+    return wanted, number(binder.claim_value(tolerance, module), tolerance.span)
+
+
+def _judge_claim(
+    item: s.Item,
+    name: s.Path,
+    relation: str,
+    claim: tuple[Quantity, Quantity | None],
+    known: Known,
+    scenario: Scenario,
+) -> Expectation:
+    figure = known.named(name.text)
+    if figure is None:
+        names = known.names()
+        raise SpecError(
+            [
+                problem(
+                    "unknown-name",
+                    f"no figure is called `{name.text}`",
+                    name.span,
+                    notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
+                    help=did_you_mean(name.text, names)
+                    or _attribute(name.text, scenario.plugins.blocks) + _listed(names),
+                )
+            ]
+        )
+    wanted, slack = claim
+    dimension = unit(figure.unit)[1] if figure.unit else ONE
+    if wanted.dimension != dimension:
+        raise SpecError(
+            [
+                problem(
+                    "wrong-dimension",
+                    f"`{name.text}` is measured in {dimension}"
+                    if dimension != ONE
+                    else f"`{name.text}` is a plain number",
+                    item.span,
+                )
+            ]
+        )
+    if relation == WITHIN:
+        interval = _interval(item, figure, known)
+        holds = _within(interval, wanted.number)
+    else:
+        interval = None
+        allowed = _absolute(slack, wanted, item, figure)
+        holds = _compare(figure.value, relation, wanted.number, allowed)
+    return Expectation(
+        text=item.span.text.strip(),
+        figure=figure,
+        holds=holds,
+        diagnostic=None if all_of(holds) else _unmet(item, figure, interval),
+    )
+
+
+def _interval(item: s.Item, figure: Figure, known: Known) -> Interval:
+    """Return the interval of *figure*, which a claim asks for."""
+    found = known.interval(figure.name)
+    if found is None:
+        having = [f"`{interval.name}`" for _, interval in known.intervals]
+        listed = f"{' and '.join(having)} have one; " if having else ""
+        raise SpecError(
+            [
+                problem(
+                    "no-interval",
+                    f"`{figure.name}` has no interval",
+                    item.span,
+                    notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
+                    help=f"{listed}write a tolerance, such as `+- 5 %`",
+                )
+            ]
+        )
+    return found
+
+
+def _within(interval: Interval, value: float) -> Any:
+    holds = (interval.low <= value) & (value <= interval.high)
+    return bool(holds) if isinstance(interval.low, (float, int)) else holds
+
+
+def _unmet(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnostic:
+    """Return what to say of a claim that does not hold."""
+    from parcost.language.numbers import quantity
+    from parcost.output.cells import interval_of
+
+    first = figure.value if isinstance(figure.value, (float, int)) else None
+    got = quantity(first, figure.unit) if first is not None else "not met at every point"
+    if first is not None and interval is not None:
+        got += f", {interval_of(interval, figure.unit)}"
+    return problem(
+        "expectation",
+        f"`{item.span.text.strip()}` does not hold",
+        item.span,
+        f"this is {got}",
+        notes=[f"{figure.title}: {figure.note}"] if figure.note else [],
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    rest = f", and {more} more, which `parcost figures` lists" if more > 0 else ""
+    return f"figures are {listed}{rest}"
+
+
+def _attribute(name: str, blocks: Mapping[str, BlockType]) -> str:
+    """Return the start of a help line that names the blocks with an attribute *name*, if any."""
+    last = name.rpartition(".")[2]
+    having = [type_ for type_ in blocks.values() if last in type_.fields]
+    always = [type_ for type_ in having if type_.label == "none"]
+    kinds = [f"`{type_.kind}`" for type_ in always or having][:3]
+    if not kinds:
+        return ""
+    return f"`{last}` is an attribute of {' and of '.join(kinds)}; "
+
+
+def _absolute(slack: Quantity | None, wanted: Quantity, item: s.Item, figure: Figure) -> Any:
+    """Return the tolerance in the figure's unit.
+
+    A tolerance in percent is a share of the wanted value; only for a figure that is
+    itself in percent, such as MFU, it is in points.
+    """
+    if slack is None:
+        return 0.0
+    tolerance = item.tolerance if isinstance(item, s.Claim) else None
+    in_percent = isinstance(tolerance, s.Number) and tolerance.unit == "%"
+    if slack.dimension == wanted.dimension and (figure.unit == "%" or not in_percent):
+        return slack.number
+    if slack.dimension != ONE:
+        raise SpecError(
+            [
+                problem(
+                    "wrong-dimension",
+                    f"this tolerance is in {slack.dimension}",
+                    item.span,
+                    help="write it in percent, or in the unit of the figure",
+                )
+            ]
+        )
+    return slack.number * abs(wanted.number)
+
+
+def _compare(value: Any, relation: str, wanted: Any, allowed: Any) -> Any:
+    holds = {
+        "<=": lambda: value <= wanted + allowed,
+        "<": lambda: value < wanted + allowed,
+        ">=": lambda: value >= wanted - allowed,
+        ">": lambda: value > wanted - allowed,
+        "=": lambda: abs(value - wanted) <= allowed,
+        "==": lambda: abs(value - wanted) <= allowed,
+        "!=": lambda: abs(value - wanted) > allowed,
+    }[relation]()
+    return bool(holds) if isinstance(value, (float, int)) else holds

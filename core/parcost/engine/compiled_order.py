@@ -1,0 +1,272 @@
+"""An op order laid out for replay: a short program over slots that hold times.
+
+Of the inputs of an op only one can come from another device. The rest precede it on
+its own device, so "its turn has come, and its message has arrived" is all that a
+replay has to know: an op is four numbers, in an order in which inputs come first. A
+pair, with a message for each half, is two such steps.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from attrs import frozen
+
+from parcost.contract.terms import Op, Pair
+from parcost.language.diagnostics import PluginError
+
+# Slots: time zero, a message that does not exist, and from here on the releases.
+START, NEVER, RELEASES = 0, 1, 2
+KINDS = ("F", "B", "W", "BW")  # in the order of their durations
+
+#: An op by its fields; B stands for BW where only the gradient matters.
+Key: TypeAlias = tuple[str, int, int]
+Entry: TypeAlias = Op | Pair
+
+
+class OrderError(PluginError):
+    """A schedule's op order is not one."""
+
+
+@frozen(kw_only=True, eq=False)
+class Program:
+    """Step i is ``state[into[i]] = max(state[turn[i]], state[message[i]] + hop) + takes[i]``.
+
+    *takes* are numbers of durations: F, then B, W and BW of every virtual stage, then
+    nothing, then *pairs*. The hop is over route ``over[i]``, two devices, or over none,
+    which is -1. *releases*, *starts* and *ends* are slots, by copy of a virtual stage.
+    """
+
+    into: Sequence[int]
+    turn: Sequence[int]
+    message: Sequence[int]
+    over: Sequence[int]
+    takes: Sequence[int]
+    slots: int
+    routes: Sequence[tuple[int, int]]
+    pairs: Sequence[tuple[int, int]]  # virtual stages of the F and of the BW
+    releases: Sequence[int]  # what holds back the first forward pass
+    starts: Sequence[int]  # when the first forward pass begins
+    ends: Sequence[int]  # when the last backward pass ends
+    last: Sequence[int]  # by device: when it is done
+    entries: Sequence[tuple[int, Entry, int, int]] = ()  # device, entry, its slot, what it takes
+
+
+def lay_out(
+    lists: Sequence[Sequence[Entry]],
+    home: Sequence[int],
+    turns: Iterable[int],
+    number: Mapping[tuple[int, int], int],
+    *,
+    blocking: bool = False,
+    keep: bool = False,
+) -> Program:
+    """Lay out what devices do, one entry after another, as their *turns* come.
+
+    *home* is the device of each micro-batch and virtual stage, all stages of a micro-batch
+    in turn; *number* is that of the copy of each virtual stage and device. *blocking*: a
+    device is busy while it sends. *keep*: every entry keeps its slot, and is listed in
+    *entries*.
+    """
+    virtual, half = 1 + max(x for x, _ in number), len(home)
+    befores: list[int] = []  # by step: the value that the device has to be done with
+    arrivals: list[int] = []
+    takes: list[int] = []
+    over: list[int] = []
+    first = RELEASES + len(number)  # values are numbered: slots that are given, then steps
+    done = [0] * (2 * half)  # the value of each F, then of each B
+    clock = [START] * len(lists)
+    starts, ends = [-1] * len(number), [-1] * len(number)
+    offset = {kind: i * virtual for i, kind in enumerate(KINDS)}
+    nothing = len(KINDS) * virtual
+    routes = _Routes()
+    pairs: dict[tuple[int, int], int] = {}
+    entries: list[tuple[int, Entry, int, int]] = []
+    todo = [iter(entries_) for entries_ in lists]
+
+    def step(d: int, message: int, duration: int, route: int) -> int:
+        befores.append(clock[d])
+        arrivals.append(message)
+        takes.append(duration)
+        over.append(route)
+        clock[d] = value = first + len(takes) - 1
+        return value
+
+    for d in turns:
+        entry = next(todo[d])
+        message, route, more = NEVER, -1, None
+        if isinstance(entry, Pair):
+            ops: Sequence[Op] = entry
+            (_, _, x), (_, _, y) = ops
+            duration = nothing + 1 + pairs.setdefault((x, y), len(pairs))
+        else:
+            ops = (entry,)
+            duration = offset[entry.kind] + entry.stage
+        for kind, j, x in ops:
+            at = j * virtual + x
+            if kind == "F":
+                if not x or (origin := home[at - 1]) == d:
+                    continue
+                sent = done[at - 1]
+            elif kind == "W" or x == virtual - 1 or (origin := home[at + 1]) == d:
+                continue
+            else:
+                sent = done[half + at + 1]
+            if message != NEVER:
+                more = (message, route)
+            message, route = sent, routes[origin, d]
+        copy = number[ops[0].stage, d]
+        if starts[copy] < 0:  # the first forward pass also waits for its release
+            step(d, RELEASES + copy, nothing, -1)
+            if more is not None:
+                step(d, more[0], nothing, more[1])
+            step(d, message, nothing, route)
+            message, route, more = NEVER, -1, None
+            starts[copy] = clock[d]
+        if more is not None:
+            step(d, message, nothing, route)
+            message, route = more
+        value = step(d, message, duration, route)
+        if keep:
+            entries.append((d, entry, value, duration))
+        for kind, j, x in ops:
+            at = j * virtual + x
+            if kind == "F":
+                done[at] = value
+            else:
+                ends[number[x, d]] = value
+                if kind != "W":
+                    done[half + at] = value
+            if blocking and kind != "W":
+                beside = at + 1 if kind == "F" else at - 1
+                outer = x == virtual - 1 if kind == "F" else x == 0
+                if not outer and (to := home[beside]) != d:
+                    step(d, clock[d], nothing, routes[d, to])
+    kept = {*range(first), *starts, *ends, *clock, *(value for _, _, value, _ in entries)}
+    slot_of = _slots(befores, arrivals, first, kept)
+    return Program(
+        into=tuple(slot_of[first:]),
+        turn=tuple(map(slot_of.__getitem__, befores)),
+        message=tuple(map(slot_of.__getitem__, arrivals)),
+        over=tuple(over),
+        takes=tuple(takes),
+        slots=1 + max(slot_of),
+        routes=tuple(routes.found),
+        pairs=tuple(pairs),
+        releases=range(RELEASES, first),
+        starts=[slot_of[value] for value in starts],
+        ends=[slot_of[value] for value in ends],
+        last=[slot_of[value] for value in clock],
+        entries=[(d, entry, slot_of[value], duration) for d, entry, value, duration in entries],
+    )
+
+
+class _Routes(dict[tuple[int, int], int]):
+    """Numbers of routes, by the devices at both ends, either first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[int, int]] = []
+
+    def __missing__(self, way: tuple[int, int]) -> int:
+        a, b = way
+        self[a, b] = self[b, a] = number = len(self.found)
+        self.found.append((min(a, b), max(a, b)))
+        return number
+
+
+def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Sequence[int]:
+    """Return the device of each entry, in an order in which whatever an entry needs comes first.
+
+    What the F of a micro-batch leaves has the number of the micro-batch times *virtual*
+    stages, plus its stage, and what its B leaves is *half* of all numbers further.
+
+    Raises:
+        OrderError: The devices wait for one another.
+    """
+    position = [0] * len(lists)
+    done = bytearray(2 * half + 1)
+    done[-1] = 1  # what nobody needs to do
+    waiting: dict[int, int] = {}
+    ready = list(range(len(lists) - 1, -1, -1))
+    found = array("I")
+    while ready:
+        d = ready.pop()
+        entries = lists[d]
+        for i in range(position[d], len(entries)):
+            entry = entries[i]
+            left = other = -1
+            for kind, j, x in entry if isinstance(entry, Pair) else (entry,):
+                at = j * virtual + x
+                if kind == "F":
+                    need = at - 1 if x else -1
+                elif kind == "W":
+                    continue
+                else:
+                    at += half
+                    need = at + 1 if x + 1 < virtual else -1
+                if not done[need]:
+                    break
+                left, other = at, left
+            else:
+                for at in (other, left):
+                    if at >= 0:
+                        done[at] = 1
+                        if at in waiting:
+                            ready.append(waiting.pop(at))
+                continue
+            waiting[need] = d
+            break
+        else:
+            i = len(entries)
+        found.extend([d] * (i - position[d]))
+        position[d] = i
+    if waiting:
+        stuck = [
+            f"device {d} is at {_at(lists[d][position[d]])} and waits for "
+            + words(("BF"[need < half], need % half // virtual, need % virtual))
+            for d, need in sorted((d, need) for need, d in waiting.items())
+        ]
+        raise OrderError("the order deadlocks: " + "; ".join(stuck))
+    return found
+
+
+def ops_of(entry: Entry) -> Sequence[Op]:
+    """Return the op, or both ops of a pair."""
+    return entry if isinstance(entry, Pair) else (entry,)
+
+
+def _slots(
+    befores: Sequence[int], messages: Sequence[int], first: int, kept: set[int]
+) -> list[int]:
+    """Give every value a slot, and slots that nobody reads any more to new values."""
+    read = [0] * (first + len(befores))  # the step that reads it last
+    for i, (before, message) in enumerate(zip(befores, messages, strict=True)):
+        read[before] = read[message] = i
+    for value in kept:
+        read[value] = len(befores)
+    slot_of = list(range(first))
+    free: list[int] = []
+    slots = first
+    for i, (before, message) in enumerate(zip(befores, messages, strict=True)):
+        if read[before] == i:
+            free.append(slot_of[before])
+        if read[message] == i and message != before:
+            free.append(slot_of[message])
+        if not free:
+            free.append(slots)
+            slots += 1
+        slot_of.append(free.pop())
+    return slot_of
+
+
+def words(op: Key) -> str:
+    """Return *op* as a sentence calls it."""
+    kind, micro_batch, stage = op
+    return f"{kind} of micro-batch {micro_batch} on stage {stage}"
+
+
+def _at(entry: Entry) -> str:
+    return " and ".join(map(words, ops_of(entry)))

@@ -1,0 +1,216 @@
+"""Evaluating a study: the rules before it runs, the step, and how it came out.
+
+A study that is trained is a step, its figures and whatever calculations stand beside it.
+One without anything to train consists of its calculations alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from attrs import evolve
+
+from parcost.contract.outcome import Fault, Outcome
+from parcost.contract.terms import Check, Figure, Interval
+from parcost.engine.claims import Known, expectations
+from parcost.engine.rules import Rules, defined, diagnose, gather, message_at, rules
+from parcost.engine.shapes import fitting, settle
+from parcost.numeric import all_of, any_of
+from parcost.report.report import Result
+
+if TYPE_CHECKING:
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.study import Study
+    from parcost.plugins.discovery import Plugin
+
+T = TypeVar("T")
+#: What plugins gave, each with its plugin.
+Stamped: TypeAlias = "Sequence[tuple[Plugin, T]]"
+
+__all__ = [
+    "Rules",
+    "claimed",
+    "diagnose",
+    "endless",
+    "evaluate",
+    "expectations",
+    "gather",
+    "message_at",
+    "refuse",
+    "rules",
+]
+
+LONGEST_SECONDS = 1e15  # thirty million years: beyond is no time of anything that runs
+LARGEST_BYTES = 1e30
+
+
+def refuse(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
+    """Return the result of a study that may not run."""
+    found = [diagnose(check, study) for check in failed]
+    return Result(study=study, outcome=None, diagnostics=found, at=at)
+
+
+def evaluate(
+    scenario: Scenario, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]
+) -> Result:
+    """Return the result of a study that may run, of which rules only warn."""
+    if study.trains and not any_of((ends := endless(study)).holds):
+        return refuse(study, [*warnings, ends], at)  # before it is added up to what is no number
+    outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
+    shown = [*_figures(study, outcome)]
+    intervals = _intervals(study, outcome, shown)
+    shown += _bounds(shown, intervals)
+    undefined = gather([*defined(figure for _, figure in shown)], study)
+    if outcome is not None and undefined.failed:
+        failed = [*failed, *undefined.failed]
+        outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
+    figures = [*shown, *calculated(study)]
+    known = Known(figures, lambda: details(study, outcome), study.faults, intervals)
+    claims = expectations(scenario, known)
+    found = [diagnose(check, study) for check in failed]
+    if not study.axes:  # a sweep tells at which points a claim holds
+        found += [claim.diagnostic for claim in claims if claim.diagnostic is not None]
+    if outcome is not None:
+        outcome = evolve(outcome, faults=(*study.plugins.broken, *study.faults))
+    return Result(
+        study=study,
+        outcome=outcome,
+        legal=True,
+        figures=tuple(figures),
+        intervals=intervals,
+        expectations=claims,
+        diagnostics=found,
+        at=at,
+    )
+
+
+def claimed(scenario: Scenario, study: Study) -> None:
+    """Require that there is what the claims of *scenario* are about, however it comes out.
+
+    Raises:
+        SpecError: A claim names no figure of *study*, or is in another unit.
+    """
+    outcome: Outcome | None = None
+    if study.trains:
+        from parcost.engine import reduce
+
+        if not all_of(endless(study).holds):
+            expectations(scenario)
+            return
+        outcome = reduce.evaluate(study)
+    shown = _figures(study, outcome)
+    intervals = _intervals(study, outcome, shown)
+    figures = [*shown, *_bounds(shown, intervals), *calculated(study)]
+    known = Known(figures, lambda: details(study, outcome), study.faults, intervals)
+    expectations(scenario, known)
+
+
+def calculated(study: Study) -> list[tuple[Plugin, Figure]]:
+    """Return the figures that need no step."""
+    return [(p, f) for p, f in study.contributions("calculations") if isinstance(f, Figure)]
+
+
+def details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
+    """Return the figures of a step that are made on demand."""
+    if outcome is None:
+        return ()
+    asked = study.plugins.ask("details", study.faults, study=study, outcome=outcome)
+    return fitting(study, "details", asked)
+
+
+def _figures(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
+    if outcome is None:
+        return ()
+    asked = study.plugins.ask("figures", study.faults, study=study, outcome=outcome)
+    return fitting(study, "figures", asked)
+
+
+def _intervals(
+    study: Study, outcome: Outcome | None, figures: Stamped[Figure]
+) -> Stamped[Interval]:
+    """Return where measured values of *figures* lie, as far as plugins say it."""
+    if outcome is None:
+        return ()
+    names = {figure.name for _, figure in figures}
+    found = []
+    asked = study.plugins.ask("intervals", study.faults, study=study, outcome=outcome)
+    for plugin, interval in fitting(study, "intervals", asked):
+        if interval.name in names:
+            found.append((plugin, interval))
+        else:
+            message = f"gave an interval of `{interval.name}`, and no figure is called that"
+            fault = Fault(plugin=plugin, hook="intervals", message=message)
+            study.leave_out(fault, interval)
+    return tuple(found)
+
+
+def _bounds(figures: Stamped[Figure], intervals: Stamped[Interval]) -> list[tuple[Plugin, Figure]]:
+    """Return the ends of intervals as figures, for claims and files."""
+    known = {figure.name: figure for _, figure in figures}
+    found = []
+    for plugin, interval in intervals:
+        of = known[interval.name]
+        for end, value, formula in (
+            ("low", interval.low, interval.formula),
+            ("high", interval.high, interval.upper),
+        ):
+            name = f"{of.name}_{end}"
+            if name not in known:
+                figure = Figure(
+                    name=name,
+                    title=f"{end} end of the interval of {of.title}",
+                    value=value,
+                    unit=of.unit,
+                    formula=formula,
+                    detail=True,
+                )
+                found.append((plugin, figure))
+    return found
+
+
+def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Check]]:
+    """Return the step of *study*, judged, and every rule that fails."""
+    from parcost.engine import reduce
+
+    outcome = reduce.evaluate(study)
+    asked = fitting(
+        study,
+        "verdicts",
+        study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome),
+    )
+    ends = _ends(outcome.step_seconds < LONGEST_SECONDS, ())
+    judged = gather([ends, *(check for _, check in asked)], study)
+    failed = [*warnings, *judged.failed]
+    unjudged = any(fault.hook in ("checks", "verdicts") for fault in study.faults)
+    return evolve(outcome, feasible=judged.holds & (not unjudged), failed=failed), failed
+
+
+def endless(study: Study) -> Check:
+    """Return the rule that every term ends: an algorithm that cannot run takes for ever."""
+    settle(study, "terms", "memory")  # nothing has been added up before
+    holds: Any = True
+    names: list[str] = []
+    for _, term in study.contributions("terms"):
+        ends = term.seconds < LONGEST_SECONDS
+        if not all_of(ends):
+            names.append(f"`{term.name}`")
+            holds = holds & ends
+    for _, held in study.contributions("memory"):
+        fits = held.bytes_ < LARGEST_BYTES
+        if not all_of(fits):
+            names.append(f"`{held.name}`")
+            holds = holds & fits
+    return _ends(holds, names)
+
+
+def _ends(holds: Any, names: Sequence[str]) -> Check:
+    return Check(
+        id="cannot-run",
+        holds=holds,
+        subject="",
+        message="{terms} would take for ever",
+        inputs={"terms": " and ".join(list(dict.fromkeys(names))[:4]) or "the step"},
+        help="an algorithm that cannot run over these ranks takes for ever, and so does a "
+        "rate of next to nothing",
+    )

@@ -1,0 +1,233 @@
+"""The lines of the ledger: who spends the seconds of a step, and by which formula.
+
+Everything is of one device, the busiest, which differs between candidates: each line
+takes, elementwise, the numbers of the device that is busiest there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from parcost.contract.formulas import Formula, formula
+from parcost.contract.outcome import BUBBLE, OTHER, Line
+from parcost.contract.terms import Edge, Once, Work
+from parcost.engine.maxima import Choice, columns, total
+from parcost.engine.pairs import Paired
+from parcost.engine.replay import ALL, Plan
+from parcost.engine.stage_costs import Load
+from parcost.engine.step_costs import WHENS, Added, Pipelined, add
+from parcost.numeric import Real, any_of, maximum
+
+if TYPE_CHECKING:
+    from parcost.plugins.discovery import Plugin
+
+
+def work_lines(
+    works: Sequence[tuple[Plugin, Work]],
+    loads: Sequence[Load],
+    plan: Plan,
+    device: Choice,
+    paired: Paired,
+) -> list[Line]:
+    """Return what every micro-batch costs, and how compute is slowed down, by term.
+
+    *loads* are by copy of a virtual stage. What *paired* passes hide of one another
+    counts as hidden.
+    """
+    m = plan.pipeline.micro_batches
+
+    def on_device(row: Callable[[Load], Sequence[Real]]) -> Sequence[Real]:
+        held = plan.held
+        return device.row(lambda d: columns([_of_all(plan, k, row(loads[k])) for k in held[d]]))
+
+    times = on_device(lambda load: load.counts)
+    at_once = device.row(paired.hidden) if plan.pairs else [0.0] * len(works)
+    exposed = on_device(lambda load: load.exposed)
+    hidden = on_device(lambda load: load.hidden)
+    covered = on_device(lambda load: load.covered)
+    lines: list[Line] = []
+    for i, (plugin, work) in enumerate(works):
+        lines.append(
+            Line(
+                name=work.name,
+                kind="work",
+                exposed=m * exposed[i] - at_once[i],
+                hidden=m * hidden[i] + at_once[i],
+                pass_=work.pass_,
+                resource=work.resource,
+                formula=work.formula,
+                times=m * times[i],
+                plugin=plugin,
+                term=work,
+                cause=work.cause or OTHER,
+            )
+        )
+        if work.window is not None and any_of(work.slowdown != 0):
+            lines.append(_slowdown(work, m, covered[i], plugin))
+    return lines
+
+
+def _of_all(plan: Plan, k: int, row: Sequence[Real]) -> Sequence[Real]:
+    """Return *row* for the share of the micro-batches that pass through copy *k*."""
+    share = plan.shares[k]
+    return row if share is ALL else [share * value for value in row]
+
+
+def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> Line:
+    return Line(
+        name=f"slowdown by {work.name}",
+        kind="slowdown",
+        exposed=m * (work.slowdown * covered),
+        hidden=0.0,
+        pass_=work.pass_,
+        resource="compute",
+        formula=formula(
+            "m kappa t",
+            m=m,
+            kappa=work.slowdown,
+            t=(covered, "s"),
+            source="t runs beside its hosts; each second of it takes kappa from them",
+        ),
+        times=m,
+        plugin=plugin,
+        cause=work.cause or OTHER,
+    )
+
+
+def bubble_line(plan: Plan, makespan: Real, busy: Real) -> Line:
+    """Return what the device idles in a pipeline whose messages take no time."""
+    return Line(
+        name="bubble",
+        kind="bubble",
+        exposed=maximum(makespan - busy, 0.0),
+        hidden=0.0,
+        pass_="",
+        resource="",
+        formula=formula(
+            "max(T - t, 0)",
+            T=(_replayed(plan, makespan), "s"),
+            t=(busy, "s"),
+            source="t busy, T of a pipeline whose messages take no time",
+        ),
+        cause=BUBBLE,
+    )
+
+
+def _replayed(plan: Plan, makespan: Real) -> Formula:
+    """Return the formula of a makespan: only the order of the schedule says it."""
+    cut = plan.pipeline
+    inputs = {
+        "schedule": plan.schedule.name,
+        "p": cut.stages,
+        "m": cut.micro_batches,
+        "v": cut.chunks,
+    }
+    return Formula(text="replay of the order of the schedule", inputs=inputs, value=makespan)
+
+
+def hop_lines(
+    edges: Sequence[tuple[Plugin, Edge]], plan: Plan, device: Choice, makespans: Sequence[Real]
+) -> list[Line]:
+    """Return what messages make the pipeline longer; makespans as one by one is added."""
+    messages = device.of(lambda d: plan.by_order(lambda o: float(sum(o.sent[d].values()))))
+    lines: list[Line] = []
+    for i, (plugin, edge) in enumerate(edges):
+        exposed = maximum(makespans[i + 1] - makespans[i], 0.0)
+        slowest = " of the slowest boundary" if edge.boundaries else ""
+        lines.append(
+            Line(
+                name=edge.name,
+                kind="hop",
+                exposed=exposed,
+                hidden=maximum(_spent(edge, plan, device, messages) - exposed, 0.0),
+                pass_="",
+                resource=edge.resource,
+                formula=formula(
+                    f"max(T - T_0, 0), of a pipeline with messages of c{slowest} and without",
+                    T=(_replayed(plan, makespans[i + 1]), "s"),
+                    T_0=(_replayed(plan, makespans[i]), "s"),
+                    context={
+                        "c": (edge.seconds if edge.formula.value is None else edge.formula, "s")
+                    },
+                    source=edge.formula.source,
+                ),
+                times=messages,
+                plugin=plugin,
+                term=edge,
+                cause=edge.cause or OTHER,
+            )
+        )
+    return lines
+
+
+def _spent(edge: Edge, plan: Plan, device: Choice, messages: Real) -> Real:
+    """Return the seconds of *messages* messages of the device."""
+    each = edge.boundaries
+    if not each:
+        return messages * edge.seconds
+    slowest = {  # of the boundaries between two devices
+        (a, b): reduce(maximum, each[a:b])
+        for _, order in plan.orders
+        for a, b in order.program.routes
+    }
+
+    def spent(d: int) -> Real:
+        return total(_sent(plan, d, way) * seconds for way, seconds in slowest.items())
+
+    return device.of(spent)
+
+
+def _sent(plan: Plan, d: int, way: tuple[int, int]) -> Real:
+    return plan.by_order(lambda order: float(order.sent[d].get(way, 0)))
+
+
+def once_lines(onces: Sequence[tuple[Plugin, Once]], run: Pipelined) -> list[Line]:
+    """Return what happens once per step, and how it slows compute down.
+
+    Each group is listed on the device where it takes longest.
+    """
+    grouped = {when: [pair for pair in onces if pair[1].when == when] for when in WHENS}
+    added = add({when: [term for _, term in pairs] for when, pairs in grouped.items()}, run)
+    lines: list[Line] = []
+    for when, pairs in grouped.items():
+        found = added[when]
+        for i, (plugin, term) in enumerate(pairs):
+            lines.append(
+                Line(
+                    name=term.name,
+                    kind="once",
+                    exposed=found.exposed[i],
+                    hidden=found.hidden[i],
+                    pass_=when,
+                    resource=term.resource,
+                    formula=term.formula,
+                    times=found.times[i],
+                    plugin=plugin,
+                    term=term,
+                    cause=term.cause or OTHER,
+                )
+            )
+            if any_of(term.slowdown != 0):
+                lines.append(_slowdown_once(term, found, i, plugin))
+    return lines
+
+
+def _slowdown_once(term: Once, found: Added, i: int, plugin: Plugin) -> Line:
+    return Line(
+        name=f"slowdown by {term.name}",
+        kind="slowdown",
+        exposed=found.slowdown[i],
+        hidden=found.made_up[i],
+        pass_=term.when,
+        resource="compute",
+        formula=formula(
+            "kappa t",
+            kappa=term.slowdown,
+            t=(found.under[i], "s"),
+            source="t runs beside compute; each second of it takes kappa from it",
+        ),
+        plugin=plugin,
+        cause=term.cause or OTHER,
+    )

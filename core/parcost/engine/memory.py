@@ -1,0 +1,246 @@
+"""Which device is fullest, when, and of what.
+
+Four moments are compared on every device: the most of a forward pass, the most of a
+backward pass, the optimizer, and the gathering of parameters. Micro-batches are alive
+in the first two, as many as the schedule's order says; with several virtual stages on
+a device, every combination of them that the order reaches is tried. Between the B and
+the W of a micro-batch only a part of it is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+from parcost.contract.outcome import MemoryLine
+from parcost.contract.terms import MOMENTS, Memory, Moment
+from parcost.engine.maxima import largest, total
+from parcost.engine.orders import Order
+from parcost.engine.replay import Plan
+from parcost.engine.stage_costs import count, kinds
+from parcost.numeric import Real, any_of, is_array, maximum, minimum, where
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.plugins.discovery import Plugin
+
+_LIVING: tuple[Moment, ...] = ("forward", "backward")  # the first of MOMENTS
+
+
+@record(kw_only=True, eq=False)
+class Fullest:
+    """The fullest device at its fullest moment; *lines* are what is there."""
+
+    bytes_: Real
+    lines: Sequence[MemoryLine]
+    device: Real
+    moment: Moment | Sequence[Moment]
+    devices: Sequence[Real]  # the fullest moment of each
+
+
+def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
+    """Return what the fullest device of *plan* holds; *terms* are sorted by name."""
+    held = Held([term for _, term in terms], plan)
+    sums = [held.moments(d) for d in range(len(plan.held))]
+    points = [(d, moment) for d in range(len(plan.held)) for moment in MOMENTS]
+    _, at = largest([bytes_ for moments in sums for bytes_ in moments])
+    amounts = at.row(lambda i: [held.bytes_of(term, *points[i]) for _, term in terms])
+    lines = [
+        MemoryLine(
+            name=term.name,
+            bytes_=amount,
+            formula=term.formula,
+            plugin=plugin,
+            term=term,
+            left=held.left if term.per_micro_batch else 1.0,
+        )
+        for (plugin, term), amount in zip(terms, amounts, strict=True)
+        if any_of(amount != 0)
+    ]
+    n = len(MOMENTS)
+    return Fullest(
+        bytes_=total(line.bytes_ for line in lines),
+        lines=lines,
+        device=at.index // n,
+        moment=_named(at.index % n),
+        devices=[largest(moments)[0] for moments in sums],
+    )
+
+
+class Held:
+    """What devices hold, by moment."""
+
+    def __init__(
+        self,
+        terms: Sequence[Memory],
+        plan: Plan,
+        *,
+        most: Real | None = None,
+        growing: Collection[int] = (),
+        steady: dict[Any, Sequence[Real]] | None = None,
+    ) -> None:
+        """Take the orders of *plan* for *most* micro-batches, of which no more are alive.
+
+        On *growing* copies as many are alive as there are.
+        *steady* keeps, for plans of the same terms, what does not depend on the order.
+        """
+        self.plan = plan
+        self.most, self.growing = most, growing
+        self.steady = [term for term in terms if not term.per_micro_batch]
+        self.living = [term for term in terms if term.per_micro_batch]
+        self.left, self.added = _shares(terms)
+        alike = kinds(terms, plan.pipeline.stages * plan.pipeline.chunks)
+        self.kinds = [alike[x] for x in plan.stage]  # by copy
+        self.frees = any_of(total(term.freed_at_b for term in self.living) != 0)
+        self._resident: dict[Any, Sequence[Real]] = {} if steady is None else steady
+        self._terms = tuple(self.steady) if steady is not None else ()
+        self._known: dict[tuple[Moment, int], tuple[Real, Real]] = {}  # weights
+        self._alive: dict[tuple[Moment, int], Sequence[Real]] = {}
+
+    def moments(self, d: int) -> Sequence[Real]:
+        """Return the bytes that device *d* holds at each moment."""
+        held = self.plan.held[d]
+        alike = (self._terms, *(self.kinds[x] for x in held))
+        if alike not in self._resident:
+            self._resident[alike] = self._steady(held)
+        found = list(self._resident[alike])
+        for i, moment in enumerate(_LIVING):
+            found[i] = found[i] + self.activations(d, moment) * (1.0 + self.added)
+        return found
+
+    def activations(self, d: int, moment: Moment) -> Real:
+        """Return the bytes that device *d* holds of the micro-batches alive on it."""
+        if moment not in _LIVING:
+            return 0.0
+        weights = self._weights(self.plan.held[d], moment)
+        return self.left * self._weighed(self.alive(d, moment), weights)
+
+    def bytes_of(self, term: Memory, d: int, moment: Moment) -> Real:
+        """Return the bytes of *term* that device *d* holds."""
+        own = term.bytes_ * self.times(term, d, moment)
+        if term.per_micro_batch:
+            own = own * self.left
+        share = term.of_activations
+        if not is_array(share) and share <= 0:
+            return own
+        return own + maximum(share, 0.0) * self.activations(d, moment)
+
+    def _steady(self, held: Sequence[int]) -> Sequence[Real]:
+        """Return the bytes at each moment that do not depend on micro-batches alive."""
+        found: dict[Moment, Real] = dict.fromkeys(MOMENTS, 0.0)
+        for term in self.steady:
+            amount = term.bytes_ * self._counted(term, held)
+            for moment in term.moments:
+                found[moment] = found[moment] + amount
+        return list(found.values())
+
+    def times(self, term: Memory, d: int, moment: Moment) -> Real:
+        """Return how many of *term* device *d* holds."""
+        if moment not in term.moments:
+            return 0.0
+        held = self.plan.held[d]
+        if not term.per_micro_batch:
+            return self._counted(term, held)
+        if moment not in _LIVING:
+            return 0.0
+        alive = self.alive(d, moment)
+        stages = [count(term, self.plan.stage[k]) for k in held]
+        begun = total(n * times for n, times in zip(alive, stages, strict=False))
+        if not self.frees:
+            return begun
+        whole = total(n * times for n, times in zip(alive[len(held) :], stages, strict=True))
+        return begun - term.freed_at_b * (begun - whole)
+
+    def alive(self, d: int, moment: Moment) -> Sequence[Real]:
+        """Return the micro-batches on each copy when they hold the most.
+
+        That is those alive on each and then, where some of a micro-batch is freed at B,
+        those that B has not ended for.
+        """
+        if (moment, d) not in self._alive:
+            found = self._most_alive(d, moment)
+            if self.most is not None:
+                found = [self._more(n, k) for n, k in zip(found, cycle(self.plan.held[d]))]
+            self._alive[moment, d] = found
+        return self._alive[moment, d]
+
+    def _more(self, alive: Real, k: int) -> Real:
+        """Return how many are *alive* on copy *k* of all that there are, and not of the plan's."""
+        assert self.most is not None
+        m = self.plan.pipeline.micro_batches
+        return minimum(alive * (self.most / m if k in self.growing else 1.0), self.most)
+
+    def _most_alive(self, d: int, moment: Moment) -> Sequence[Real]:
+        held = self.plan.held[d]
+
+        def reached(order: Order) -> Sequence[Sequence[float]]:
+            moments = (order.alive_forward if moment == "forward" else order.alive_backward)[d]
+            if self.frees:
+                return [(*alive, *whole) for alive, whole in moments]
+            return [alive for alive, _ in moments]
+
+        if len(held) < 2 and not self.frees:
+            return [self.plan.by_order(lambda order: float(reached(order)[0][0])) for _ in held]
+        found: list[Real] = [0.0] * (len(held) * (1 + self.frees))
+        for m, order in self.plan.orders:
+            vectors, weights = reached(order), self._weights(held, moment)
+            if len(vectors) == len(self.plan.orders) == 1:
+                return list(vectors[0])
+            _, which = largest([self._weighed(vector, weights) for vector in vectors])
+            here = self.plan.pipeline.micro_batches == m
+            most = which.row(vectors.__getitem__)
+            found = [where(here, a, b) for a, b in zip(most, found, strict=True)]
+        return found
+
+    def _weighed(self, alive: Sequence[Real], weights: Sequence[tuple[Real, Real]]) -> Real:
+        """Return the bytes of these micro-batches."""
+        begun: Real = 0.0
+        for n, (left, _) in zip(alive, weights, strict=False):
+            begun = begun + n * left
+        if not self.frees:
+            return begun
+        whole = zip(alive[len(weights) :], weights, strict=True)
+        return begun + total(n * freed for n, (_, freed) in whole)
+
+    def _weights(self, held: Sequence[int], moment: Moment) -> Sequence[tuple[Real, Real]]:
+        """Return the bytes that a micro-batch holds on each copy until W, and until B only."""
+        return [self._weight(k, moment) for k in held]
+
+    def _weight(self, k: int, moment: Moment) -> tuple[Real, Real]:
+        key = (moment, self.kinds[k])
+        if key not in self._known:
+            left: Real = 0.0
+            freed: Real = 0.0
+            for term in self.living:
+                if moment in term.moments:
+                    bytes_ = term.bytes_ * count(term, self.plan.stage[k])
+                    left = left + bytes_ * (1.0 - term.freed_at_b)
+                    freed = freed + bytes_ * term.freed_at_b
+            self._known[key] = (left, freed)
+        return self._known[key]
+
+    def _counted(self, term: Memory, held: Sequence[int]) -> float:
+        counts = [count(term, self.plan.stage[k]) for k in held]
+        return max(counts) if term.once_per_device else sum(counts)
+
+
+def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:
+    """Return which share of activations stays on the device, and which is added to that.
+
+    Each that keeps some elsewhere has its share of what others leave: never more than all.
+    """
+    left: Real = 1.0
+    added: Real = 0.0
+    for term in terms:
+        share = term.of_activations
+        if is_array(share) or share:
+            left = left * (1.0 + minimum(share, 0.0))
+            added = added + maximum(share, 0.0)
+    return left, added
+
+
+def _named(moment: Real) -> Moment | Sequence[Moment]:
+    if isinstance(moment, (float, int)):
+        return MOMENTS[int(moment)]
+    return [MOMENTS[int(i)] for i in moment.reshape(-1)]

@@ -1,0 +1,387 @@
+"""What a schedule's op order says, checked and read off once.
+
+A schedule gives each device a list of ops and nothing else. Which devices hold which
+virtual stage, what waits for what, and how many micro-batches are alive when, all
+follow from the lists. They are checked here: a schedule comes from a plugin, and a
+bad order must name its mistake instead of giving a time.
+
+A virtual stage on several devices has a *copy* on each. Everything that is held, or
+done once per step, is by copy; copies are numbered like virtual stages where each has
+one, and otherwise each stage's first copy comes first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+from attrs import field, frozen
+
+from parcost.contract.terms import Op, Pair, Schedule
+from parcost.engine.compiled_order import (
+    KINDS,
+    Entry,
+    OrderError,
+    Program,
+    lay_out,
+    ops_of,
+    turns_of,
+    words,
+)
+from parcost.language.diagnostics import raised, reraise_interrupt
+
+_CACHED = 2**20  # entries of all cached orders together, some 50 bytes each
+_LISTED = 2**17  # entries of all lists together that are kept to be laid out, some 150 bytes each
+
+_Asked = tuple[int, int, int, int, bool]
+
+
+class Alive(NamedTuple):
+    """Micro-batches on each copy of a device at one moment.
+
+    *alive* counts those that have begun and still hold something, *whole* those of them
+    whose B has not ended.
+    """
+
+    alive: tuple[int, ...]
+    whole: tuple[int, ...]
+
+
+@frozen(kw_only=True, eq=False, slots=False)
+class Order:
+    """A checked op order.
+
+    *alive_forward* and *alive_backward* are the moments, by device, with the most
+    micro-batches alive: with several copies no moment need have the most of each, so
+    all are kept that no other beats on every copy.
+    """
+
+    stage: tuple[int, ...]  # the virtual stage of each copy
+    device: tuple[int, ...]  # that each copy is on
+    held: tuple[tuple[int, ...], ...]  # copies of each device, by stage
+    runs: Sequence[int]  # by copy: micro-batches that pass through it
+    split: Sequence[bool]  # by copy: its last backward op is W, not BW
+    alive: Sequence[int]  # by copy: the most micro-batches alive
+    alive_forward: Sequence[Sequence[Alive]]
+    alive_backward: Sequence[Sequence[Alive]]
+    pairs: Sequence[Mapping[tuple[int, int], int]]  # by device: pairs, by stages of F and BW
+    first: Sequence[int]  # by device: the stage of its first op
+    last: Sequence[int]  # by device: the stage of its last op, 0 where that is a W
+    fused: bool  # every backward op is a BW
+    size: int  # entries in all
+    lists: Callable[[], Sequence[Sequence[Entry]]] = field(repr=False)  # as the schedule has them
+    home: Sequence[int] = field(repr=False)  # device, by micro-batch and then by virtual stage
+    turns: Sequence[int] = field(repr=False)  # device, by entry: what an entry needs comes first
+    blocking: bool = False
+
+    @cached_property
+    def program(self) -> Program:
+        """The order laid out for replay: a closed form does without."""
+        return self.laid_out()
+
+    @cached_property
+    def sent(self) -> Sequence[Mapping[tuple[int, int], int]]:
+        """The messages of each device, by route: activations forwards, gradients back."""
+        found: list[Counter[tuple[int, int]]] = [Counter() for _ in self.held]
+        virtual = 1 + max(self.stage)
+        for x in range(virtual - 1):
+            ways = Counter(zip(self.home[x::virtual], self.home[x + 1 :: virtual], strict=True))
+            for (a, b), messages in ways.items():
+                if a != b:
+                    found[a][min(a, b), max(a, b)] += messages
+                    found[b][min(a, b), max(a, b)] += messages
+        return found
+
+    def laid_out(self, *, keep: bool = False) -> Program:
+        """Return the program, which forgets nothing where it is to *keep* every entry."""
+        number = {(x, d): k for k, (x, d) in enumerate(zip(self.stage, self.device, strict=True))}
+        lists, blocking = self.lists(), self.blocking
+        return lay_out(lists, self.home, self.turns, number, blocking=blocking, keep=keep)
+
+
+def order_of(
+    schedule: Schedule, stages: int, micro_batches: int, chunks: int, *, blocking: bool = False
+) -> Order:
+    """Return the order of *schedule*, from a cache that knows the schedule by identity.
+
+    Raises:
+        OrderError: The schedule raises, or what it returns is not an order.
+    """
+    key = (id(schedule), stages, micro_batches, chunks, blocking)
+    if key in _cache:
+        _cache.move_to_end(key)
+        return _cache[key][1]
+    lists, home = checked(schedule, stages, micro_batches, chunks)
+    with _placed(schedule, stages, micro_batches, chunks):
+        turns = turns_of(lists, stages * chunks, len(home))
+    again = partial(_listed, key, schedule)
+    order = _read(lists, home, turns, stages * chunks, again, blocking=blocking)
+    _cache[key] = (schedule, order)  # the schedule is kept, so that its id stays its own
+    while len(_cache) > 1 and sum(o.size for _, o in _cache.values()) > _CACHED:
+        _cache.popitem(last=False)
+    _lists[key] = order, lists
+    while sum(kept.size for kept, _ in _lists.values()) > _LISTED:
+        _lists.popitem(last=False)
+    return order
+
+
+_cache: OrderedDict[_Asked, tuple[Schedule, Order]] = OrderedDict()
+_lists: OrderedDict[_Asked, tuple[Order, Sequence[Sequence[Entry]]]] = OrderedDict()
+
+
+def _listed(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
+    """Return the lists of an order, which are kept until they are needed once."""
+    kept = _lists.pop(key, None)
+    if kept is not None:
+        return kept[1]
+    _, stages, micro_batches, chunks, _ = key
+    return ask(schedule, stages, micro_batches, chunks)
+
+
+def ask(
+    schedule: Schedule, stages: int, micro_batches: int, chunks: int
+) -> Sequence[Sequence[Entry]]:
+    """Return the lists of *schedule*, of ops and pairs.
+
+    Raises:
+        OrderError: The schedule raises, or lists something else.
+    """
+    try:
+        lists = schedule.order(stages, micro_batches, chunks)
+        return [
+            entries if _plain(entries) else [_entry(entry) for entry in entries]
+            for entries in map(list, lists)
+        ]
+    except BaseException as error:
+        reraise_interrupt(error)
+        raise OrderError(f"`order` raised {raised(error)}") from error
+
+
+def checked(
+    schedule: Schedule, stages: int, micro_batches: int, chunks: int
+) -> tuple[Sequence[Sequence[Entry]], Sequence[int]]:
+    """Return the lists of *schedule*, and the device of every micro-batch and virtual stage.
+
+    Raises:
+        OrderError: The schedule raises, or what it returns is not an order.
+    """
+    with _placed(schedule, stages, micro_batches, chunks):
+        lists = ask(schedule, stages, micro_batches, chunks)
+        return lists, _check(schedule, lists, stages, micro_batches, chunks)
+
+
+@contextmanager
+def _placed(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Iterator[None]:
+    """Say of what is wrong with an order where it is."""
+    try:
+        yield
+    except (OrderError, TypeError) as error:  # TypeError: an op of things that are no numbers
+        where = f"p = {stages}, m = {micro_batches}, v = {chunks}"
+        raise OrderError(f"schedule `{schedule.name}` at {where}: {error}") from error
+
+
+def _plain(entries: Sequence[Any]) -> bool:
+    """Say whether there are ops and pairs of ops, of these very types, and nothing else."""
+    pairs = [entry for entry in entries if type(entry) is Pair]
+    inside = set(map(type, chain.from_iterable(pairs)))
+    return inside <= {Op} and set(map(type, entries)) <= {Op, Pair}
+
+
+def _entry(entry: Op | Pair) -> Entry:
+    if not isinstance(entry, Pair):
+        return Op(*entry)
+    if {type(entry.forward), type(entry.backward)} == {Op}:
+        return entry
+    return Pair(Op(*entry.forward), Op(*entry.backward))
+
+
+def parts(entries: Sequence[Entry]) -> Iterable[Op]:
+    """Yield the ops of *entries*; of a pair, the backward one first: its F came before."""
+    for entry in entries:
+        yield from reversed(ops_of(entry))
+
+
+# --- Checking ------------------------------------------------------------------------
+
+
+def _check(
+    schedule: Schedule,
+    lists: Sequence[Sequence[Entry]],
+    stages: int,
+    micro_batches: int,
+    chunks: int,
+) -> Sequence[int]:
+    """Check that every stage does everything, once, on one device, F before B before W.
+
+    Return the device of every micro-batch and virtual stage, all stages of one in turn.
+    """
+    if len(lists) != stages:
+        raise OrderError(f"{len(lists)} devices have a list and there are {stages}")
+    virtual = stages * chunks
+    home = [-1] * (micro_batches * virtual)
+    passed = [""] * len(home)  # the backward passes of each, in order
+    for device, entries in enumerate(lists):
+        if not entries:
+            raise OrderError(f"device {device} has nothing to do")
+        for entry in entries:
+            ops = ops_of(entry)
+            if len(ops) > 1 and (ops[0].kind, ops[1].kind) != ("F", "BW"):
+                found = " and ".join(op.kind for op in ops)
+                raise OrderError(f"a pair is of an F and a BW, not of {found}")
+            for op in reversed(ops):
+                kind, j, x = op
+                if kind not in KINDS:
+                    raise OrderError(f"`{kind}` is not a kind of op; F, B, W and BW are")
+                if not (0 <= j < micro_batches and 0 <= x < virtual):
+                    raise OrderError(f"device {device} lists {words(op)}, which does not exist")
+                at = j * virtual + x
+                if kind == "F":
+                    if home[at] >= 0:
+                        raise OrderError(f"{words(op)} is listed twice")
+                    home[at] = device
+                    continue
+                before = passed[at]
+                if home[at] != device or (kind == "W" and before == ""):
+                    first = "B" if kind == "W" else "F"
+                    message = f"device {device} lists {words(op)} without its {first} before it"
+                    raise OrderError(message)
+                if kind in before.split():
+                    raise OrderError(f"{words(op)} is listed twice")
+                if "BW" in (kind, before) and before:
+                    fused, beside = ("BW", kind) if before == "BW" else (kind, "B")
+                    raise OrderError(f"{words((fused, j, x))} is listed beside its {beside}")
+                passed[at] = f"{before} {kind}" if before else kind
+    for at, found in enumerate(passed):
+        if found not in {"BW", "B W"}:
+            missing = "F" if home[at] < 0 else "W" if found else "BW"
+            raise OrderError(f"{words((missing, *divmod(at, virtual)))} is not listed")
+    copies = getattr(schedule, "copies", 1)
+    for x in range(virtual):
+        devices = list(dict.fromkeys(home[x::virtual]))
+        if len(devices) > copies:
+            raise OrderError(f"stage {x} is on devices {' and '.join(map(str, devices))}")
+    return home
+
+
+# --- Reading -------------------------------------------------------------------------
+
+
+def _read(
+    lists: Sequence[Sequence[Entry]],
+    home: Sequence[int],
+    turns: Sequence[int],
+    virtual: int,
+    again: Callable[[], Sequence[Sequence[Entry]]],
+    *,
+    blocking: bool,
+) -> Order:
+    copies = copies_of(home, virtual)
+    number = {copy: k for k, copy in enumerate(copies)}
+    held = tuple(
+        tuple(k for x, k in sorted((x, k) for k, (x, on) in enumerate(copies) if on == d))
+        for d in range(len(lists))
+    )
+    split = [False] * len(copies)
+    peaks, fused = [], True
+    for d, entries in enumerate(lists):
+        *moments, last = _alive(entries, [copies[k][0] for k in held[d]])
+        peaks.append(moments)
+        for x, kind in last.items():
+            split[number[x, d]] = kind == "W"
+        fused = fused and not any(op.kind == "W" for op in parts(entries))
+    return Order(
+        stage=tuple(x for x, _ in copies),
+        device=tuple(d for _, d in copies),
+        held=held,
+        runs=[home[x::virtual].count(d) for x, d in copies],
+        split=split,
+        alive=[
+            max(moment.alive[held[d].index(k)] for moment in peaks[d][0])
+            for k, (_, d) in enumerate(copies)
+        ],
+        alive_forward=[forward for forward, _ in peaks],
+        alive_backward=[backward for _, backward in peaks],
+        pairs=[pairs_of(entries) for entries in lists],
+        first=[next(iter(parts(entries[:1]))).stage for entries in lists],
+        last=[_last(entries[-1]) for entries in lists],
+        fused=fused,
+        size=sum(map(len, lists)),
+        lists=again,
+        home=home,
+        turns=turns,
+        blocking=blocking,
+    )
+
+
+def copies_of(home: Sequence[int], virtual: int) -> Sequence[tuple[int, int]]:
+    """Return the virtual stage and the device of each copy."""
+    found = [list(dict.fromkeys(home[x::virtual])) for x in range(virtual)]
+    most = max(map(len, found))
+    return [(x, on[n]) for n in range(most) for x, on in enumerate(found) if n < len(on)]
+
+
+def pairs_of(entries: Sequence[Entry]) -> Mapping[tuple[int, int], int]:
+    """Return how often which virtual stages run at once, by those of the F and the BW."""
+    return Counter((e.forward.stage, e.backward.stage) for e in entries if isinstance(e, Pair))
+
+
+def _last(entry: Entry) -> int:
+    op = entry.backward if isinstance(entry, Pair) else entry
+    return 0 if op.kind == "W" else op.stage
+
+
+def _alive(
+    entries: Sequence[Entry], held: Sequence[int]
+) -> tuple[Sequence[Alive], Sequence[Alive], Mapping[int, str]]:
+    """Return the fullest moments at forward and at backward passes, and the last ops by stage.
+
+    A micro-batch is alive from the start of its F to the end of its BW or W. Of forward
+    passes in a row the last is the fullest, and of backward passes the first.
+    """
+    n = len(held)
+    counts = [0] * (2 * n)  # alive on each copy, and then whole
+    place = {x: i for i, x in enumerate(held)}
+    forward: set[tuple[int, ...]] = set()
+    backward: set[tuple[int, ...]] = set()
+    last: dict[int, str] = {}
+    rising = True
+    for entry in entries:
+        for kind, _, x in ops_of(entry):
+            i = place[x]
+            if kind == "F":
+                counts[i] += 1
+                counts[n + i] += 1
+                rising = True
+                continue
+            if rising:
+                moment = tuple(counts)
+                forward.add(moment)
+                backward.add(moment)
+                rising = False
+            last[x] = kind
+            if kind != "B":
+                counts[i] -= 1
+            if kind != "W":
+                counts[n + i] -= 1
+    at_f, at_b = (
+        _unbeaten(Alive(row[:n], row[n:]) for row in found) for found in (forward, backward)
+    )
+    return at_f, at_b, last
+
+
+def _unbeaten(moments: Iterable[Alive]) -> Sequence[Alive]:
+    found: list[Alive] = []
+    for moment in sorted(moments, key=lambda row: (-sum(row.alive) - sum(row.whole), row)):
+        if not any(_beats(other, moment) for other in found):
+            found.append(moment)
+    return found
+
+
+def _beats(other: Alive, moment: Alive) -> bool:
+    return all(a >= b for a, b in zip(other.alive, moment.alive, strict=True)) and all(
+        a >= b for a, b in zip(other.whole, moment.whole, strict=True)
+    )

@@ -1,0 +1,106 @@
+"""A forward pass and a backward pass at once: what one half hides of the other.
+
+Kernels of both halves take turns on the device; what is left is communication, which
+runs beside the other half's kernels. Within a half nothing moves. So a pair lasts at
+least as long as its longer half, as all its kernels, slowed down by what hides under
+them, and as all its messages on one resource; and never longer than both halves one
+after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from parcost.contract.terms import Work
+from parcost.engine.maxima import total
+from parcost.engine.replay import Plan
+from parcost.engine.stage_costs import Load
+from parcost.numeric import Real, any_of, maximum, where
+from parcost.records import record
+
+#: What the kernels of a device keep busy; everything else is communication.
+KERNELS = ("compute", "hbm")
+
+
+@record(kw_only=True, eq=False)
+class Together:
+    """A pair: its *seconds*, and by work what was *exposed* of it, of which some *gain* hides."""
+
+    seconds: Real
+    exposed: Mapping[int, Real]
+    gain: Real
+    works: int
+
+    @property
+    def hidden(self) -> Sequence[Real]:
+        """How many seconds of each work hide that did not before."""
+        found: list[Real] = [0.0] * self.works
+        messages = total(self.exposed.values())
+        for i, time in self.exposed.items():
+            found[i] = self.gain * (time / where(messages > 0, messages, 1.0))
+        return found
+
+
+def together(forward: Load, backward: Load, share: Real) -> Together:
+    """Return a pair, of whose gain *share* is had."""
+    first = forward.seconds["F"]
+    second = backward.seconds["R"] + backward.seconds["B"] + backward.seconds["W"]
+    apart = first + second
+    halves = {"F": forward}
+    exposed: dict[int, Real] = {}
+    slowed: dict[float, Real] = {}
+    kernels = apart
+    for i, work in enumerate(forward.works):
+        time = halves.get(work.pass_, backward).exposed[i]
+        if work.resource in KERNELS or not any_of(time != 0):
+            continue
+        exposed[i] = time
+        if isinstance(work.slowdown, float):
+            slowed[work.slowdown] = slowed.get(work.slowdown, 0.0) + time
+        else:
+            kernels = kernels - time + work.slowdown * time
+    for slowdown, time in slowed.items():
+        kernels = kernels - (1.0 - slowdown) * time
+    if not exposed:
+        return Together(seconds=apart, exposed={}, gain=0.0, works=len(forward.works))
+    least = maximum(maximum(first, second), kernels)
+    for resource in _resources(forward, exposed):  # hidden or not, it is busy
+        busy = forward.busy(("F",), resource) + backward.busy(("R", "B", "W"), resource)
+        least = maximum(least, busy)
+    gain = share * maximum(apart - least, 0.0)
+    return Together(seconds=apart - gain, exposed=exposed, gain=gain, works=len(forward.works))
+
+
+def _resources(load: Load, which: Iterable[int]) -> set[str]:
+    """Return the resources that some of the works of a load keep busy, and all that others do."""
+    found = {load.works[i].resource for i in which}
+    return found.union(*(work.also for work in load.works))
+
+
+class Paired:
+    """The pairs of a plan: their times, and what they hide on each device."""
+
+    def __init__(self, plan: Plan, works: Sequence[Work], loads: Sequence[Load]) -> None:
+        """*loads* are by virtual stage; equal stages share theirs."""
+        self._plan = plan
+        self._works = works
+        known: dict[tuple[int, int], Together] = {}
+        self._found: dict[tuple[int, int], Together] = {}
+        for x, y in plan.pairs:
+            key = (id(loads[x]), id(loads[y]))
+            if key not in known:
+                known[key] = together(loads[x], loads[y], plan.pipeline.overlap)
+            self._found[x, y] = known[key]
+
+    @property
+    def seconds(self) -> Mapping[tuple[int, int], Real]:
+        """The seconds of each pair, by virtual stages."""
+        return {both: pair.seconds for both, pair in self._found.items()}
+
+    def hidden(self, d: int) -> Sequence[Real]:
+        """Return the seconds of each work that the pairs of device *d* hide in a step."""
+        found: list[Real] = [0.0] * len(self._works)
+        for both, pair in self._found.items():
+            often = self._plan.paired(d, *both)
+            found = [sum_ + often * more for sum_, more in zip(found, pair.hidden, strict=True)]
+        return found

@@ -1,0 +1,200 @@
+"""Adding up: from what plugins contribute to the step, in the open and in this order.
+
+1. Work is added up to what one micro-batch costs on each virtual stage (``work``).
+2. The schedule's op order is replayed with these times, without and with the time of
+   messages between devices (``order``, ``program``, ``replay``). Passes that it runs at
+   once hide messages of one another (``pairs``).
+3. What happens once per step is exposed where neither an idle stage nor the
+   micro-batch beside it hides it (``once``).
+4. The ledger is that of the reference device, the busiest: its work, what it idles
+   while the pipeline fills and drains, what messages cost the pipeline, and what is
+   exposed once. The step time is the sum of its exposed seconds, in order.
+5. Memory is that of the fullest device at its fullest moment (``memory``).
+
+Terms are sorted by name first, so that no order of plugins changes a bit of a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import evolve
+
+from parcost.contract.outcome import Fault, Outcome
+from parcost.contract.terms import MOMENTS, Edge, Memory, Once, Pipeline, Row, Schedule, Times, Work
+from parcost.engine.bounds import busy as busy_devices
+from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
+from parcost.engine.maxima import largest, total
+from parcost.engine.memory import fullest
+from parcost.engine.pairs import Paired
+from parcost.engine.replay import Hop, Plan, slower
+from parcost.engine.schedule_calls import blamed
+from parcost.engine.stage_costs import PASSES, Load, kinds, load_where
+from parcost.engine.step_costs import WHENS, Pipelined
+from parcost.language.diagnostics import FaultError, SpecError
+from parcost.numeric import Mask, Real, any_of
+
+if TYPE_CHECKING:
+    from parcost.engine.study import Study
+    from parcost.plugins.discovery import Plugin
+
+T = TypeVar("T")
+Stamped = Sequence[tuple["Plugin", Any]]
+
+
+def evaluate(study: Study) -> Outcome:
+    """Return the step and the memory of *study*.
+
+    Raises:
+        SpecError: No plugin offers the schedule, or it does not exist there.
+        PluginError: The schedule's op order is not one.
+    """
+    pipeline, schedule = study.pipeline, study.schedule
+    where = study.path or study.name
+    terms, memory = study.contributions("terms"), study.contributions("memory")
+    try:
+        with blamed(study, pipeline.schedule):
+            return reduce(pipeline, schedule, terms, memory, study.faults)
+    except SpecError as error:
+        raise SpecError(evolve(d, place=where) for d in error.diagnostics) from error
+
+
+def reduce(
+    pipeline: Pipeline,
+    schedule: Schedule,
+    terms: Stamped,
+    memory: Stamped = (),
+    faults: list[Fault] | None = None,
+) -> Outcome:
+    """Return what *terms* and *memory*, each with its plugin, amount to.
+
+    A term that makes no sense is left out and noted in *faults*; without a list to note
+    it in, it is a :class:`PluginError`.
+    """
+    plan = Plan(schedule, pipeline)
+    stages = pipeline.stages * pipeline.chunks
+    sound = _sound("terms", terms, pipeline, faults)
+    works = sorted(_of(Work, sound), key=lambda p: (PASSES.index(p[1].pass_), p[1].name))
+    edges = sorted(_of(Edge, sound), key=lambda p: p[1].name)
+    onces = sorted(_of(Once, sound), key=lambda p: (WHENS.index(p[1].when), p[1].name))
+    alike = kinds([*(work for _, work in works), *(once for _, once in onces)], stages)
+    alone = [term for _, term in works]
+    split = _split(plan)
+    by_kind = {x: load_where(split, alone, x) for x in dict.fromkeys(alike)}
+    by_stage = [by_kind[x] for x in alike]
+    paired = Paired(plan, alone, by_stage)
+    loads = [by_stage[x] for x in plan.stage]
+    seconds = {x: by_kind[x].seconds for x in by_kind}
+    passes = {x: (t["F"], t["R"] + t["B"], t["W"]) for x, t in seconds.items()}
+    forward, backward, weights = zip(*(passes[x] for x in alike), strict=True)
+    times = Times(forward, backward, weights, paired.seconds)
+    device = largest(_at_work(plan, loads, times))[1]
+    hops: list[Hop] = [0.0]  # as one kind of message after another is added
+    for _, edge in edges:
+        hops.append(slower(hops[-1], tuple(edge.boundaries) or edge.seconds))
+    spans = [bool(onces) and i == len(edges) for i in range(len(hops))]
+    timelines = [plan.timeline(times, hop, spans=s) for hop, s in zip(hops, spans, strict=True)]
+    whole = Pipelined(
+        plan=plan,
+        loads=loads,
+        kinds=[alike[x] for x in plan.stage],
+        times=times,
+        hop=hops[-1],
+        timeline=timelines[-1],
+    )
+
+    ledger = work_lines(works, loads, plan, device, paired)
+    busy = total(line.exposed for line in ledger)
+    if pipeline.stages > 1:
+        ledger.append(bubble_line(plan, timelines[0].seconds, busy))
+        ledger += hop_lines(edges, plan, device, [timeline.seconds for timeline in timelines])
+    ledger += once_lines(onces, whole)
+    ledger = [line for line in ledger if any_of(line.exposed != 0) or any_of(line.hidden != 0)]
+    kept = sorted(_sound("memory", memory, pipeline, faults), key=lambda p: p[1].name)
+    full = fullest(kept, plan)
+    return Outcome(
+        pipeline=pipeline,
+        step_seconds=total(line.exposed for line in ledger),
+        ledger=ledger,
+        device=device.index,
+        ideal_seconds=busy,
+        makespan_seconds=timelines[-1].seconds,
+        flops=pipeline.micro_batches
+        * device.of(lambda d: total(plan.shares[k] * loads[k].flops for k in plan.held[d])),
+        memory_bytes=full.bytes_,
+        memory_lines=full.lines,
+        memory_device=full.device,
+        memory_moment=full.moment,
+        device_memory=full.devices,
+        alive=[_alive(plan, x) for x in range(stages)],
+        pipelined=whole,
+    )
+
+
+def _at_work(plan: Plan, loads: Sequence[Load], times: Times) -> Sequence[Real]:
+    """Return what tells which device is busiest: seconds per micro-batch, or per step."""
+    if plan.pairs or len(plan.device) > len(times.F):
+        return busy_devices(plan, times)
+    return [total(loads[k].total for k in held) for held in plan.held]
+
+
+def _split(plan: Plan) -> Mask:
+    """Say where the order runs W apart from B, which may depend on the micro-batches."""
+    found = {any(order.split) for _, order in plan.orders}
+    return found.pop() if len(found) == 1 else plan.by_order(lambda o: float(any(o.split))) != 0
+
+
+def _alive(plan: Plan, x: int) -> Real:
+    copies = [k for k, stage in enumerate(plan.stage) if stage == x]
+    return plan.by_order(lambda order: float(max(order.alive[k] for k in copies)))
+
+
+def _of(wanted: type[T], stamped: Stamped) -> Iterator[tuple[Plugin, T]]:
+    return ((plugin, term) for plugin, term in stamped if isinstance(term, wanted))
+
+
+def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] | None) -> Stamped:
+    """Return the terms that fit the pipeline and make sense."""
+    found: list[tuple[Plugin, Any]] = []
+    stages = pipeline.stages * pipeline.chunks
+    for plugin, term in stamped:
+        complaint = _negative(term) or unfit(term, pipeline.stages, stages)
+        if not complaint:
+            found.append((plugin, term))
+        elif faults is None:
+            raise FaultError(f"plugin {plugin} failed in `{hook}`: {complaint}")
+        else:
+            faults.append(Fault(plugin=plugin, hook=hook, message=complaint))
+    return found
+
+
+def _negative(term: Work | Edge | Once | Memory) -> str:
+    amount = term.bytes_ if isinstance(term, Memory) else term.seconds
+    below = any_of(amount < 0)
+    if isinstance(term, Edge):
+        below = below or any(any_of(seconds < 0) for seconds in term.boundaries)
+    return f"`{term.name}` is negative" if below else ""
+
+
+def unfit(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
+    """Return why a term is none of a step on so many devices and virtual stages, if it is not."""
+    if isinstance(term, Edge):
+        between, each = devices - 1, term.boundaries
+        fits = not each or len(each) == between
+        counted = f"`{term.name}` is for {len(each)} boundaries, and there are {between}"
+        return "" if fits else counted
+    count = term.count
+    if not isinstance(count, (float, int, Row)) and len(count) != stages:
+        return f"`{term.name}` counts {len(count)} virtual stages, and there are {stages}"
+    if isinstance(term, Work):
+        known: Sequence[str] = PASSES
+        said: Sequence[str] = (term.pass_,)
+    elif isinstance(term, Once):
+        known, said = WHENS, (term.when,)
+    else:
+        known, said = MOMENTS, term.moments
+    for word in said:
+        if word not in known:
+            return f"`{term.name}` is in `{word}`, and not in {' or '.join(known)}"
+    return ""

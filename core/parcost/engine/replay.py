@@ -1,0 +1,336 @@
+"""When everything in a pipeline happens: an op order replayed with times.
+
+The order is sorted and laid out once (``parcost.engine.orders``); a replay is then one pass
+of ``end = max(clock, arrival + hop) + duration``. Times may be arrays over candidates:
+the same pass serves one candidate and a block of thousands. The loop runs over
+distinct numbers of micro-batches, whose orders differ, and never over candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, reduce
+from itertools import repeat
+from typing import Any, TypeAlias
+
+from attrs import field
+
+from parcost.contract.terms import LONGEST_ORDER, Pipeline, Schedule, Times
+from parcost.engine.compiled_order import NEVER, OrderError, Program
+from parcost.engine.orders import Order, order_of
+from parcost.engine.schedule_calls import closed_form, said
+from parcost.engine.schedule_calls import spans as spans_of
+from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum, minimum
+from parcost.records import record
+
+ALL = 1.0  # the share of the micro-batches that passes through a stage without copies
+_BLOCK = 4096  # candidates replayed at once: the state of a pass stays in the cache
+
+#: Seconds of a message between devices: any two, or over each boundary, 0 and 1 first.
+Hop: TypeAlias = "Real | tuple[Real, ...]"
+
+
+@record(kw_only=True, eq=False)
+class Timeline:
+    """When things happen, in seconds since the step began, by copy of a virtual stage.
+
+    *seconds* is when the last device is done, *starts* when each first forward pass
+    begins and *ends* when each last backward pass ends.
+    """
+
+    seconds: Real
+    starts: Sequence[Real]
+    ends: Sequence[Real]
+
+
+@record(eq=False, slots=False)
+class Plan:
+    """A schedule for a pipeline, ready to be timed.
+
+    Raises:
+        SpecError: The schedule does not exist there.
+        OrderError: The schedule's order is not one.
+    """
+
+    schedule: Schedule
+    pipeline: Pipeline
+    orders: Sequence[tuple[float, Order]] = field(init=False, repr=False)  # by micro-batches
+
+    @orders.default
+    def _orders(self) -> Sequence[tuple[float, Order]]:
+        m = self.pipeline.micro_batches
+        if not is_array(m):
+            return [(float(m), self._order(m))]
+        import numpy as np
+
+        found = [(float(value), self._order(value)) for value in np.unique(m)]
+        if len({(order.stage, order.device) for _, order in found}) > 1:
+            message = f"schedule `{self.schedule.name}` moves stages when m changes"
+            raise OrderError(message)
+        return found
+
+    def _order(self, micro_batches: Any) -> Order:
+        p, v, name = self.pipeline.stages, self.pipeline.chunks, self.schedule.name
+        whole = micro_batches >= 1 and micro_batches % 1 == 0
+        m = int(micro_batches) if whole else 0
+        why = "" if whole else "that is not a number of micro-batches"
+        if m * p * v > LONGEST_ORDER:
+            why = f"p m v = {m * p * v:,}, and no order above {LONGEST_ORDER:,} is worked out"
+        if not why and getattr(self.schedule, "limits", None) is not None:
+            why = said(self.schedule, "limits", p, m, v) or ""
+        if why:
+            message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
+            raise SpecError([Diagnostic("schedule", message)])
+        return order_of(self.schedule, p, m, v, blocking=self.pipeline.blocking)
+
+    # --- read off the order -------------------------------------------------------------
+
+    @cached_property
+    def stage(self) -> Sequence[int]:
+        """The virtual stage of each copy."""
+        return self.orders[0][1].stage
+
+    @cached_property
+    def device(self) -> Sequence[int]:
+        """The device of each copy."""
+        return self.orders[0][1].device
+
+    @cached_property
+    def held(self) -> Sequence[Sequence[int]]:
+        """The copies on each device."""
+        return self.orders[0][1].held
+
+    @cached_property
+    def pairs(self) -> Sequence[tuple[int, int]]:
+        """The virtual stages whose forward and backward passes ever run at once."""
+        found = (pair for _, order in self.orders for pairs in order.pairs for pair in pairs)
+        return list(dict.fromkeys(found))
+
+    @cached_property
+    def shares(self) -> Sequence[Real]:
+        """The share of the micro-batches that passes through each copy."""
+        if len(self.device) == self.pipeline.stages * self.pipeline.chunks:
+            return (ALL,) * len(self.device)
+        m = self.pipeline.micro_batches
+        return [self.by_order(_runs_of(k)) / m for k in range(len(self.device))]
+
+    def paired(self, d: int, forward: int, backward: int) -> Real:
+        """Return how often device *d* runs these virtual stages at once."""
+        return self.by_order(lambda order: float(order.pairs[d].get((forward, backward), 0)))
+
+    def split(self, k: int) -> Mask:
+        """Say whether copy *k* ends on a weight-gradient pass of its own."""
+        found = {order.split[k] for _, order in self.orders}
+        return found.pop() if len(found) == 1 else self.by_order(lambda o: o.split[k]) != 0
+
+    def by_order(self, value: Callable[[Order], Any]) -> Real:
+        """Return a number that depends on the order, per candidate."""
+        if len(self.orders) == 1:
+            return value(self.orders[0][1])  # type: ignore[no-any-return]
+        import numpy as np
+
+        found = np.empty(np.shape(self.pipeline.micro_batches))
+        for m, order in self.orders:
+            found[self.pipeline.micro_batches == m] = value(order)
+        return found
+
+    # --- timing -------------------------------------------------------------------------
+
+    def timeline(
+        self, times: Times, hop: Hop, releases: Sequence[Real] = (), *, spans: bool = True
+    ) -> Timeline:
+        """Return when things happen; in closed form where the schedule has one.
+
+        *hop* is the time of a message between devices. No forward pass of a copy starts
+        before its *releases*. Without *spans*, *starts* and *ends* may be left empty.
+        """
+        blocked = self.pipeline.blocking and any_of(reduce(maximum, hops_of(hop)) > 0)
+        if not releases and not blocked and (found := self._closed(times, hop, spans)):
+            return found
+        return self._replayed(times, hop, releases, spans)
+
+    def _closed(self, times: Times, hop: Hop, spans: bool) -> Timeline | None:
+        schedule = self.schedule
+        spanned = getattr(schedule, "spans", None) is not None
+        if getattr(schedule, "closed_form", None) is None or (spans and not spanned):
+            return None
+        if isinstance(hop, tuple) and not getattr(schedule, "hop_by_boundary", False):
+            return None
+        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
+        asked = (times, hop, p, m, v)
+        seconds, mask = closed_form(schedule, asked)
+        if not all_of(mask):
+            return None
+        if any_of(seconds < 0):  # without end times may be no number
+            raise OrderError(f"`closed_form` of schedule `{schedule.name}` is a negative time")
+        starts, ends = spans_of(schedule, asked) if spans else ((), ())
+        return Timeline(seconds=seconds, starts=starts, ends=ends)
+
+    def _replayed(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:
+        n, m = len(self.device), self.pipeline.micro_batches
+        held_back = releases or [0.0] * n
+        hops = hops_of(hop)
+        values = [*times.F, *times.B, *times.W, *times.FB.values(), *held_back, *hops]
+        if not is_array(m, *values):
+            return run(self.orders[0][1], times, hop, held_back)
+        import numpy as np
+
+        shape = np.broadcast_shapes(np.shape(m), *(np.shape(value) for value in values))
+        flat = {id(value): _flat(value, shape) for value in values}
+        rows = 1 + 2 * n if spans else 1
+        found = np.empty((rows, int(np.prod(shape))))
+        for order, block in self._blocks(shape):
+            cut = {key: v[block] if is_array(v) else v for key, v in flat.items()}
+            columns = (times.F, times.B, times.W, held_back, hops)
+            f, b, w, back, across = ([cut[id(v)] for v in column] for column in columns)
+            pairs = {both: cut[id(v)] for both, v in times.FB.items()}
+            over = tuple(across) if isinstance(hop, tuple) else across[0]
+            timeline = run(order, Times(f, b, w, pairs), over, back)
+            row = [timeline.seconds, *timeline.starts, *timeline.ends]
+            for i in range(rows):
+                found[i, block] = row[i]
+        seconds, *rest = found.reshape((rows, *shape))
+        return Timeline(seconds=seconds, starts=rest[:n], ends=rest[n:])
+
+    def _blocks(self, shape: tuple[int, ...]) -> Iterator[tuple[Order, Any]]:
+        """Yield the candidates in blocks that have an order in common."""
+        import numpy as np
+
+        m = _flat(self.pipeline.micro_batches, shape)
+        for value, order in self.orders:
+            if not is_array(m):
+                for low in range(0, int(np.prod(shape)), _BLOCK):
+                    yield order, slice(low, low + _BLOCK)
+                return
+            own = np.flatnonzero(m == value)
+            for low in range(0, own.size, _BLOCK):
+                yield order, own[low : low + _BLOCK]
+
+
+def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
+    """Return how long *pipeline* takes by *schedule*, with passes of these *times*.
+
+    *hop* are the seconds of a message between devices. Nothing else is counted.
+
+    Raises:
+        SpecError: The schedule does not exist there.
+    """
+    return Plan(schedule, pipeline).timeline(times, hop, spans=False).seconds
+
+
+def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
+    """Return the longest time from the first to the last pass of one device.
+
+    Where no barrier stands between steps, the next one fills while this one drains, and a step
+    takes that long. The arguments are those of :func:`makespan`.
+
+    Raises:
+        SpecError: The schedule does not exist there.
+    """
+    plan = Plan(schedule, pipeline)
+    timeline = plan.timeline(times, hop)
+    longest: Real = 0.0
+    for copies in plan.held:
+        start = reduce(minimum, (timeline.starts[copy] for copy in copies))
+        end = reduce(maximum, (timeline.ends[copy] for copy in copies))
+        longest = maximum(longest, end - start)
+    return longest
+
+
+def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timeline:
+    """Replay *order* for one candidate, or for arrays of them that broadcast."""
+    program = order.program
+    state = play(program, times, hop, releases)[0]
+    seconds: Real = 0.0
+    for slot in program.last:
+        seconds = maximum(seconds, state[slot])
+    return Timeline(
+        seconds=seconds,
+        starts=[state[slot] for slot in program.starts],
+        ends=[state[slot] for slot in program.ends],
+    )
+
+
+def play(
+    program: Program, times: Times, hop: Hop, releases: Sequence[Real]
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return what every slot holds when all is done, and the durations of all ops."""
+    fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
+    for b, w in zip(times.B, times.W, strict=True):
+        if (id(b), id(w)) not in fused:
+            fused[id(b), id(w)] = b + w
+    both = [fused[id(b), id(w)] for b, w in zip(times.B, times.W, strict=True)]
+    pairs = [times.pair(*pair) for pair in program.pairs]
+    durations: list[Any] = [*times.F, *times.B, *times.W, *both, 0.0, *pairs]
+    state: list[Any] = [0.0] * program.slots
+    state[NEVER] = -INFINITY
+    hops: tuple[Real, ...]
+    across: Iterable[Real]
+    if isinstance(hop, tuple):
+        hops = (*(reduce(maximum, hop[a:b]) for a, b in program.routes), 0.0)
+        across = map(hops.__getitem__, program.over)
+    else:
+        hops, across = (hop,), repeat(hop)
+    for slot, release in zip(program.releases, releases, strict=True):
+        state[slot] = release - hops[-1]  # every message takes a hop, and this is not one
+    steps = zip(program.into, program.turn, program.message, program.takes, across, strict=False)
+    if is_array(*hops, *releases, *durations):
+        import numpy as np
+
+        for into, turn, message, takes, over in steps:
+            state[into] = np.maximum(state[turn], state[message] + over) + durations[takes]
+    else:  # the same, where calling `max` would take twice as long as all the rest
+        for into, turn, message, takes, over in steps:
+            clock, arrival = state[turn], state[message] + over
+            state[into] = (clock if clock >= arrival else arrival) + durations[takes]  # noqa: FURB136
+    return state, durations
+
+
+def _runs_of(k: int) -> Callable[[Order], float]:
+    return lambda order: float(order.runs[k])
+
+
+def _flat(value: Real, shape: tuple[int, ...]) -> Any:
+    if not is_array(value):
+        return value
+    import numpy as np
+
+    return np.broadcast_to(value, shape).reshape(-1)
+
+
+def even(hop: Hop) -> Hop:
+    """Return one number for a hop that takes as long over every boundary.
+
+    >>> even((2.0, 2.0)), even((2.0, 3.0))
+    (2.0, (2.0, 3.0))
+    """
+    if not isinstance(hop, tuple):
+        return hop
+    first, *rest = hop or (0.0,)
+    alike = all(each is first or all_of(each == first) for each in rest)
+    return first if alike else hop
+
+
+def slower(hop: Hop, more: Hop) -> Hop:
+    """Return *hop* with another message behind each.
+
+    >>> slower((1.0, 2.0), 1.0), slower(1.0, (2.0, 3.0))
+    ((2.0, 3.0), (3.0, 4.0))
+    """
+    if isinstance(hop, tuple):
+        both = (hop, more if isinstance(more, tuple) else (more,) * len(hop))
+    elif isinstance(more, tuple):
+        both = ((hop,) * len(more), more)
+    else:
+        return hop + more
+    return even(tuple(a + b for a, b in zip(*both, strict=True)))
+
+
+def hops_of(hop: Hop) -> tuple[Real, ...]:
+    """Return the seconds that a message may take.
+
+    >>> hops_of(2.0), hops_of(())
+    ((2.0,), (0.0,))
+    """
+    return (hop or (0.0,)) if isinstance(hop, tuple) else (hop,)

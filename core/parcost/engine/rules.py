@@ -1,0 +1,108 @@
+"""The rules of plugins: which points of a study they let through, and what they say.
+
+Rules come from plugins as masks with a message; here they become diagnostics that
+point at the attribute, or reasons that points of a sweep are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parcost.contract.checks import first_failure, said
+from parcost.contract.terms import Check, Figure
+from parcost.engine.shapes import settle
+from parcost.language.diagnostics import Diagnostic, Label, Severity
+from parcost.numeric import all_of
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.engine.study import Study
+
+
+@record(eq=False)
+class Rules:
+    """What the rules say: where all errors hold, which fail, and where each fails."""
+
+    holds: Any
+    failed: Sequence[Check]
+    reasons: Sequence[tuple[Any, Check]]
+
+
+def rules(study: Study) -> Rules:
+    """Return what every plugin's checks say; of a study without a step, calculations alone."""
+    settle(study, "calculations", *(["checks"] if study.trains else []))
+    asked = [check for _, check in study.contributions("checks")] if study.trains else []
+    answers = [answer for _, answer in study.contributions("calculations")]
+    stated = [answer for answer in answers if isinstance(answer, Check)]
+    return gather([*asked, *stated, *defined(answers)], study)
+
+
+def defined(answers: Iterable[Any]) -> Iterator[Check]:
+    """Yield the rule that figures are numbers, for each block with one that is none.
+
+    What is too large to be added up is infinite, and two infinities leave nothing that a
+    report could show.
+    """
+    found: dict[str, list[tuple[Figure, Any]]] = {}
+    for figure in answers:
+        if isinstance(figure, Figure):
+            same = figure.value == figure.value
+            if not all_of(same):
+                found.setdefault(figure.name.rpartition(".")[0], []).append((figure, same))
+    for undefined in found.values():
+        figure, holds = undefined[0]
+        for _, same in undefined[1:]:
+            holds = holds & same
+        yield Check(
+            id="not-a-number",
+            holds=holds,
+            subject=figure.name,
+            message="`{name}`{more} cannot be computed: values here are too large or too small",
+            inputs={
+                "name": figure.name,
+                "more": f" and {len(undefined) - 1} more" if len(undefined) > 1 else "",
+            },
+            notes=[f"{figure.name} = {figure.formula.text}"] if figure.formula.text else [],
+        )
+
+
+def gather(checks: Sequence[Check], study: Study) -> Rules:
+    """Combine *checks*: the masks of errors are joined, failures kept in order of id."""
+    holds: Any = True
+    failed: list[Check] = []
+    reasons: list[tuple[Any, Check]] = []
+    points = len(study.axes[0][1]) if study.axes else 0
+    for check in sorted(checks, key=lambda c: (c.id, c.subject)):
+        mask = _mask(check.holds, points)
+        if all_of(mask):
+            continue
+        failed.append(check)
+        if check.severity == "error":
+            reasons.append((not mask if isinstance(mask, bool) else ~mask, check))
+            holds = mask & holds
+    return Rules(holds, failed, reasons)
+
+
+def _mask(holds: Any, points: int) -> Any:
+    """Return *holds* for every point of a sweep, or as a bool without one."""
+    if points:
+        import numpy as np
+
+        return np.broadcast_to(np.asarray(holds, dtype=bool), (points,))
+    return bool(holds)
+
+
+def diagnose(check: Check, study: Study) -> Diagnostic:
+    """Return the diagnostic of a check that fails, at its first failing point."""
+    words = said(check, first_failure(check))
+    severity = Severity.ERROR if check.severity == "error" else Severity.WARNING
+    span = study.where(check.subject)
+    labels = (Label(span),) if span is not None else ()
+    place = study.path or study.name
+    return Diagnostic(check.id, words.message, labels, words.notes, words.help, severity, place)
+
+
+def message_at(check: Check, point: int) -> str:
+    """Return what *check* says of one point of a sweep."""
+    return said(check, point).message

@@ -1,0 +1,379 @@
+"""A scenario: one study of a file, with its sweeps, ready to be evaluated.
+
+Structural axes are evaluated value by value; the others as arrays over the points that
+meet every rule, so that an illegal point is never priced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, field, frozen
+
+from parcost.engine import evaluation
+from parcost.engine.claims import claims
+from parcost.engine.study import Study
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, Severity, SpecError, problem
+from parcost.numeric import all_of, any_of, quiet
+from parcost.report.report import Infeasible, Report, Result
+from parcost.spec.binder import Binder
+from parcost.spec.defaults import given
+from parcost.spec.modules import Loader, Module
+from parcost.spec.scope import Axis, Sweep
+
+if TYPE_CHECKING:
+    from parcost.contract.outcome import Fault
+    from parcost.plugins.discovery import Plugins
+
+MOST_POINTS = 10_000_000
+MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
+MOST_ERRORS = 100
+MOST_BROKEN = 3  # plugins that a hint names
+
+
+@frozen(eq=False, slots=False, repr=False)
+class Scenario:
+    """One study of a file. *overrides* are attributes set from outside, by path."""
+
+    name: str
+    path: str
+    module: Module = field(repr=False)
+    study: s.Block | None = field(repr=False)
+    plugins: Plugins = field(repr=False)
+    loader: Loader = field(repr=False)
+    overrides: Mapping[str, s.Attribute] = field(factory=dict)
+
+    def __repr__(self) -> str:
+        """Return the name and the file, in one line."""
+        return f"<Scenario `{self.name}` of `{self.path}`>"
+
+    @cached_property
+    def _sweeps(self) -> dict[int, Sweep]:
+        return {}
+
+    @cached_property
+    def _probe(self) -> tuple[Study, Sequence[Axis], Binder]:
+        study, binder = self._bind({})
+        axes = sorted(binder.axes.values(), key=self._written)
+        points = 1
+        for axis in axes:
+            points *= len(axis.values)
+        if points > MOST_POINTS:
+            raise _too_many("the sweeps have", axes, points, f"{MOST_POINTS:,} are the most")
+        return study, axes, binder
+
+    def _written(self, axis: Axis) -> tuple[int, int]:
+        """Return what to sort *axis* by: as the file has them, then those set from outside."""
+        if axis.name in self.overrides:
+            return 2, list(self.overrides).index(axis.name)
+        own = axis.span.source is self.module.source
+        return (0, axis.span.start) if own else (1, 0)
+
+    @property
+    def binder(self) -> Binder:
+        """The binder of the probing pass, which knows every name of the scenario."""
+        return self._probe[2]
+
+    @property
+    def axes(self) -> Sequence[tuple[str, Sequence[Any]]]:
+        """The swept attributes, by name, with their values."""
+        return [(axis.name, axis.values) for axis in self._probe[1]]
+
+    @property
+    def first(self) -> Study:
+        """The study with every sweep at its first value."""
+        return self._probe[0].fresh()
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What is set from outside, by path, as it was written."""
+        return {
+            path: node.span.text.partition("=")[2].strip() or node.value.span.text
+            for path, node in self.overrides.items()
+        }
+
+    @property
+    def warnings(self) -> Sequence[Diagnostic]:
+        """What binding the scenario warns of."""
+        return self._probe[2].found
+
+    def replace(self, values: Mapping[str, Any]) -> Scenario:
+        """Return the scenario with other values: ``{"layout.tp": [1, 2, 4, 8]}``.
+
+        Values are numbers in base units, words, expressions of the language, or lists
+        and arrays of them, which are sweeps.
+        """
+        new = {path: given(path, value) for path, value in values.items()}
+        return evolve(self, overrides={**self.overrides, **new})
+
+    def studies(self) -> Sequence[Study]:
+        """Return the bound study, or one for each structural sweep value.
+
+        Array axes are held at their full grid, flattened, legal or not.
+
+        Raises:
+            SpecError: The scenario cannot be bound.
+        """
+        return [study for _, study, _ in self._groups()]
+
+    def evaluate(self, progress: Callable[[int, int], None] | None = None) -> Report:
+        """Return what the scenario costs.
+
+        *progress* takes how many points are done, of how many that are bound one by one.
+
+        Raises:
+            SpecError: The scenario cannot be bound.
+        """
+        results: list[Result] = []
+        points = prod(len(axis.values) for axis in self._probe[1] if axis.structural)
+        for done, group in enumerate(self._groups()):
+            if progress is not None:
+                progress(done, points)
+            results += self._results(*group)
+        units = {axis.name: axis.unit for axis in self._probe[1]}
+        return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
+
+    def forget(self) -> None:
+        """Let go of what was bound, which refers to itself in circles: for batches."""
+        if "_probe" in vars(self):
+            self.binder.forget()
+            del vars(self)["_probe"]
+
+    def check(self) -> Sequence[Diagnostic]:
+        """Return what the rules say, and whether there is what claims are about.
+
+        That takes a step, of the first point; how it comes out is not looked at.
+        """
+        found = list(self.warnings)
+        good = True
+        for _, study, _ in self._groups():
+            with quiet():
+                rules = evaluation.rules(study)
+            good = good and all_of(rules.holds)
+            if not study.axes or not all_of(rules.holds):
+                found += [evaluation.diagnose(check, study) for check in rules.failed]
+            found += [self._fault(fault) for fault in study.faults]
+        try:
+            if good and claims(self):
+                with quiet():
+                    evaluation.claimed(self, self.first)
+            else:
+                evaluation.expectations(self)
+        except SpecError as error:
+            raise SpecError([*found, *error.diagnostics]) from error
+        return found
+
+    def _fault(self, fault: Fault) -> Diagnostic:
+        return Diagnostic("plugin-fault", str(fault), place=self.path)
+
+    # --- binding ----------------------------------------------------------------------
+
+    def _bind(self, points: Mapping[int, Any]) -> tuple[Study, Binder]:
+        binder = Binder(
+            self.plugins.blocks,
+            self._names,
+            self.loader,
+            self.module,
+            self.study,
+            self.overrides,
+            self._missing_hint,
+            points,
+            self._sweeps,
+        )
+        blocks = binder.bind()
+        errors = [d for d in binder.found if d.severity is Severity.ERROR]
+        if errors:
+            raise SpecError(self._most(_without_echoes(errors)))
+        swept = {k: index for k, index in points.items() if not isinstance(index, int)}
+        study = Study(
+            self.name,
+            blocks,
+            self.plugins,
+            [(binder.axes[k].name, _values(binder.axes[k], index)) for k, index in swept.items()],
+            binder.origins,
+            self.path,
+            binder.lacking,
+            lets=binder.names.used,
+            replace=self._replacer(points),
+        )
+        return study, binder
+
+    def _most(self, errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
+        """Return the first errors: nobody reads a thousand."""
+        if len(errors) <= MOST_ERRORS:
+            return errors
+        message = f"{len(errors) - MOST_ERRORS} more errors are not told"
+        return [*errors[:MOST_ERRORS], Diagnostic("too-many-errors", message, place=self.path)]
+
+    def _replacer(self, points: Mapping[int, Any]) -> Any:
+        def replace(values: Mapping[str, Any]) -> Study:
+            return self.replace(values)._bind(points)[0]  # noqa: SLF001
+
+        return replace
+
+    def _names(self, registry: str) -> Sequence[str]:
+        return list(self.plugins.named(registry))
+
+    @property
+    def _missing_hint(self) -> str:
+        broken = [f"plugin {fault.plugin} {fault.message}" for fault in self.plugins.broken]
+        more = len(broken) - MOST_BROKEN
+        return "; ".join(broken[:MOST_BROKEN]) + (f"; {more} more are broken" if more > 0 else "")
+
+    def _groups(self) -> Iterator[tuple[Mapping[str, Any], Study, Mapping[int, Any]]]:
+        """Yield structural values, the study there, and the index of every axis."""
+        study, axes, _ = self._probe
+        structural = [axis for axis in axes if axis.structural]
+        numeric = [axis for axis in axes if not axis.structural]
+        bound_apart = prod(len(axis.values) for axis in structural)
+        if bound_apart > MOST_BOUND:
+            names = ", ".join(f"`{axis.name}`" for axis in structural)
+            hint = f"each point of {names} is evaluated by itself, {MOST_BOUND:,} at most"
+            raise _too_many("the sweeps have", structural, bound_apart, hint)
+        if not axes:
+            yield {}, study.fresh(), {}
+            return
+        grid = _mesh(numeric)
+        for choice in product(*(range(len(axis.values)) for axis in structural)):
+            fixed = {axis.key: i for axis, i in zip(structural, choice, strict=True)}
+            at = {a.name: a.values[i] for a, i in zip(structural, choice, strict=True)}
+            points = {**fixed, **grid}
+            bound, binder = self._bind(points)
+            for axis in binder.axes.values():
+                if axis.structural and axis.key in grid:
+                    message = f"`{axis.name}` decides too much to be swept here"
+                    raise SpecError([Diagnostic("swept-argument", message, place=self.path)])
+            yield at, bound, points
+
+    # --- evaluating ---------------------------------------------------------------------
+
+    def _results(
+        self, at: Mapping[str, Any], study: Study, points: Mapping[int, Any]
+    ) -> Iterator[Result]:
+        """Yield the result of the points that may run; several where they are not alike."""
+        with quiet():
+            rules = evaluation.rules(study)
+        warnings = [check for check in rules.failed if check.severity == "warning"]
+        if not any_of(rules.holds):
+            yield evaluation.refuse(study, rules.failed, at)
+            return
+        if not study.axes:
+            with quiet():
+                result = evaluation.evaluate(self, study, warnings, at)
+            yield self._with_warnings(result)
+            return
+        infeasible = self._infeasible(points, rules)
+        for part in _alike(study, rules.holds):
+            kept = {k: i if isinstance(i, int) else i[part] for k, i in points.items()}
+            with quiet():
+                bound, never = self._that_end(kept)
+                again = [c for c in evaluation.rules(bound).failed if c.severity == "warning"]
+                result = evaluation.evaluate(self, bound, again, at)
+            yield self._with_warnings(evolve(result, infeasible=[*infeasible, *never]))
+            infeasible = ()
+
+    def _that_end(self, points: Mapping[int, Any]) -> tuple[Study, Sequence[Infeasible]]:
+        """Return the study at those *points* where every term ends, and the others.
+
+        Where none does, the study at all of them.
+        """
+        bound = self._bind(points)[0]
+        ends = evaluation.gather([evaluation.endless(bound)] if bound.trains else [], bound)
+        if all_of(ends.holds) or not any_of(ends.holds):
+            return bound, ()
+        kept = {k: i if isinstance(i, int) else i[ends.holds] for k, i in points.items()}
+        return self._bind(kept)[0], self._infeasible(points, ends)
+
+    def _infeasible(
+        self, points: Mapping[int, Any], rules: evaluation.Rules
+    ) -> Sequence[Infeasible]:
+        """Return the points that some rule does not let through, with what the rules say."""
+        import numpy as np
+
+        swept = [axis for axis in self._probe[1] if not isinstance(points[axis.key], int)]
+        found: dict[int, list[str]] = {}
+        for broken, check in rules.reasons:
+            for i in np.flatnonzero(broken):
+                found.setdefault(int(i), []).append(evaluation.message_at(check, int(i)))
+        return [
+            Infeasible(
+                at={axis.name: axis.values[int(points[axis.key][i])] for axis in swept},
+                reasons=tuple(reasons),
+            )
+            for i, reasons in sorted(found.items())
+        ]
+
+    def _with_warnings(self, result: Result) -> Result:
+        found = [d for d in self.warnings if d.severity is Severity.WARNING]
+        return evolve(result, diagnostics=[*found, *result.diagnostics])
+
+
+_IMPORTS = {"missing-file", "unreadable-file", "unknown-import", "import-escapes"}
+_IMPORTS |= {"circular-import", "not-utf8", "malformed-use"}
+_UNKNOWN = {"unknown-name", "missing-block"}
+_MISSING = {"missing-attribute", "missing-block", "unknown-name"}
+
+
+def _too_many(what: str, axes: Sequence[Axis], points: int, hint: str) -> SpecError:
+    sizes = " x ".join(str(len(axis.values)) for axis in axes)
+    said = f"{sizes} = {points:,}" if len(axes) > 1 else f"{points:,}"
+    found = problem("too-many-points", f"{what} {said} points", axes[-1].span, help=hint)
+    return SpecError([found])
+
+
+def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
+    """Leave out what is unknown or missing because an import or a line was lost."""
+    ids = {d.id for d in errors}
+    echoes: set[str] = set()
+    if ids & _IMPORTS:
+        echoes |= _UNKNOWN
+    if ids & {"syntax", "unknown-block"}:
+        echoes |= _MISSING
+    return [d for d in errors if d.id not in echoes]
+
+
+def _alike(study: Study, holds: Any) -> Iterator[Any]:
+    """Yield the indices of the points that may run, by which levels their groups cross.
+
+    A term says by name what it keeps busy, so points are evaluated together only where
+    that is the same: a sweep gives at each point what the point gives alone.
+    """
+    import numpy as np
+
+    legal = np.flatnonzero(np.broadcast_to(holds, (len(study.axes[0][1]),)))
+    if not study.trains:
+        yield legal
+        return
+    with np.errstate(all="ignore"):
+        crossed = [
+            np.broadcast_to(np.asarray(members) > 1, (len(study.axes[0][1]),))
+            for _, group in study.contributions("groups")
+            for members in group.shape
+        ]
+    if not crossed:
+        yield legal
+        return
+    _, kinds = np.unique(np.stack(crossed)[:, legal], axis=1, return_inverse=True)
+    for kind in range(int(kinds.max()) + 1):
+        yield legal[kinds.ravel() == kind]
+
+
+def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:
+    """Return indices over the full grid of *axes*, flattened, by axis."""
+    if not axes:
+        return {}
+    import numpy as np
+
+    grid = np.meshgrid(*(np.arange(len(axis.values)) for axis in axes), indexing="ij")
+    return {axis.key: index.ravel() for axis, index in zip(axes, grid, strict=True)}
+
+
+def _values(axis: Axis, index: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(axis.values, dtype=np.float64)[index]

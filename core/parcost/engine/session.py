@@ -1,0 +1,160 @@
+"""From a file to its reports, in one call.
+
+scenarios = parcost.load("specs/runs/llama3_70b_64_h100.par")
+report = scenarios[0].evaluate()
+report.result.figure("mfu"), report.result.outcome.ledger
+
+sweep = scenarios[0].replace({"training.micro_batch": [1, 2, 4]}).evaluate()
+sweep.rows()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from parcost.engine.scenario import Scenario
+from parcost.language.diagnostics import Diagnostic, Severity, SpecError, problem
+from parcost.plugins.discovery import Plugins
+from parcost.plugins.discovery import load as load_plugins
+from parcost.report.report import Report
+from parcost.spec.defaults import given
+from parcost.spec.modules import Loader, Module, label_of
+
+
+@frozen(eq=False, slots=False)
+class Session:
+    """Plugins and the files read with them; files are read again only when they change.
+
+    One session serves a whole batch: what its specs import is parsed once.
+    """
+
+    plugins: Plugins = field(factory=load_plugins)
+    loader: Loader = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        catalogues = {n: c for n, (_, c) in self.plugins.named("catalogues").items()}
+        object.__setattr__(self, "loader", Loader(catalogues))
+
+    def load(
+        self,
+        path: str | Path,
+        overrides: Mapping[str, Any] | None = None,
+        *,
+        keep: bool = True,
+    ) -> tuple[Scenario, ...]:
+        """Return the studies of the file at *path*; the whole file where it names none.
+
+        Unless it is to *keep* the file, the session only keeps what that imports.
+
+        Raises:
+            SpecError: The file cannot be read, or holds errors that no study escapes.
+        """
+        module = self.loader.file(Path(path), str(path), keep=keep)
+        return self._scenarios(module, overrides or {})
+
+    def load_text(
+        self,
+        text: str,
+        name: str = "<text>",
+        overrides: Mapping[str, Any] | None = None,
+    ) -> tuple[Scenario, ...]:
+        """Return the studies that *text* spells."""
+        return self._scenarios(self.loader.text(text, name), overrides or {})
+
+    def _scenarios(self, module: Module, values: Mapping[str, Any]) -> tuple[Scenario, ...]:
+        overrides = {name: given(name, value) for name, value in values.items()}
+        path = module.source.name
+        stem = Path(path).stem
+        errors = [d for d in module.diagnostics if d.severity is Severity.ERROR]
+        if not module.studies:
+            if errors and not module.blocks:
+                raise SpecError(errors)
+            _check_requirements(module, self.plugins)
+            return (Scenario(stem, path, module, None, self.plugins, self.loader, overrides),)
+        first: dict[str, Any] = {}
+        problems: list[Diagnostic] = []
+        for study in module.studies:
+            label = label_of(study)
+            if not label:
+                message, hint = "`study` needs a label", "write `study NAME { ... }`"
+                problems.append(problem("missing-label", message, study.kind.span, help=hint))
+            elif label in first:
+                also = [(first[label].kind.span, "first here")]
+                message = f"`study {label}` is given twice"
+                problems.append(problem("duplicate", message, study.kind.span, also=also))
+            first.setdefault(label, study)
+        if problems:
+            raise SpecError([*errors, *problems])
+        _check_requirements(module, self.plugins)
+        return tuple(
+            Scenario(label, path, module, study, self.plugins, self.loader, overrides)
+            for label, study in first.items()
+        )
+
+
+def load(
+    path: str | Path,
+    *,
+    plugins: Plugins | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> tuple[Scenario, ...]:
+    """Return the studies of the file at *path*; see :meth:`Session.load`."""
+    return _session(plugins).load(path, overrides)
+
+
+def load_text(
+    text: str,
+    name: str = "<text>",
+    *,
+    plugins: Plugins | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> tuple[Scenario, ...]:
+    """Return the studies that *text* spells; relative imports start at *name*."""
+    return _session(plugins).load_text(text, name, overrides)
+
+
+def evaluate(path: str | Path, *, plugins: Plugins | None = None) -> Sequence[Report]:
+    """Return what every study of the file at *path* costs.
+
+    Raises:
+        SpecError: A study cannot be bound; carries the diagnostics of all that cannot.
+    """
+    reports: list[Report] = []
+    problems: list[Diagnostic] = []
+    for scenario in load(path, plugins=plugins):
+        try:
+            reports.append(scenario.evaluate())
+        except SpecError as error:
+            problems += error.diagnostics
+    if problems:
+        raise SpecError(dict.fromkeys(problems))
+    return reports
+
+
+@cache
+def _installed() -> Plugins:
+    return load_plugins()
+
+
+def _session(plugins: Plugins | None) -> Session:
+    """Return the session of *plugins*, which lasts as long as they do."""
+    plugins = plugins or _installed()
+    if "session" not in plugins.known:
+        plugins.known["session"] = Session(plugins)
+    session: Session = plugins.known["session"]
+    return session
+
+
+def _check_requirements(module: Module, plugins: Plugins) -> None:
+    if not module.requires:
+        return
+    from parcost.spec.requirements import check
+
+    problems = [d for statement in module.requires for d in check(statement, plugins)]
+    if problems:
+        raise SpecError(problems)

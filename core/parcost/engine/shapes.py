@@ -1,0 +1,115 @@
+"""Arrays of plugins: they hold a number for each point of a sweep, or one for all.
+
+One of another length would meet the others in some sum far from whoever made it, and an
+error there names nobody. So it is left out where it comes in, as a fault of its plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from attrs import fields, has
+
+from parcost.contract.outcome import Fault
+from parcost.contract.terms import Check, Edge, Figure, Interval, Memory, Once, Work
+
+if TYPE_CHECKING:
+    from parcost.engine.study import Study
+    from parcost.plugins.discovery import Plugin
+
+_MAY_VARY: Mapping[type, Sequence[str]] = {
+    Work: ("seconds", "share", "slowdown", "flops", "bytes_"),
+    Edge: ("seconds", "bytes_"),
+    Once: ("seconds", "beside", "tail", "slowdown", "bytes_"),
+    Memory: ("bytes_", "of_activations", "freed_at_b"),
+    Check: ("holds",),
+    Figure: ("value",),
+    Interval: ("low", "high"),
+}
+#: Attributes that hold several numbers, each of which may vary.
+SERIES = ("boundaries", "also_busy")
+_PLAIN = (float, int, bool)
+
+
+def settle(study: Study, *hooks: str) -> None:
+    """Leave out what plugins contribute to *hooks* in shapes that *study* has not."""
+    for hook in hooks:
+        fitting(study, hook, study.contributions(hook))
+
+
+def fitting(
+    study: Study, hook: str, stamped: Iterable[tuple[Plugin, Any]]
+) -> Sequence[tuple[Plugin, Any]]:
+    """Return the answers to *hook* that have the shape of *study*; the others are faults."""
+    points = points_of(study)
+    found = []
+    for pair in stamped:
+        plugin, answer = pair
+        if complaint := misfit(answer, points):
+            study.leave_out(Fault(plugin=plugin, hook=hook, message=complaint), answer)
+        else:
+            found.append(pair)
+    return found
+
+
+def points_of(study: Study) -> int:
+    """Return how many points an array of *study* holds, 0 where there is no sweep."""
+    return len(study.axes[0][1]) if study.axes else 0
+
+
+def misfit(answer: Any, points: int) -> str:
+    """Return what is wrong with the shapes in *answer*, if anything, for so many *points*."""
+    reads = _reads(answer.__class__)
+    if reads is None:
+        return ""
+    names, numbers = reads
+    for value in numbers(answer):
+        if value.__class__ is not float and not _fits(value, points):
+            name = next(name for name in names if getattr(answer, name) is value)
+            called = answer.id if isinstance(answer, Check) else answer.name
+            return f"gave `{called}` {name} of shape {_shape(value)}, where {_wanted(points)}"
+    series = series_of(answer.__class__)
+    for value in getattr(answer, series) if series else ():
+        if not _fits(value, points):
+            shape = _shape(value)
+            called = "a boundary" if series == "boundaries" else f"a number of {series}"
+            return f"gave `{answer.name}` {called} of shape {shape}, where {_wanted(points)}"
+    return ""
+
+
+@cache
+def series_of(class_: type) -> str:
+    """Return which attribute of a kind of term holds several numbers, "" if none does."""
+    if not has(class_):
+        return ""
+    names = {field.name for field in fields(class_)}
+    return next((name for name in SERIES if name in names), "")
+
+
+@cache
+def _reads(class_: type) -> tuple[Sequence[str], Callable[[Any], tuple[Any, ...]]] | None:
+    """Return the numbers of an answer that may vary and what reads them, None if it has none."""
+    names = next((_MAY_VARY[base] for base in class_.__mro__ if base in _MAY_VARY), ())
+    read = attrgetter(*names) if names else None
+    if read is None:
+        return None
+    return names, (lambda answer: (read(answer),)) if len(names) == 1 else read
+
+
+def _fits(value: Any, points: int) -> bool:
+    shape = () if value.__class__ in _PLAIN else _shape(value)
+    return shape == () or (points > 0 and shape in ((1,), (points,)))
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    if isinstance(value, (list, tuple)):
+        return (len(value),)
+    shape: tuple[int, ...] = getattr(value, "shape", ())
+    return shape
+
+
+def _wanted(points: int) -> str:
+    return "one number is asked for" if points <= 1 else f"the sweep has {points} points"

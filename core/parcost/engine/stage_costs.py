@@ -1,0 +1,339 @@
+"""What a micro-batch costs on a virtual stage: work added up, and what hides under it.
+
+Serial work follows one upon another. Work with a *window* may run beside its hosts,
+the serial work that names the window, on another resource:
+
+- what hides on a resource is at most the share of the hosts' seconds on other
+  resources; work on one resource runs one after another, and of different resources
+  the one that sticks out longest counts;
+- work that slows its hosts more hides first, then the order is by name. So more work
+  of any kind never shortens a pass, whatever it displaces;
+- work on another resource than that which slows its hosts hides under what they take longer;
+- work that keeps further resources busy for a share of its seconds finds no more room on
+  those either, and leaves so much less of them to others;
+- an empty window is all serial work of the forward pass, or of the backward pass with
+  all its parts (less W, where the schedule runs that apart). It comes last: what sticks
+  out of other windows is time for it too, and what they keep its own resource busy is
+  not.
+
+Stages with equal counts cost the same and are added up once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from attrs import field
+
+from parcost.contract.terms import Memory, Once, Pass, Work
+from parcost.engine.maxima import total
+from parcost.numeric import Mask, Real, is_array, maximum, minimum, where
+from parcost.records import record
+
+PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run
+_WHOLE: Mapping[Pass, Pass] = {"F": "F", "R": "B", "B": "B", "W": "B"}
+_APART: Mapping[Pass, Pass] = {**_WHOLE, "W": "W"}  # where W is an op of its own
+
+
+@record(kw_only=True, eq=False)
+class Load:
+    """All work of one micro-batch on one virtual stage.
+
+    *counts* are how often each of *works* occurs, in order; *took*, *exposed*, *hidden* and
+    *covered* (hidden by the term's own hosts, which it slows down) are its seconds.
+    """
+
+    works: Sequence[Work]
+    counts: Sequence[float]
+    took: Sequence[Real]
+    exposed: list[Real]
+    hidden: list[Real]
+    covered: list[Real]
+    seconds: dict[Pass, Real]
+    flops: Real
+    _busy: dict[tuple[Pass, str], Real] = field(factory=dict, repr=False)  # once asked
+    _idle: dict[tuple[Sequence[Pass], str], Real] = field(factory=dict, repr=False)
+
+    @property
+    def total(self) -> Real:
+        """The seconds of all passes."""
+        found = self.seconds
+        return found["F"] + (found["R"] + found["B"]) + found["W"]
+
+    def busy(self, passes: Iterable[Pass], resource: str) -> Real:
+        """Return the seconds of *passes* in which *resource* has something to do."""
+        if not self._busy:
+            for work, time in zip(self.works, self.took, strict=True):
+                key = (work.pass_, work.resource)
+                self._busy[key] = self._busy.get(key, 0.0) + time
+                for other, share in also(work):
+                    key = (work.pass_, other)
+                    self._busy[key] = self._busy.get(key, 0.0) + share * time
+        return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
+
+    def idle(self, passes: tuple[Pass, ...], resource: str) -> Real:
+        """Return the seconds of *passes* in which *resource* has nothing to do."""
+        if (passes, resource) not in self._idle:
+            found = -self.busy(passes, resource)
+            for pass_ in passes:
+                found = found + self.seconds[pass_]
+            self._idle[passes, resource] = maximum(found, 0.0)
+        return self._idle[passes, resource]
+
+
+def count(term: Work | Once | Memory, stage: int) -> float:
+    """Return how often *term* occurs on virtual stage *stage*."""
+    times = term.count
+    return times if isinstance(times, (float, int)) else times[stage]
+
+
+def also(term: Work | Once) -> Iterable[tuple[str, Real]]:
+    """Return the other resources that *term* keeps busy, and the share of its seconds."""
+    if not term.also:
+        return ()
+    both = zip(term.also, term.also_busy, strict=True)
+    return [(name, share) for name, share in both if name != term.resource]
+
+
+def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:
+    """Return, for each virtual stage, the first on which every term counts the same.
+
+    >>> kinds([], 3)
+    [0, 0, 0]
+    """
+    # Many terms share their counts, which need not be compared again and again.
+    columns = {id(t.count): t.count for t in terms if not isinstance(t.count, (float, int))}
+    if not columns:
+        return [0] * stages
+    first: dict[tuple[float, ...], int] = {}
+    return [first.setdefault(key, x) for x, key in enumerate(zip(*columns.values(), strict=True))]
+
+
+def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
+    """Return what *works*, sorted by name, cost one micro-batch on a virtual stage.
+
+    *split*: the schedule runs W apart from B, so that neither hides work of the other.
+    """
+    whole_pass = _APART if split else _WHOLE
+    counts = [count(work, stage) for work in works]
+    took: list[Real] = [  # infinity, no times, is nothing
+        work.seconds * times if times and times != 1 else work.seconds if times else 0.0
+        for work, times in zip(works, counts, strict=True)
+    ]
+    zeros: list[Real] = [0.0] * len(works)
+    exposed, hidden, covered = list(took), zeros[:], zeros[:]
+    seconds: dict[Pass, Real] = dict.fromkeys(PASSES, 0.0)
+    guests: dict[tuple[Pass, str], list[int]] = {}
+    hosts: dict[tuple[Pass, str], list[int]] = {}
+    flops: Real = 0.0
+    for i, (work, times, time) in enumerate(zip(works, counts, took, strict=True)):
+        if not times:
+            continue
+        flops = flops + work.flops * times
+        if work.window is None:
+            seconds[work.pass_] = seconds[work.pass_] + time
+            if work.host:
+                hosts.setdefault((work.pass_, work.host), []).append(i)
+        else:
+            key = (work.pass_ if work.window else whole_pass[work.pass_], work.window)
+            guests.setdefault(key, []).append(i)
+    load = Load(
+        works=works,
+        counts=counts,
+        took=took,
+        exposed=exposed,
+        hidden=hidden,
+        covered=covered,
+        seconds=seconds,
+        flops=flops,
+    )
+    for key in sorted(guests, key=lambda key: not key[1]):
+        pass_, window = key
+        if window:
+            own = hosts.get(key, ())
+            _hide(load, guests[key], _sums(works, took, own), _shared(works, took, own))
+            continue
+        whole = [
+            i
+            for i, work in enumerate(works)
+            if counts[i] and work.window != "" and whole_pass[work.pass_] == pass_
+        ]
+        under = _sums(works, exposed, whole)
+        under[""] = total(works[i].slowdown * covered[i] for i in whole)
+        less = _sums(works, hidden, whole)
+        for other, time in _shared(works, took, whole).items():
+            less[other] = less.get(other, 0.0) + time
+        _hide(load, guests[key], under, less)
+    return load
+
+
+def load_where(split: Mask, works: Sequence[Work], stage: int) -> Load:
+    """Return the load of each candidate, by whether its schedule runs W apart."""
+    if isinstance(split, bool):
+        return load(works, stage, split=split)
+    apart, fused = load(works, stage, split=True), load(works, stage)
+
+    def chosen(a: Sequence[Real], b: Sequence[Real]) -> list[Real]:
+        return [where(split, x, y) for x, y in zip(a, b, strict=True)]
+
+    return Load(
+        works=works,
+        counts=apart.counts,
+        took=apart.took,
+        exposed=chosen(apart.exposed, fused.exposed),
+        hidden=chosen(apart.hidden, fused.hidden),
+        covered=chosen(apart.covered, fused.covered),
+        seconds={p: where(split, apart.seconds[p], fused.seconds[p]) for p in PASSES},
+        flops=apart.flops,
+    )
+
+
+def _sums(
+    works: Sequence[Work], seconds: Sequence[Real], members: Iterable[int]
+) -> dict[str, Real]:
+    found: dict[str, Real] = {}
+    for i in members:
+        resource = works[i].resource
+        found[resource] = found[resource] + seconds[i] if resource in found else seconds[i]
+    return found
+
+
+def _shared(
+    works: Sequence[Work], seconds: Sequence[Real], members: Iterable[int]
+) -> dict[str, Real]:
+    """Return the seconds in which *members* keep further resources busy, by resource."""
+    found: dict[str, Real] = {}
+    for i in members:
+        for other, share in also(works[i]):
+            found[other] = found.get(other, 0.0) + share * seconds[i]
+    return found
+
+
+def _hide(
+    load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
+) -> None:
+    """Settle the guests of one window: what its hosts cover, and what sticks out."""
+    outs: dict[str, Real] = {}  # what sticks out so far, by resource
+    longest: Real = 0.0
+    covered, beyond = _covered(load, guests, under, less)
+    for i in guests:
+        work, time, cover = load.works[i], load.took[i], covered[i]
+        before, out = outs.get(work.resource, 0.0), time - cover
+        exposed = maximum(out - (longest - before), 0.0)
+        outs[work.resource] = before + out
+        for other, over in beyond.get(i, {}).items():
+            before = outs.get(other, 0.0)
+            exposed = maximum(exposed, over - (longest - before))
+            outs[other] = before + over
+        longest = longest + exposed
+        load.exposed[i], load.hidden[i], load.covered[i] = exposed, time - exposed, cover
+        longer = exposed + work.slowdown * cover
+        load.seconds[work.pass_] = load.seconds[work.pass_] + longer
+
+
+def _covered(
+    load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
+) -> tuple[Mapping[int, Real], Mapping[int, Mapping[str, Real]]]:
+    """Return how much of each guest the seconds of its hosts, by resource, cover.
+
+    *less* is, for each resource, what hosts of other resources and other windows keep it busy
+    under the same hosts. The second is for how long a guest needs further resources beyond
+    its hosts.
+    """
+    works, took = load.works, load.took
+    covered: dict[int, Real] = {}
+    slowing = {works[i].resource for i in guests if _is_slow(works[i].slowdown)}
+    longer: Real = 0.0  # by which those slow their hosts, for the others to hide under
+
+    known: dict[str, Real] = {}
+
+    def idle(resource: str) -> Real:
+        if resource not in known:
+            cover: Real = 0.0
+            for other, time in under.items():
+                if other != resource:
+                    cover = cover + time
+            known[resource] = maximum(cover - less[resource], 0.0) if resource in less else cover
+        return known[resource]
+
+    resources = dict.fromkeys(works[i].resource for i in guests)
+    for resource in sorted(resources, key=lambda name: name not in slowing):
+        cover = idle(resource) if resource in slowing else idle(resource) + longer
+        own = [i for i in guests if works[i].resource == resource]
+        slowdowns = [works[i].slowdown for i in own]
+        if is_array(*slowdowns) and any(s is not slowdowns[0] for s in slowdowns):
+            found = _fill_by_slowdown(
+                [took[i] for i in own], [works[i].share * cover for i in own], slowdowns
+            )
+        else:
+            if not is_array(*slowdowns):
+                own.sort(key=lambda i: -works[i].slowdown)
+            found = _fill([took[i] for i in own], [works[i].share * cover for i in own])
+        covered.update(zip(own, found, strict=True))
+        if resource in slowing:
+            for i, part in zip(own, found, strict=True):
+                longer = longer + works[i].slowdown * part
+    crowded = any(works[i].also for i in guests)
+    return covered, _crowd(load, guests, covered, idle) if crowded else {}
+
+
+def _is_slow(slowdown: Real) -> bool:
+    """Return whether what hides ever slows its hosts."""
+    return is_array(slowdown) or bool(slowdown > 0)
+
+
+def _crowd(
+    load: Load, guests: Sequence[int], covered: dict[int, Real], idle: Callable[[str], Real]
+) -> Mapping[int, Mapping[str, Real]]:
+    """Cover less of guests for which a further resource that they need has no room.
+
+    What a guest needs of it beyond what is *idle* sticks out, whatever room there is on its
+    own. Guests that have the resource for themselves go first. Returned is for how long each
+    guest needs each of them beyond its hosts.
+    """
+    works, took = load.works, load.took
+    used: dict[str, Real] = {}
+    beyond: dict[int, Mapping[str, Real]] = {}
+    for i in guests:
+        used[works[i].resource] = used.get(works[i].resource, 0.0) + covered[i]
+    for i in guests:
+        over: dict[str, Real] = {}
+        needs = [(other, part, part * took[i]) for other, part in also(works[i])]
+        for other, _, time in needs:
+            room = maximum(works[i].share * idle(other) - used.get(other, 0.0), 0.0)
+            over[other] = maximum(time - room, 0.0)
+            covered[i] = minimum(covered[i], took[i] - over[other])
+        for other, part, time in needs:
+            over[other] = maximum(over[other], part * (took[i] - covered[i]))
+            used[other] = used.get(other, 0.0) + (time - over[other])
+        beyond[i] = over
+    return beyond
+
+
+def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:
+    """Return how much of *seconds* finds room, one after another, the first first."""
+    used: Real = 0.0
+    found: list[Real] = []
+    for time, room in zip(seconds, rooms, strict=True):
+        fits = minimum(time, maximum(room - used, 0.0))
+        used = used + fits
+        found.append(fits)
+    return found
+
+
+def _fill_by_slowdown(
+    seconds: Sequence[Real], rooms: Sequence[Real], slowdowns: Sequence[Real]
+) -> Sequence[Real]:
+    """Fill where what slows most differs from candidate to candidate."""
+    import numpy as np
+
+    n = len(seconds)
+    columns = np.stack(np.broadcast_arrays(*seconds, *rooms, *slowdowns))
+    order = np.argsort(-columns[2 * n :], axis=0, kind="stable")
+    found = _fill(
+        np.take_along_axis(columns[:n], order, axis=0),  # type: ignore[arg-type]
+        np.take_along_axis(columns[n : 2 * n], order, axis=0),  # type: ignore[arg-type]
+    )
+    filled = np.empty(order.shape)
+    np.put_along_axis(filled, order, np.stack(found), axis=0)
+    return list(filled)

@@ -1,0 +1,313 @@
+"""What a step adds once: gathers before the pipeline fills, reductions as it drains.
+
+Before its first forward pass and after its last backward pass a stage idles anyway,
+and a transfer may run beside the micro-batch next to it. What is left over is exposed:
+
+- fill: no forward pass of a stage starts before its terms are done; the pipeline is
+  timed with its stages held back so, and what it takes longer is exposed;
+- drain: a stage is done when its terms are, and the step when its last stage is;
+- end: the terms of the longest stage, once every stage has drained.
+
+A stage takes longer by the slow-down of the compute that covers its terms, which an idle
+stage makes up for like all else.
+
+The terms of one stage in one group run one after another, on whichever resource. A
+device with several virtual stages serves the first one first in fill, and the last one
+first in drain, as their parameters are needed and their gradients are ready. Time is
+only ever added to chains of events, so that more of anything never shortens the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Literal
+
+from attrs import evolve
+
+from parcost.contract.terms import Once, Times, Work
+from parcost.engine.maxima import Choice, columns, largest, total
+from parcost.engine.replay import Hop, Plan, Timeline
+from parcost.engine.stage_costs import PASSES, Load, also, count
+from parcost.numeric import Mask, Real, all_of, any_of, maximum, minimum, where
+from parcost.records import record
+
+When = Literal["fill", "drain", "end"]
+WHENS: tuple[When, ...] = ("fill", "drain", "end")
+
+
+@record(kw_only=True, eq=False)
+class Pipelined:
+    """A pipeline as it runs.
+
+    *loads* are by copy of a virtual stage, and so are *kinds*: the first stage alike.
+    """
+
+    plan: Plan
+    loads: Sequence[Load]
+    kinds: Sequence[int]
+    times: Times
+    hop: Hop
+    timeline: Timeline
+
+
+@record(kw_only=True, eq=False)
+class Added:
+    """What a group adds to the step: seconds of each term, on the longest device.
+
+    Of the seconds *under* compute each takes *slowdown* from it, and idling makes up for
+    *made_up* seconds of that.
+    """
+
+    exposed: Sequence[Real]
+    hidden: Sequence[Real]
+    times: Sequence[Real]  # that each occurs there
+    under: Sequence[Real]
+    slowdown: Sequence[Real]
+    made_up: Sequence[Real]
+
+
+NOTHING = Added(exposed=(), hidden=(), times=(), under=(), slowdown=(), made_up=())
+
+
+@record(kw_only=True, eq=False)
+class _Stage:
+    """A group on one virtual stage: seconds of each term, and those under compute."""
+
+    took: Sequence[Real]
+    covered: Sequence[Real]
+    seconds: Real  # of all terms
+    exposed: Real  # less what is under compute, which takes longer by the slow-down
+
+
+def occurrences(term: Work | Once, plan: Plan, device: Choice) -> Real:
+    """Return how often *term* occurs on a device."""
+    return device.of(lambda d: total(count(term, plan.stage[k]) for k in plan.held[d]))
+
+
+class Grouped:
+    """The terms of one *when*, by copy of a virtual stage."""
+
+    def __init__(self, terms: Sequence[Once], run: Pipelined) -> None:
+        self.terms = terms
+        self.run = run
+        found: dict[Hashable, _Stage] = {}
+        self.stages: list[_Stage] = []
+        for k, kind in enumerate(run.kinds):
+            key = (kind, tuple(order.split[k] for _, order in run.plan.orders))
+            if key not in found:
+                found[key] = _stage(terms, k, run)
+            self.stages.append(found[key])
+
+    def longest(self) -> Real:
+        """Return the seconds of the device that takes longest, nothing hidden."""
+        if not self.terms:
+            return 0.0
+        return largest([total(self.stages[x].seconds for x in xs) for xs in self.run.plan.held])[0]
+
+    def released(self) -> tuple[Real, Mask]:
+        """Return by how much the group holds the pipeline back, and where that is exact.
+
+        Everything waits for the first stage. It is exact where the others are released by
+        the time that its first micro-batch reaches them; elsewhere it is more.
+        """
+        if not self.terms:
+            return 0.0, True
+        before = self.run.timeline
+        later: Real = 0.0
+        releases: list[Real] = [0.0] * len(self.stages)
+        for held, seconds in zip(self.run.plan.held, _busiest(self.run, self), strict=True):
+            done: Real = 0.0
+            for x in held:
+                releases[x] = done + self.stages[x].exposed
+                done = done + self.stages[x].seconds
+            later = maximum(later, seconds - before.seconds)
+        in_time: Mask = True
+        for release, start in zip(releases, before.starts, strict=True):
+            in_time = in_time & (release - releases[0] <= start)
+        return maximum(later, releases[0]), in_time
+
+    def outlasts(self, fill: Grouped, timeline: Timeline) -> Real:
+        """Return by how much the group, behind *fill*, is done later than the pipeline."""
+        return _outlasting(self, fill, timeline)[0] if self.terms else 0.0
+
+    def added(self, exposed: Real, lateness: Sequence[Real]) -> Added:
+        """Return *exposed* seconds shared out over the terms of the latest device.
+
+        Where nothing is exposed, the device with the most seconds to hide is listed.
+        What hides under compute hides, and then the terms that run first: they meet
+        what the device idles anyway. What it idles longer makes up for slower compute.
+        """
+        held = self.run.plan.held
+        hidden = [total(self.stages[x].seconds for x in xs) for xs in held]
+        _, device = largest(
+            [where(exposed > 0, a, b) for a, b in zip(lateness, hidden, strict=True)]
+        )
+        took = device.row(lambda d: columns([self.stages[x].took for x in held[d]]))
+        covered = device.row(lambda d: columns([self.stages[x].covered for x in held[d]]))
+        slowed = [term.slowdown * c for term, c in zip(self.terms, covered, strict=True)]
+        sticks_out = total(took) - total(covered) + total(slowed)
+        idle = maximum(sticks_out - exposed, 0.0)
+        queued = maximum(exposed - sticks_out, 0.0)  # behind another stage of the device
+        parts: list[Real] = []
+        made_up: list[Real] = []
+        for t, c in zip(took, covered, strict=True):
+            hides, waits = minimum(t - c, idle), minimum(c, queued)
+            idle, queued = idle - hides, queued - waits
+            parts.append(t - c - hides + waits)
+        for slow in slowed:
+            made_up.append(minimum(slow, idle))
+            idle = idle - made_up[-1]
+        return Added(
+            exposed=parts,
+            hidden=[t - e for t, e in zip(took, parts, strict=True)],
+            times=[occurrences(term, self.run.plan, device) for term in self.terms],
+            under=covered,
+            slowdown=[s - made for s, made in zip(slowed, made_up, strict=True)],
+            made_up=made_up,
+        )
+
+
+def add(terms: Mapping[When, Sequence[Once]], run: Pipelined) -> Mapping[When, Added]:
+    """Return what each group of *terms* adds to the step."""
+    fill, drain, end = (Grouped(terms[when], run) for when in ("fill", "drain", "end"))
+    filled, timeline = _fill(fill, run)
+    longest = [total(end.stages[x].seconds for x in held) for held in run.plan.held]
+    return {
+        "fill": filled,
+        "drain": _drain(drain, fill, timeline),
+        "end": end.added(largest(longest)[0], longest) if end.terms else NOTHING,
+    }
+
+
+def _fill(group: Grouped, run: Pipelined) -> tuple[Added, Timeline]:
+    """Return what the group adds, and the pipeline held back by it."""
+    if not group.terms:
+        return NOTHING, run.timeline
+    before = run.timeline
+    releases: list[Real] = [0.0] * len(group.stages)
+    crowded = [seconds - before.seconds for seconds in _busiest(run, group)]
+    lateness: list[Real] = []
+    for held, crowd in zip(run.plan.held, crowded, strict=True):
+        done: Real = 0.0
+        late = maximum(crowd, 0.0)
+        for x in held:
+            releases[x] = done + group.stages[x].exposed
+            done = done + group.stages[x].seconds
+            late = maximum(late, releases[x] - before.starts[x])
+        lateness.append(late)
+    later, after = _held_back(releases, run)
+    for crowd in crowded:
+        later = maximum(later, crowd)
+    after = evolve(after, seconds=before.seconds + later)
+    return group.added(later, lateness), after
+
+
+def _held_back(releases: Sequence[Real], run: Pipelined) -> tuple[Real, Timeline]:
+    """Return how much later the pipeline is done if no stage starts before its release.
+
+    Everything waits for the first stage. Where the others are released by the time
+    that its first micro-batch reaches them, the whole pipeline only starts later.
+    """
+    before, first = run.timeline, releases[0]
+    if all(all_of(r - first <= s) for r, s in zip(releases, before.starts, strict=True)):
+        starts = [start + first for start in before.starts]
+        ends = [end + first for end in before.ends]
+        return first, Timeline(seconds=before.seconds + first, starts=starts, ends=ends)
+    after = run.plan.timeline(run.times, run.hop, releases)
+    return maximum(after.seconds - before.seconds, 0.0), after
+
+
+def _drain(group: Grouped, fill: Grouped, timeline: Timeline) -> Added:
+    """Return what the group adds after the pipeline, which *fill* has held back."""
+    if not group.terms:
+        return NOTHING
+    return group.added(*_outlasting(group, fill, timeline))
+
+
+def _outlasting(group: Grouped, fill: Grouped, timeline: Timeline) -> tuple[Real, Sequence[Real]]:
+    """Return by how much the group outlasts the pipeline, in all and on each device."""
+    lateness: list[Real] = []
+    crowds = _busiest(group.run, fill, group)
+    for held, crowd in zip(group.run.plan.held, crowds, strict=True):
+        done: Real = 0.0
+        for x in reversed(held):
+            stage = group.stages[x]
+            done = maximum(done + stage.seconds, timeline.ends[x] + stage.exposed)
+        lateness.append(maximum(done, crowd) - timeline.seconds)
+    return maximum(largest(lateness)[0], 0.0), lateness
+
+
+def _busiest(run: Pipelined, *groups: Grouped) -> Sequence[Real]:
+    """Return seconds that each device cannot beat: the work of its busiest resource.
+
+    It matters only where a device serves one virtual stage beside the work of another,
+    of which the terms know nothing.
+    """
+    if all(len(held) == 1 for held in run.plan.held):
+        return [0.0] * run.plan.pipeline.stages
+    m, found, shares = run.plan.pipeline.micro_batches, [], run.plan.shares
+    for held in run.plan.held:
+        most: Real = 0.0
+        for resource in {name for group in groups for term in group.terms for name, _ in _on(term)}:
+            busy = m * total(shares[k] * run.loads[k].busy(PASSES, resource) for k in held)
+            for group in groups:
+                for i, term in enumerate(group.terms):
+                    for name, share in _on(term):
+                        if name == resource:
+                            busy = busy + share * total(group.stages[k].took[i] for k in held)
+            most = maximum(most, busy)
+        found.append(most)
+    return found
+
+
+def _stage(terms: Sequence[Once], k: int, run: Pipelined) -> _Stage:
+    """Return what *terms* take on copy *k*, and what its compute covers of it.
+
+    What one term covers is covered; the next one on the same resource gets the rest.
+    """
+    took: list[Real] = [0.0] * len(terms)
+    covered: list[Real] = [0.0] * len(terms)
+    used: dict[str, Real] = {}
+    slowed: Real = 0.0
+    for i, term in enumerate(terms):
+        times = count(term, run.plan.stage[k])
+        if not times:
+            continue
+        seconds = term.seconds * times
+        room = _room(term, term.resource, k, run) - used.get(term.resource, 0.0)
+        hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
+        over: dict[str, tuple[Real, Real]] = {}  # what it needs of others beyond the room there
+        for other, share in also(term):
+            room = maximum(_room(term, other, k, run) - used.get(other, 0.0), 0.0)
+            over[other] = share, maximum(share * seconds - room, 0.0)
+            hides = minimum(hides, seconds - over[other][1])
+        used[term.resource] = used.get(term.resource, 0.0) + hides
+        for other, (share, beyond) in over.items():
+            beyond = maximum(beyond, share * (seconds - hides))  # noqa: PLW2901  it is busy then
+            used[other] = used.get(other, 0.0) + (share * seconds - beyond)
+        took[i], covered[i] = seconds, hides
+        slowed = slowed + term.slowdown * hides
+    exposed = total(took) - total(covered) + slowed
+    return _Stage(took=took, covered=covered, seconds=total(took), exposed=exposed)
+
+
+def _on(term: Once) -> Sequence[tuple[str, Real]]:
+    """Return every resource that *term* keeps busy, and the share of its seconds."""
+    return [(term.resource, 1.0), *also(term)]
+
+
+def _room(term: Once, resource: str, k: int, run: Pipelined) -> Real:
+    """Return the seconds of one micro-batch in which *term* finds *resource* idle.
+
+    Fill hides under the first forward pass. Gradients appear as the last backward op
+    goes along, which is W alone where the schedule splits it from B.
+    """
+    if term.when == "end" or not any_of(term.beside != 0):
+        return 0.0
+    load = run.loads[k]
+    if term.when == "fill":
+        return term.beside * load.idle(("F",), resource)
+    fused, split = load.idle(("R", "B", "W"), resource), run.plan.split(k)
+    if split is False:
+        return term.beside * fused
+    return term.beside * where(split, load.idle(("W",), resource), fused)

@@ -1,0 +1,165 @@
+"""Diagnostics as people read them, in the manner of rustc, and as data.
+
+What a spec holds is shown as it is as far as a terminal may show it: control and
+formatting characters are spelled out, so that no file can move a reader's cursor.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Any
+
+from attrs import frozen
+
+from parcost.language.diagnostics import Diagnostic, Label, Severity
+from parcost.language.escapes import visible
+from parcost.language.text import Source
+
+WIDEST = 120  # characters of a line that are shown
+_TAB = "    "
+_CUT = "..."
+_COLOURS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m"}
+_BOLD, _BLUE, _PLAIN = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
+
+_Paint = Callable[[str, str], str]
+
+
+def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
+    """Return *diagnostic* as text, with the lines that it points at."""
+    paint = _paint if color else _leave
+    hue = _COLOURS[diagnostic.severity]
+    head = paint(f"{diagnostic.severity.value}[{diagnostic.id}]", hue)
+    out = [head + paint(f": {visible(diagnostic.message)}", _BOLD)]
+    marks = [_mark(label, label is diagnostic.labels[0]) for label in diagnostic.labels]
+    gutter = " " * len(str(max((mark.line for mark in marks), default=0)))
+    bar = paint(f"{gutter} |", _BLUE)
+    if not marks:
+        out.append(f"{gutter}{paint('-->', _BLUE)} {visible(diagnostic.place)}")
+    for source in dict.fromkeys(mark.source for mark in marks):
+        here = [mark for mark in marks if mark.source is source]
+        arrow = paint("-->" if here[0].subject else ":::", _BLUE)
+        out.append(f"{gutter}{arrow} {visible(source.name)}:{here[0].line}:{here[0].column}")
+        out += [bar, *_snippet(here, gutter, hue, paint)]
+    notes = [f"note: {visible(note)}" for note in diagnostic.notes]
+    if diagnostic.help:
+        notes.append(f"help: {visible(diagnostic.help)}")
+    if notes and marks:
+        out.append(bar)
+    out += [f"{gutter} {paint('=', _BLUE)} {note}" for note in notes]
+    return "\n".join(out)
+
+
+def one_line(diagnostic: Diagnostic) -> str:
+    """Return a diagnostic as ``file:line:column: error[id]: message``."""
+    place = diagnostic.place
+    if diagnostic.labels:
+        span = diagnostic.labels[0].span
+        line, column = span.source.position(span.start)
+        place = f"{span.source.name}:{line}:{column}"
+    said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
+    return visible(f"{place}: {said}" if place else said)
+
+
+def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
+    """Return *diagnostic* as plain data: positions are 1-based, ends are exclusive."""
+    labels = [_label_data(label) for label in diagnostic.labels]
+    first = labels[0] if labels else {"file": diagnostic.place}
+    return {
+        "id": diagnostic.id,
+        "severity": diagnostic.severity.value,
+        "message": diagnostic.message,
+        "file": first["file"],
+        "line": first.get("line"),
+        "column": first.get("column"),
+        "end_line": first.get("end_line"),
+        "end_column": first.get("end_column"),
+        "labels": labels,
+        "notes": list(diagnostic.notes),
+        "help": diagnostic.help,
+    }
+
+
+@frozen
+class _Mark:
+    """A label, and where it is: on one line, of which a span shows the first part."""
+
+    source: Source
+    line: int
+    column: int
+    length: int
+    text: str
+    subject: bool
+
+
+def _mark(label: Label, subject: bool) -> _Mark:
+    source, start = label.span.source, label.span.start
+    line, column = source.position(start)
+    rest = len(source.line(line)) - column + 1
+    length = max(min(label.span.end - start, rest), 1)
+    return _Mark(source, line, column, length, visible(label.text), subject)
+
+
+def _snippet(marks: list[_Mark], gutter: str, hue: str, paint: _Paint) -> Iterator[str]:
+    marks = sorted(marks, key=lambda mark: (mark.line, mark.column, not mark.subject))
+    last = 0
+    for number, on_line in groupby(marks, lambda mark: mark.line):
+        if last and number > last + 1:
+            yield _CUT
+        last = number
+        shown = list(on_line)
+        around = next((mark for mark in shown if mark.subject), shown[0])
+        text, first = _clip(around.source.line(number), around.column - 1)
+        yield f"{paint(f'{number:>{len(gutter)}} |', _BLUE)} {_spread(text)}".rstrip()
+        for mark in shown:
+            at = min(max(mark.column - 1 - first, 0), len(text))
+            length = min(mark.length, max(len(text) - at, 1))
+            under = max(_width(_spread(text[at : at + length])), 1)
+            sign = ("^" if mark.subject else "-") * under
+            note = paint(f"{sign} {mark.text}".rstrip(), hue if mark.subject else _BLUE)
+            yield f"{paint(f'{gutter} |', _BLUE)} {' ' * _width(_spread(text[:at]))}{note}"
+
+
+def _clip(text: str, column: int) -> tuple[str, int]:
+    """Return what is shown of a line around *column*, and the column that it begins at."""
+    if len(text) <= WIDEST:
+        return text, 0
+    first = max(0, min(column - WIDEST // 2, len(text) - WIDEST))
+    before = _CUT if first else ""
+    after = _CUT if first + WIDEST < len(text) else ""
+    return before + text[first : first + WIDEST] + after, first - len(before)
+
+
+def _spread(text: str) -> str:
+    return visible(text.replace("\t", _TAB))
+
+
+def _width(text: str) -> int:
+    """Return the columns that *text* takes: East Asian wide characters take two."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def _label_data(label: Label) -> dict[str, Any]:
+    source = label.span.source
+    line, column = source.position(label.span.start)
+    end_line, end_column = source.position(label.span.end)
+    return {
+        "file": source.name,
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+        "text": label.text,
+    }
+
+
+def _paint(text: str, colour: str) -> str:
+    return f"{colour}{text}{_PLAIN}"
+
+
+def _leave(text: str, _: str) -> str:
+    return text

@@ -1,0 +1,195 @@
+"""Problems, as data.
+
+A diagnostic says *what* is wrong in its message, *where* in its labels, *why*
+in its notes and *what to do* in its help. Ids are words, so that a message can
+be searched for and explained by name. In the manner of rustc: messages start in
+lower case and carry no full stop; labels are short, because they point; only
+help proposes. Rendering is in ``parcost.language.diagnostic_text``.
+
+    ParcostError
+      SpecError     bad input: one or more diagnostics of one study or file
+      PluginError   a plugin could not be loaded, or broke its contract
+        FaultError  the same, with the plugin named, where a study needs its answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from enum import Enum
+from reprlib import Repr
+
+from attrs import frozen
+
+from parcost.language.text import Span
+
+_FEW = 4  # names that a help line proposes
+_CLOSE = 0.6  # of the letters are those of a name that may be meant
+_DIGITS = {"1": "one", "2": "two", "3": "three", "4": "four"}
+_LONGEST = 500  # characters of foreign text
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+
+
+class Severity(Enum):
+    """How bad it is; the value is what the user reads."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@frozen
+class Label:
+    """A remark about one span; the first label of a diagnostic is its subject."""
+
+    span: Span
+    text: str = ""
+
+
+@frozen
+class Diagnostic:
+    """One problem.
+
+    *labels* may be empty where there is no text to point at (a missing file);
+    *place* then names the file or the command-line argument instead.
+    """
+
+    id: str
+    message: str
+    labels: tuple[Label, ...] = ()
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+    severity: Severity = Severity.ERROR
+    place: str = ""
+
+
+class ParcostError(Exception):
+    """Anything that parcost raises on purpose."""
+
+
+class SpecError(ParcostError):
+    """Bad input; carries every diagnostic found, in source order."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(sorted(diagnostics, key=_order))
+        super().__init__(self.diagnostics)
+
+    def __str__(self) -> str:
+        from parcost.language.diagnostic_text import render
+
+        return "\n\n".join(render(d) for d in self.diagnostics)
+
+
+class PluginError(ParcostError):
+    """A plugin could not be loaded, failed when asked, or broke its contract."""
+
+
+class FaultError(PluginError):
+    """A plugin failed that a study cannot do without; the message names it."""
+
+
+def reraise_interrupt(error: BaseException) -> None:
+    """Raise an interrupt again, for whoever has caught what foreign code raises.
+
+    Nothing else that it raises, be it ``SystemExit`` or ``asyncio.CancelledError``, may end a run.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+
+
+def raised(error: BaseException) -> str:
+    """Return the kind of an error and what it says, in a line, even where saying it fails."""
+    kind = type_name(error)
+    try:
+        text = one_line(f"{error}")
+    except BaseException as other:  # noqa: BLE001  the error itself is foreign code
+        reraise_interrupt(other)
+        return kind
+    return f"{kind}: {text}" if text else kind
+
+
+def one_line(text: str, longest: int = _LONGEST) -> str:
+    """Return foreign text in one line that a terminal prints as it is, cut where it is long.
+
+    >>> one_line("a\\x1b[31m\\n  b"), one_line("abcdef", longest=3)
+    ('a\\\\x1b[31m b', 'abc...')
+    """
+    text = " ".join(text[: 2 * longest].split())
+    cut = text[:longest] + ("..." if len(text) > longest else "")
+    if cut.isprintable():
+        return cut
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
+def type_name(value: object) -> str:
+    """Return the name of the class of foreign data, in one line."""
+    return one_line(type(value).__name__)
+
+
+def quote(value: object) -> str:
+    """Return foreign data as ``repr`` has it, in one short line, even where that fails."""
+    try:
+        return one_line(_SHORT.repr(value))
+    except BaseException as error:  # noqa: BLE001  the value is foreign code
+        reraise_interrupt(error)
+        return f"<{type_name(value)}>"
+
+
+def problem(
+    id: str,
+    message: str,
+    span: Span,
+    label: str = "",
+    *,
+    help: str | None = None,
+    notes: Iterable[str] = (),
+    also: Iterable[tuple[Span, str]] = (),
+    severity: Severity = Severity.ERROR,
+) -> Diagnostic:
+    """Return a diagnostic about one span, and perhaps *also* about others."""
+    labels = (Label(span, label), *(Label(other, text) for other, text in also))
+    return Diagnostic(id, message, labels, tuple(notes), help, severity)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Return a help line naming the closest of *known*, if any is close.
+
+    A few that go on where *name* ends are closer than any that are spelled differently.
+
+    >>> did_you_mean("bandwith", ["latency", "bandwidth"])
+    'did you mean `bandwidth`?'
+    >>> did_you_mean("h100", ["a100", "h100_nvl", "h100_sxm"])
+    'did you mean `h100_nvl` or `h100_sxm`?'
+    >>> did_you_mean("TP", ["tp", "pp"])
+    'did you mean `tp`?'
+    """
+    names = list(known)
+    same = [other for other in names if other.lower() == name.lower()]
+    if len(same) == 1:
+        return f"did you mean `{same[0]}`?"
+    longer = [other for other in names if len(name) > 2 and other.startswith(f"{name}_")]
+    if 0 < len(longer) <= _FEW:
+        return f"did you mean {' or '.join(f'`{other}`' for other in longer)}?"
+    close = nearest(name, names, 1)
+    return f"did you mean `{close[0]}`?" if close else None
+
+
+def nearest(name: str, known: Iterable[str], count: int, least: float = _CLOSE) -> list[str]:
+    """Return up to *count* of the names that are spelled most like *name*, the closest first.
+
+    >>> nearest("1f1b", ["interleaved", "one_f_one_b", "gpipe"], 2)
+    ['one_f_one_b']
+    """
+    names = list(known)
+    close = get_close_matches(name, names, n=count, cutoff=least)
+    if close or not any(digit in _DIGITS for digit in name):
+        return close
+    spelled = "_".join(_DIGITS.get(character, character) for character in name)
+    return get_close_matches(spelled, names, n=count, cutoff=_CLOSE)
+
+
+def _order(diagnostic: Diagnostic) -> tuple[str, int]:
+    if not diagnostic.labels:
+        return (diagnostic.place, -1)
+    span = diagnostic.labels[0].span
+    return (span.source.name, span.start)

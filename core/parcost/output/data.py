@@ -1,0 +1,297 @@
+"""Reports as plain data, ready for JSON.
+
+The names are a contract, versioned by ``schema_version``: additions leave the number
+as it is, anything else raises it. Names of numbers end in their unit; numbers are in
+base units (seconds, bytes, FLOP). Over a sweep numbers are lists, one entry for each
+point that may run, in the order of ``points``. What is not finite is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from parcost.contract.formulas import Formula
+from parcost.language import units
+from parcost.language.units import (
+    BYTES,
+    DOLLARS,
+    FLOP,
+    FLOPS,
+    GRAMS,
+    JOULES,
+    ONE,
+    RATE,
+    SECONDS,
+    WATTS,
+    Dimension,
+)
+from parcost.output.cells import incomplete
+from parcost.output.json_encoding import Json, encoded, listed, members, number, plain, text
+
+if TYPE_CHECKING:
+    from parcost.batch import Rejected
+    from parcost.contract.outcome import Fault, Line, MemoryLine, Outcome
+    from parcost.contract.terms import Figure, Interval, Section
+    from parcost.plugins.discovery import Plugin
+    from parcost.report.report import Expectation, Report, Result
+
+SCHEMA_VERSION = 1
+_PLUGINS = 1000
+_DEEPEST = 40  # formulas within one another
+
+_SUFFIXES: Mapping[Dimension, str] = {
+    ONE: "",
+    SECONDS: "seconds",
+    BYTES: "bytes",
+    RATE: "bytes_per_second",
+    FLOP: "flop",
+    FLOPS: "flop_per_second",
+    WATTS: "watts",
+    JOULES: "joules",
+    DOLLARS: "dollars",
+    GRAMS: "grams",
+}
+
+
+def header() -> dict[str, Any]:
+    """Return what stands at the head of every document."""
+    from parcost import __version__
+
+    return {"schema_version": SCHEMA_VERSION, "parcost_version": __version__}
+
+
+def key(name: str, unit: str) -> str:
+    """Return the name of a number with its unit.
+
+    >>> key("mfu", "%"), key("step_time", "s"), key("memory", "GiB"), key("replicas", "")
+    ('mfu_fraction', 'step_time_seconds', 'memory_bytes', 'replicas')
+    """
+    if unit == "%":
+        suffix = "fraction"
+    else:
+        try:
+            dimension = units.unit(unit)[1] if unit else ONE
+        except KeyError:
+            dimension = ONE  # a plugin's own word for a plain number
+        suffix = _SUFFIXES.get(dimension, str(dimension).replace("/", "_per_"))
+    return name if not suffix or name.endswith(suffix) else f"{name}_{suffix}"
+
+
+def report(told: Report, *, sections: bool = True) -> Json:
+    """Return a report as JSON; *sections*, such as advice, may cost more than all the rest."""
+    results = [_result(result, told.units, sections=sections) for result in told.results]
+    plugins = told.results[0].study.plugins if told.results else None
+    shown = {
+        "name": text(told.name),
+        "path": text(told.path),
+        "exit_code": number(told.exit_code),
+        "with": encoded(list(plugins.files) if plugins else []),
+        "without": encoded(list(plugins.left_out) if plugins else []),
+        "axes": encoded(
+            {key(name, told.units.get(name, "")): plain(list(vs)) for name, vs in told.axes}
+        ),
+        "results": listed(results),
+    }
+    if told.axes:
+        units = {f.name: f.unit for result in told.results for _, f in result.figures}
+        units |= told.units
+        shown["points"] = encoded(
+            [{key(n, units.get(n, "")): plain(v) for n, v in row.items()} for row in points(told)]
+        )
+    return members(shown)
+
+
+def points(told: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+    """Return every point of a report, with its headlines or *figures*.
+
+    The reason of one says which plugins failed there as well.
+    """
+    from parcost.report.rows import rows
+
+    names = [name for name, _ in told.axes]
+    failed: dict[tuple[str, ...], Sequence[str]] = {}
+
+    def at(row: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(f"{row[name]}" for name in names)
+
+    for result in told.results:
+        said = dict.fromkeys(incomplete(result))
+        of_result = evolve(told, results=[result]).rows() if said else ()
+        failed |= {at(row): list(said) for row in of_result}
+    return [
+        {**row, "reason": "; ".join(filter(None, (row["reason"], *failed.get(at(row), ()))))}
+        for row in rows(told, figures)
+    ]
+
+
+def rejected(entry: Rejected) -> dict[str, Any]:
+    """Return a file without a report."""
+    return {
+        "path": entry.path,
+        "exit_code": entry.exit_code,
+        "diagnostics": diagnostics(entry.diagnostics),
+    }
+
+
+def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """Return diagnostics."""
+    from parcost.language.diagnostic_text import as_data
+
+    return [as_data(diagnostic) for diagnostic in found]
+
+
+def formula(of: Formula) -> Json:
+    """Return a formula as JSON: its text, its inputs by letter, and its source.
+
+    An input that has a formula itself has it beside its value, where it comes first.
+    """
+    return _formula(of, set(), 0)
+
+
+def _formula(of: Formula, seen: set[int], depth: int) -> Json:
+    inputs = []
+    for letter, value, unit in of.letters():
+        known, more = value, ""
+        if isinstance(value, Formula):
+            known = value.value
+            if id(value) not in seen and depth < _DEEPEST:
+                seen.add(id(value))
+                more = f',"formula":{_formula(value, seen, depth + 1)}'
+        inputs.append(f'{text(letter)}:{{"value":{number(known)},"unit":{text(unit)}{more}}}')
+    joined = ",".join(inputs)
+    return Json(f'{{"text":{text(of.shown)},"inputs":{{{joined}}},"source":{text(of.source)}}}')
+
+
+def plugin(of: Plugin | None) -> dict[str, str] | None:
+    """Return who contributed something; None is the core, which only adds up."""
+    if of is None:
+        return None
+    return {"name": of.name, "distribution": of.distribution, "version": of.version}
+
+
+@lru_cache(_PLUGINS)
+def _by(plugin_: Plugin | None) -> Json:
+    return encoded(plugin(plugin_))
+
+
+def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json:
+    outcome = result.outcome
+    # Asked for first: a plugin that fails now adds a fault.
+    told = [section_of(p, section) for p, section in result.sections] if sections else []
+    at = {key(name, units.get(name, "")): plain(value) for name, value in result.at.items()}
+    shown = {
+        "at": encoded(at),
+        "feasible": number(result.feasible),
+        "complete": encoded(not result.faults),
+        "figures": members(
+            {key(f.name, f.unit): _figure(p, f, result.interval(f.name)) for p, f in result.figures}
+        ),
+        "expectations": encoded([_expectation(e) for e in result.expectations]),
+        "diagnostics": encoded(diagnostics(result.diagnostics)),
+        "faults": encoded([_fault(fault) for fault in result.faults]),
+    }
+    if outcome is not None:
+        shown |= _outcome(outcome)
+    if result.legal and sections:
+        shown["sections"] = encoded(told)
+    return members(shown)
+
+
+def _outcome(outcome: Outcome) -> dict[str, Json]:
+    pipeline = outcome.pipeline
+    cut = {
+        "schedule": pipeline.schedule,
+        "stages": pipeline.stages,
+        "chunks": pipeline.chunks,
+        "micro_batches": plain(pipeline.micro_batches),
+    }
+    memory = {
+        "total_bytes": number(outcome.memory_bytes),
+        "stage": number(outcome.memory_device),
+        "moment": number(outcome.memory_moment),
+        "by_stage_bytes": number(list(outcome.device_memory)),
+        "lines": listed([_memory(line) for line in outcome.memory_lines]),
+    }
+    return {
+        "step_seconds": number(outcome.step_seconds),
+        "ideal_seconds": number(outcome.ideal_seconds),
+        "makespan_seconds": number(outcome.makespan_seconds),
+        "executed_flop": number(outcome.flops),
+        "reference_stage": number(outcome.device),
+        "pipeline": encoded(cut),
+        "ledger": listed([_line(line) for line in outcome.ledger]),
+        "memory": members(memory),
+    }
+
+
+def _line(line: Line) -> Json:
+    return members(
+        {
+            "name": text(line.name),
+            "kind": text(line.kind),
+            "pass": text(line.pass_),
+            "resource": text(line.resource),
+            "cause": text(line.cause),
+            "exposed_seconds": number(line.exposed),
+            "hidden_seconds": number(line.hidden),
+            "formula": formula(line.formula),
+            "plugin": _by(line.plugin),
+        }
+    )
+
+
+def _memory(line: MemoryLine) -> Json:
+    return members(
+        {
+            "name": text(line.name),
+            "bytes": number(line.bytes_),
+            "cause": text(line.cause),
+            "formula": formula(line.formula),
+            "plugin": _by(line.plugin),
+        }
+    )
+
+
+def _figure(by: Plugin, figure: Figure, interval: Interval | None) -> Json:
+    shown = {
+        "title": text(figure.title),
+        "value": number(figure.value),
+        "note": text(figure.note),
+        "formula": formula(figure.formula),
+        "plugin": _by(by),
+    }
+    if interval is not None:
+        shown |= {
+            "interval": listed([number(interval.low), number(interval.high)]),
+            "coverage": number(interval.coverage),
+            "interval_formula": formula(interval.formula),
+        }
+    return members(shown)
+
+
+def _expectation(expectation: Expectation) -> dict[str, Any]:
+    figure = expectation.figure
+    return {
+        "claim": expectation.text,
+        "figure": key(figure.name, figure.unit),
+        "predicted": plain(figure.value),
+        "holds": plain(expectation.holds),
+    }
+
+
+def section_of(by: Plugin, section: Section) -> dict[str, Any]:
+    return {
+        "title": section.title,
+        "columns": list(section.columns),
+        "rows": plain([list(row) for row in section.rows]),
+        "notes": list(section.notes),
+        "plugin": plugin(by),
+    }
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    return {"plugin": plugin(fault.plugin), "hook": fault.hook, "message": fault.message}

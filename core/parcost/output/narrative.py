@@ -1,0 +1,290 @@
+"""A report, told: does it run, what does it cost, where does that go, and why.
+
+The order is the order in which people ask. Nothing here knows a formula, a keyword or
+a plugin: names, titles and units come from the terms themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
+from parcost.language import numbers
+from parcost.language.diagnostics import Severity
+from parcost.numeric import all_of
+from parcost.output.cells import cells, incomplete, interval_of, picked, share
+from parcost.output.formulas import filled
+from parcost.output.view import Order, View
+from parcost.report.figures import select
+
+if TYPE_CHECKING:
+    from parcost.contract.outcome import Line as LedgerLine
+    from parcost.contract.outcome import Outcome
+    from parcost.contract.terms import Figure, Section
+    from parcost.report.report import Expectation, Report, Result
+
+PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
+_KINDS = {
+    "slowdown": "slower under communication",
+    "bubble": "pipeline bubble",
+    "hop": "between stages",
+    "once": "once per step",
+}
+_RIGHT: Literal["right"] = "right"
+
+
+def tell(report: Report, view: View | None = None) -> list[Item]:
+    """Return the page of a report, as *view* has it: without one, everything."""
+    view = view or View()
+    if view.kind == "line" or (view.kind == "compare" and not report.axes):
+        from parcost.output import studies
+
+        tell_study = studies.line if view.kind == "line" else studies.column
+        return list(tell_study(report, view.figures))
+    if report.axes:
+        from parcost.output import sweep
+
+        items = list(sweep.tell(report, view))
+    elif view.kind == "screen":
+        from parcost.output import screen
+
+        return list(screen.page(report, view.figures))
+    else:
+        items = [Heading(report.name, 1, aside=report.path)]
+        for result in report.results:
+            items += tell_result(result, view)
+    if view.kind == "section":
+        from parcost.output.parts import part
+
+        return part(items, view.section, report.path)
+    return items
+
+
+def tell_result(result: Result, view: View) -> Iterator[Item]:
+    """Yield what there is to say about a single point."""
+    sections = result.sections  # asked first: a plugin that fails now makes this incomplete too
+    yield from verdict(result)
+    outcome = result.outcome
+    if outcome is not None:
+        if runs(result):
+            yield from _figures("What a step costs", result, view.figures)
+        else:
+            yield from _figures("What a step would cost, if it ran", result, view.figures)
+        yield from _intervals(result)
+        yield from ledger(outcome, view.order)
+        yield from memory(outcome)
+    elif result.legal:
+        yield from _figures("What was calculated", result, view.figures)
+    for _, section in sections:
+        yield from section_page(section)
+    if result.expectations and runs(result):
+        yield from _expectations(result.expectations)
+
+
+def runs(result: Result) -> bool:
+    """Whether the point can run and fits."""
+    return result.legal and all_of(result.feasible)
+
+
+def verdict(result: Result) -> Iterator[Item]:
+    """Yield whether it runs and fits; if not, why."""
+    problems = [d for d in result.diagnostics if d.severity is Severity.ERROR]
+    claims = {id(e.diagnostic) for e in result.expectations}
+    chosen = picked(result.study.plugins)
+    if runs(result):
+        if result.outcome is not None:
+            yield Line(f"It runs, and it fits{chosen}.", "good")
+    else:
+        yield Line(f"It does not run{chosen}.", "bad")
+        for problem in problems:
+            if id(problem) not in claims:
+                yield Line(problem.message, indent=2)
+                yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.notes)
+                if problem.help:
+                    yield Line(f"help: {problem.help}", indent=2)
+    yield from (Line(text, "bad") for text in incomplete(result))
+    for warning in result.diagnostics:
+        if warning.severity is not Severity.ERROR:
+            yield Line(f"warning: {warning.message}", "warning")
+
+
+def _figures(title: str, result: Result, names: Sequence[str]) -> Iterator[Item]:
+    shown = printed([figure for _, figure in result.figures], result.expectations)
+    if names:
+        shown = select(result, names)
+    rows = [Row((f.title, numbers.quantity(f.value, f.unit), _note(f, result))) for f in shown]
+    if rows:
+        yield Heading(title)
+        yield Table((Column(), Column(align=_RIGHT), Column(flexible=True)), rows)
+    more = len(result.figures) - len(shown)
+    if more > 0 and not names:
+        yield Line(f"`parcost figures` lists {more} more", "faint")
+
+
+def _note(figure: Figure, result: Result) -> str:
+    """Return the note of a figure, and its interval."""
+    interval = result.interval(figure.name)
+    if interval is None:
+        return figure.note
+    return f"{figure.note} ({interval_of(interval, figure.unit)})".lstrip()
+
+
+def _intervals(result: Result) -> Iterator[Item]:
+    """Yield how the interval of each figure comes about."""
+    units = {figure.name: figure for _, figure in result.figures}
+    rows = []
+    for _, interval in result.intervals:
+        figure, formula = units[interval.name], interval.formula
+        comes = f"{filled(formula)} to {filled(interval.upper)}"
+        ends = interval_of(interval, figure.unit)
+        rows.append(Row((figure.title, ends, comes, formula.source)))
+    if rows:
+        yield Heading("How far that may be off")
+        columns = ("figure", "interval", "comes about as", "source")
+        yield Table([Column(title, flexible=i > 1) for i, title in enumerate(columns)], rows)
+
+
+def printed(figures: Sequence[Figure], claims: Sequence[Expectation]) -> Sequence[Figure]:
+    """Return the figures that a page shows: headlines, and details that a claim is about."""
+    claimed = {claim.figure.name for claim in claims}
+    return [f for f in figures if not f.detail or f.name in claimed]
+
+
+def ledger(outcome: Outcome, order: Order = "execution") -> Iterator[Item]:
+    """Yield where the time goes; exposed seconds add up to the step.
+
+    In order of execution the terms of a pass are as the reducer has them; in order of size
+    the largest part comes first, and the largest term of it.
+    """
+    step = outcome.step_seconds
+    scale = numbers.Column(step, "s")
+    groups: dict[str, list[LedgerLine]] = {}
+    small = 0
+    for line in outcome.ledger:
+        if scale.shows(line.exposed) or scale.shows(line.hidden):
+            groups.setdefault(_group(line), []).append(line)
+        else:
+            small += bool(line.exposed or line.hidden)
+    rows: list[Row] = []
+    if order == "size":
+        sizes = {title: sum(x.exposed for x in lines) for title, lines in groups.items()}
+        groups = {
+            title: sorted(groups[title], key=lambda line: -line.exposed)
+            for title in sorted(sizes, key=lambda title: -sizes[title])
+        }
+    for title, lines in groups.items():
+        if len(lines) == 1:
+            rows.append(_time(lines[0].name, lines, step, scale, "strong"))
+        else:
+            rows.append(_time(title, lines, step, scale, "strong", own=False))
+            rows += [_time(line.name, [line], step, scale) for line in lines]
+    total = _time("the step", outcome.ledger, step, scale, "strong", own=False, rule=True)
+    where = f" (stage {outcome.device:.0f})" if outcome.pipeline.stages > 1 else ""
+    yield Heading(f"Where the time goes, in {scale.unit}{where}")
+    yield Table(
+        (
+            Column("term", flexible=True),
+            Column("exposed", _RIGHT),
+            Column("%", _RIGHT),
+            Column("hidden", _RIGHT),
+            Column("busy", flexible=True),
+            Column("from", flexible=True),
+        ),
+        [*rows, total],
+    )
+    if small:
+        terms = "one term is" if small == 1 else f"{small} terms are"
+        yield Line(f"{terms} too short to show in {scale.unit}; json has everything", "faint")
+
+
+def _group(line: LedgerLine) -> str:
+    if line.kind == "work":
+        return PASSES.get(line.pass_, line.pass_)
+    return _KINDS[line.kind]
+
+
+def _time(
+    name: str,
+    lines: Sequence[LedgerLine],
+    step: Any,
+    scale: numbers.Column,
+    style: Style = "plain",
+    *,
+    own: bool = True,
+    rule: bool = False,
+) -> Row:
+    """Return the row of one line, or of several together."""
+    exposed, hidden = sum(x.exposed for x in lines), sum(x.hidden for x in lines)
+    plugin = lines[0].plugin if own else None
+    return Row(
+        (
+            name,
+            scale.text(exposed) if scale.shows(exposed) else "",
+            share(exposed, step) if scale.shows(exposed) else "",
+            scale.text(hidden) if scale.shows(hidden) else "",
+            lines[0].resource if own else "",
+            plugin.name if plugin else "",
+        ),
+        style,
+        indent=int(style == "plain"),
+        rule=rule,
+    )
+
+
+def memory(outcome: Outcome) -> Iterator[Item]:
+    """Yield where the memory goes on the busiest device; the terms add up to it."""
+    total = outcome.memory_bytes
+    scale = numbers.Column(total, "B", digits=5)
+    lines = sorted(outcome.memory_lines, key=lambda line: -line.bytes_)
+    rows = [
+        Row((line.name, scale.text(line.bytes_), share(line.bytes_, total), line.plugin.name))
+        for line in lines
+        if line.bytes_
+    ]
+    rows.append(Row(("in all", scale.text(total), "100", ""), "strong", rule=True))
+    stage = f"stage {outcome.memory_device:.0f}, " if outcome.pipeline.stages > 1 else ""
+    yield Heading(f"Where the memory goes, in {scale.unit} ({stage}{outcome.memory_moment})")
+    yield Table(
+        (
+            Column("term", flexible=True),
+            Column("held", _RIGHT),
+            Column("%", _RIGHT),
+            Column("from", flexible=True),
+        ),
+        rows,
+    )
+
+
+def section_page(section: Section, rows: Sequence[tuple[Any, ...]] | None = None) -> Iterator[Item]:
+    """Yield a section, or some of its *rows*."""
+    rows = section.rows if rows is None else rows
+    yield Heading(section.title)
+    columns = []
+    for position, title in enumerate(section.columns):
+        numeric = all(not isinstance(row[position], str) for row in rows)
+        columns.append(Column(title, "right" if numeric else "left", flexible=not numeric))
+    spelled = [cells(column) for column in zip(*rows, strict=True)]
+    yield Table(columns, [Row(row) for row in zip(*spelled, strict=True)])
+    for note in section.notes:
+        yield Line(note, "faint")
+
+
+def _expectations(expectations: Sequence[Expectation]) -> Iterator[Item]:
+    rows = []
+    for expectation in expectations:
+        holds = all_of(expectation.holds)
+        figure = expectation.figure
+        style: Style = "good" if holds else "bad"
+        rows.append(
+            Row(
+                (
+                    "pass" if holds else "FAIL",
+                    expectation.text,
+                    numbers.quantity(figure.value, figure.unit),
+                ),
+                style,
+            )
+        )
+    yield Heading("What was expected")
+    yield Table((Column(), Column("claim", flexible=True), Column("predicted", _RIGHT)), rows)

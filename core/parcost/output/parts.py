@@ -1,0 +1,47 @@
+"""One part of a full page, by what its title contains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parcost.contract.page import Heading, Item
+from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean
+
+VERDICT = "verdict"  # what stands before the first title
+
+
+def part(items: Sequence[Item], name: str, path: str) -> list[Item]:
+    """Return the parts of a page whose title contains *name*, under the title of the page.
+
+    Raises:
+        SpecError: No title does.
+    """
+    parts: dict[str, list[Item]] = {VERDICT: []}
+    head: list[Item] = []
+    here = VERDICT
+    for item in items:
+        if isinstance(item, Heading) and item.level == 1:
+            head.append(item)
+            continue
+        if isinstance(item, Heading):
+            here = _plain(item.text)
+        parts.setdefault(here, []).append(item)
+    wanted = name.strip().lower()
+    found = [title for title in parts if title == wanted] or [t for t in parts if wanted in t]
+    if not wanted or not found:
+        known = ", ".join(parts)
+        words = {word: title for title in parts for word in (title, *title.split())}
+        near = did_you_mean(wanted, words)
+        message = f"no section of the report is called `{name}`"
+        text = f"{near}; sections are {known}" if near else f"sections are {known}"
+        raise SpecError([Diagnostic("unknown-section", message, place=path, help=text)])
+    return [*head, *(item for title in found for item in parts[title])]
+
+
+def _plain(title: str) -> str:
+    """Return a title without what follows a comma or a bracket, in small letters.
+
+    >>> _plain("Where the time goes, in ms (stage 3)")
+    'where the time goes'
+    """
+    return title.partition(",")[0].partition("(")[0].strip().lower()

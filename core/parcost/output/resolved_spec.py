@@ -1,0 +1,221 @@
+"""A study as a spec that leaves nothing unsaid.
+
+Values read back to the very same numbers, provenance is kept in the language's own
+words, and a comment says where each value was decided. Over a sweep a value that
+depends on another axis is shown as the expression that it was given by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from parcost.contract.schema import BlockType, Curve, Field, block_type
+from parcost.language.escapes import visible, visible_lines
+from parcost.language.numbers import literal
+from parcost.language.units import BYTES, SECONDS
+from parcost.numeric import is_array
+
+if TYPE_CHECKING:
+    from parcost.engine.study import Study
+    from parcost.spec.modules import Origin
+
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_WIDEST = 32  # a value longer than this does not push the comments of others aside
+
+
+@frozen
+class _Entry:
+    text: str
+    comment: str
+
+
+def resolved(study: Study) -> str:
+    """Return the spec of *study*: every block with every attribute."""
+    labels = _labels(study)
+    axes = dict(study.axes)
+    blocks = ["\n".join(_block(block, study, labels, axes)) for block in _reached(study)]
+    lets = "\n".join(_lets(study, axes))
+    return visible_lines("\n\n".join([lets, *blocks] if lets else blocks) + "\n")
+
+
+def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the names stand for that expressions over a sweep are written with."""
+    asked: list[str] = []
+    for block in _reached(study):
+        asked += _expressions(block, study, axes)
+    found: dict[str, str] = {}
+    while asked:
+        for path in _NAME.findall(asked.pop()):
+            name = path if path in study.lets else path.partition(".")[0]
+            if name in study.lets and name not in found:
+                found[name] = study.lets[name]
+                asked.append(found[name])
+    for name, text in found.items():
+        yield f"let {_flat(name)} = {_named(text, study)}"
+
+
+def _expressions(block: Any, study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
+    type_ = block_type(type(block))
+    for name, field in type_.fields.items():
+        value = getattr(block, name)
+        if field.kind == "children":
+            for child in value:
+                yield from _expressions(child, study, axes)
+            continue
+        swept = field.kind == "quantity" and value is not None and is_array(value)
+        if swept and f"{block.label or type_.kind}.{name}" not in axes:
+            yield _expression(study.origin(block, name))
+
+
+def _named(text: str, study: Study) -> str:
+    """Return an expression with names of its own for what it takes from an import."""
+    return _NAME.sub(lambda m: _flat(m[0]) if m[0] in study.lets else m[0], text)
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _reached(study: Study) -> list[Any]:
+    """Return the study's blocks, and those that they refer to by an import's name."""
+    found: dict[int, Any] = {}
+
+    def visit(block: Any) -> None:
+        if id(block) in found:
+            return
+        found[id(block)] = block
+        for name, field in block_type(type(block)).fields.items():
+            if field.kind == "reference" and getattr(block, name) is not None:
+                visit(getattr(block, name))
+
+    for blocks in study.blocks.values():
+        for block in blocks:
+            visit(block)
+    return sorted(found.values(), key=lambda b: (block_type(type(b)).kind, b.label))
+
+
+def _labels(study: Study) -> Mapping[int, str]:
+    """Return a label for each block, told apart where two of a kind share one."""
+    labels: dict[int, str] = {}
+    for block in _reached(study):
+        label = wanted = block.label
+        number = 2
+        while label and (type(block), label) in {
+            (type(b), labels.get(id(b))) for b in _reached(study)
+        }:
+            label, number = f"{wanted}_{number}", number + 1
+        labels[id(block)] = label
+    return labels
+
+
+def _block(
+    block: Any, study: Study, labels: Mapping[int, str], axes: Mapping[str, Any], depth: int = 0
+) -> Iterator[str]:
+    type_ = block_type(type(block))
+    margin = "  " * depth
+    header = " ".join(filter(None, (type_.kind, labels.get(id(block), block.label))))
+    yield f"{margin}{header} {{"
+    names = [n for n, f in type_.fields.items() if f.kind != "children"]
+    width = max(map(len, names), default=0)
+    entries = [_attribute(block, n, type_, study, labels, axes, width) for n in names]
+    texts = [len(e.text) for e in entries if e.comment and len(e.text) <= width + _WIDEST]
+    column = max(texts, default=0)
+    for entry in entries:
+        line = f"{margin}  {entry.text.ljust(column) if entry.comment else entry.text}"
+        yield f"{line}  # {entry.comment}" if entry.comment else line.rstrip()
+    for name, field in type_.fields.items():
+        if field.kind == "children":
+            for child in getattr(block, name):
+                yield from _block(child, study, labels, axes, depth + 1)
+    yield f"{margin}}}"
+
+
+def _attribute(
+    block: Any,
+    name: str,
+    type_: BlockType,
+    study: Study,
+    labels: Mapping[int, str],
+    axes: Mapping[str, Any],
+    width: int,
+) -> _Entry:
+    value = getattr(block, name)
+    field = type_.fields[name]
+    origin = study.origin(block, name)
+    if value is None or (isinstance(value, tuple) and not value):
+        return _Entry(f"# {name} is not given", "")
+    swept = axes.get(f"{block.label or type_.kind}.{name}")
+    text = _written(value, field, labels, origin, swept, study)
+    stated = f" {_provenance(origin)}" if origin is not None and origin.kind else ""
+    return _Entry(f"{name.ljust(width)} = {text}{stated}", _comment(origin))
+
+
+def _written(
+    value: Any,
+    field: Field,
+    labels: Mapping[int, str],
+    origin: Origin | None,
+    swept: Any,
+    study: Study,
+) -> str:
+    word = qualifier(field, origin)
+    if swept is not None:
+        values = dict.fromkeys(float(v) for v in swept)
+        return f"[{', '.join(literal(v, field.dimension) for v in values)}]{word}"
+    match value:
+        case bool():
+            return "on" if value else "off"
+        case str():
+            return f'"{value}"' if field.kind == "text" else value
+        case Curve():
+            points = zip(value.sizes.tolist(), value.seconds.tolist(), strict=True)
+            listed = (f"[{literal(n, BYTES)}, {literal(s, SECONDS)}]" for n, s in points)
+            return f"curve({', '.join(listed)})"
+        case tuple():
+            return f"[{', '.join(map(str, value))}]"
+        case _ if field.kind == "reference":
+            return labels[id(value)]
+        case _ if is_array(value):
+            return _named(_expression(origin), study)
+    return literal(float(value), field.dimension) + word
+
+
+def qualifier(field: Field, origin: Origin | None = None) -> str:
+    """Return the word that was written or must follow, if it leaves the number as it is."""
+    if origin is not None and field.qualifiers.get(origin.word) == 1:
+        return f" {origin.word}"
+    if not field.must_qualify:
+        return ""
+    return next(f" {word}" for word, factor in field.qualifiers.items() if factor == 1)
+
+
+def _expression(origin: Origin | None) -> str:
+    """Return the value as it was written."""
+    if origin is not None and origin.expression:
+        return origin.expression
+    if origin is None or origin.span is None:
+        return "?"
+    return origin.span.text.partition("=")[2].partition("#")[0].strip()
+
+
+def _provenance(origin: Origin) -> str:
+    return f'@{origin.kind}("{visible(origin.source)}")' if origin.source else f"@{origin.kind}"
+
+
+def _comment(origin: Origin | None) -> str:
+    """Return where a value was decided."""
+    if origin is None:
+        return ""
+    if origin.how == "default":
+        plain = origin.expression.replace(".", "").replace("_", "").isalnum()
+        return "default" if plain else f"default: {origin.expression}"
+    if origin.span is None:
+        return origin.how
+    if origin.how == "set":
+        return "set from outside"
+    line, _ = origin.span.source.position(origin.span.start)
+    return f"{origin.span.source.name}:{line}"

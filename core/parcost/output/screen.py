@@ -1,0 +1,234 @@
+"""A report on one screen: the verdict, the headline figures, and where time and memory go.
+
+A person who runs one spec wants an answer that does not scroll away: at most 40 lines at 80
+columns for a study without a sweep. What stands here is what plugins mark for it: figures
+with a ``brief`` note, the causes of terms, and the ``lead`` rows of sections. Everything else
+is one option away, and the last line says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from parcost.contract.outcome import OTHER
+from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.language import numbers
+from parcost.language.diagnostics import Severity
+from parcost.numeric import all_of, is_array
+from parcost.output.cells import cells, incomplete, interval_of, picked, share
+from parcost.output.narrative import printed, runs, section_page
+from parcost.report.figures import select
+
+if TYPE_CHECKING:
+    from parcost.contract.outcome import Outcome
+    from parcost.contract.terms import Figure, Section
+    from parcost.language.diagnostics import Diagnostic
+    from parcost.report.report import Expectation, Report, Result
+
+_BAR = 28  # blocks of the longest bar
+_CAUSES = 8  # rows of the table of time
+_CROWDED = 6  # where warnings or reasons take room
+_WARNINGS = 2
+_ANSWERS = 28  # lines of figures and tables of a study without a step
+_HEAD = 5  # lines of a table besides its rows
+_FIGURES = 12  # of them for figures where there are tables
+_MORE = "More: --full, --section NAME, `parcost explain`, `parcost figures`"
+
+
+def page(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
+    """Yield the page of a report without a sweep; *names* are figures that the user chose."""
+    yield Heading(report.name, 1, aside=report.path)
+    for result in report.results:
+        yield from _result(result, names)
+    yield Line("")
+    yield Line(_MORE, "faint")
+
+
+def _result(result: Result, names: Sequence[str]) -> Iterator[Item]:
+    sections = result.sections  # first: a plugin that fails now makes this incomplete too
+    outcome = result.outcome
+    yield from _verdict(result)
+    if outcome is None:
+        if result.legal:
+            yield from _worksheet(result, names)
+        return
+    yield Line("")
+    yield _headlines(result, names)
+    crowded = not runs(result) or any(map(_is_warning, result.diagnostics))
+    yield from _time(outcome, _CROWDED if crowded else _CAUSES)
+    yield from _memory(outcome)
+    for _, section in sections:
+        if section.lead and section.rows:
+            yield from _first_rows(section)
+
+
+def _verdict(result: Result) -> Iterator[Item]:
+    """Yield whether the study runs, what it claims, and what is wrong with it."""
+    chosen = picked(result.study.plugins)
+    if runs(result):
+        if result.outcome is not None:
+            yield Line(f"It runs, and it fits{chosen}{_claim_count(result.expectations)}.", "good")
+        elif result.expectations:
+            yield Line(f"It is legal{chosen}{_claim_count(result.expectations)}.", "good")
+        yield from _failures(result.expectations)
+    else:
+        yield Line(f"It does not run{chosen}.", "bad")
+        yield from _problems(result)
+        if result.outcome is not None:
+            yield Line("The figures below are what it would take if it ran.", "warning")
+    yield from (Line(text, "bad") for text in incomplete(result))
+    yield from warnings(result.diagnostics)
+
+
+def warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
+    """Yield the first warnings, and how many more there are."""
+    found = [diagnostic for diagnostic in diagnostics if _is_warning(diagnostic)]
+    yield from (Line(f"warning: {d.message}", "warning") for d in found[:_WARNINGS])
+    more = len(found) - _WARNINGS
+    if more > 0:
+        yield Line(f"and {more} more warning{'s' if more > 1 else ''}: --full", "warning")
+
+
+def all_warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
+    """Yield every warning."""
+    yield from (Line(f"warning: {d.message}", "warning") for d in diagnostics if _is_warning(d))
+
+
+def _is_warning(diagnostic: Diagnostic) -> bool:
+    return diagnostic.severity is not Severity.ERROR
+
+
+def _problems(result: Result) -> Iterator[Item]:
+    claims = {id(e.diagnostic) for e in result.expectations}
+    for problem in result.diagnostics:
+        if not _is_warning(problem) and id(problem) not in claims:
+            yield Line(problem.message, indent=2)
+            if problem.help:
+                yield Line(f"help: {problem.help}", indent=2)
+
+
+def _claim_count(claims: Sequence[Expectation]) -> str:
+    """Return how many claims hold, to stand behind a verdict."""
+    if not claims:
+        return ""
+    held = sum(bool(all_of(claim.holds)) for claim in claims)
+    return f"; {held} of {len(claims)} expectations hold"
+
+
+def _failures(claims: Sequence[Expectation]) -> Iterator[Item]:
+    for claim in claims:
+        if not all_of(claim.holds):
+            got = numbers.quantity(claim.figure.value, claim.figure.unit)
+            yield Line(f"FAIL: {claim.text}, and it is {got}", "bad", indent=2)
+
+
+def _headlines(result: Result, names: Sequence[str]) -> Table:
+    shown = select(result, names) if names else [f for _, f in result.figures]
+    rows: list[Row] = []
+    for figure in shown:
+        if names or figure.brief is not None:
+            note = _note(figure) if runs(result) or rows else "if it ran"
+            if interval := result.interval(figure.name):
+                note = f"{note} ({interval_of(interval, figure.unit)})".lstrip()
+            rows.append(Row((figure.title, numbers.quantity(figure.value, figure.unit), note)))
+    return Table((Column(), Column(align="right"), Column(flexible=True)), rows)
+
+
+def _note(figure: Figure) -> str:
+    """Return what stands beside a figure: ``of 75.2 GiB usable (66.29 %)``."""
+    if figure.whole is None or is_array(figure.whole, figure.value) or not figure.whole:
+        return figure.brief or ""
+    whole = numbers.quantity(figure.whole, figure.unit)
+    part = numbers.quantity(figure.value / figure.whole, "%")
+    return f"of {whole} {figure.brief or ''}".rstrip() + f" ({part})"
+
+
+def _time(outcome: Outcome, most: int) -> Iterator[Item]:
+    where = f" of stage {outcome.device:.0f}, the busiest" if outcome.pipeline.stages > 1 else ""
+    yield Heading(f"The step{where}, by cause", 3)
+    yield _bars(outcome.seconds_by_cause, outcome.step_seconds, "s", most)
+
+
+def _memory(outcome: Outcome) -> Iterator[Item]:
+    stage = f" of stage {outcome.memory_device:.0f}, the fullest"
+    where = stage if outcome.pipeline.stages > 1 else ""
+    yield Heading(f"The memory{where}, in {outcome.memory_moment}", 3)
+    yield _bars(outcome.memory_by_cause, outcome.memory_bytes, "B", _CROWDED)
+
+
+def _bars(sums: Mapping[str, Any], total: Any, unit: str, most: int) -> Table:
+    """Return one row for each cause, the largest first; those beyond *most* are one row."""
+    ranked = ranking(sums, most)
+    scale = numbers.Column(total, unit, digits=4)
+    longest = max((amount for _, amount in ranked), default=0.0)
+    rows = [
+        Row((cause, f"{scale.text(amount)} {scale.unit}", f"{share(amount, total)} %", bar))
+        for cause, amount in ranked
+        for bar in [_bar(amount, longest)]
+    ]
+    right = Column(align="right")
+    return Table((Column(), right, right, Column(optional=True)), rows)
+
+
+def ranking(sums: Mapping[str, Any], most: int) -> Sequence[tuple[str, Any]]:
+    """Return causes in order of size; what has no room among *most* counts as other.
+
+    >>> ranking({"other": 1.0, "a": 3.0, "b": 2.0, "c": 0.5, "d": 0.0}, 3)
+    [('a', 3.0), ('b', 2.0), ('other', 1.5)]
+    """
+    known = [(cause, amount) for cause, amount in sums.items() if cause != OTHER and amount]
+    known.sort(key=lambda pair: -pair[1])
+    rest = sums.get(OTHER, 0.0)
+    if len(known) + bool(rest) > most:
+        rest = rest + sum(amount for _, amount in known[most - 1 :])
+        known = known[: most - 1]
+    return [*known, (OTHER, rest)] if rest else known
+
+
+def _bar(amount: Any, longest: Any) -> str:
+    """Return a bar.
+
+    >>> _bar(1.0, 2.0), _bar(0.0, 2.0)
+    ('██████████████', '')
+    """
+    return "█" * round(_BAR * amount / longest) if longest else ""
+
+
+def _first_rows(section: Section) -> Iterator[Item]:
+    """Yield the first rows of a section, without the head of the table."""
+    yield Heading(section.title, 3)
+    spelled = [cells(column) for column in zip(*section.rows[: section.lead], strict=True)]
+    columns = [Column(), *(Column(align="right") for _ in spelled[1:])]
+    yield Table(columns, [Row(row) for row in zip(*spelled, strict=True)])
+
+
+def _worksheet(result: Result, names: Sequence[str]) -> Iterator[Item]:
+    """Yield the answers of calculations: as many figures and rows as a screen holds."""
+    shown = printed([figure for _, figure in result.figures], result.expectations)
+    if names:
+        shown = select(result, names)
+    sections = [section for _, section in result.sections if section.rows]
+    rows = [
+        Row((f.title, numbers.quantity(f.value, f.unit), f.note if f.brief is None else _note(f)))
+        for f in shown[: _FIGURES if sections else _ANSWERS]
+    ]
+    if rows:
+        yield Line("")
+        yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
+    more = len(result.figures) - len(rows)
+    if more:
+        yield Line(f"`parcost figures` lists {more} more", "faint")
+    room = _ANSWERS - len(rows)
+    for number, section in enumerate(sections):
+        kept = section.rows[:room]
+        yield from section_page(evolve(section, notes=()), rows=kept)
+        if left := len(section.rows) - len(kept):
+            yield Line(f"{left} more rows under --full", "faint")
+        room -= len(kept) + _HEAD
+        if room <= _HEAD and (left := len(sections) - number - 1):
+            tables = "table" if left == 1 else "tables"
+            yield Line(f"{left} more {tables} under --full", "faint")
+            return

@@ -1,0 +1,384 @@
+"""A search, told: the best layouts, why the others lost, what was left out, and the front.
+
+The best layouts are evaluated once more as ordinary studies, so that every second of them
+belongs to a term; what a runner-up loses by is the difference of these ledgers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.language import numbers
+from parcost.output.cells import incomplete
+from parcost.search.attributes import find
+from parcost.search.layout_evaluation import settings
+from parcost.search.result import Found, Layout, plain
+from parcost.search.sensitivity import Neighbour
+
+if TYPE_CHECKING:
+    from parcost.contract.terms import Axis, Objective
+    from parcost.report.report import Result
+    from parcost.search.space import Space
+
+_TERMS = 3  # that are longer, where a runner-up lost, and one that is shorter
+_FRONT = 12  # lines
+_PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
+
+
+@frozen(kw_only=True, eq=False)
+class Ranked:
+    """A layout and its evaluation, with what it loses by against the best, in seconds."""
+
+    layout: Layout
+    result: Result
+    lost_by: Sequence[tuple[str, float]]
+
+
+def ranked(found: Found) -> list[Ranked]:
+    """Return the best layouts with their evaluations."""
+    results = [layout.result for layout in found.best if layout.result is not None]
+    first = _seconds(results[0])
+    return [
+        Ranked(layout=layout, result=result, lost_by=_lost(first, _seconds(result)))
+        for layout, result in zip(found.best, results, strict=True)
+    ]
+
+
+def _seconds(result: Result) -> Mapping[str, float]:
+    """Return the exposed seconds of a step by term; copies of one on other stages together."""
+    found: dict[str, float] = {}
+    for line in result.outcome.ledger if result.outcome is not None else ():
+        name = line.name.partition(", stage")[0]
+        where = f" ({_PASSES[line.pass_]})" if line.pass_ in _PASSES else ""
+        found[name + where] = found.get(name + where, 0.0) + float(line.exposed)
+    return found
+
+
+def _lost(best: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return by how much terms are longer than in the best layout, the longest first."""
+    more = {name: other.get(name, 0.0) - best.get(name, 0.0) for name in {*best, *other}}
+    differing = [(name, seconds) for name, seconds in more.items() if seconds]
+    return sorted(differing, key=lambda item: (-item[1], item[0]))
+
+
+def tell(
+    space: Space, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+) -> Iterator[Item]:
+    """Yield the page of a search."""
+    scenario = space.scenario
+    yield Heading(scenario.name, 1, aside=scenario.path)
+    yield from _counted(found)
+    yield Heading("The best layouts")
+    yield _best(space, found, best)
+    if len(varying(found)) < len(found.best[0].values):
+        yield Line("A value that a layout does not name is that of the first.", "faint")
+    yield Line(f"The first again: {again(space, best[0])}", "faint")
+    alike = free(near)
+    if alike:
+        said = [
+            f"{_short(path)} {' or '.join(space.text(path, value) for value in values)}"
+            for path, values in alike.items()
+        ]
+        yield Line("The step of the first stays the same with " + "; ".join(said) + ".", "faint")
+    if len(best) > 1:
+        yield Heading("Why the others lost")
+        yield _why(found, best)
+    if near:
+        yield Heading("What one change to the best makes of it")
+        yield _near(space, near)
+    yield from _left_out(found)
+    for axis in space.unsearched:
+        if axis.others:
+            yield Line(_other_values(axis), "faint")
+        if axis.lacking:
+            yield Line(_lacking_values(axis), "faint")
+    if len(found.front) > 1:
+        yield Heading("Time against memory")
+        yield _front(space, found)
+    sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
+    for section in sections:
+        from parcost.output.narrative import section_page
+
+        yield from section_page(section)
+    for fault in faults(found, best):
+        if fault not in found.faults:
+            yield Line(fault, "bad")
+
+
+def faults(found: Found, best: Sequence[Ranked]) -> list[str]:
+    """Return which plugins failed so far, each message once: advice is only asked for late."""
+    late = incomplete(best[0].result)
+    return list(dict.fromkeys([*found.faults, *late]))
+
+
+def free(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
+    """Return other values of attributes that make no difference."""
+    found: dict[str, list[Any]] = {}
+    for other in near:
+        if other.same:
+            found.setdefault(other.path, []).append(plain(other.value))
+    return found
+
+
+def _counted(found: Found) -> Iterator[Line]:
+    rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
+    ended = "It was interrupted" if found.interrupted else "Time ran out"
+    if found.sampled:
+        yield Line(
+            f"{found.sampled:,} of {found.size:,} layouts were drawn at random; {found.legal:,} "
+            f"are legal, {found.legal - found.large:,} fit ({found.seconds:.1f} s, {rate})."
+        )
+        if found.cut_short:
+            yield Line(f"{ended} before as many were drawn as were asked for.", "warning")
+        yield from (Line(fault, "bad") for fault in found.faults)
+        yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
+        return
+    yield Line(
+        f"{found.legal:,} of {found.size:,} layouts are legal, {found.legal - found.large:,} fit; "
+        f"{found.replayed:,} were replayed exactly ({found.seconds:.1f} s, {rate})."
+    )
+    yield from (Line(fault, "bad") for fault in found.faults)
+    if found.gap is None:
+        seen = f"when {found.looked:,} of {found.structures:,} parts of the space had been seen"
+        says = f"{ended} {seen}: of the others nothing is known."
+        if not found.looked:
+            seen = "before any part of the space had been looked at as a whole"
+            says = f"{ended} {seen}: of other layouts nothing is known."
+        yield Line(says, "warning")
+    elif found.gap > 0:
+        gap = f"{ended}: a layout up to {found.gap:.2%} better may be among the others."
+        yield Line(gap, "warning")
+    elif found.faults:
+        yield Line("A plugin failed, so nothing is proven.", "bad")
+    elif not found.proven:
+        yield Line("The first is proven to be the best; of the others that is not.", "warning")
+    else:
+        better = "higher" if found.objective.largest else "lower"
+        yield Line(f"No other layout has a {better} {found.objective.title}.", "good")
+
+
+def again(space: Space, entry: Ranked) -> str:
+    """Return the command that evaluates a layout by itself."""
+    scenario = space.scenario
+    layout = settings(scenario, entry.layout.values)
+    said = {**scenario.settings, **{p: space.text(p, value) for p, value in layout.items()}}
+    active = scenario.first.plugins
+    flags = [
+        *([f"--study {quote(scenario.name)}"] if scenario.study is not None else []),
+        *(f"--without {name}" for name in active.left_out),
+        *(f"--plugin {quote(path)}" for path in active.files),
+        *(f"--set {quote(f'{path}={text}')}" for path, text in said.items()),
+    ]
+    return f"parcost eval {quote(scenario.path)} {' '.join(flags)}"
+
+
+def varying(found: Found) -> list[str]:
+    """Return the axes on which the best layouts differ, and then those of the winner's."""
+    names = list(found.best[0].values)
+    return [n for n in names if len({str(x.values[n]) for x in found.best}) > 1] or names
+
+
+def _short(path: str) -> str:
+    """Return an attribute without its block, which a kind is one of."""
+    block, _, attribute = path.rpartition(".")
+    return block if attribute == "kind" else attribute
+
+
+def _best(space: Space, found: Found, best: Sequence[Ranked]) -> Table:
+    shown, own = list(found.best[0].values), found.objective
+    others = [o for o, _ in listed(best[0]).values() if o.name != own.name]
+    titles = [] if _is_step(found) else [own.short or own.title]
+    titles += [o.short for o in others]
+    columns = [Column(title, "right") for title in ("", *titles, "step", "memory", "headroom")]
+    rows = []
+    for place, entry in enumerate(best, start=1):
+        layout, values = entry.layout, listed(entry)
+        cells = [] if _is_step(found) else [numbers.quantity(layout.value, own.unit)]
+        cells += [numbers.quantity(values[o.name][1], o.unit) for o in others]
+        cells += [
+            numbers.quantity(layout.seconds, "s"),
+            numbers.quantity(layout.bytes_, "GiB"),
+            numbers.quantity(headroom(entry), "GiB"),
+            ", ".join(
+                (
+                    _written(space, layout, shown if place == 1 else varying(found)),
+                    *(f"{_short(k)} {value}" for k, value in derived_values(space, entry).items()),
+                )
+            ),
+        ]
+        rows.append(Row((str(place), *cells), "strong" if place == 1 else "plain"))
+    return Table([*columns, Column("layout", flexible=True)], rows)
+
+
+def derived_values(space: Space, entry: Ranked) -> dict[str, Any]:
+    """Return the attributes that follow from the axes, with their values in one layout."""
+    found = ((path, find(entry.result.study, path)) for path in space.follows)
+    return {path: plain(getattr(block, name)) for path, (block, name) in found}
+
+
+def _is_step(found: Found) -> bool:
+    """Say whether the objective is the step itself, which every table has."""
+    return all(layout.value == layout.seconds for layout in found.best)
+
+
+def listed(entry: Ranked) -> dict[str, tuple[Objective, float]]:
+    """Return the objectives that stand beside every layout, with what this one comes to."""
+    seconds, study = entry.layout.seconds, entry.result.study
+    return {
+        o.name: (o, float(o.value(o.cost(seconds))))
+        for _, o in study.contributions("objectives")
+        if o.short
+    }
+
+
+def headroom(entry: Ranked) -> float:
+    """Return the bytes that the fullest device has left."""
+    rooms = [float(room) for _, room in entry.result.study.contributions("rooms")]
+    return min(rooms, default=inf) - entry.layout.bytes_
+
+
+def _written(space: Space, layout: Layout, names: Sequence[str]) -> str:
+    return ", ".join(f"{_short(name)} {space.text(name, layout.values[name])}" for name in names)
+
+
+def _near(space: Space, near: Sequence[Neighbour]) -> Table:
+    rows = [
+        Row(
+            (_short(other.path), space.text(other.path, other.value), other.says),
+            "plain" if other.runs else "faint",
+        )
+        for other in near
+        if other.seconds is not None
+    ]
+    return Table((Column("axis"), Column("value"), Column("step", flexible=True)), rows)
+
+
+def _why(found: Found, best: Sequence[Ranked]) -> Table:
+    first, own = best[0].layout, found.objective
+    rows = []
+    for place, entry in enumerate(best[1:], start=2):
+        layout, by = entry.layout, []
+        if not _is_step(found) and layout.value != first.value:
+            value, other = (numbers.quantity(x.value, own.unit) for x in (layout, first))
+            by.append(f"{own.short or own.title} {value}, not {other}")
+        more = [(name, s) for name, s in entry.lost_by if s > 0][:_TERMS]
+        less = [(name, s) for name, s in entry.lost_by if s < 0][-1:]
+        by += [
+            f"{name} {'+' if s > 0 else ''}{numbers.quantity(s, 's')}" for name, s in more + less
+        ]
+        slower = f"{layout.seconds / first.seconds - 1.0:+.2%}"
+        rows.append(Row((str(place), slower, "; ".join(by) or "as fast")))
+    return Table((Column("", "right"), Column("step", "right"), Column("by", flexible=True)), rows)
+
+
+def _left_out(found: Found) -> Iterator[Item]:
+    refused = [(rule, n) for rule, n in Counter(found.refused).most_common() if n]
+    bounded = [("does-not-fit", found.large), *found.limits.items()]
+    rows = [Row((rule, f"{n:,}")) for rule, n in refused]
+    rows += [Row((says, f"at least {n:,}")) for says, n in bounded if n]
+    if rows:
+        yield Heading("What was left out")
+        yield Table((Column("rule"), Column("layouts", "right")), rows)
+        yield Line("a layout that breaks several rules is counted under each", "faint")
+
+
+def _other_values(axis: Axis) -> str:
+    """Return which values of *axis* were not looked at, why, and how to include them."""
+    name = _short(axis.attribute)
+    others = [
+        f"{value} ({remark})" if remark else f"{value}" for value, remark in axis.others.items()
+    ]
+    every = ",".join(f"{value}" for value in (*axis.values, *axis.others))
+    why = f"; {axis.why}" if axis.why else ""
+    return f"Not searched: {name} {', '.join(others)}{why}. Include: --over {name}={every}"
+
+
+def _lacking_values(axis: Axis) -> str:
+    """Return which values of *axis* nobody has, and why."""
+    values = ", ".join(f"{value}" for value in axis.lacking)
+    return f"Not searched: {_short(axis.attribute)} {values}; {axis.lacks}"
+
+
+def _front(space: Space, found: Found) -> Table:
+    step = max(1, len(found.front) // _FRONT)
+    rows = [
+        Row(
+            (
+                numbers.quantity(layout.seconds, "s"),
+                numbers.quantity(layout.bytes_, "GiB"),
+                _written(space, layout, list(layout.values)),
+            )
+        )
+        for layout in found.front[::step]
+    ]
+    return Table(
+        (Column("step", "right"), Column("memory", "right"), Column("layout", flexible=True)), rows
+    )
+
+
+def data(
+    space: Space, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+) -> dict[str, Any]:
+    """Return the search as plain data."""
+    scenario = space.scenario
+    from parcost.output.data import header
+
+    def told(layout: Layout) -> dict[str, Any]:
+        return {
+            "values": {path: plain(value) for path, value in layout.values.items()},
+            "objective": layout.value,
+            "step_seconds": layout.seconds,
+            "memory_bytes": layout.bytes_,
+        }
+
+    return {
+        **header(),
+        "name": scenario.name,
+        "path": scenario.path,
+        "objective": found.objective.name,
+        "points": found.size,
+        "sampled": found.sampled,
+        "legal": found.legal,
+        "too_large": found.large,
+        "refused": dict(found.refused),
+        "limits": dict(found.limits),
+        "not_searched": {
+            axis.attribute: [*axis.others, *axis.lacking] for axis in space.unsearched
+        },
+        "replayed": found.replayed,
+        "proven": found.proven,
+        "faults": list(found.faults),
+        "gap_fraction": found.gap,
+        "interrupted": found.interrupted,
+        "seconds": found.seconds,
+        "best": [
+            {
+                **told(entry.layout),
+                "follows": derived_values(space, entry),
+                **{name: value for name, (_, value) in listed(entry).items()},
+                "headroom_bytes": headroom(entry),
+                "differs_by_seconds": dict(entry.lost_by),
+                "command": again(space, entry),
+            }
+            for entry in best
+        ],
+        "makes_no_difference": free(near),
+        "neighbours": [
+            {
+                "attribute": other.path,
+                "value": plain(other.value),
+                "step_seconds": other.seconds,
+                "runs": other.runs,
+                "says": other.says,
+            }
+            for other in near
+        ],
+        "front": [told(layout) for layout in found.front],
+    }

@@ -1,0 +1,239 @@
+"""Several studies on one page: a line for each, or one column for each.
+
+A page of one study is made where the study is evaluated, maybe in another process; the pages
+are then joined. A *line* is a table of one row, and tables with the same head become one. A
+*comparison* is tables of two columns, and those under one heading become one with a column
+for each study. What went wrong comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
+from parcost.language import numbers
+from parcost.language.diagnostics import Severity
+from parcost.numeric import all_of
+from parcost.output.cells import incomplete, share
+from parcost.output.narrative import runs
+from parcost.output.screen import ranking
+from parcost.output.text import widths
+from parcost.report.figures import select
+
+if TYPE_CHECKING:
+    from parcost.contract.entries import Entry
+    from parcost.contract.terms import Figure
+    from parcost.report.report import Report, Result
+
+_ANSWERS = 3  # of a study without a step
+_CAUSES = 9
+_GAP = 2
+_MARGIN = 2
+
+
+def line(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
+    """Yield a study in one line, and below it a line for each thing that is wrong."""
+    if report.axes:
+        yield Line(f"{report.name}: {_sweep_summary(report, names)}")
+    else:
+        yield from _study_row(report, names)
+    for result in report.results:
+        yield from _errors(report, result)
+
+
+def _study_row(report: Report, names: Sequence[str]) -> Iterator[Item]:
+    (result,) = report.results
+    if not result.legal:
+        return  # what is wrong stands below the others
+    figures = _columns(result, names)
+    if result.outcome is None and not names:
+        said = [f"{f.title} {numbers.quantity(f.value, f.unit)}" for f in figures[:_ANSWERS]]
+        yield Line(f"{report.name}: {'; '.join(said) or 'no figures'}")
+        return
+    good = runs(result)
+    verdict = "" if good else "does not run"
+    if good and not all(all_of(claim.holds) for claim in result.expectations):
+        verdict = "not as expected"
+    columns = [Column("study")]
+    columns += [Column(head(figure), "right", optional=True) for figure in figures]
+    cells = [numbers.quantity(figure.value, figure.unit) for figure in figures]
+    style: Style = "bad" if verdict else "plain"
+    yield Table([*columns, Column()], [Row((_place(report), *cells, verdict), style)])
+
+
+def _place(report: Report) -> str:
+    """Return what a study is called among others: its name, or the file that is named so.
+
+    Files of one name may lie in several folders.
+    """
+    path = PurePath(report.path)
+    return path.with_suffix("").as_posix() if path.stem == report.name else report.name
+
+
+def _columns(result: Result, names: Sequence[str]) -> Sequence[Figure]:
+    """Return the figures that *names* choose, or those that plugins have as columns."""
+    if names:
+        return select(result, names)
+    figures = [figure for _, figure in result.figures if not figure.detail]
+    ranked = [figure for figure in figures if figure.column is not None]
+    return sorted(ranked, key=lambda figure: figure.column or 0) or figures
+
+
+def head(figure: Figure) -> str:
+    """Return the head of a column: short, and breaking at most once or twice."""
+    return figure.name.replace("_per_second", "/s").replace("_per_", " /").replace("_", " ")
+
+
+def _sweep_summary(report: Report, names: Sequence[str]) -> str:
+    """Return how many points of a sweep run, and the range of its first figures."""
+    points = report.rows(names)
+    run = [point for point in points if point["feasible"]]
+    counted = f"{len(run):,} of {len(points):,} points run"
+    figures = {f.name: f for r in report.results for f in _columns(r, names) if r.legal}
+    said = [
+        f"{figure.title} {_range([p[name] for p in run], figure.unit)}"
+        for name, figure in list(figures.items())[:_ANSWERS]
+        if run
+    ]
+    return "; ".join([counted, *said])
+
+
+def _range(values: Sequence[Any], unit: str) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    low, high = numbers.quantity(min(known), unit), numbers.quantity(max(known), unit)
+    return low if low == high else f"{low} to {high}"
+
+
+def _errors(report: Report, result: Result) -> Iterator[Item]:
+    if report.exit_code:
+        errors = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
+        if errors:
+            yield Line(f"{report.name} ({report.path}): {_first_message(errors)}", "bad")
+    yield from (Line(f"{report.name}: {text}", "bad") for text in incomplete(result))
+
+
+def _first_message(messages: Sequence[str]) -> str:
+    """Return the first of *messages*, and how many more there are."""
+    more = len(messages) - 1
+    return f"{messages[0]} (and {more} more)" if more else messages[0]
+
+
+def column(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
+    """Yield a study without a sweep as one column of a comparison, and what is wrong."""
+    (result,) = report.results
+    outcome = result.outcome
+    if names:
+        figures = select(result, names)
+    else:
+        figures = [figure for _, figure in result.figures if figure.brief is not None]
+        figures = figures or [figure for _, figure in result.figures if not figure.detail]
+    rows = [(figure.title, numbers.quantity(figure.value, figure.unit)) for figure in figures]
+    if outcome is not None:
+        rows.append(("it runs, and it fits", "yes" if runs(result) else "no"))
+    yield from _comparison("Studies side by side", report.name, rows)
+    if outcome is not None and not names:
+        step, memory = outcome.step_seconds, outcome.memory_bytes
+        yield from _comparison(
+            "The step by cause", report.name, _shares(outcome.seconds_by_cause, step, "s")
+        )
+        yield from _comparison(
+            "The memory by cause", report.name, _shares(outcome.memory_by_cause, memory, "GiB")
+        )
+    yield from _errors(report, result)
+
+
+def _shares(sums: Mapping[str, Any], total: Any, unit: str) -> list[tuple[str, str]]:
+    return [
+        (cause, f"{numbers.quantity(amount, unit)} {share(amount, total):>5} %")
+        for cause, amount in ranking(sums, _CAUSES)
+    ]
+
+
+def _comparison(title: str, name: str, rows: Sequence[tuple[str, str]]) -> Iterator[Item]:
+    yield Heading(title, 3)
+    yield Table((Column("", flexible=True), Column(name, "right")), [Row(row) for row in rows])
+
+
+def join_pages(entries: Sequence[Entry], *, beside: bool, width: int) -> list[Item]:
+    """Return one page of all *entries*: lines one below another, or columns *beside* each other."""
+    pages = [entry.page() for entry in entries if not entry.rejected]
+    whole = [item for page in pages if _has_title(page) for item in page]
+    pages = [page for page in pages if not _has_title(page)]
+    tables = _align(pages, width) if beside else _stack(pages, _folder(entries))
+    lines = [item for page in pages for item in page if isinstance(item, Line)]
+    said = [item for item in lines if item.style != "bad"]
+    failed = [item for item in lines if item.style == "bad"]
+    rejected = [entry for entry in entries if entry.rejected and entry.reasons]
+    failed += [Line(f"{entry.path}: {_first_message(entry.reasons)}", "bad") for entry in rejected]
+    return [*tables, *whole, *said, *failed]
+
+
+def _has_title(page: Sequence[Item]) -> bool:
+    """Return whether *page* stands for itself, as that of a sweep does in a comparison."""
+    return bool(page) and isinstance(page[0], Heading) and page[0].level == 1
+
+
+def _folder(entries: Sequence[Entry]) -> str:
+    """Return the folder that all files are in, which goes without saying."""
+    parents = [PurePath(entry.path).parent.parts for entry in entries]
+    common = [parts[0] for parts in zip(*parents, strict=False) if len(set(parts)) == 1]
+    return PurePath(*common).as_posix() + "/" if common else ""
+
+
+def _stack(pages: Sequence[Sequence[Item]], folder: str) -> list[Item]:
+    """Return the tables of *pages* with those that have the same head as one."""
+    found: dict[tuple[str, ...], tuple[Table, list[Row]]] = {}
+    for page in pages:
+        for table in page:
+            if isinstance(table, Table):
+                titles = tuple(column.title for column in table.columns)
+                rows = [
+                    evolve(row, cells=[row.cells[0].removeprefix(folder), *row.cells[1:]])
+                    for row in table.rows
+                ]
+                found.setdefault(titles, (table, []))[1].extend(rows)
+    return [Table(first.columns, rows) for first, rows in found.values()]
+
+
+def _align(pages: Sequence[Sequence[Item]], width: int) -> list[Item]:
+    """Return the tables under each heading as one, in parts where they are too wide."""
+    found: dict[str, list[Table]] = {}
+    for page in pages:
+        title = ""
+        for item in page:
+            if isinstance(item, Heading):
+                title = item.text
+            elif isinstance(item, Table):
+                found.setdefault(title, []).append(item)
+    items: list[Item] = []
+    for title, tables in found.items():
+        items.append(Heading(title, 3))
+        for part in _parts(tables, width):
+            items += [part, Line("")]
+    return items
+
+
+def _parts(tables: Sequence[Table], width: int) -> Iterator[Table]:
+    """Yield as many *tables* beside each other as there is room for, and then the rest."""
+    names = list(dict.fromkeys(row.cells[0] for table in tables for row in table.rows))
+    begun: list[Table] = []
+    for table in tables:
+        wider = _merge([*begun, table], names)
+        room = width - _MARGIN
+        if begun and sum(widths(wider, 10 * width)) + _GAP * (len(begun) + 1) > room:
+            yield _merge(begun, names)
+            begun = []
+        begun.append(table)
+    yield _merge(begun, names)
+
+
+def _merge(tables: Sequence[Table], names: Sequence[str]) -> Table:
+    columns = [tables[0].columns[0], *(table.columns[1] for table in tables)]
+    values = [{row.cells[0]: row.cells[1] for row in table.rows} for table in tables]
+    return Table(columns, [Row((name, *(of.get(name, "-") for of in values))) for name in names])

@@ -1,0 +1,169 @@
+"""A sweep, told: one row for each point, where claims hold, and why points cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
+from parcost.language import numbers
+from parcost.output.cells import incomplete, picked, swept
+from parcost.output.explanation import point_options
+from parcost.output.narrative import printed, section_page
+from parcost.output.screen import all_warnings, warnings
+from parcost.output.studies import head
+from parcost.report.figures import select
+from parcost.report.rows import claims_by_point, key_of
+
+if TYPE_CHECKING:
+    from parcost.contract.terms import Figure, Section
+    from parcost.output.view import View
+    from parcost.report.report import Report
+
+Point = Mapping[str, Any]
+
+_POINTS = 20  # on one screen
+_REFUSED = 6
+_PASS: tuple[str, Style] = ("pass", "good")
+_PART: tuple[str, Style] = ("part", "warning")
+_FAIL: tuple[str, Style] = ("FAIL", "bad")
+
+
+def tell(report: Report, view: View) -> Iterator[Item]:
+    """Yield the page of a sweep: axis values, figures, and why a point cannot run."""
+    points = report.rows(view.figures)
+    axes = [name for name, _ in report.axes]
+    short = view.kind in ("screen", "compare")
+    figures = _figures(report, view)
+    run = [point for point in points if point["feasible"]]
+    yield Heading(report.name, 1, aside=report.path)
+    chosen = picked(report.results[0].study.plugins)
+    trains = any(result.outcome is not None for result in report.results)
+    fit = "run and fit" if trains or not run else "are legal"
+    counted = f"{len(run):,} of {len(points):,} points {fit}{chosen}."
+    yield Line(counted, "good" if run else "bad")
+    listed = " and ".join(f"`{name}`" for name in axes)
+    yield Line(f"A list of values is a sweep: here of {listed}.", "faint")
+    faults = {text for result in report.results for text in incomplete(result)}
+    yield from (Line(text, "bad") for text in sorted(faults))
+    every = {id(d): d for result in report.results for d in result.diagnostics}
+    told = list({d.message: d for d in every.values()}.values())
+    yield from warnings(told) if short else all_warnings(told)
+    constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
+    varying = [figure for name, figure in figures.items() if name not in constant]
+    if short and not view.figures:
+        varying = [figure for figure in varying if figure.column is not None] or varying
+    if run:
+        yield Heading("What each point costs")
+        shown = run[:_POINTS] if short else run
+        yield _costs(report, shown, varying, given=bool(view.figures))
+        yield from _remainder(len(run) - len(shown))
+        if trains:
+            yield Line(f"Time, memory and advice of one point: {point_options(report)}", "faint")
+    if constant and short and not view.figures:
+        constant = [name for name in constant if figures[name].column is not None]
+    if constant:
+        yield Heading("What every point has in common")
+        shared = [(figures[name], run[0][name]) for name in constant]
+        rows = [Row((f.title, numbers.quantity(value, f.unit), f.note)) for f, value in shared]
+        yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
+    if run and not trains:
+        yield from _sections(report)
+    if run and any(result.expectations for result in report.results):
+        yield Heading("What was expected")
+        yield _expected(report, run)
+    if len(run) < len(points):
+        yield Heading("What cannot run, and why")
+        refused = [p for p in points if not p["feasible"]]
+        more = len(refused) - _REFUSED if short else 0
+        refused = refused[:_REFUSED] if short else refused
+        rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
+        yield Table([*_axes(axes), Column("why not", flexible=True)], rows)
+        yield from _remainder(more)
+
+
+def _figures(report: Report, view: View) -> Mapping[str, Figure]:
+    """Return the figures of the page by name: those that the user chose, or else headlines."""
+    if view.figures:
+        legal = [result for result in report.results if result.legal]
+        return {f.name: f for result in legal for f in select(result, view.figures)}
+    every = {f.name: f for result in report.results for _, f in result.figures}
+    claims = [claim for result in report.results for claim in result.expectations]
+    return {f.name: f for f in printed(list(every.values()), claims)}
+
+
+def _remainder(left: int) -> Iterator[Item]:
+    if left > 0:
+        points = "point" if left == 1 else "points"
+        yield Line(f"{left:,} more {points}: --full, or --format csv", "faint")
+
+
+def _sections(report: Report) -> Iterator[Item]:
+    """Yield the tables of calculations that are the same at every point, and name the others."""
+    made: dict[str, list[Section]] = {}
+    for result in report.results:
+        for _, section in result.sections:
+            made.setdefault(section.title, []).append(section)
+    for title, sections in made.items():
+        first = sections[0]
+        if all(s.rows == first.rows for s in sections) and len(sections) == len(report.results):
+            yield from section_page(first)
+        else:
+            yield Heading(title)
+            yield Line("It differs between the points: `--set` one of them to see it.")
+
+
+def _heads(names: Sequence[str]) -> list[str]:
+    """Return what to call each axis: the last part of its name if that tells."""
+    last = [name.rpartition(".")[2] for name in names]
+    return [s if last.count(s) == 1 else name for s, name in zip(last, names, strict=True)]
+
+
+def _axes(names: Sequence[str]) -> list[Column]:
+    return [Column(head.replace("_", " "), "right") for head in _heads(names)]
+
+
+def _where(report: Report, point: Point) -> list[str]:
+    return [swept(report, name, point[name]) for name, _ in report.axes]
+
+
+def _costs(
+    report: Report, points: Sequence[Point], figures: Sequence[Figure], *, given: bool
+) -> Table:
+    """Return one row for each point; what there is no room for is what tells least.
+
+    Figures that are *given* by the user stay in that order.
+    """
+    if not given:
+        figures = sorted(figures, key=lambda f: inf if f.column is None else f.column)
+    columns = _axes([name for name, _ in report.axes])
+    columns += [Column(head(f), "right", optional=True) for f in figures]
+    rows = [
+        Row(
+            [
+                *_where(report, point),
+                *(numbers.quantity(point[f.name], f.unit) for f in figures),
+            ]
+        )
+        for point in points
+    ]
+    return Table(columns, rows)
+
+
+def _expected(report: Report, points: Sequence[Point]) -> Table:
+    """Return for each claim at how many points it holds, and the first where it does not."""
+    names = [name for name, _ in report.axes]
+    claims = claims_by_point(report)
+    rows = []
+    for position, (claim, _) in enumerate(claims[key_of(points[0], report)]):
+        fails = [p for p in points if not claims[key_of(p, report)][position][1]]
+        held = len(points) - len(fails)
+        said = f"at {held:,} of {len(points):,} points"
+        word, style = _PASS if not fails else _PART if held else _FAIL
+        if fails:
+            values = zip(_heads(names), _where(report, fails[0]), strict=True)
+            got = numbers.quantity(fails[0][claim.figure.name], claim.figure.unit)
+            said += f"; not at {', '.join(map(' = '.join, values))}: {got}"
+        rows.append(Row((word, claim.text, said), style))
+    return Table((Column(), Column("claim", flexible=True), Column("holds", flexible=True)), rows)

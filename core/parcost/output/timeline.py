@@ -1,0 +1,180 @@
+"""What every device does when, drawn in text.
+
+One line per device; a pass is as wide as it is long, and idle time is dots. Where the
+whole does not fit, the middle is left out: what differs between schedules is how a
+pipeline fills and drains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.contract.terms import Activity, Op, Pair, Pipeline
+from parcost.language.numbers import quantity
+
+if TYPE_CHECKING:
+    from parcost.engine.orders import Order
+    from parcost.report.report import Result
+
+_CUT = " ~~ "
+_MARGIN = 2  # of the page
+_CHUNKS = "abcdefghijklmnopqrstuvwxyz"
+_SHOWN = 64  # devices
+_KEY = {
+    "F": "F forward",
+    "B": "B backward",
+    "BW": "B backward",
+    "W": "W weight gradients, apart from B",
+}
+
+
+def page(result: Result, name: str, path: str, width: int) -> Iterator[Item]:
+    """Yield the timeline of *result*, for paper of some *width*, and what it says."""
+    outcome = result.outcome
+    assert outcome is not None
+    at = ", ".join(f"{key} = {value}" for key, value in result.at.items())
+    yield Heading(f"{name}, {at}" if at else name, 1, aside=path)
+    order = outcome.pipelined.plan.orders[0][1]  # type: ignore[union-attr]
+    yield from drawing(outcome.timeline(), order, outcome.pipeline, width)
+
+
+def drawing(
+    devices: Sequence[Sequence[Activity]], order: Order, cut: Pipeline, width: int
+) -> Iterator[Item]:
+    """Yield the lines of a pipeline's devices, and what each does."""
+    end = max(device[-1].end for device in devices)
+    chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
+    yield Line(
+        f"{cut.schedule} on {cut.stages} devices{chunks}, {cut.micro_batches:g} micro-batches: "
+        f"{quantity(end, 's')}"
+    )
+    for text in draw(devices, width - _MARGIN):
+        yield Line(text)
+    yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
+    if len(devices) > _SHOWN:
+        yield Line(f"{_SHOWN} of {len(devices)} devices are shown", "faint")
+    yield _phases(devices, order, end)
+
+
+def draw(devices: Sequence[Sequence[Activity]], width: int) -> Iterator[str]:
+    """Yield a line for each device, none longer than *width* where that can be.
+
+    >>> f, b = Activity(Op("F", 0, 0), 0.0, 1.0), Activity(Op("BW", 0, 0), 2.0, 4.0)
+    >>> list(draw([[f, b]], 40))
+    ['device 0  F0 ...B0---']
+    """
+    columns, rows = _rows(devices)
+    labels = [
+        f"device {d}".ljust(len(f"device {len(devices) - 1}")) + "  " for d in range(len(rows))
+    ]
+    room = width - len(labels[0])
+    for label, row in zip(labels, rows, strict=True):
+        if columns <= room:
+            yield label + row.rstrip()
+            continue
+        right = max((room - len(_CUT)) * 2 // 5, 1)
+        left = max(room - len(_CUT) - right, 1)
+        yield label + row[:left] + _CUT + row[-right:].rstrip()
+
+
+def _rows(devices: Sequence[Sequence[Activity]]) -> tuple[int, list[str]]:
+    end = max(device[-1].end for device in devices)
+    scale = _column(devices)
+    columns = round(end / scale)
+    rows = []
+    for device in devices[:_SHOWN]:
+        row = ["."] * columns
+        places = _places(device)
+        for activity in device:
+            first, last = round(activity.start / scale), round(activity.end / scale)
+            text = _text(activity.op, places)[: last - first]
+            row[first:last] = text.ljust(last - first - 1, "-").ljust(last - first)
+        rows.append("".join(row))
+    return columns, rows
+
+
+def _column(devices: Sequence[Sequence[Activity]]) -> float:
+    """Return the seconds of a column: the shortest pass has room for its name."""
+    taken = [a.end - a.start for device in devices for a in device if a.end > a.start]
+    if not taken:
+        return 1.0
+    longest = max(max(a.end for a in device) for device in devices)
+    names = max(len(_text(a.op, _places(device))) for device in devices for a in device[:1])
+    most = max(op.micro_batch for device in devices for a in device for op in _ops(a.op))
+    each = names - 1 + len(str(most)) + 1
+    return float(max(min(taken) / each, longest / 4000))
+
+
+def _text(op: Op | Pair, places: dict[int, str]) -> str:
+    return "+".join(f"{o.kind[0]}{o.micro_batch}{places[o.stage]}" for o in _ops(op))
+
+
+def _ops(op: Op | Pair) -> Sequence[Op]:
+    return (op.forward, op.backward) if isinstance(op, Pair) else (op,)
+
+
+def _places(device: Sequence[Activity]) -> dict[int, str]:
+    """Return a letter for each virtual stage of a device that has several."""
+    held = sorted({op.stage for activity in device for op in _ops(activity.op)})
+    letters = _CHUNKS if 1 < len(held) <= len(_CHUNKS) else [""] * len(held)
+    return dict(zip(held, letters, strict=False))
+
+
+def _legend(devices: Sequence[Sequence[Activity]]) -> str:
+    kinds = {op.kind for device in devices for a in device for op in _ops(a.op)}
+    said = list(dict.fromkeys(_KEY[kind] for kind in ("F", "B", "BW", "W") if kind in kinds))
+    said.append("a number the micro-batch")
+    if any(len(_places(device)) > 1 for device in devices):
+        said.append("a letter the stage of those that the device holds")
+    if any(isinstance(a.op, Pair) for device in devices for a in device):
+        said.append("+ two passes at once")
+    return ", ".join([*said, "dots idle"])
+
+
+def _unit(devices: Sequence[Sequence[Activity]]) -> str:
+    return f"One column is {quantity(_column(devices), 's')}"
+
+
+def _phases(devices: Sequence[Sequence[Activity]], order: Any, end: float) -> Table:
+    """Return how each device fills, works and drains.
+
+    The steady state begins with the forward pass before the first backward one, and
+    ends with the backward pass behind the last forward one. Without it all forward
+    passes are warm-up, as in GPipe.
+    """
+    head = ("device", "stages", "warm-up", "steady", "drain", "idle", "alive")
+    rows = []
+    for d, device in enumerate(devices[:_SHOWN]):
+        kinds = [{op.kind for op in _ops(a.op)} for a in device]
+        first = next(i for i, kind in enumerate(kinds) if kind != {"F"})
+        last = len(kinds) - next(i for i, kind in enumerate(reversed(kinds)) if "F" in kind)
+        if last > first:
+            first, last = first - 1, last + 1
+        held = sorted(order.stage[k] for k in order.held[d])
+        busy = sum(a.end - a.start for a in device)
+        counts = (first, last - first, len(kinds) - last)
+        idle = quantity(1 - busy / end if end else 0.0, "%", 3)
+        alive = max(sum(moment.alive) for moment in order.alive_forward[d])
+        cells = (str(d), ", ".join(map(str, held)), *map(str, counts), idle, str(alive))
+        rows.append(Row(cells))
+    return Table([Column(title, "left" if title == "stages" else "right") for title in head], rows)
+
+
+def data(devices: Sequence[Sequence[Activity]]) -> list[list[dict[str, Any]]]:
+    """Return the activities of each device as plain data."""
+    return [
+        [
+            {
+                "passes": [
+                    {"kind": op.kind, "micro_batch": op.micro_batch, "stage": op.stage}
+                    for op in _ops(activity.op)
+                ],
+                "start_seconds": activity.start,
+                "end_seconds": activity.end,
+            }
+            for activity in device
+        ]
+        for device in devices
+    ]

@@ -1,0 +1,1 @@
+"""Which plugins a run has, and guarded calls of their hooks."""

@@ -1,0 +1,290 @@
+"""Which plugins a run can use: their hooks fit, and what they offer by name is their own.
+
+What a plugin has is asked once, before any study: its blocks, catalogues, collectives,
+libraries, schedules, kernels and formats. A plugin that fails here is left out whole, as a
+fault that names it, for its terms would miss its blocks. All others stay, and answer as
+without it.
+
+    plugin     has                      becomes
+    ring       collectives: ring        used
+    faster     collectives: ring        left out: `ring` is offered by plugin `ring`
+    custom     hook `termz`             left out: no hook is called `termz`
+
+Of two plugins with one name to offer, one of parcost's own keeps it, or else the first by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+from attrs import field, frozen
+
+from parcost.contract import hookspecs, terms
+from parcost.contract.outcome import Fault
+from parcost.contract.schema import BlockType, block_type
+from parcost.language.diagnostics import (
+    did_you_mean,
+    one_line,
+    quote,
+    raised,
+    reraise_interrupt,
+    type_name,
+)
+
+if TYPE_CHECKING:
+    from parcost.plugins.discovery import Plugin
+
+GROUP = "parcost"
+OWN_DISTRIBUTION = "parcost"
+
+#: The hooks whose answers are offered by name, and what an answer needs besides a name.
+_REQUIRED: Mapping[str, Sequence[str]] = {
+    "catalogues": ("root",),
+    "collectives": ("operations", "seconds", "formula", "source"),
+    "libraries": (),
+    "schedules": (),
+    "kernels": ("price",),
+    "exporters": (),
+}
+REGISTRIES = ("blocks", *_REQUIRED)
+
+#: A hook of a plugin: the plugin, the function, and the arguments that it takes.
+Hook = tuple["Plugin", Callable[..., Any], tuple[str, ...]]
+
+
+class OfferError(Exception):
+    """What a plugin offers by name does not fit."""
+
+
+@frozen(eq=False)
+class Registry:
+    """The plugins that fit, what they offer by name, and the faults of those that do not."""
+
+    plugins: tuple[Plugin, ...]
+    hooks: Mapping[str, Sequence[Hook]]
+    offers: Mapping[str, Mapping[str, tuple[Plugin, Any]]] = field(repr=False)
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def blocks(self) -> Mapping[str, BlockType]:
+        """The blocks of the language, by keyword."""
+        return {kind: type_ for kind, (_, type_) in self.offers["blocks"].items()}
+
+
+def register(plugins: Sequence[Plugin]) -> Registry:
+    """Return the registry of *plugins*."""
+    faults: list[Fault] = []
+    fitting = _hooks_of(plugins, faults)
+    offers: dict[str, dict[str, tuple[Plugin, Any]]] = {hook: {} for hook in REGISTRIES}
+    left_out: set[str] = set()
+    by_plugin: dict[str, dict[str, Hook]] = {}
+    for name, hooks in fitting.items():
+        for hook in hooks:
+            by_plugin.setdefault(hook[0].name, {})[name] = hook
+    for plugin in sorted(plugins, key=precedence):
+        own = by_plugin.get(plugin.name, {})
+        hook_name = ""
+        try:
+            found: list[tuple[str, str, Any]] = []
+            for hook_name in (name for name in REGISTRIES if name in own):
+                found += _offers_of(hook_name, own[hook_name], offers, found)
+        except OfferError as error:
+            faults.append(_fault(plugin, hook_name, str(error)))
+            left_out.add(plugin.name)
+            continue
+        for hook_name, name, offer in found:
+            offers[hook_name][name] = (plugin, offer)
+    faulty = {fault.plugin.name for fault in faults}
+    return Registry(
+        plugins=tuple(plugin for plugin in plugins if plugin.name not in faulty),
+        hooks={
+            name: [hook for hook in hooks if hook[0].name not in faulty]
+            for name, hooks in fitting.items()
+        },
+        offers={
+            hook: {name: offered[name] for name in sorted(offered, key=_order(offered))}
+            for hook, offered in offers.items()
+        },
+        faults=tuple(sorted(faults, key=lambda fault: fault.plugin.name)),
+    )
+
+
+def precedence(plugin: Plugin) -> tuple[bool, str]:
+    """Return what to sort plugins by: of two that claim one name, the first keeps it."""
+    return plugin.distribution != OWN_DISTRIBUTION, plugin.name
+
+
+def place(error: BaseException, plugin: Plugin) -> str:
+    """Return where in the code of *plugin* an error came about, if it has code in files."""
+    import os
+    from pathlib import Path
+    from traceback import extract_tb
+
+    file = getattr(plugin.module, "__file__", None)
+    if not isinstance(file, str):
+        return ""
+    own = str(Path(file).parent) + os.sep if hasattr(plugin.module, "__path__") else file
+    frames = [f for f in extract_tb(error.__traceback__) if f.filename.startswith(own)]
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
+
+def _order(offered: Mapping[str, tuple[Plugin, Any]]) -> Callable[[str], tuple[str, int]]:
+    """Return what sorts offers by their plugin, and those of one plugin as it gave them."""
+    position = {name: i for i, name in enumerate(offered)}
+    return lambda name: (offered[name][0].name, position[name])
+
+
+def _fault(plugin: Plugin, hook: str, message: str) -> Fault:
+    return Fault(plugin=plugin, hook=hook, message=f"{message}; the plugin is left out")
+
+
+# --- hooks ------------------------------------------------------------------------------
+
+
+class _Manager(pluggy.PluginManager):
+    """Skip what no hook can be: pluggy takes 20 us for each number and class of a module."""
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
+        if isinstance(plugin, ModuleType) and not isinstance(
+            vars(plugin).get(name), (FunctionType, MethodType)
+        ):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
+def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Sequence[Hook]]:
+    """Return the hooks of those plugins whose hooks fit, by name and in order of precedence."""
+    left = sorted(plugins, key=precedence)
+    while True:
+        manager = _Manager(GROUP)
+        manager.add_hookspecs(hookspecs)
+        fault = next((f for plugin in left if (f := _register_one(manager, plugin))), None)
+        if fault is None:
+            break
+        faults.append(fault)
+        left = [plugin for plugin in left if plugin is not fault.plugin]
+    by_name = {plugin.name: plugin for plugin in left}
+    return {
+        name: [
+            (by_name[impl.plugin_name], impl.function, impl.argnames)
+            for impl in sorted(
+                caller.get_hookimpls(), key=lambda i: precedence(by_name[i.plugin_name])
+            )
+        ]
+        for name, caller in vars(manager.hook).items()
+        if not name.startswith("_")
+    }
+
+
+def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
+    """Register *plugin*; return what does not fit, if anything."""
+    try:
+        manager.register(plugin.module, name=plugin.name)
+    except pluggy.PluginValidationError as error:
+        return _fault(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
+    except BaseException as error:  # noqa: BLE001  looking into a module may run foreign code
+        reraise_interrupt(error)
+        return _fault(plugin, "registration", f"raised {raised(error)}{place(error, plugin)}")
+    for caller in manager.get_hookcallers(plugin.module) or ():
+        if not caller.has_spec():
+            known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
+            hint = did_you_mean(caller.name, known)
+            message = "no hook has this name" + (f"; {hint}" if hint else "")
+            return _fault(plugin, one_line(caller.name), message)
+    return None
+
+
+def _hook_of(error: pluggy.PluginValidationError) -> str:
+    """Return the hook that *error* is about."""
+    for line in str(error).splitlines():
+        _, found, rest = line.partition("for hook '")
+        if found:
+            return rest.partition("'")[0]
+    return "registration"
+
+
+def _last_line(error: BaseException) -> str:
+    return one_line(str(error).splitlines()[-1])
+
+
+# --- offers -----------------------------------------------------------------------------
+
+
+def _offers_of(
+    hook: str,
+    implementation: Hook,
+    offers: Mapping[str, Mapping[str, tuple[Plugin, Any]]],
+    before: Sequence[tuple[str, str, Any]],
+) -> Iterator[tuple[str, str, Any]]:
+    """Yield what a plugin offers under *hook*: the hook, its name, and the thing itself.
+
+    Raises:
+        OfferError: Something does not fit, or has a name that is taken.
+    """
+    plugin, function, _ = implementation
+    try:
+        answer = function()
+        found = [(_name(hook, thing), thing) for thing in (() if answer is None else answer)]
+    except OfferError:
+        raise
+    except BaseException as error:
+        reraise_interrupt(error)
+        raise OfferError(f"raised {raised(error)}{place(error, plugin)}") from error
+    taken = {(kind, name) for kind, name, _ in before}
+    for name, thing in found:
+        other = plugin if (hook, name) in taken else offers[hook].get(name, (None,))[0]
+        if other is not None:
+            what = f"the block `{name}`" if hook == "blocks" else f"`{name}`"
+            raise OfferError(f"offers {what}, which plugin {other} offers already")
+        taken.add((hook, name))
+        yield hook, name, block_type(thing) if hook == "blocks" else thing
+
+
+def _name(hook: str, thing: Any) -> str:
+    """Return the name under which *thing* is offered.
+
+    Raises:
+        OfferError: It is not what *hook* asks for.
+    """
+    if hook == "blocks":
+        if not isinstance(thing, type):
+            raise OfferError(f"returned {type_name(thing)} where type is asked for")
+        if not isinstance(vars(thing).get("__block__"), BlockType):
+            name = one_line(thing.__name__)
+            raise OfferError(f"returned the class {name}, which is not declared with `@block`")
+        return _word(block_type(thing).kind)
+    if hook == "catalogues" and not isinstance(thing, terms.Catalogue):
+        raise OfferError(f"returned {type_name(thing)} where Catalogue is asked for")
+    if hook == "libraries" and not isinstance(thing, terms.Library):
+        raise OfferError(f"returned {type_name(thing)} where Library is asked for")
+    if not hasattr(thing, "name"):
+        raise OfferError(f"returned {type_name(thing)} without a name")
+    name = _word(thing.name)
+    for attribute in _REQUIRED[hook]:
+        if not hasattr(thing, attribute):
+            raise OfferError(f"returned `{name}`, which has no `{attribute}`")
+    if hook == "collectives" and not _are_words(thing.operations):
+        raise OfferError(f"returned `{name}`, whose `operations` are no set of names")
+    return name
+
+
+def _are_words(names: Any) -> bool:
+    return isinstance(names, (frozenset, set, tuple, list)) and all(
+        isinstance(name, str) for name in names
+    )
+
+
+def _word(name: Any) -> str:
+    """Return *name*, which a spec can spell.
+
+    Raises:
+        OfferError: It cannot.
+    """
+    if not isinstance(name, str):
+        raise OfferError(f"returned something with the name {quote(name)}, which is no text")
+    if not name.isprintable() or not name or " " in name:
+        raise OfferError(f"returned something with the name {quote(name)}, which is no word")
+    return str(name)

@@ -1,0 +1,156 @@
+"""Which plugins a run has, in words that another process understands; those in files.
+
+The code of a file is found by its text: an edited file is another module, beside the older
+one, which studies may still use. Byte code is neither read nor left behind, because an edit
+within the second would not be seen.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from importlib.abc import MetaPathFinder
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from parcost.system.files import CODE, read_bytes
+
+if TYPE_CHECKING:
+    from parcost.plugins.discovery import Plugins
+
+_PREFIX = "parcost_file_"  # of the names of modules
+
+
+def _in_order(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))
+
+
+@frozen
+class Picked:
+    """The installed plugins *without* some, by name, and those in *files*, by path."""
+
+    without: tuple[str, ...] = field(default=(), converter=_in_order)
+    files: tuple[str, ...] = field(default=(), converter=_in_order)
+
+    def load(self) -> Plugins:
+        """Return the plugins.
+
+        Raises:
+            PluginError: Nothing installed has a name in *without*, or two share a name.
+        """
+        from parcost.plugins.discovery import load
+
+        return load(without=self.without, files=self.files)
+
+
+def name_of(path: str) -> str:
+    """Return what the plugin in a file, or in a folder, is called.
+
+    >>> name_of("work/eager-1f1b.py"), name_of("work/data.loader")
+    ('eager_1f1b', 'data_loader')
+    """
+    place = Path(path).resolve()
+    stem = place.name if place.is_dir() or place.suffix not in SOURCE_SUFFIXES else place.stem
+    return re.sub(r"\W", "_", stem)
+
+
+def texts(path: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of a file, or of every file in a folder, in a fixed order.
+
+    What is hidden, compiled or not a plain file is no part of a plugin.
+
+    Raises:
+        SpecError: It cannot be read, or is too large.
+    """
+    place = Path(path)
+    if not place.is_dir():
+        yield place.name, read_bytes(place, CODE, path)
+        return
+    for file in files_of(place):
+        yield file.relative_to(place).as_posix(), read_bytes(file, CODE)
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """Yield the plain files in *folder* and below, through links as well, in a fixed order.
+
+    What is hidden or compiled is left out, and nothing is entered twice.
+    """
+    entered: set[Path] = set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        here = Path(parent).resolve()
+        if here in entered:
+            folders.clear()
+            continue
+        entered.add(here)
+        folders[:] = sorted(n for n in folders if not n.startswith(".") and n != "__pycache__")
+        for name in sorted(names):
+            file = Path(parent, name)
+            if not name.startswith(".") and not name.endswith(".pyc") and file.is_file():
+                yield file
+
+
+def module_of(path: str) -> object:
+    """Return the module in a file, or in a folder that is a package, run once for each text.
+
+    Raises:
+        ImportError: There is none, or nothing in it is a hook.
+        SpecError: It cannot be read, or is too large.
+    """
+    place = Path(path).resolve()
+    hashed = sha256(f"{place}".encode("utf-8", "surrogatepass"))
+    for name, content in texts(path):
+        hashed.update(f"{name} {len(content)} ".encode("utf-8", "surrogatepass"))
+        hashed.update(content)
+    called = f"{_PREFIX}{name_of(path)}_{hashed.hexdigest()[:16]}"
+    if called in sys.modules:
+        return sys.modules[called]
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    file = place / "__init__.py" if place.is_dir() else place
+    spec = spec_from_file_location(
+        called,
+        file,
+        loader=_Source(called, str(file)),
+        submodule_search_locations=[str(place)] if place.is_dir() else None,
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"`{file}` is no file of Python")
+    module = sys.modules[called] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[called]
+        raise
+    if not any(hasattr(thing, "parcost_impl") for thing in vars(module).values()):
+        raise ImportError("it has no hook: mark functions with `@hookimpl`")
+    return module
+
+
+class _Source(SourceFileLoader):
+    """Reads source, whatever byte code lies beside it."""
+
+    def get_code(self, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        return self.source_to_code(read_bytes(path, CODE), path)
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of a package that is a plugin."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: Any = None
+    ) -> ModuleSpec | None:
+        if not fullname.startswith(_PREFIX):
+            return None
+        for folder in path or ():
+            found = FileFinder(folder, (_Source, SOURCE_SUFFIXES)).find_spec(fullname, target)
+            if found is not None:
+                return found
+        return None

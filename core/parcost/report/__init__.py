@@ -1,0 +1,1 @@
+"""What is known of a scenario once it is evaluated: records only."""

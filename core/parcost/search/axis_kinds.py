@@ -1,0 +1,124 @@
+"""Which axes are bound value by value, which are numbers of arrays, and which are choices.
+
+Attributes on whose value other attributes depend, what must hold for all layouts, or what a
+schedule is, are bound on their own; so are those that decide how many virtual stages there
+are. What depends on an axis is found by giving it its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import astuple, evolve, field, frozen
+
+from parcost.contract.queries import key_of
+from parcost.contract.schema import block_type
+from parcost.search.attributes import choice_of, find
+from parcost.search.conditions import mentioned
+from parcost.search.variants import Variants
+
+if TYPE_CHECKING:
+    from parcost.contract.terms import Axis
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.study import Study
+
+
+@frozen(kw_only=True, eq=False)
+class Apart:
+    """Axes by what becomes of them; *cuts* decide the virtual stages, and nothing else."""
+
+    structural: list[Axis] = field(factory=list)
+    cuts: list[Axis] = field(factory=list)
+    degrees: list[Axis] = field(factory=list)
+    choices: list[Axis] = field(factory=list)
+
+    @classmethod
+    def of(cls, scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Apart:
+        """Tell *axes* apart."""
+        found, hidden = cls(), mentioned(scenario)
+        for axis in axes:
+            block, attribute = find(study, axis.attribute)
+            field_ = block_type(type(block)).fields[attribute]
+            number = field_.kind == "quantity" and not field_.structural
+            if attribute in hidden or field_.kind == "reference":  # others may refer to it as well
+                found.structural.append(axis)
+            elif number:
+                limits = _sets_limits(scenario, study, axis)
+                (found.structural if limits else found.degrees).append(axis)
+            else:
+                others, stages = _decides(scenario, study, axis)
+                alone = others or (not stages and _read_by_schedules(scenario, study, axis))
+                kind = found.structural if alone else found.cuts if stages else found.choices
+                kind.append(axis)
+        return found
+
+
+def _decides(scenario: Scenario, study: Study, axis: Axis) -> tuple[bool, bool]:
+    """Say whether other attributes depend on *axis*, and whether the virtual stages do."""
+    block, attribute = find(study, axis.attribute)
+    others, stages = [*_others(study, block, attribute), *probed(study)], _stages(study)
+    decides = cuts = False
+    for value in axis.values:
+        spelled = value if isinstance(value, str) else f"{value}"
+        changed = scenario.replace({axis.attribute: spelled}).first
+        there, _ = find(changed, axis.attribute)
+        decides = decides or [*_others(changed, there, attribute), *probed(changed)] != others
+        cuts = cuts or _stages(changed) != stages
+    return decides, cuts
+
+
+def _sets_limits(scenario: Scenario, study: Study, axis: Axis) -> bool:
+    """Say whether *axis* decides what must hold, which is said in words."""
+    said = [limit.says for _, goal in study.contributions("goals") for limit in goal.limits]
+    for value in axis.values:
+        changed = scenario.replace({axis.attribute: value}).first
+        goals = [goal for _, goal in changed.contributions("goals")]
+        if [limit.says for goal in goals for limit in goal.limits] != said:
+            return True
+    return False
+
+
+#: What tells answers apart that have to be the same for all layouts of a structure.
+PROBES: Mapping[str, Callable[[Any], Any]] = {
+    "rooms": np.asarray,
+    "goals": lambda goal: tuple(
+        (limit.says, key_of(np.asarray(limit.holds(1.0, 1.0)))) for limit in goal.limits
+    ),
+    "objectives": lambda o: (o.name, key_of(np.asarray(o.value(o.cost(1.0))))),
+}
+
+
+def probed(study: Study) -> list[str]:
+    """Return what tells apart what *study* asks of all layouts."""
+    return [
+        f"{key_of(probe(answer))}"
+        for hook, probe in PROBES.items()
+        for _, answer in study.contributions(hook)
+    ]
+
+
+def _read_by_schedules(scenario: Scenario, study: Study, axis: Axis) -> bool:
+    """Say whether a schedule is another one by what *axis* says of it."""
+    variants = Variants(study, [choice_of(scenario, study, axis)])
+    return bool(variants.read_by_schedules())
+
+
+def _stages(study: Study) -> tuple[Any, ...]:
+    cut = evolve(study.pipeline, schedule="")
+    return tuple(str(value) for value in astuple(cut, recurse=False))
+
+
+def _others(study: Study, block: Any, attribute: str) -> list[str]:
+    """Return every other attribute of the study, spelled."""
+    found = []
+    for blocks in study.blocks.values():
+        for other in blocks:
+            for name in block_type(type(other)).fields:
+                if other is block and name == attribute:
+                    continue
+                value = getattr(other, name)
+                if not hasattr(type(value), "__block__") and not isinstance(value, tuple):
+                    found.append(f"{value}")
+    return found

@@ -1,0 +1,325 @@
+"""The best layouts: bounds first, then exact replays, until nothing that is left can win.
+
+Every layout of the space is bounded, and those that may matter are scored: exactly, or from
+below by all of their terms. Layouts are then replayed in batches, the lowest score first. The
+search is over when no score that is left is below the worst layout that is kept: then the
+ranking is proven. If the time runs out before, the gap between the best layout and the
+lowest score that is left is what remains unproven; if parts of the space were not looked at,
+nothing is known about them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import count
+from math import inf, nan
+from operator import and_
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from parcost.contract.terms import Limit, Objective
+from parcost.output.cells import failed
+from parcost.search.bounds import Bounded
+from parcost.search.failures import objective_of
+from parcost.search.front import Front
+from parcost.search.layout_evaluation import alone
+from parcost.search.queue import Waiting
+from parcost.search.result import Best, Found, Layout
+from parcost.search.scores import Scored, Scores
+from parcost.search.space import Group, Space
+from parcost.search.tally import RefusedError, Tally, listed
+from parcost.system.garbage import rarely_collected
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_BLOCK = 8192  # points of the flat axis that are bounded together
+_FIRST, _ROUND = 128, 512  # points that are scored together, the ones with the lowest bounds
+_CROWDED = 100_000  # layouts that wait, before the best of them are replayed
+_NEVER = "cannot-run"  # what an evaluation says of a step without an end
+_MANY = 12  # schedules of structures that wait: their terms are kept
+
+
+@frozen(kw_only=True, eq=False)
+class Wish:
+    """What is looked for: *objective* by name, *keep* layouts, within some seconds.
+
+    *careful*: layouts are evaluated by themselves before they rule others out, because the
+    verdicts of plugins, which only that asks for, leave some of them out.
+    """
+
+    objective: str = "step_time"
+    keep: int = 10
+    budget_seconds: float = 60.0
+    careful: bool = False
+
+
+def search(
+    space: Space,
+    wish: Wish,
+    *,
+    told: Callable[[str], None] = lambda _: None,
+    points: Callable[[Scored], None] | None = None,
+) -> Found:
+    """Return the best layouts of *space*.
+
+    *points* is called with all layouts, some at a time, as they are scored, however long
+    that takes.
+
+    Raises:
+        SpecError: There is no such objective, or no layout is legal, fits and is within
+            the limits.
+    """
+    start = time.monotonic()
+    objective = objective_of(space.scenario.first, wish.objective)
+    with rarely_collected():
+        found = _tally(space, wish, told, points)
+        try:
+            return listed(space, objective, found, start)
+        except RefusedError:
+            left = max(wish.budget_seconds - (time.monotonic() - start), 0.0)
+            careful = evolve(wish, careful=True, budget_seconds=left)
+            found = _tally(space, careful, told, None)
+            return listed(space, objective, found, start, careful=True)
+
+
+def _tally(
+    space: Space,
+    wish: Wish,
+    told: Callable[[str], None],
+    points: Callable[[Scored], None] | None,
+) -> Tally:
+    """Return the best layouts of *space*, and counts of the others."""
+    run = _Search(space, wish, told, points)
+    with np.errstate(all="ignore"):
+        interrupted = False
+        try:
+            run.score()
+            run.prove()
+        except KeyboardInterrupt:
+            interrupted = True
+            run.replay_some()
+        return run.tally(interrupted=interrupted)
+
+
+@frozen(eq=False)
+class _Counts:
+    """What was left out, and how close it came."""
+
+    refused: Counter[str] = field(factory=Counter)
+    limits: Counter[str] = field(factory=Counter)
+    broken: Counter[str] = field(factory=Counter)  # limits, beyond what first bounds tell
+    verdicts: Counter[str] = field(factory=Counter)  # rules about outcomes
+    totals: Counter[str] = field(factory=Counter)
+    least: dict[str, float] = field(factory=dict)
+
+
+class _Search:
+    """A search as it goes on."""
+
+    def __init__(
+        self,
+        space: Space,
+        wish: Wish,
+        told: Callable[[str], None],
+        points: Callable[[Scored], None] | None,
+    ) -> None:
+        self.space, self.wish, self.told, self.points = space, wish, told, points
+        self.start = time.monotonic()
+        self.best = Best(wish.keep)
+        self.front = Front()
+        self.counts = _Counts()
+        self.waiting: list[tuple[float, int, Waiting]] = []
+        self.looked = 0
+        self.few: Sequence[int] = ()  # plugins that layouts are bounded by
+        self.crowded, self.many = _CROWDED, _MANY
+        self.tie = count()
+
+    @property
+    def late(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() - self.start > self.wish.budget_seconds
+
+    def score(self) -> None:
+        """Score every layout that may matter."""
+        for group in self.space.groups():
+            self.counts.refused.update(group.refused)
+            self.counts.totals["legal"] += group.points
+            self.told(f"{self.counts.totals['legal']:,} legal layouts")
+            whole = True
+            for block in group.blocks(_BLOCK):
+                whole = self._score(block) and whole
+                block.forget()
+            self.looked += group.looked if whole else 0
+            if self._crowd > self.crowded or len(self.waiting) > self.many:
+                self._thin()
+            if self.late and self.points is None:
+                return
+
+    def _score(self, group: Group) -> bool:
+        """Score the layouts of *group* that may matter; return whether time was enough."""
+        scores = Scores(group, self.few)
+        self.few = self.few or scores.few
+        bounds = [self._bounded(bound) for bound in scores.bounded()]
+        size = _FIRST
+        while True:
+            worst = self.best.worst if self.points is None else nan  # all points are asked for
+            matters = [bound.matters(worst, self.front) for bound in bounds]
+            least = [np.full(structure.legal.shape[-1], inf) for structure in group.structures]
+            for bound, which in zip(bounds, matters, strict=True):
+                np.minimum(least[bound.place], bound.lowest(which), out=least[bound.place])
+            every = np.concatenate(least)
+            left = np.flatnonzero(every < inf)
+            if not len(left):
+                return True
+            if self.late and self.points is None and (self.waiting or self.looked):
+                return False
+            if len(left) > size:
+                left = np.sort(left[np.argpartition(every[left], size)[:size]])
+            size = _ROUND
+            kept = {
+                place: left[(left >= span.start) & (left < span.stop)] - span.start
+                for place, span in enumerate(group.slices)
+            }
+            wanted = {
+                (bound.place, bound.index): which[..., kept[bound.place]]
+                for bound, which in zip(bounds, matters, strict=True)
+            }
+            for scored in scores.scored(kept, wanted):
+                self._offer(scored)
+            for bound in bounds:
+                bound.settle(kept[bound.place])
+            if self._may_gain:
+                self.replay_some()
+
+    @property
+    def _may_gain(self) -> bool:
+        """Whether a layout that waits may be among the best."""
+        return bool(self.waiting) and self.waiting[0][0] <= self.best.worst
+
+    def _bounded(self, bound: Scored) -> Bounded:
+        """Return what *bound* leaves of its layouts, and count what it does not."""
+        objective, limits = self._judged_by(bound)
+        totals, legal = self.counts.totals, bound.legal
+        left = legal & reduce(and_, (bound.bytes_ <= room for room in bound.judge.rooms), True)
+        totals["large"] += int(legal.sum()) - int(left.sum())
+        if not left.any():
+            bytes_ = np.broadcast_to(bound.bytes_, legal.shape)
+            needed = float(np.min(bytes_, where=legal, initial=inf))
+            self.counts.least["needed"] = min(self.counts.least.get("needed", inf), needed)
+        left = self._that_end(left, bound.seconds)
+        for limit in limits:
+            here = left & limit.holds(bound.seconds, bound.bytes_)
+            self.counts.limits[limit.says] += int(left.sum()) - int(here.sum())
+            left = here
+        if self.points is not None:
+            left = legal
+        return Bounded(bound, objective.cost(bound.seconds), left)
+
+    def _that_end(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
+        """Return which layouts take a time at all; count the others as an evaluation does."""
+        ends: NDArray[np.bool_] = left & (seconds < inf)
+        if never := int(left.sum()) - int(ends.sum()):
+            self.counts.verdicts[_NEVER] += never
+        return ends
+
+    def _offer(self, scored: Scored) -> None:
+        """Let layouts wait to be replayed, and be on the front, where they fit."""
+        objective, limits = self._judged_by(scored)
+        if self.points is not None:
+            self.points(scored)
+        rooms = scored.judge.rooms
+        left = scored.legal & reduce(and_, (scored.bytes_ <= room for room in rooms), True)
+        for limit in limits:
+            bounded = left & limit.holds(scored.least, scored.bytes_)
+            here = bounded & limit.holds(scored.seconds, scored.bytes_)
+            self.counts.broken[limit.says] += int(bounded.sum()) - int(here.sum())
+            left = here
+        left = self._that_end(left, scored.seconds)
+        cost = np.where(left, objective.cost(scored.seconds), inf)
+        self.front.offer(scored, left)
+        entry = Waiting(scored, objective, limits, np.broadcast_to(cost, left.shape))
+        if entry.left and entry.lowest <= self.best.worst:
+            heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
+
+    def prove(self) -> None:
+        """Replay layouts until no other one can be better, or the time is over."""
+        while self._may_gain:
+            if self.late and self.best.ranked():
+                return
+            self.replay_some()
+
+    def replay_some(self) -> None:
+        """Replay the layouts with the lowest bounds."""
+        if not self.waiting:
+            return
+        _, tie, entry = self.waiting[0]
+        found = entry.replay(self.best.worst)
+        for degrees, layout in sorted(found.layouts, key=lambda kept: kept[1].rank):
+            if not self.wish.careful or self._runs(layout):
+                self.best.offer(degrees, layout)
+        totals, legal = self.counts.totals, self.counts.totals["legal"]
+        totals["replayed"] += entry.last
+        totals["unfit"] += found.unfit
+        self.counts.broken.update(found.broken)
+        self.told(f"{legal:,} legal layouts, {totals['replayed']:,} replayed")
+        if entry.left and entry.lowest <= self.best.worst:
+            heapq.heapreplace(self.waiting, (entry.lowest, tie, entry))
+        else:
+            heapq.heappop(self.waiting)
+
+    def _runs(self, layout: Layout) -> bool:
+        """Say whether a layout that may be listed is good by itself; count why it is not."""
+        if layout.cost > self.best.worst:
+            return False
+        one = alone(self.space.scenario, layout.values, self.wish.objective)
+        self.counts.verdicts.update(one.refused)
+        return one.layout is not None
+
+    def _thin(self) -> None:
+        """Replay the best that wait, and forget whatever cannot be among the best any more."""
+        self.replay_some()
+        while self.waiting and self.best.worst == inf:
+            self.replay_some()
+        entries = [entry for _, _, entry in self.waiting]
+        for entry in entries:
+            entry.drop(self.best.worst)
+        self.waiting = [(e.lowest, next(self.tie), e) for e in entries if e.left]
+        heapq.heapify(self.waiting)
+        self.crowded = max(_CROWDED, 2 * self._crowd)
+        self.many = max(_MANY, 2 * len(self.waiting))
+
+    @property
+    def _crowd(self) -> int:
+        """How many layouts wait."""
+        return sum(entry.left for _, _, entry in self.waiting)
+
+    def tally(self, *, interrupted: bool) -> Tally:
+        """Return the best layouts, and the counts."""
+        totals = self.counts.totals
+        return Tally(
+            best=self.best,
+            front=self.front.candidates(),
+            refused=dict(self.counts.refused),
+            limits=dict(self.counts.limits),
+            legal=totals["legal"],
+            large=totals["large"],
+            replayed=totals["replayed"],
+            least_bytes=self.counts.least.get("needed", inf),
+            left=self.waiting[0][0] if self.waiting else inf,
+            looked=self.looked,
+            unfit=totals["unfit"],
+            broken=dict(self.counts.broken),
+            verdicts=dict(self.counts.verdicts),
+            faults=list(dict.fromkeys(map(failed, self.space.faults))),
+            interrupted=interrupted,
+        )
+
+    def _judged_by(self, scored: Scored) -> tuple[Objective, Sequence[Limit]]:
+        return scored.judge.objective(self.wish.objective), scored.judge.limits

@@ -1,0 +1,52 @@
+"""Layouts of which a first bound is known: which of them are worth scoring."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from parcost.search.front import Front
+    from parcost.search.scores import Scored
+
+
+class Bounded:
+    """The layouts of one structure and schedule that are *left*, with a *cost* from below.
+
+    Layouts that a bound does not tell apart are one here.
+    """
+
+    def __init__(self, bound: Scored, cost: Any, left: NDArray[np.bool_]) -> None:
+        self.place, self.index = bound.place, bound.index
+        known = (cost, bound.seconds, bound.bytes_)
+        apart = np.broadcast_shapes(*(np.shape(value) for value in known))
+        apart = (1,) * (left.ndim - len(apart)) + apart
+        alike = tuple(k for k in range(left.ndim - 1) if apart[k] == 1)
+        self._left: Any = left.any(axis=alike, keepdims=True)
+        self._cost, self._seconds, self._bytes = (
+            np.broadcast_to(value, self._left.shape) for value in known
+        )
+
+    def matters(self, worst: float, front: Front) -> NDArray[np.bool_]:
+        """Say which layouts may cost no more than *worst* or be on the *front*.
+
+        All that are left do if *worst* is not a number.
+        """
+        gains = ~(self._cost > worst) | front.may_gain(self._seconds, self._bytes)
+        found: NDArray[np.bool_] = self._left & gains
+        return found
+
+    def lowest(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the lowest cost at each point of the flat axis, infinite where none *matters*."""
+        found: NDArray[np.float64] = np.where(matters, self._cost, inf).min(
+            axis=tuple(range(matters.ndim - 1))
+        )
+        return found
+
+    def settle(self, points: NDArray[np.intp]) -> None:
+        """Leave nothing at some points of the flat axis: they are scored."""
+        self._left[..., points] = False

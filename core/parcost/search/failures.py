@@ -1,0 +1,163 @@
+"""Why a search finds nothing, and what would help."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parcost.language.diagnostics import Diagnostic, Severity, SpecError, did_you_mean
+from parcost.language.numbers import quantity
+
+if TYPE_CHECKING:
+    from parcost.contract.terms import Axis, Objective
+    from parcost.engine.study import Study
+    from parcost.search.space import Space
+
+_MOST_TRIED = 16  # values of an axis, when a way out is looked for
+_MOST_HINTS = 3
+OUTCOME = "an outcome that"  # a rule about outcomes accepts
+
+
+def objective_of(study: Study, name: str) -> Objective:
+    """Return the objective of that name.
+
+    Raises:
+        SpecError: There is none, or the study lacks what it takes.
+    """
+    offered = {o.name: o for _, o in study.contributions("objectives")}
+    if name not in offered:
+        said = f"objectives of this study are {', '.join(offered)}; others take more in the spec, "
+        said += "such as a price or a peak rate: see docs/search.md"
+        hint = did_you_mean(name, offered)
+        message = f"nothing called `{name}` can be looked for in this study"
+        help = f"{hint}; {said}" if hint else said
+        raise SpecError([Diagnostic("unknown-objective", message, help=help, place=study.path)])
+    found: Objective = offered[name]
+    return found
+
+
+def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
+    """Return what to say where no layout is legal: what is wrong with all of them first."""
+    worst = Counter(refused).most_common(3)
+    total = [rule for rule, n in worst if n >= space.size]
+    if total:
+        rules = " and ".join(f"`{rule}`" for rule in total)
+        said = f"{rules} refuse{'s' if len(total) == 1 else ''} every one"
+    else:
+        said = "rules refuse " + ", ".join(f"`{rule}` {n:,}" for rule, n in worst)
+    message = f"none of {space.size:,} layouts is legal: {said}"
+    own = [d for d in _whatever(space) if d.id in total]
+    help = "; ".join(_ways_out(space))
+    if not own:
+        help = help or "no other value of a single axis helps: change several"
+    notes = () if own else tuple(_example(space, total or [rule for rule, _ in worst]))
+    place = space.scenario.path
+    return [*own, Diagnostic("empty-space", message, (), notes, help or None, place=place)]
+
+
+def _whatever(space: Space) -> Sequence[Diagnostic]:
+    """Return what rules say of the spec that they say whatever is chosen, at both extremes."""
+    first, last = (
+        _errors(space, {axis.attribute: axis.values[i] for axis in space.axes}) for i in (0, -1)
+    )
+    alike = {(d.id, d.message) for d in last}
+    return [d for d in first if (d.id, d.message) in alike]
+
+
+def _errors(space: Space, values: Mapping[str, Any]) -> Sequence[Diagnostic]:
+    """Return what is wrong with the layout of these *values*."""
+    try:
+        result = space.scenario.replace(values).evaluate().result
+    except SpecError as error:
+        return error.diagnostics
+    return [d for d in result.diagnostics if d.severity is Severity.ERROR]
+
+
+def nothing_found(
+    space: Space, legal: int, large: int, limits: Mapping[str, int], needed: float
+) -> Diagnostic:
+    """Return what to say where layouts are legal, but none fits and is within the limits."""
+    place = space.scenario.path
+    broken = {says: n for says, n in limits.items() if n}
+    if not broken:
+        message = f"none of {legal:,} legal layouts fits: {large:,} need more memory than there is"
+        least = f"the least that one needs is {quantity(needed, 'GiB')}; " if needed < 1e18 else ""
+        help = f"{least}take more devices, or let more be sharded or recomputed"
+        return Diagnostic("nothing-fits", message, place=place, help=help)
+    fitting = legal - large
+    if len(broken) == 1:
+        says = next(iter(broken))
+        message = f"none of {fitting:,} layouts that fit has {says}"
+        if says.startswith(OUTCOME):
+            help = "evaluate one of them: it says why"
+        else:
+            help = "loosen that limit"
+        goals = [goal for _, goal in space.scenario.first.contributions("goals")]
+        if sum(len(goal.limits) for goal in goals) > 1:
+            help += "; a layout is counted under the first that it breaks, and may break others"
+    else:
+        said = ", ".join(f"`{says}` leaves out {n:,}" for says, n in broken.items())
+        message = f"none of {fitting:,} layouts that fit is within the limits: {said}"
+        help = "a layout is counted under the first limit that it breaks: loosen one of them"
+    return Diagnostic("nothing-within-limits", message, place=place, help=help)
+
+
+def out_of_time(space: Space, legal: int) -> Diagnostic:
+    """Return what to say where time ran out before any layout was found."""
+    message = f"none of {legal:,} legal layouts was found to be good before time ran out"
+    help = "give it more time with `--budget`, or axes fewer values"
+    return Diagnostic("out-of-time", message, place=space.scenario.path, help=help)
+
+
+def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
+    """Return what to say where a layout runs among others and does not by itself."""
+    at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in values.items())
+    message = f"the layout {at} is another one by itself than among others"
+    help = "some plugin answers for many layouts at once otherwise than for one; leave it out "
+    help += "with `--without` to find which"
+    return Diagnostic("search-disagrees", message, place=space.scenario.path, help=help)
+
+
+def plugins_failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
+    """Return what to say of plugins that failed, each once."""
+    place = space.scenario.path
+    return [Diagnostic("plugin-failed", fault, place=place) for fault in dict.fromkeys(faults)]
+
+
+def _example(space: Space, rules: Sequence[str]) -> Iterator[str]:
+    """Yield what one of *rules* says of the first layout, or else another one."""
+    first = {axis.attribute: axis.values[0] for axis in space.axes}
+    at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in first.items())
+    errors = sorted(_errors(space, first), key=lambda d: d.id not in rules)
+    yield from (f"at {at}: {d.message}" for d in errors[:1])
+
+
+def _ways_out(space: Space) -> Iterator[str]:
+    """Yield axes of which another value alone would make some layout legal."""
+    scenario = space.scenario
+    here = {axis.attribute: list(axis.values) for axis in space.axes}
+    study = scenario.first
+    axes = study.plugins.ask("axes", study.faults, study=study)
+    offered: dict[str, Axis] = {axis.attribute: axis for _, axis in axes}
+    hints = 0
+    for path, axis in offered.items():
+        others = [v for v in axis.values if v not in here.get(path, ())][:_MOST_TRIED]
+        if not others or hints == _MOST_HINTS:
+            continue
+        good = [v for v in others if _legal(space, path, v)]
+        if good:
+            hints += 1
+            yield f"`{path}` = {' or '.join(map(str, good[:4]))} would do"
+
+
+def _legal(space: Space, path: str, value: object) -> bool:
+    """Say whether any layout is legal where one axis has another value."""
+    from parcost.search.space import space as space_of
+
+    given = {axis.attribute: list(axis.values) for axis in space.axes} | {path: [value]}
+    try:
+        other = space_of(space.scenario, given, list(given))
+        return any(structure.points for structure in other.structures())
+    except SpecError:
+        return False

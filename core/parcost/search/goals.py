@@ -1,0 +1,58 @@
+"""What a spec says of its search, and whether the study has what that names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from parcost.contract.terms import Goal
+from parcost.language.diagnostics import Diagnostic, Label, SpecError
+from parcost.search.failures import objective_of
+from parcost.search.space import named, offered
+
+if TYPE_CHECKING:
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.study import Study
+
+
+def goal_of(study: Study) -> Goal:
+    """Return what the spec says of the search."""
+    found = [goal for _, goal in study.contributions("goals")]
+    return found[0] if found else Goal()
+
+
+def unknown_axes(scenario: Scenario, given: Iterable[str] = ()) -> Iterator[Diagnostic]:
+    """Yield what the spec calls an axis and nothing offers, beside its sweeps and those *given*."""
+    study = scenario.first
+    goal = goal_of(study)
+    if not goal.axes:
+        return
+    own = {*given, *(name for name, _ in scenario.axes)}
+    axes = offered(study)
+    for name in goal.axes:
+        if name not in own:
+            yield from _told(partial(named, study, name, axes), study, goal, "axes")
+
+
+def unknown_objective(scenario: Scenario) -> Iterator[Diagnostic]:
+    """Yield that what the spec looks for cannot be looked for in its study, if so."""
+    study = scenario.first
+    goal = goal_of(study)
+    if goal.objective is not None:
+        found = partial(objective_of, study, goal.objective)
+        yield from _told(found, study, goal, "objective")
+
+
+def _told(
+    look: Callable[[], object], study: Study, goal: Goal, attribute: str
+) -> Iterator[Diagnostic]:
+    """Yield why *look* finds nothing, at the attribute that says what to look for."""
+    try:
+        look()
+    except SpecError as error:
+        span = study.where(f"{goal.subject}.{attribute}") if goal.subject else None
+        for diagnostic in error.diagnostics:
+            yield evolve(diagnostic, labels=(Label(span),)) if span else diagnostic

@@ -1,0 +1,74 @@
+"""One layout by itself, evaluated as any study is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from parcost.language.diagnostics import Severity
+from parcost.numeric import all_of
+from parcost.search.attributes import find, is_text
+from parcost.search.failures import objective_of
+from parcost.search.result import Layout, spelled
+
+if TYPE_CHECKING:
+    from parcost.contract.terms import Limit
+    from parcost.engine.scenario import Scenario
+    from parcost.report.report import Result
+
+
+@frozen(kw_only=True, eq=False)
+class Alone:
+    """What became of a layout, which is None if it does not run, or not within the limits.
+
+    *large*: it does not fit. *broken* is the first limit that it breaks.
+    """
+
+    result: Result
+    layout: Layout | None = None
+    large: bool = False
+    broken: Limit | None = None
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """The rules, those about the outcome included, that do not let it through."""
+        errors = (d.id for d in self.result.diagnostics if d.severity is Severity.ERROR)
+        return list(dict.fromkeys(errors)) if self.layout is None else []
+
+
+def alone(scenario: Scenario, values: Mapping[str, Any], objective: str) -> Alone:
+    """Return what *scenario* comes to with these *values*.
+
+    Raises:
+        SpecError: It cannot be bound so, or there is no such objective.
+    """
+    result = scenario.replace(settings(scenario, values)).evaluate().result
+    study, outcome = result.study, result.outcome
+    if outcome is None:
+        return Alone(result=result)
+    if not all_of(result.feasible):
+        return Alone(result=result, large=True)
+    seconds, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
+    limits = [limit for _, goal in study.contributions("goals") for limit in goal.limits]
+    broken = [limit for limit in limits if not all_of(limit.holds(seconds, bytes_))]
+    if broken:
+        return Alone(result=result, broken=broken[0])
+    wanted = objective_of(study, objective)
+    cost = float(wanted.cost(seconds))
+    value = float(wanted.value(cost))
+    layout = Layout(
+        values=values, cost=cost, value=value, seconds=seconds, bytes_=bytes_, result=result
+    )
+    return Alone(result=result, layout=layout)
+
+
+def settings(scenario: Scenario, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what sets *scenario* to a layout with these *values*: strings stand in quotes."""
+    said = {path: spelled(value) for path, value in values.items()}
+    study = scenario.first
+    for path, value in said.items():
+        if isinstance(value, str) and is_text(*find(study, path)):
+            said[path] = f'"{value.strip(chr(34))}"'
+    return said

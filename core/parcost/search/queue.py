@@ -1,0 +1,143 @@
+"""Layouts that wait to be replayed, and the ones that were."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import define, evolve, field
+
+from parcost.search.replays import replayed
+from parcost.search.result import ALIKE, Layout
+from parcost.search.scores import Scored, doubt, values_at
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from parcost.contract.terms import Limit, Objective
+
+_BATCH = 128  # layouts that are replayed together
+
+
+@define(eq=False)
+class Replayed:
+    """What became of some layouts: those that run, with their degrees, and how many do not.
+
+    *cheaper*: some cost less than they can by their scores.
+    """
+
+    layouts: list[tuple[Any, Layout]] = field(factory=list)
+    cheaper: bool = False
+    unfit: int = 0
+    broken: Counter[str] = field(factory=Counter)
+
+
+class Waiting:
+    """The layouts of one structure and schedule that nobody has replayed, cheapest first."""
+
+    def __init__(
+        self,
+        scored: Scored,
+        objective: Objective,
+        limits: Sequence[Limit],
+        cost: NDArray[np.float64],
+    ) -> None:
+        # What a replay needs, and not the numbers of all layouts.
+        self.scored = evolve(scored, seconds=None, exact=None, bytes_=None, least=None)
+        self.objective, self.limits = objective, limits
+        self.shape = cost.shape
+        self.last = 0  # that were replayed together
+        flat = cost.reshape(-1)
+        self._points = np.flatnonzero(np.isfinite(flat))
+        self._costs = flat[self._points]
+        self._next = 0
+        self._sorted = False
+        self._lowest = float(self._costs.min()) if len(self._costs) else inf
+
+    @property
+    def lowest(self) -> float:
+        """The lowest cost that is left."""
+        if not self._sorted:
+            return self._lowest
+        return float(self._costs[self._next]) if self.left else inf
+
+    @property
+    def left(self) -> int:
+        """How many layouts wait."""
+        return len(self._costs) - self._next
+
+    def drop(self, above: float) -> None:
+        """Forget all layouts that cost more than *above*."""
+        kept = np.flatnonzero(self._costs[self._next :] <= above) + self._next
+        self._points, self._costs, self._next = self._points[kept], self._costs[kept], 0
+        if not self._sorted:
+            self._lowest = float(self._costs.min()) if len(self._costs) else inf
+
+    def replay(self, worst: float) -> Replayed:
+        """Replay the next layouts that cost no more than *worst*."""
+        if not self._sorted:
+            self.drop(worst)
+            order = np.argsort(self._costs, kind="stable")
+            self._points, self._costs = self._points[order], self._costs[order]
+            self._sorted = True
+        last = min(self._next + _BATCH, len(self._costs))
+        last = self._next + int(
+            np.searchsorted(self._costs[self._next : last], worst, side="right")
+        )
+        points = self._points[self._next : last]
+        where = np.unravel_index(points, self.shape)
+        costs = self._costs[self._next : last]
+        found = _replayed(self.scored, where, costs, self.objective, self.limits)
+        if found.cheaper:
+            doubt(self.scored)
+        self._next, self.last = (last if last > self._next else len(self._costs)), len(points)
+        return found
+
+
+def _replayed(
+    scored: Scored,
+    where: Sequence[NDArray[np.intp]],
+    costs: NDArray[np.float64],
+    objective: Objective,
+    limits: Sequence[Limit],
+) -> Replayed:
+    found = Replayed()
+    if not len(where[0]):
+        return found
+    structure = scored.structure
+    seconds, bytes_, fits = replayed(scored, where)
+    for i, (step, held, runs) in enumerate(zip(seconds, bytes_, fits, strict=True)):
+        index = tuple(int(axis[i]) for axis in where)
+        broken = [limit.says for limit in limits if not _at(limit.holds(step, held), index)]
+        if not runs:
+            found.unfit += 1
+            continue
+        if broken:
+            found.broken[broken[0]] += 1
+            continue
+        values = values_at(scored, index)
+        degrees = tuple(
+            float(v)
+            for k, v in values.items()
+            if k in structure.degrees or (k in structure.values and isinstance(v, (int, float)))
+        )
+        cost = float(_at(objective.cost(step), index))
+        found.cheaper = found.cheaper or cost < costs[i] - ALIKE * abs(costs[i])
+        layout = Layout(
+            values=values,
+            cost=cost,
+            value=float(_at(objective.value(cost), index)),
+            seconds=float(step),
+            bytes_=float(held),
+        )
+        found.layouts.append((degrees, layout))
+    return found
+
+
+def _at(value: Any, index: Sequence[int]) -> Any:
+    """Return a number of the flat axis at one point."""
+    found = np.atleast_1d(value)
+    return found[index[-1] if found.shape[-1] > 1 else 0]

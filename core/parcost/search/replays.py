@@ -1,0 +1,88 @@
+"""Replaying chosen layouts of one structure and schedule together, as any study is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce as reduce_by
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from parcost.engine.reduce import reduce
+from parcost.engine.schedule_calls import blamed
+from parcost.engine.shapes import series_of
+from parcost.search.scores import Scored
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from parcost.contract.outcome import Outcome
+
+
+def replayed(
+    scored: Scored, where: Sequence[NDArray[np.intp]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the step seconds and the bytes of layouts, and which of them fit.
+
+    *where* has their index in each dimension of the space.
+    """
+    outcome = outcome_of(scored, where)
+    count = len(where[0])
+    seconds = np.broadcast_to(np.asarray(outcome.step_seconds, dtype=np.float64), (count,))
+    bytes_ = np.broadcast_to(np.asarray(outcome.memory_bytes, dtype=np.float64), (count,))
+    return seconds, bytes_, np.isfinite(seconds) & (bytes_ <= room_of(scored, where))
+
+
+def room_of(scored: Scored, where: Sequence[NDArray[np.intp]]) -> Any:
+    """Return the bytes that layouts may hold on a device."""
+    picked = _Picked(where)
+    return reduce_by(np.minimum, (picked.flat(room) for room in scored.judge.rooms), np.inf)
+
+
+def outcome_of(scored: Scored, where: Sequence[NDArray[np.intp]]) -> Outcome:
+    """Return the outcome of layouts, with an array for them; its lines are sums of terms."""
+    study = scored.structure.study
+    picked = _Picked(where)
+    pipeline = attrs.evolve(
+        scored.pipeline, micro_batches=picked.flat(scored.pipeline.micro_batches)
+    )
+    terms = [(plugin, picked.term(term)) for plugin, term in scored.terms]
+    memory = [(plugin, picked.term(term)) for plugin, term in scored.memory]
+    with blamed(study, pipeline.schedule):
+        return reduce(pipeline, scored.schedule, terms, memory)
+
+
+class _Picked:
+    """Picks points out of arrays over a space."""
+
+    def __init__(self, where: Sequence[NDArray[np.intp]]) -> None:
+        self.where = where
+
+    def number(self, value: Any) -> Any:
+        """Return a number of a space at each point."""
+        if getattr(value, "ndim", 0) < len(self.where):
+            return self.flat(value)
+        index = tuple(
+            np.zeros_like(at) if size == 1 else at
+            for at, size in zip(self.where, value.shape, strict=True)
+        )
+        return value[index]
+
+    def flat(self, value: Any) -> Any:
+        """Return a number of the flat axis at each point."""
+        if getattr(value, "ndim", 0) == 0 or value.shape[-1] == 1:
+            return value.item() if getattr(value, "size", 0) == 1 else value
+        return value[self.where[-1]]
+
+    def term(self, term: Any) -> Any:
+        """Return a term with its numbers at each point."""
+        numbers: dict[str, Any] = {}
+        type_: Any = type(term)
+        for field in attrs.fields(type_):
+            value = getattr(term, field.name)
+            if getattr(value, "ndim", 0):
+                numbers[field.name] = self.number(value)
+            elif field.name == series_of(type_):
+                numbers[field.name] = tuple(self.number(v) for v in value)
+        return attrs.evolve(term, **numbers)

@@ -1,0 +1,135 @@
+"""What a search has found."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from parcost.contract.terms import Objective
+    from parcost.report.report import Result
+
+
+@frozen(kw_only=True, eq=False)
+class Layout:
+    """One layout: its values by attribute, what it costs and what it holds.
+
+    *value* is its cost as people know it, such as an MFU. *result* is that of evaluating it by
+    itself, where that has been done.
+    """
+
+    values: Mapping[str, Any]
+    cost: float
+    value: float
+    seconds: float
+    bytes_: float
+    result: Result | None = field(default=None, repr=False)
+
+    @property
+    def rank(self) -> Rank:
+        """What layouts are sorted by."""
+        return rank(self.cost, self.bytes_, self.values)
+
+
+@frozen(kw_only=True, eq=False)
+class Found:
+    """What a search came to.
+
+    *gap* is how much lower than the best any layout that was not replayed might be, as a
+    share, and None where not every layout was looked at. The ranking is *proven* where no
+    other layout can be on the list, and every plugin answered: *faults* tell what did not.
+    *refused* counts layouts by the rule that does not let them through, *large* those that
+    do not fit, and *limits* those that a limit leaves out. *looked* at were so many
+    *structures*. *sampled* layouts were drawn at random, where any were: fewer than asked for
+    if that was *cut_short*.
+    """
+
+    objective: Objective
+    best: Sequence[Layout]
+    front: Sequence[Layout]
+    size: int
+    legal: int
+    large: int
+    refused: Mapping[str, int]
+    limits: Mapping[str, int]
+    replayed: int
+    gap: float | None
+    proven: bool
+    faults: Sequence[str] = ()
+    looked: int
+    structures: int
+    interrupted: bool
+    seconds: float
+    sampled: int = 0
+    cut_short: bool = False
+
+
+@frozen(eq=False)
+class Best:
+    """The best layouts so far, one for each set of degrees."""
+
+    keep: int
+    _by_degrees: dict[Any, Layout] = field(factory=dict)
+
+    def offer(self, degrees: Any, layout: Layout) -> None:
+        """Take *layout* if none with its degrees is better."""
+        known = self._by_degrees.get(degrees)
+        if known is None or layout.rank < known.rank:
+            self._by_degrees[degrees] = layout
+
+    @property
+    def worst(self) -> float:
+        """The cost above which nothing needs to be looked at."""
+        costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
+        return costs[-1] + ALIKE * abs(costs[-1]) if len(costs) == self.keep else float("inf")
+
+    def ranked(self) -> list[tuple[Any, Layout]]:
+        """Return the degrees and layouts of the best, the very best first."""
+        return sorted(self._by_degrees.items(), key=lambda kept: kept[1].rank)[: self.keep]
+
+
+def spelled(value: Any) -> Any:
+    """Return a value as the language spells it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    label = getattr(value, "label", None)
+    return label if isinstance(label, str) else value
+
+
+def plain(value: Any) -> Any:
+    """Return a value as data has it: as the language spells it, and a whole number as one.
+
+    >>> plain(8.0), plain(0.5), plain(True)
+    (8, 0.5, 'on')
+    """
+    value = spelled(value)
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+    return int(value) if whole else value
+
+
+#: Cost, memory and values.
+Rank: TypeAlias = tuple[float, float, list[str]]
+_EXACT = 2**53  # beyond, a number and its neighbour are the same
+ALIKE = 1e-9  # costs that differ by less, as a share, may be equal when they are rounded
+
+
+def rank(cost: float, bytes_: float, values: Mapping[str, Any]) -> Rank:
+    """Return what layouts are sorted by: of equal cost the one with less memory, then by values.
+
+    Numbers are rounded: it does not matter where a layout was found, and beside which others.
+    """
+    return float(f"{cost:.11e}"), float(f"{bytes_:.11e}"), [f"{v}" for v in values.values()]
+
+
+def pareto(layouts: Sequence[Layout]) -> list[Layout]:
+    """Return the layouts that no other beats in both time and memory, fastest first."""
+    found: list[Layout] = []
+    least = float("inf")
+    for layout in sorted(layouts, key=lambda x: (x.seconds, x.bytes_)):
+        if layout.bytes_ < least:
+            found.append(layout)
+            least = layout.bytes_
+    return found

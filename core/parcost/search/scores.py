@@ -1,0 +1,491 @@
+"""What to ask plugins for every layout of some structures: few of them at first, to bound.
+
+Where such a bound is not enough, all of them are asked. Answers that have read no number of
+stages are arrays over the points of all structures; others are asked for one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import evolve, frozen
+
+from parcost.contract.outcome import Fault
+from parcost.contract.queries import key_of
+from parcost.contract.terms import Edge, Limit, Objective, Pipeline, Row, Schedule, Work
+from parcost.engine.reduce import unfit
+from parcost.engine.schedule_calls import blamed
+from parcost.engine.study import plain_first
+from parcost.search.axis_kinds import PROBES
+from parcost.search.failures import objective_of
+from parcost.search.result import spelled
+from parcost.search.space import Group, Structure
+from parcost.search.term_arrays import Windows, at, at_points, stacked, under, windows
+from parcost.search.timing import Timed
+from parcost.search.variants import STAGES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from parcost.engine.stage_costs import Load
+    from parcost.numeric import Real
+    from parcost.plugins.discovery import Plugin
+    from parcost.search.variants import Asked, Contribution, Variants
+
+
+@frozen(kw_only=True, eq=False)
+class Judge:
+    """What layouts of a structure are judged by: bytes of a device, goals and objectives."""
+
+    rooms: Sequence[Any]
+    limits: Sequence[Limit]
+    objectives: Mapping[str, Objective]
+    structure: Structure
+
+    def objective(self, name: str) -> Objective:
+        """Return the objective of that name.
+
+        Raises:
+            SpecError: There is none.
+        """
+        return self.objectives.get(name) or objective_of(self.structure.study, name)
+
+
+@frozen(kw_only=True, eq=False)
+class Scored:
+    """The layouts of one structure under one schedule: arrays that broadcast to the space.
+
+    *seconds* is the step or, where not *exact*, no more than it; *least* is what a first bound
+    says of it. The schedule is one of the values of the choice in position *choice*, if it is
+    chosen at all: the one in position *index*. *place* is that of the structure in its group.
+    """
+
+    structure: Structure
+    place: int
+    judge: Judge
+    schedule: Schedule
+    choice: int | None
+    index: int
+    pipeline: Pipeline
+    terms: Sequence[tuple[Plugin, Any]]
+    memory: Sequence[tuple[Plugin, Any]]
+    legal: NDArray[np.bool_]
+    seconds: Any
+    exact: Any
+    bytes_: Any
+    least: Any = 0.0
+
+
+def values_at(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
+    """Return the values of a layout by attribute, as the language spells them."""
+    structure = scored.structure
+    values = {name: spelled(value) for name, value in structure.values.items()}
+    for name, numbers in structure.degrees.items():
+        number = float(numbers[index[-1]])
+        values[name] = int(number) if number.is_integer() else number
+    for k, choice in enumerate(structure.choices):
+        at = scored.index if k == scored.choice else index[k]
+        values[choice.name] = spelled(choice.values[at])
+    return values
+
+
+@frozen(kw_only=True, eq=False)
+class _Answers:
+    """What a plugin answers: the same for all structures, or by structure if that is None."""
+
+    shared: Asked | None
+    own: Sequence[Asked] = ()
+
+    @property
+    def every(self) -> Sequence[Asked]:
+        """All answers."""
+        return self.own if self.shared is None else [self.shared]
+
+    @property
+    def read(self) -> frozenset[int]:
+        """The choices that any answer depends on."""
+        return frozenset(k for read, _ in self.every for k in read)
+
+
+class _Table:
+    """The terms of some plugins: stacked over all structures, and those of each alone."""
+
+    def __init__(self, group: Group, answers: Iterable[_Answers], hosts: Windows) -> None:
+        shape, answers = group.variants.shape, list(answers)
+        self._slices = group.slices if len(group.structures) > 1 else None
+        self._shared = stacked((a.shared for a in answers if a.shared is not None), shape, hosts)
+        self._own = [
+            stacked((a.own[place] for a in answers if a.shared is None), shape, hosts)
+            for place in range(len(group.structures))
+        ]
+
+    def at(self, place: int) -> list[tuple[Plugin, Any]]:
+        """Return the terms of one structure."""
+        shared = self._shared
+        if self._slices is not None:
+            shared = at(shared, self._slices[place])
+        return [*shared, *self._own[place]]
+
+
+class Scores:
+    """The layouts of a group of structures: bounded at first, and scored where that is too low.
+
+    A step never gets shorter by a term that is added. So a first bound takes the terms of
+    few plugins: the one that the step owes most of its work, and those that depend on no
+    other choices than that one does. They are arrays over these choices alone, and answer
+    for all layouts that differ in others.
+    """
+
+    def __init__(self, group: Group, few: Sequence[int] = ()) -> None:
+        """*few* are plugins to bound by, by position, as another group has found them."""
+        self.group = group
+        self._variants = group.variants
+        self._slices = group.slices if len(group.structures) > 1 else None
+        legal = [np.any(structure.legal, axis=-1) for structure in group.structures]
+        self._occurs: NDArray[np.bool_] = np.any(legal, axis=0)
+        self._own_occurs = legal
+        self._memory = _Table(group, self._over("memory"), Windows())
+        self._cuts = self._over("pipelines")
+        self._choice = _scheduling(self._variants, self._cuts)
+        self._answers = {hook: self._probed(hook) for hook in PROBES}
+        self._few = self._common(few)
+        self._rest: list[_Answers] = []
+        self._bytes: dict[tuple[int, int], Any] = {}
+        self._least: dict[tuple[int, int], Any] = {}
+        self._tables: dict[Windows, _Table] = {}
+        self._all: tuple[_Table, _Table] | None = None
+        self._rows: dict[Any, Any] = {}
+
+    @property
+    def few(self) -> Sequence[int]:
+        """The plugins that a first bound is made of, by position: the most work comes first."""
+        return list(self._few)
+
+    def bounded(self) -> Iterator[Scored]:
+        """Yield all layouts, by structure and schedule, with what few of their terms come to."""
+        table = self._of_few(windows(a for asked in self._few.values() for a in asked.every))
+        schedules = self._variants.shape[self._choice] if self._choice is not None else 1
+        for place, structure in enumerate(self.group.structures):
+            known: dict[Any, Load] = {}
+            steady: dict[Any, Sequence[Real]] = {}
+            terms, memory = table.at(place), self._memory.at(place)
+            judge = self._judge(structure, place, None)
+            for index in range(schedules):
+                legal = self._part(structure.legal, index)
+                if not legal.any():
+                    continue
+                here, held = (
+                    self._under(place, index, hook, found)
+                    for hook, found in (("terms", terms), ("memory", memory))
+                )
+                pipeline, schedule = self._pipeline(place, index), self._schedule(place, index)
+                with blamed(structure.study, pipeline.schedule):
+                    timed = Timed(pipeline, schedule, [t for _, t in here], legal, known)
+                    bytes_ = timed.fullest([m for _, m in held], steady)
+                    seconds = timed.least()
+                self._bytes[place, index], self._least[place, index] = bytes_, seconds
+                self._note(timed)
+                yield Scored(
+                    structure=structure,
+                    place=place,
+                    judge=judge,
+                    schedule=schedule,
+                    choice=self._choice,
+                    index=index,
+                    pipeline=pipeline,
+                    terms=here,
+                    memory=held,
+                    legal=legal,
+                    seconds=seconds,
+                    exact=False,
+                    bytes_=bytes_,
+                )
+
+    def scored(
+        self, kept: Mapping[int, NDArray[np.intp]], wanted: Mapping[tuple[int, int], Any]
+    ) -> Iterator[Scored]:
+        """Yield layouts at points *kept* of the flat axis, by structure, and by schedule.
+
+        *wanted* is a mask of them by structure and position of the schedule, or true for all.
+        """
+        tables = self._every()
+        for place, points in kept.items():
+            if not len(points):
+                continue
+            whole = self.group.structures[place]
+            structure = whole.at(points)
+            judge = self._judge(structure, place, points)
+            terms = [t for table in tables for t in at(table.at(place), points)]
+            terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
+            memory = at(self._memory.at(place), points)
+            known: dict[Any, Load] = {}
+            for (owner, index), which in wanted.items():
+                if owner != place:
+                    continue
+                legal = self._part(structure.legal, index) & which
+                if not legal.any():
+                    continue
+                here, held = (
+                    self._under(place, index, hook, found)
+                    for hook, found in (("terms", terms), ("memory", memory))
+                )
+                pipeline, schedule = self._pipeline(place, index), self._schedule(place, index)
+                m = at_points(pipeline.micro_batches, points)
+                pipeline = evolve(pipeline, micro_batches=m)
+                with blamed(structure.study, pipeline.schedule):
+                    timed = Timed(pipeline, schedule, [t for _, t in here], legal, known)
+                    seconds, exact = timed.step()
+                self._note(timed)
+                yield Scored(
+                    structure=structure,
+                    place=place,
+                    judge=judge,
+                    schedule=schedule,
+                    choice=self._choice,
+                    index=index,
+                    pipeline=pipeline,
+                    terms=here,
+                    memory=held,
+                    legal=legal,
+                    seconds=seconds,
+                    exact=exact,
+                    bytes_=at_points(self._bytes[place, index], points),
+                    least=at_points(self._least[place, index], points),
+                )
+
+    # --- asking -------------------------------------------------------------------------
+
+    def _over(self, hook: str) -> Sequence[_Answers]:
+        return [self._asked(hook, i) for i in range(self._variants.plugins(hook))]
+
+    def _asked(self, hook: str, position: int) -> _Answers:
+        """Return what a plugin answers in all legal variants."""
+        shared = self._variants.shared(hook, position, self._occurs)
+        if shared is not None:
+            return _Answers(shared=shared)
+        pairs = zip(self.group.structures, self._own_occurs, strict=True)
+        own = [s.variants.asked(hook, position, occurs) for s, occurs in pairs]
+        return _Answers(shared=None, own=own)
+
+    def _probed(self, hook: str) -> Sequence[_Answers]:
+        """Return the answers to *hook*, which have to be the same under all choices."""
+        found = self._over(hook)
+        for answers in found:
+            for reads, by_part in answers.every:
+                several = {key_of(PROBES[hook](x)) for a in by_part.values() for _, x in a}
+                differ = len(several) > max(len(a) for a in by_part.values())
+                self._variants.refuse(reads if differ else (), hook)
+        return found
+
+    def _common(self, few: Sequence[int]) -> dict[int, _Answers]:
+        """Return the answers, by position of the plugin, that a first bound is made of."""
+        if not few:
+            every = range(self._variants.plugins("terms"))
+            first = [self._one(i) for i in every]
+            works = [_seconds(answer) for answer, _ in first]
+            most = int(np.argmax(works))
+            wanted = {*self._asked("terms", most).read, self._choice}
+            few = [
+                most,
+                *(i for i, (_, reads) in enumerate(first) if reads <= wanted and i != most),
+            ]
+        found = {i: self._asked("terms", i) for i in few}
+        wanted = {*found[few[0]].read, self._choice}
+        return {i: answers for i, answers in found.items() if wanted.issuperset(answers.read)}
+
+    def _one(self, position: int) -> tuple[Contribution, frozenset[int]]:
+        """Return what a plugin answers in some legal variant, and the choices that it read."""
+        faults = len(self._variants.faults)
+        found, reads = self._variants.one("terms", position, self._occurs)
+        if STAGES in reads:
+            del self._variants.faults[faults:]
+            first = self.group.structures[0]
+            found, reads = first.variants.one("terms", position, self._own_occurs[0])
+        return found, reads
+
+    def _of_few(self, hosts: Windows) -> _Table:
+        """Return the terms of the first bound, where these windows have guests."""
+        if hosts not in self._tables:
+            self._tables[hosts] = _Table(self.group, self._few.values(), hosts)
+        return self._tables[hosts]
+
+    def _every(self) -> Sequence[_Table]:
+        """Return all terms."""
+        if self._all is None:
+            every = range(self._variants.plugins("terms"))
+            rest = [self._asked("terms", i) for i in every if i not in self._few]
+            hosts = windows(a for asked in (*self._few.values(), *rest) for a in asked.every)
+            self._all = self._of_few(hosts), _Table(self.group, rest, hosts)
+        return self._all
+
+    def _judge(self, structure: Structure, place: int, kept: NDArray[np.intp] | None) -> Judge:
+        """Return what layouts of a structure are judged by, at points *kept* if not at all."""
+        found: dict[str, list[Any]] = {}
+        for hook, asked in self._answers.items():
+            shared = [a.shared for a in asked if a.shared is not None]
+            items = [x for _, by_part in shared for _, x in next(iter(by_part.values()))]
+            arrays = any(_varies(hook, item) for item in items)
+            if len(shared) < len(asked) or arrays:
+                items = [x for _, x in structure.variants.base.contributions(hook)]
+            elif hook == "rooms":
+                span = self.group.slices[place]
+                items = [at_points(at_points(x, span), kept) for x in items]
+            found[hook] = items
+        return Judge(
+            rooms=found["rooms"],
+            limits=[limit for goal in found["goals"] for limit in goal.limits],
+            objectives={o.name: o for o in found["objectives"]},
+            structure=structure,
+        )
+
+    def _pipeline(self, place: int, index: int) -> Pipeline:
+        where, span = self._where(index), self.group.slices[place]
+        shared = [a.shared for a in self._cuts if a.shared is not None]
+        found = [x for read, by in shared for _, x in by[tuple(where[k] for k in read)]]
+        if len(shared) < len(self._cuts) or len(found) != 1:
+            return self.group.structures[place].variants.at(where).pipeline
+        cut: Pipeline = found[0]
+        return evolve(
+            cut,
+            stages=int(plain_first(at_points(cut.stages, span))),
+            chunks=int(plain_first(at_points(cut.chunks, span))),
+            micro_batches=at_points(cut.micro_batches, span),
+        )
+
+    def _schedule(self, place: int, index: int) -> Schedule:
+        schedule, reads = self.group.structures[place].variants.schedule(self._where(index))
+        self._variants.refuse(reads - {self._choice}, "schedule")
+        return schedule
+
+    def _where(self, index: int) -> tuple[int, ...]:
+        """Return a combination under the schedule in position *index*."""
+        combination = [0] * len(self._variants.shape)
+        if self._choice is not None:
+            combination[self._choice] = index
+        return tuple(combination)
+
+    def _part(self, which: NDArray[np.bool_], index: int) -> NDArray[np.bool_]:
+        """Return what an array over the choices holds under the schedule in position *index*."""
+        if self._choice is None:
+            return which
+        return which[(slice(None),) * self._choice + (slice(index, index + 1),)]
+
+    def _under(
+        self, place: int, index: int, hook: str, terms: Sequence[tuple[Plugin, Any]]
+    ) -> Sequence[tuple[Plugin, Any]]:
+        """Return the terms of a structure under one schedule, with counts by virtual stage."""
+        if self._choice is not None:
+            terms = under(terms, self._choice, index)
+        found: list[tuple[Plugin, Any]] = []
+        for plugin, term in terms:
+            if getattr(term, "count", None).__class__ is Row:
+                found += self._by_stage(place, index, hook, plugin, term)
+            elif isinstance(term, Edge) and self._slices is not None:
+                found += _between(plugin, term, self._pipeline(place, index).stages)
+            else:
+                found.append((plugin, term))
+        return found
+
+    def _by_stage(
+        self, place: int, index: int, hook: str, plugin: Plugin, term: Any
+    ) -> Iterator[tuple[Plugin, Any]]:
+        """Yield a term that is counted by row, once for each of the counts that choices make."""
+        key = (place, index, term.count)
+        if key not in self._rows:
+            self._rows[key] = self._counts(place, index, hook, plugin, term)
+        for count, mask in self._rows[key]:
+            if mask is None:
+                yield plugin, evolve(term, count=count)
+            else:
+                names = ("bytes_", "of_activations") if hook == "memory" else ("seconds",)
+                amounts: dict[str, Any] = {
+                    name: np.where(mask, getattr(term, name), 0.0) for name in names
+                }
+                yield plugin, evolve(term, count=count, **amounts)
+
+    def _counts(
+        self, place: int, index: int, hook: str, plugin: Plugin, term: Any
+    ) -> Sequence[tuple[Any, NDArray[np.bool_] | None]]:
+        """Return the counts of a row and, where choices decide them, under which each holds."""
+        variants = self.group.structures[place].variants
+        by_part, read = variants.counts((plugin, term), hook, self._where(index), self._choice)
+        pipeline = self._pipeline(place, index)
+        found: dict[Any, NDArray[np.bool_]] = {}
+        shape = [n if k in read else 1 for k, n in enumerate(variants.shape)]
+        for part, count in by_part.items():
+            if count is None:
+                continue
+            complaint = unfit(
+                evolve(term, count=count), pipeline.stages, pipeline.stages * pipeline.chunks
+            )
+            if complaint:
+                fault = Fault(plugin=plugin, hook=hook, message=complaint)
+                variants.faults.append(fault)
+                continue
+            mask = found.setdefault(count, np.zeros((*shape, 1), dtype=bool))
+            where = [0] * len(shape)
+            for k, i in zip(read, part, strict=True):
+                where[k] = i
+            mask[tuple(where)] = True
+        return [(count, None if mask.all() else mask) for count, mask in found.items()]
+
+    def _note(self, timed: Timed) -> None:
+        """Note where the schedule says what is no number: a bound of 0 stands for that."""
+        if timed.unsaid:
+            message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
+            blame(self._variants, timed.pipeline, message + "layouts")
+
+
+def _between(plugin: Plugin, edge: Edge, stages: int) -> Iterator[tuple[Plugin, Any]]:
+    """Yield a message between so many devices, whose boundaries are alike if that is so."""
+    if stages > 1:
+        boundaries = edge.boundaries[: stages - 1]
+        alike = all(np.array_equal(seconds, edge.seconds) for seconds in boundaries)
+        yield plugin, evolve(edge, boundaries=() if alike else boundaries)
+
+
+def _varies(hook: str, item: Any) -> bool:
+    """Return whether a goal or an objective holds arrays over the points of its study."""
+    if hook == "goals":
+        return any(np.ndim(limit.holds(1.0, 1.0)) > 0 for limit in item.limits)
+    return hook == "objectives" and np.ndim(item.value(item.cost(1.0))) > 0
+
+
+def blame(variants: Variants, pipeline: Pipeline, message: str) -> None:
+    """Note, once, what is wrong with the schedule of *pipeline*."""
+    plugin = variants.base.plugins.named("schedules")[pipeline.schedule][0]
+    if all((f.plugin, f.message) != (plugin, message) for f in variants.faults):
+        variants.faults.append(Fault(plugin=plugin, hook="schedules", message=message))
+
+
+def doubt(scored: Scored) -> None:
+    """Note that layouts take less than their score, which ruled others out."""
+    schedule = scored.schedule
+    methods = [m for m in ("closed_form", "lower_bound") if getattr(schedule, m, None) is not None]
+    said = " or ".join(f"`{method}`" for method in methods) or "the bound of its order"
+    message = f"a step by schedule `{schedule.name}` takes less time than {said} says"
+    blame(scored.structure.variants, scored.pipeline, message)
+
+
+def score(group: Group) -> Iterator[Scored]:
+    """Yield the layouts of *group*, by structure and schedule, all of them scored."""
+    scores = Scores(group)
+    wanted = {(bound.place, bound.index): True for bound in scores.bounded()}
+    every = enumerate(group.structures)
+    return scores.scored({i: np.arange(s.legal.shape[-1]) for i, s in every}, wanted)
+
+
+def _seconds(answer: Contribution) -> float:
+    """Return about how many seconds of work a plugin contributes."""
+    works = [term for _, term in answer if isinstance(term, Work)]
+    return float(sum(np.mean(work.seconds) * np.sum(work.count) for work in works))
+
+
+def _scheduling(variants: Variants, cuts: Sequence[_Answers]) -> int | None:
+    """Return which choice is that of the schedule: the one that the pipeline reads."""
+    read = {k for answers in cuts for k in answers.read}
+    several = sorted(k for k in read if variants.shape[k] > 1)  # the rest decides nothing
+    variants.refuse(several[1:], "pipeline")
+    return several[0] if several else None

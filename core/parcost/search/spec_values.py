@@ -1,0 +1,31 @@
+"""Numbers as a spec has them: as somebody wrote them, or so that they read back to the bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parcost.language import syntax as s
+from parcost.language.numbers import literal
+from parcost.output.resolved_spec import qualifier
+from parcost.spec.defaults import given
+
+if TYPE_CHECKING:
+    from parcost.contract.schema import Field
+
+
+def written(path: str, field: Field, text: Any, number: float) -> str:
+    """Return what sets the attribute at *path* to *number*, which *text* was bound to.
+
+    That is the text, unless what it comes to depends on other attributes.
+    """
+    if isinstance(text, str) and _says_all(path, field, text):
+        return text
+    return literal(float(number), field.dimension) + qualifier(field)
+
+
+def _says_all(path: str, field: Field, text: str) -> bool:
+    node = given(path, text)
+    if not isinstance(node.value, s.Number):
+        return False
+    words = [node.value.unit, *(word.text for word in node.qualifiers)]
+    return not any(isinstance(field.qualifiers.get(word), str) for word in words)

@@ -1,0 +1,379 @@
+"""Terms of many variants as terms over arrays with a dimension for each choice.
+
+The terms of one pass and place that differ between variants in their numbers alone become
+one term whose numbers have the shape of the choices that were read, followed by the flat
+axis of degrees. A variant that lacks the term has zeros there. What differs in words, such
+as the window in which a transfer may hide, makes terms of their own, zero elsewhere. So does
+a name where the result depends on the order of terms: an evaluation sorts them by name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from parcost.contract.terms import Edge, Memory, Once, Work
+from parcost.engine.shapes import SERIES, series_of
+from parcost.search.variants import Asked, Combination, Contribution
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from parcost.plugins.discovery import Plugin
+
+#: Numbers of terms that become arrays, and what a variant without the term has.
+_NUMBERS: Mapping[str, float] = {
+    "seconds": 0.0,
+    "bytes_": 0.0,
+    "share": 1.0,
+    "slowdown": 0.0,
+    "beside": 0.0,
+    "tail": 0.0,
+    "of_activations": 0.0,
+    "freed_at_b": 0.0,
+}
+_RATES = ("share", "slowdown", "freed_at_b")  # of seconds or bytes: nothing where those are
+_AMOUNTS = ("seconds", "bytes_", "of_activations")
+_NAMES = ("name", "cause", "formula", "source", "flops", "tag")  # what a sum does not need
+
+
+@attrs.frozen
+class Windows:
+    """The windows that have guests, and those in which the order of guests changes the result."""
+
+    guests: frozenset[str] = frozenset()
+    ordered: frozenset[str] = frozenset()
+
+    def sorts(self, term: Any) -> bool:
+        """Return whether the place of *term* among others, which its name decides, matters."""
+        if isinstance(term, Work):
+            return term.window in self.ordered
+        return isinstance(term, Once) and term.when != "end"
+
+
+def windows(asked: Iterable[Asked]) -> Windows:
+    """Return the windows of all terms that were *asked* for.
+
+    The order of guests does not matter where they differ in seconds and slow-down alone: those
+    that slow their hosts most hide first, and only the sum of the others counts. Nor does that
+    of guests on different resources, as long as none keeps further ones busy.
+    """
+    prices: dict[str, dict[Any, set[Any]]] = {}
+    shared: set[str] = set()
+    for _, by_part in asked:
+        for answer in {id(a): a for a in by_part.values()}.values():
+            for _, term in answer:
+                if isinstance(term, Work) and term.window is not None:
+                    rates = (_price(term.share), *term.also, *map(_price, term.also_busy))
+                    by_resource = prices.setdefault(term.window, {})
+                    by_resource.setdefault(str(term.resource), set()).add(rates)
+                    if term.also:
+                        shared.add(term.window)
+    ordered = (
+        window
+        for window, found in prices.items()
+        if any(len(rates) > 1 for rates in found.values()) or (window in shared and len(found) > 1)
+    )
+    return Windows(frozenset(prices), frozenset(ordered))
+
+
+def stacked(
+    asked: Iterable[Asked], shape: Sequence[int], hosts: Windows
+) -> list[tuple[Plugin, Any]]:
+    """Return the terms of all variants; *shape* has the number of values of each choice.
+
+    Work that runs one after another on one resource is added up first: a ledger would have
+    to keep it apart, a search only needs the sum. *hosts* are the windows that have guests.
+    """
+    found: list[tuple[Plugin, Any]] = []
+    for read, by_part in asked:
+        found += _of_one(read, by_part, shape, hosts)
+    return merged(found, hosts)
+
+
+def _of_one(
+    read: Sequence[int],
+    by_part: Mapping[Combination, Contribution],
+    shape: Sequence[int],
+    windows: Windows,
+) -> Iterator[tuple[Plugin, Any]]:
+    distinct = list({id(answer): answer for answer in by_part.values()}.values())
+    kinds: dict[Any, dict[int, tuple[Plugin, Any]]] = {}
+    for number, answer in enumerate(distinct):
+        seen: Counter[Any] = Counter()
+        for plugin, term in merged(answer, windows):
+            kind = _kind(term, windows)
+            kinds.setdefault((kind, seen[kind]), {})[number] = (plugin, term)
+            seen[kind] += 1
+    where = _Where(read, by_part, shape, distinct)
+    for members in kinds.values():
+        plugin, first = next(iter(members.values()))
+        if len(distinct) == 1:
+            yield plugin, _lifted(first, len(shape))
+            continue
+        terms = {number: term for number, (_, term) in members.items()}
+        yield plugin, attrs.evolve(first, **_numbers(terms, len(distinct), where))
+
+
+class _Where:
+    """Which of the distinct answers holds, with a dimension for each choice."""
+
+    def __init__(
+        self,
+        read: Sequence[int],
+        by_part: Mapping[Combination, Contribution],
+        shape: Sequence[int],
+        distinct: Sequence[Contribution],
+    ) -> None:
+        number = {id(answer): i for i, answer in enumerate(distinct)}
+        of = np.array([number[id(answer)] for answer in by_part.values()], dtype=np.intp)
+        self.index = of.reshape([shape[k] if k in read else 1 for k in range(len(shape))])
+        self._apart: dict[tuple[int, ...], NDArray[np.intp]] = {}
+
+    def apart(self, rows: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the index without the extent of choices that make no difference to *rows*."""
+        first: dict[bytes, int] = {}
+        alike = tuple(first.setdefault(row.tobytes(), i) for i, row in enumerate(rows))
+        if alike not in self._apart:
+            found: NDArray[np.intp] = np.array(alike)[self.index]
+            for k in range(found.ndim):
+                if (found == found.take([0], axis=k)).all():
+                    found = found.take([0], axis=k)
+            self._apart[alike] = found
+        return self._apart[alike]
+
+
+def _numbers(terms: Mapping[int, Any], count: int, where: _Where) -> dict[str, Any]:
+    """Return the numbers of *terms*, by answer, as arrays over the choices."""
+    first = next(iter(terms.values()))
+    numbers: dict[str, Any] = {}
+    for name in _numbers_of(_type(first)):
+        values = {number: getattr(term, name) for number, term in terms.items()}
+        numbers[name] = _spread(values, count, where, name)
+    if series := series_of(_type(first)):
+        rows = {number: tuple(getattr(term, series)) for number, term in terms.items()}
+        like = "seconds" if series == "boundaries" else "share"
+        numbers[series] = tuple(
+            _spread({n: row[i] for n, row in rows.items()}, count, where, like)
+            for i in range(max(map(len, rows.values())))
+        )
+    return numbers
+
+
+def _spread(values: Mapping[int, Any], count: int, where: _Where, name: str) -> Any:
+    if name in _RATES or len(values) == count:
+        first, *others = values.values()
+        if all(other is first for other in others):
+            return lifted(first, where.index.ndim)
+        if (one := _one([first, *others])) is not None:
+            return one
+    flat = max((v.shape[-1] for v in values.values() if getattr(v, "ndim", 0)), default=1)
+    rows = np.full((count, flat), _NUMBERS[name])
+    for number, value in values.items():
+        rows[number] = value
+    return rows[where.apart(rows)]
+
+
+def _one(values: Sequence[Any]) -> float | None:
+    """Return the number that all *values* are, if they are plain and equal."""
+    first = values[0]
+    plain = isinstance(first, (float, int)) and all(
+        isinstance(v, (float, int)) and v == first for v in values
+    )
+    return first if plain else None
+
+
+def _type(term: Any) -> Any:
+    return type(term)
+
+
+def _several(term: Any) -> str:
+    """Return the attribute that holds several numbers of *term*, if it has any."""
+    series = series_of(_type(term))
+    return series if series and getattr(term, series) else ""
+
+
+@cache
+def _numbers_of(type_: Any) -> tuple[str, ...]:
+    """Return the numbers of a kind of term that time or memory depends on."""
+    unused = () if issubclass(type_, Memory) else ("bytes_",)
+    return tuple(n for n in _fields(type_) if n in _NUMBERS and n not in unused)
+
+
+@cache
+def _fields(type_: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in attrs.fields(type_))
+
+
+def merged(stamped: Sequence[tuple[Plugin, Any]], windows: Windows) -> list[tuple[Plugin, Any]]:
+    """Return the terms with those added up that are one to whoever adds them up.
+
+    Serial work of a pass is a sum whatever it is called, unless one of *windows* is under
+    it; so is what hides at one slow-down in a window where order does not matter, and memory
+    that is held alike.
+    """
+    sums: dict[Any, tuple[Plugin, Any, list[Any]]] = {}
+    for number, (plugin, term) in enumerate(stamped):
+        prices = None if windows.sorts(term) else _prices(term)
+        key: Any = number if prices is None else (_kind(term, windows), prices)
+        if key in sums:
+            sums[key][2].append(term)
+        else:
+            sums[key] = (plugin, term, [])
+    found = []
+    for plugin, first, others in sums.values():
+        if not others:
+            found.append((plugin, first))
+            continue
+        name = "seconds" if isinstance(first, Work) else "bytes_"
+        amount = getattr(first, name)
+        for term in others:
+            amount = amount + getattr(term, name)
+        found.append((plugin, attrs.evolve(first, **{name: amount})))
+    return found
+
+
+def _prices(term: Any) -> tuple[Any, ...] | None:
+    """Return the numbers that must agree for two terms to be added up, or None."""
+    if isinstance(term, Work):
+        rates: tuple[Any, ...] = (term.slowdown, term.share, *term.also_busy)
+    elif isinstance(term, Memory) and not _is_nonzero(term.of_activations):
+        rates = (term.freed_at_b,)
+    else:
+        return None
+    return tuple(map(_price, rates))
+
+
+def _price(rate: Any) -> Any:
+    """Return what tells a rate from others: arrays are known by identity."""
+    return float(rate) if isinstance(rate, (float, int)) else id(rate)
+
+
+def _is_nonzero(rate: Any) -> bool:
+    return not isinstance(rate, (float, int)) or rate != 0
+
+
+def mask(
+    read: Sequence[int], by_part: Mapping[Combination, Any], shape: Sequence[int]
+) -> NDArray[np.bool_]:
+    """Return what holds in each variant, with a dimension for each choice."""
+    return _array(read, by_part, shape, by_part, True).astype(bool)
+
+
+def lifted(value: Any, choices: int) -> Any:
+    """Return a number over the flat axis with a dimension of one for each choice."""
+    if isinstance(value, (float, int, bool)) or getattr(value, "ndim", 0) == 0:
+        return value
+    return value.reshape((1,) * choices + value.shape)
+
+
+def taken(value: Any, choice: int, index: int) -> Any:
+    """Return a number under one value of a choice."""
+    if getattr(value, "ndim", 0) <= 1 or value.shape[choice] == 1:
+        return value
+    return value[(slice(None),) * choice + (slice(index, index + 1),)]
+
+
+def at(stamped: Sequence[tuple[Plugin, Any]], kept: NDArray[np.intp]) -> list[tuple[Plugin, Any]]:
+    """Return the terms at some points of the flat axis."""
+    found = []
+    for plugin, term in stamped:
+        numbers: dict[str, Any] = {}
+        for name in _fields(_type(term)):
+            value = getattr(term, name)
+            if getattr(value, "ndim", 0) and value.shape[-1] > 1:
+                numbers[name] = value[..., kept]
+        if series := _several(term):
+            numbers[series] = tuple(at_points(v, kept) for v in getattr(term, series))
+        found.append((plugin, attrs.evolve(term, **numbers) if numbers else term))
+    return found
+
+
+def at_points(value: Any, kept: NDArray[np.intp]) -> Any:
+    """Return a number at some points of the flat axis."""
+    if getattr(value, "ndim", 0) and value.shape[-1] > 1:
+        return value[..., kept]
+    return value
+
+
+def under(
+    stamped: Sequence[tuple[Plugin, Any]], choice: int, index: int
+) -> list[tuple[Plugin, Any]]:
+    """Return the terms under one value of a choice; those that are nothing there are gone."""
+    found = []
+    for plugin, term in stamped:
+        numbers: dict[str, Any] = {}
+        for name in _numbers_of(_type(term)):
+            value = getattr(term, name)
+            part = taken(value, choice, index)
+            if part is not value:
+                numbers[name] = part
+        if series := _several(term):
+            whole = getattr(term, series)
+            parts = tuple(taken(v, choice, index) for v in whole)
+            if any(part is not v for part, v in zip(parts, whole, strict=True)):
+                numbers[series] = parts
+        if not numbers:
+            found.append((plugin, term))
+        elif any(np.any(numbers.get(n, getattr(term, n, 0.0))) for n in _AMOUNTS):
+            found.append((plugin, attrs.evolve(term, **numbers)))
+    return found
+
+
+def _lifted(term: Any, choices: int) -> Any:
+    numbers: dict[str, Any] = {}
+    for name in _numbers_of(_type(term)):
+        value = getattr(term, name)
+        if getattr(value, "ndim", 0):
+            numbers[name] = lifted(value, choices)
+    if series := _several(term):
+        numbers[series] = tuple(lifted(v, choices) for v in getattr(term, series))
+    return attrs.evolve(term, **numbers) if numbers else term
+
+
+def _kind(term: Any, windows: Windows) -> Any:
+    """Return what must agree for two terms to differ in numbers alone.
+
+    Names may differ, unless they decide on the order of terms that matters.
+    """
+    said = [tuple(v) if v.__class__ is list else v for v in _words_of(_type(term))(term)]
+    if isinstance(term, Work):
+        said.append(term.host if term.host in windows.guests else "")
+    elif isinstance(term, Edge):
+        said.append(len(term.boundaries))
+    if windows.sorts(term):
+        said.append(term.name)
+    return tuple(said)
+
+
+@cache
+def _words_of(type_: Any) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads that which tells terms apart: kind, where, when and how often."""
+    unsaid = {*_NUMBERS, *_NAMES, *SERIES, "host"}
+    return attrgetter("__class__", *(name for name in _fields(type_) if name not in unsaid))
+
+
+def _array(
+    read: Sequence[int],
+    parts: Mapping[Combination, Any],
+    shape: Sequence[int],
+    values: Mapping[Combination, Any],
+    missing: Any,
+) -> NDArray[Any]:
+    """Return *values* by combination as one array; *missing* where there is none."""
+    flat = max((v.shape[-1] for v in values.values() if getattr(v, "ndim", 0)), default=1)
+    dimensions = [shape[k] if k in read else 1 for k in range(len(shape))]
+    array = np.full((*dimensions, flat), missing)
+    for part in parts:
+        if part in values:
+            index = [0] * len(shape)
+            for k, i in zip(read, part, strict=True):
+                index[k] = i
+            array[tuple(index)] = values[part]
+    return array

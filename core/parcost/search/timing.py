@@ -1,0 +1,249 @@
+"""Layouts under one schedule, timed at once: exactly where a closed form is proven.
+
+Where the schedule has none, the step is a bound from below: that of the schedule, what
+gathers and reductions add to it at least, and what comes once at the end. Memory is
+that of the schedule's order for as many micro-batches as change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from math import inf
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from attrs import evolve
+
+from parcost.contract.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
+from parcost.engine.bounds import ends, lower_bound
+from parcost.engine.memory import Held
+from parcost.engine.pairs import Paired
+from parcost.engine.replay import Hop, Plan, Timeline, hops_of, slower
+from parcost.engine.schedule_calls import closed_form, spans
+from parcost.engine.stage_costs import PASSES, Load, kinds, load
+from parcost.engine.step_costs import WHENS, Grouped, Pipelined, When
+from parcost.numeric import all_of, any_of, maximum
+from parcost.search.sketch import Sketch, settled, sketch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from parcost.numeric import Mask, Real
+
+
+class Timed:
+    """The terms of a schedule, with a dimension for each choice."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        schedule: Schedule,
+        terms: Sequence[Any],
+        legal: NDArray[np.bool_],
+        known: dict[Any, Load],
+    ) -> None:
+        """*known* are loads that other schedules have in common with this one.
+
+        *unsaid* are methods of the schedule that return what is no number for legal layouts.
+        """
+        self.pipeline, self.schedule, self.legal = pipeline, schedule, legal
+        self.unsaid = ""
+        alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
+        m = np.broadcast_to(np.asarray(pipeline.micro_batches, dtype=np.float64), alive.shape)
+        self.plan = Sketched.of(schedule, pipeline, int(m[alive].max()))
+        stages = pipeline.stages * pipeline.chunks
+        works = [t for t in terms if isinstance(t, Work)]
+        works.sort(key=lambda w: (PASSES.index(w.pass_), w.name))
+        self.onces = sorted((t for t in terms if isinstance(t, Once)), key=lambda o: o.name)
+        alike = kinds([*works, *self.onces], stages)
+        split = not self.plan.orders[0][1].fused
+        by_kind: dict[int, Load] = {}
+        for x in dict.fromkeys(alike):
+            key = (split, x, *map(id, works))
+            if key not in known:
+                known[key] = load(works, x, split=split)
+            by_kind[x] = known[key]
+        by_stage = [by_kind[x] for x in alike]
+        paired = Paired(self.plan, works, by_stage)
+        self.loads = [by_stage[x] for x in self.plan.stage]
+        passes = {x: _passes(by_kind[x].seconds) for x in by_kind}
+        forward, backward, weights = zip(*(passes[x] for x in alike), strict=True)
+        self.times = Times(forward, backward, weights, paired.seconds)
+        self.hop: Hop = 0.0
+        for edge in (t for t in terms if isinstance(t, Edge)):
+            self.hop = slower(self.hop, tuple(edge.boundaries) or edge.seconds)
+        self.kinds = [alike[x] for x in self.plan.stage]
+
+    def least(self) -> Real:
+        """Return seconds that the step is never below, with whatever terms there are besides."""
+        seconds, mask = self._closed()
+        timeline = Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=())
+        return timeline.seconds + Grouped(self._onces("end"), self._run(timeline)).longest()
+
+    def step(self) -> tuple[Any, Any]:
+        """Return seconds of the step or less, and where they are exact.
+
+        What they are for one layout does not depend on which others are timed with it.
+        """
+        exact: Mask
+        terms = {when: self._onces(when) for when in WHENS}
+        closed, mask = self._closed()
+        timeline, known = self._spanned(closed, mask)
+        if timeline is None:
+            timeline = Timeline(seconds=self._mixed(closed, mask), starts=(), ends=())
+            run = self._run(timeline)
+            if terms["fill"] or terms["drain"]:
+                seconds, exact = self._between(terms["fill"], terms["drain"], run), False
+            else:
+                seconds, exact = timeline.seconds, mask
+            return seconds + Grouped(terms["end"], run).longest(), exact
+        run = self._run(timeline)
+        fill, drain = Grouped(terms["fill"], run), Grouped(terms["drain"], run)
+        later, exact = fill.released()
+        first = fill.stages[0].exposed if fill.terms else 0.0  # which all passes wait for
+        moved = Timeline(
+            seconds=timeline.seconds + later,
+            starts=(),
+            ends=[end + first for end in timeline.ends],
+        )
+        seconds = moved.seconds + drain.outlasts(fill, moved)
+        if not all_of(known):
+            run = self._run(Timeline(seconds=self._mixed(closed, mask), starts=(), ends=()))
+            below = self._between(terms["fill"], terms["drain"], run)
+            seconds, exact = np.where(known, seconds, below), exact & known
+        return seconds + Grouped(terms["end"], run).longest(), exact
+
+    def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: Pipelined) -> Real:
+        """Return seconds that a pipeline of unknown spans takes at least, with what is beside it.
+
+        All passes wait for the first stage, and a device that is done has its last stage left.
+        """
+        seconds = run.timeline.seconds
+        if drain:
+            stages = Grouped(drain, run).stages
+            for end, k in zip(
+                ends(self.plan, self.times, self.pipeline.micro_batches),
+                self.plan.drawn.final,
+                strict=True,
+            ):
+                seconds = maximum(seconds, end + stages[k].exposed)
+        return seconds + Grouped(fill, run).stages[0].exposed if fill else seconds
+
+    def _run(self, timeline: Timeline) -> Pipelined:
+        return Pipelined(
+            plan=self.plan,
+            loads=self.loads,
+            kinds=self.kinds,
+            times=self.times,
+            hop=self.hop,
+            timeline=timeline,
+        )
+
+    def _onces(self, when: When) -> Sequence[Once]:
+        return [term for term in self.onces if term.when == when]
+
+    def _closed(self) -> tuple[Real, Mask]:
+        """Return the makespan in closed form, and where that is proven."""
+        schedule = self.schedule
+        closed = getattr(schedule, "closed_form", None) is not None
+        by_boundary = getattr(schedule, "hop_by_boundary", False)
+        uneven = isinstance(self.hop, tuple) and not by_boundary
+        if not closed or uneven or self.pipeline.blocking:
+            return 0.0, False
+        seconds, mask = closed_form(schedule, self._asked)
+        return seconds, mask & self._known(seconds, "closed_form", mask)
+
+    def _spanned(self, seconds: Real, mask: Mask) -> tuple[Timeline | None, Mask]:
+        """Return the timeline with the spans of stages, where there is one, and where it holds."""
+        if getattr(self.schedule, "spans", None) is None or not any_of(mask):
+            return None, False
+        starts, ends = spans(self.schedule, self._asked)
+        for value in (*starts, *ends):
+            mask = mask & self._known(value, "spans", mask)
+        return Timeline(seconds=seconds, starts=starts, ends=ends), mask
+
+    @property
+    def _asked(self) -> tuple[Times, Hop, int, Real, int]:
+        """What the schedule is asked with."""
+        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
+        return self.times, self.hop, p, m, v
+
+    def _mixed(self, seconds: Real, mask: Mask) -> Real:
+        """Return the makespan where it is proven, and a bound elsewhere."""
+        if mask is False:
+            return self._bound()
+        if all_of(mask):
+            return seconds
+        mixed: Real = np.where(mask, seconds, self._bound())
+        return mixed
+
+    def _bound(self) -> Real:
+        bound = lower_bound(self.plan, self.times, self.hop, self.pipeline.micro_batches)
+        if (known := self._known(bound, "lower_bound")) is True:
+            return bound
+        least: Real = np.where(known, bound, np.where(self._ends(), 0.0, inf))
+        return least
+
+    def _known(self, value: Real, method: str, where: Mask = True) -> Mask:
+        """Return where a method of the schedule returns a number.
+
+        It is to blame at layouts that are legal and end: of no others is a number asked for.
+        """
+        unknown = np.isnan(value)
+        if not unknown.any():
+            return True
+        if np.any(unknown & self._ends() & where & self.legal):
+            self.unsaid = f"`{method}`"
+        known: Mask = ~unknown
+        return known
+
+    def _ends(self) -> NDArray[np.bool_]:
+        """Return which layouts end: others have a pass or a message that takes for ever."""
+        sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
+        return np.isfinite(sum(sums, start=np.zeros(1)))
+
+    def fullest(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
+        """Return the bytes of the fullest device; *known* is what schedules have in common."""
+        m, growing = self.pipeline.micro_batches, self.plan.drawn.growing
+        held = Held(terms, self.plan, most=m, growing=growing, steady=known)
+        return reduce(maximum, (b for d in self._unlike(held) for b in held.moments(d)))
+
+    def _unlike(self, held: Held) -> Iterator[int]:
+        """Yield the devices but for those that hold no more than one with the same stages."""
+        order = self.plan.drawn
+        first: dict[tuple[int, ...], list[Sequence[int]]] = {}
+        for d, copies in enumerate(self.plan.held):
+            ((at_f,), (at_b,)) = order.alive_forward[d], order.alive_backward[d]
+            most = (*at_f.alive, *at_f.whole, *at_b.alive, *at_b.whole)
+            others = first.setdefault(tuple(held.kinds[k] for k in copies), [])
+            if not any(all(a >= b for a, b in zip(o, most, strict=True)) for o in others):
+                others.append(most)
+                yield d
+
+
+def _passes(seconds: Any) -> tuple[Real, Real, Real]:
+    return seconds["F"], seconds["R"] + seconds["B"], seconds["W"]
+
+
+class Sketched(Plan):
+    """A plan whose order is sketched, and holds for every number of micro-batches."""
+
+    @property
+    def drawn(self) -> Sketch:
+        """The sketch, which stands where a plan has orders."""
+        ((_, drawn),) = self.orders
+        return cast("Sketch", drawn)
+
+    @classmethod
+    def of(cls, schedule: Schedule, pipeline: Pipeline, most: int) -> Sketched:
+        """Return the plan where up to *most* micro-batches occur."""
+        p, v = pipeline.stages, pipeline.chunks
+        drawn = sketch(schedule, p, settled(schedule, p, v, most), v)
+        plan = object.__new__(cls)
+        object.__setattr__(plan, "schedule", schedule)
+        object.__setattr__(
+            plan, "pipeline", evolve(pipeline, micro_batches=float(drawn.micro_batches))
+        )
+        object.__setattr__(plan, "orders", [(float(drawn.micro_batches), drawn)])
+        return plan

@@ -1,0 +1,465 @@
+"""From a value to what a block's attribute holds: kind, dimension, qualifier, range."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from parcost.contract.schema import BlockType, Curve, Field
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.numbers import quantity as shown
+from parcost.language.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
+from parcost.spec import values as v
+from parcost.spec.definitions import Definition
+from parcost.spec.modules import Origin
+from parcost.spec.scope import Bound, BrokenError, Given, Scope
+
+if TYPE_CHECKING:
+    from parcost.language.text import Span
+    from parcost.spec.binder import Binder
+
+
+def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:
+    """Return the value of the attribute that *node* gives, as its field wants it.
+
+    Raises:
+        SpecError: It is of another kind or dimension, or out of range.
+    """
+    field = scope.field
+    assert field is not None
+    if isinstance(node.value, Given):
+        value = binder.expressions.given_value(node.value, scope)
+    else:
+        value = binder.evaluate(node.value, scope)
+    if field.kind == "quantity":
+        return _quantity(binder, node, value, scope, field, origin)
+    if value.axes:
+        for axis in value.axes:
+            binder.axes[axis].structural = True
+    if field.kind == "integers":
+        return Bound(value, _integers(value, node, field), origin)
+    if not isinstance(value, v.Said):
+        raise SpecError([_wrong_kind(binder, node, value, field)])
+    what = value.what
+    if field.kind == "reference":
+        if not isinstance(what, Definition):
+            raise SpecError([_wrong_kind(binder, node, value, field)])
+        return Bound(value, binder.object(what), origin)
+    if isinstance(what, Definition) or not isinstance(what, str):
+        raise SpecError([_wrong_kind(binder, node, value, field)])
+    if field.kind != "text" and what not in binder.names.choices(field):
+        span = node.value.span
+        raise SpecError([binder.names.wrong_word(what, span, node.name.text, field)])
+    if field.kind == "switch":
+        return Bound(value, what == "on", origin)
+    return Bound(value, what, origin)
+
+
+def is_literal(node: s.Attribute, field: Field, bound: Bound) -> bool:
+    """Say whether *node* gives *bound* in every study: it refers to nothing."""
+    if _qualifiers_refer(node, field):
+        return False
+    value, meant = node.value, bound.value
+    if type(value) is s.Path:  # a let would mean another word
+        return isinstance(meant, v.Said) and meant.what == value.text
+    return type(value) in (s.Number, s.Text)
+
+
+def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
+    """Say whether *node* gives a number that depends on its own block of *type_* alone."""
+    return (
+        field.kind == "quantity"
+        and not _qualifiers_refer(node, field)
+        and _names_only(type_, node.value)
+    )
+
+
+def _names_only(type_: BlockType, node: s.Expr) -> bool:
+    """Say whether all names in an expression are those of attributes of *type_*."""
+    match node:
+        case s.Path(parts=[name]):
+            return name.text in type_.fields
+        case s.Chain(operands=inner) | s.Call(arguments=inner):
+            return all(_names_only(type_, part) for part in inner)
+        case s.Unary(operand=part):
+            return _names_only(type_, part)
+    return isinstance(node, s.Number)
+
+
+def _qualifiers_refer(node: s.Attribute, field: Field) -> bool:
+    """Say whether a word behind the value stands for another attribute."""
+    words = [word for word, factor in field.qualifiers.items() if isinstance(factor, str)]
+    return any(word in node.span.text for word in words)
+
+
+def _wrong_kind(binder: Binder, node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
+    wanted = {
+        "word": "a word",
+        "switch": "`on` or `off`",
+        "text": "a string in quotes",
+        "reference": f"the name of a `{field.target}`",
+        "integers": "a list of whole numbers",
+    }[field.kind]
+    return problem(
+        "wrong-kind",
+        f"`{node.name.text}` is {wanted}",
+        node.value.span,
+        f"this is {v.describe(value)}",
+        help=_unit_hint(binder, node, field),
+    )
+
+
+def _unit_hint(binder: Binder, node: s.Attribute, field: Field) -> str | None:
+    """Return a help line with the name that a string or a number may stand for."""
+    text = node.span.text.partition("=")[2].strip(' "')
+    known: Sequence[str] = ()
+    if field.kind == "word":
+        known = binder.names.choices(field)
+    elif field.kind == "reference":
+        known = [label for kind, label in binder.definitions.table if kind == field.target]
+    hint = did_you_mean(text, known)
+    if not isinstance(node.value, s.Text):
+        return hint
+    if field.kind not in ("word", "reference", "switch"):
+        return None
+    return "a name stands without quotes" + (f"; {hint}" if hint else f": `{text}`")
+
+
+def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...]:
+    items = value.items if isinstance(value, v.Items) else (value,)
+    name, span = node.name.text, node.value.span
+    if not items:
+        raise SpecError(
+            [
+                problem(
+                    "empty-list",
+                    f"`{name}` lists nothing",
+                    span,
+                    help="leave it out where it has a default",
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
+    whole: list[int] = []
+    for item in items:
+        if (
+            not isinstance(item, v.Quantity)
+            or item.dimension != ONE
+            or not isinstance(item.number, (float, int))
+            or item.number != int(item.number)
+            or abs(item.number) >= 2**31
+        ):
+            complaint = f"`{name}` is a list of whole numbers"
+            raise SpecError([problem("wrong-kind", complaint, span)])
+        whole.append(int(item.number))
+    if field.minimum is not None and min(whole) < field.minimum:
+        raise SpecError(
+            [
+                problem(
+                    "out-of-range",
+                    f"`{name}` lists numbers of at least {field.minimum:g}",
+                    _span_of(node.value, whole.index(min(whole))),
+                    f"this is {min(whole)}",
+                    help=f"the nearest legal value is {field.minimum:g}",
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
+    return tuple(whole)
+
+
+def _span_of(node: Any, position: int) -> Span:
+    """Return where one item of a list was written, if it was written as one."""
+    items = node.items if isinstance(node, s.List) else ()
+    span: Span = items[position].span if position < len(items) else node.span
+    return span
+
+
+def _quantity(
+    binder: Binder, node: s.Attribute, value: v.Value, scope: Scope, field: Field, origin: Origin
+) -> Bound:
+    name = node.name.text
+    if isinstance(value, v.Said) and isinstance(value.what, Curve):
+        if not field.curve:
+            raise SpecError([_not_a_number(node, value)])
+        return Bound(value, value.what, origin)
+    if isinstance(value, v.Said) and value.what is None:
+        raise BrokenError
+    if not isinstance(value, v.Quantity):
+        raise SpecError([_not_a_number(node, value)])
+    if value.dimension != field.dimension:
+        value = _converted(node, value, field)
+    if node.qualifiers or field.must_qualify:
+        value, said = _qualified(binder, node, value, scope, field)
+        origin = evolve(origin, word=said)
+    number = value.number
+    if field.whole or field.minimum is not None or field.positive or field.maximum:
+        _check_range(name, number, node, field)
+    _check_magnitude(name, number, node, field)
+    if field.structural:
+        for axis in value.axes:
+            binder.axes[axis].structural = True
+        number = int(number) if isinstance(number, (float, int)) else int(number.flat[0])
+    return Bound(value, number, origin)
+
+
+def _not_a_number(node: s.Attribute, value: v.Value) -> Diagnostic:
+    return problem(
+        "not-a-number",
+        f"`{node.name.text}` is a number",
+        node.value.span,
+        f"this is {v.describe(value)}",
+    )
+
+
+def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
+    name, span = node.name.text, node.value.span
+    wanted = field.dimension
+    if wanted == RATE and value.dimension == BIT_RATE:
+        return evolve(value, number=value.number / 8.0, dimension=RATE)
+    if wanted == BYTES and value.dimension == BITS:
+        raise SpecError(
+            [
+                problem(
+                    "bit-for-byte",
+                    f"`{name}` is measured in bytes, and this is in bits",
+                    span,
+                    f"this is {shown(value.number / 8.0, 'B')}",
+                    help=f"write `{span.text.replace('bit', 'B').replace('b', 'B')}` "
+                    "if bytes are meant, or `bytes(...)` to convert",
+                )
+            ]
+        )
+    if value.dimension == ONE:
+        raise SpecError(
+            [
+                problem(
+                    "missing-unit",
+                    f"`{name}` needs a unit",
+                    span,
+                    "this is a plain number",
+                    help=f"units of {wanted} are {_examples(wanted)}",
+                )
+            ]
+        )
+    measured = "is a plain number" if wanted == ONE else f"is measured in {wanted}"
+    kinds = (wanted, BIT_RATE) if wanted == RATE else (wanted,)
+    under = [u for kind in kinds if wanted != ONE for u in _under(value.dimension, kind)]
+    raise SpecError(
+        [
+            problem(
+                "wrong-dimension",
+                f"`{name}` {measured}",
+                span,
+                f"this is {v.describe(value)}",
+                help=_per(node, "s" if wanted == RATE else under[0]) if under else None,
+            )
+        ]
+    )
+
+
+def _qualified(
+    binder: Binder, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
+) -> tuple[v.Quantity, str]:
+    """Return *value* as the word behind it makes it, and the word."""
+    name = node.name.text
+    said = [q.text for q in node.qualifiers]
+    for qualifier in node.qualifiers:
+        if qualifier.text not in field.qualifiers:
+            raise SpecError([_unknown_qualifier(name, qualifier, field)])
+    items = node.value.items if isinstance(node.value, s.List) else (node.value,)
+    units = {item.unit if isinstance(item, s.Number) else "" for item in items}
+    said += [unit for unit in sorted(units) if unit in field.qualifiers]
+    if len(said) > 1:
+        raise SpecError(
+            [
+                problem(
+                    "duplicate",
+                    f"`{name}` cannot be both {said[0]} and {said[1]}",
+                    node.qualifiers[-1].span if node.qualifiers else node.value.span,
+                )
+            ]
+        )
+    if not said:
+        if field.must_qualify and value.literal and not isinstance(node.value, Given):
+            choices = " or ".join(f"`{q}`" for q in field.qualifiers)
+            raise SpecError(
+                [
+                    problem(
+                        "ambiguous-quantity",
+                        f"`{name}` must say {choices}",
+                        node.value.span,
+                        "which one is this?",
+                        help=_qualified_ways(node.value.span.text, field.qualifiers),
+                    )
+                ]
+            )
+        return value, ""
+    word = said[0]
+    factor = field.qualifiers[word]
+    if isinstance(factor, str):
+        assert scope.definition is not None
+        by = binder.attribute(scope.definition, factor).value
+        if not isinstance(by, v.Quantity):
+            message = f"`{name}` is `{word}`, which needs `{factor}`"
+            help = f"write `{factor} = ...` beside it"
+            raise SpecError([problem("not-given", message, node.span, help=help)])
+        return evolve(value, number=value.number / by.number, axes=value.axes | by.axes), word
+    return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
+
+
+def _per(node: s.Attribute, unit: str) -> str:
+    """Return the help line for a value that lacks the unit by which it is divided."""
+    words = " ".join(word.text for word in node.qualifiers)
+    return f"write `{node.value.span.text}/{unit}{f' {words}' if words else ''}`"
+
+
+def _qualified_ways(text: str, words: Iterable[str]) -> str:
+    """Return the help line for a value that lacks one of *words*, or has it too far inside.
+
+    >>> _qualified_ways("64 sequences * 4", ["sequences", "tokens"])
+    'the word stands behind the whole value: write `(64 * 4) sequences`'
+    >>> _qualified_ways("2 * 4", ["sequences", "tokens"])
+    'write `(2 * 4) sequences` or `(2 * 4) tokens`'
+    """
+    inside = [word for word in words if re.search(rf"\b{re.escape(word)}\b", text)]
+    for word in inside:
+        text = re.sub(rf"\s*\b{re.escape(word)}\b", "", text)
+    text = f"({text})" if re.search(r"[-+*?]|/ ", text) else text
+    ways = " or ".join(f"`{text} {word}`" for word in inside or words)
+    return f"the word stands behind the whole value: write {ways}" if inside else f"write {ways}"
+
+
+_EXACT = 2**53  # beyond, a number and its neighbour are the same
+
+
+def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> None:
+    worst = number if isinstance(number, (float, int)) else _worst(number, field)
+    low, high = field.minimum, field.maximum
+    complaint = hint = ""
+    percent = "%" in node.value.span.text
+
+    def said(number: float) -> str:
+        if number == int(number) and abs(number) <= _EXACT and not percent:
+            return f"{int(number)}"
+        return f"{100 * number:g} %" if percent else f"{number:g}"
+
+    if field.whole and worst != int(worst):
+        complaint = f"`{name}` is a whole number"
+        near = sorted({max(int(worst), int(low or 0)), int(worst) + 1})
+        hint = "the nearest are " + " and ".join(f"{n}" for n in near)
+        id = "not-whole"
+    elif (low is not None and worst < low) or (field.positive and worst <= 0):
+        bound = "above 0" if field.positive else f"at least {said(low or 0)}"
+        complaint, id = f"`{name}` must be {bound}", "out-of-range"
+    elif field.whole and worst > _EXACT and (high is None or high > _EXACT):
+        complaint, id = (
+            f"`{name}` is at most 2^53, beyond which whole numbers are not exact",
+            "out-of-range",
+        )
+        hint = f"the nearest legal value is {_EXACT}"
+    elif high is not None and worst > high:
+        complaint, id = f"`{name}` must be at most {said(high)}", "out-of-range"
+        hint = f"the nearest legal value is {said(high)}"
+    if complaint:
+        raise SpecError(
+            [
+                problem(
+                    id,
+                    complaint,
+                    node.value.span,
+                    f"this is {said(worst)}",
+                    help=hint or None,
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
+
+
+def _check_magnitude(name: str, number: Any, node: s.Attribute, field: Field) -> None:
+    """Require a magnitude that formulas can multiply without overflow or underflow."""
+    if isinstance(number, (float, int)):
+        if number == 0 or v.SMALLEST <= abs(number) <= v.LARGEST:
+            return
+        size = abs(number)
+    else:
+        import numpy as np
+
+        sizes = np.abs(np.ravel(number))
+        wrong = sizes[(sizes != 0) & ((sizes < v.SMALLEST) | (sizes > v.LARGEST))]
+        if not wrong.size:
+            return
+        size = float(wrong[0])
+    large = size > v.LARGEST
+    unit = "" if field.dimension == ONE else f" {field.dimension}"
+    near = f"{v.LARGEST if large else v.SMALLEST:g}{unit}"
+    raise SpecError(
+        [
+            problem(
+                "out-of-range",
+                f"`{name}` is too {'large' if large else 'small'} to compute with",
+                node.value.span,
+                f"this is {size:g}{unit}",
+                help=f"the nearest legal value is {near}",
+                notes=[f"{name}: {field.doc}"],
+            )
+        ]
+    )
+
+
+def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic:
+    if not field.qualifiers:
+        return problem(
+            "unknown-qualifier",
+            f"`{name}` takes no word after its value",
+            qualifier.span,
+            help="several attributes on a line need commas",
+        )
+    return problem(
+        "unknown-qualifier",
+        f"`{name}` cannot be `{qualifier.text}`",
+        qualifier.span,
+        "one of " + ", ".join(f"`{q}`" for q in field.qualifiers),
+        help=did_you_mean(qualifier.text, field.qualifiers),
+    )
+
+
+def _worst(numbers: Any, field: Field) -> float:
+    """Return the element that breaks the range of *field*, or any one."""
+    import numpy as np
+
+    flat = np.ravel(numbers)
+    if field.whole and np.any(broken := flat != np.floor(flat)):
+        return float(flat[broken][0])
+    low = float(flat.min())
+    too_low = (field.minimum is not None and low < field.minimum) or (field.positive and low <= 0)
+    return low if too_low else float(flat.max())
+
+
+def _examples(dimension: Any) -> str:
+    known = {
+        BYTES: "`GB`, `GiB`, `MB`",
+        RATE: "`GB/s`, `Gbps`",
+        SECONDS: "`s`, `ms`, `us`",
+        FLOPS: "`TFLOPS`",
+    }
+    if dimension in known:
+        return known[dimension]
+    simple = [name for name, (_, d) in known_units().items() if d == dimension]
+    compound = (
+        f"{name}/{under}" for name, (_, d) in _SINGLE.items() for under in _under(d, dimension)
+    )
+    return ", ".join(f"`{name}`" for name in (simple or list(compound))[:4])
+
+
+#: What compound units are made of, in the order in which they are proposed.
+_SINGLE = {name: known_units()[name] for name in ("USD", "g", "J", "FLOP", "B", "b", "h", "s")}
+
+
+def _under(over: Any, wanted: Any) -> list[str]:
+    """Return the units by which something in *over* divides to what is *wanted*."""
+    return [name for name, (_, d) in _SINGLE.items() if d != ONE and over / d == wanted]

@@ -1,0 +1,489 @@
+"""A file, understood as far as that goes without plugins: imports, lets, blocks, studies.
+
+A module is one file. Importing is by name from a catalogue, ``use catalog.devices.x``,
+or by path, ``use "site.par" as site``. Without ``as``, the blocks of an imported file
+take part in the importing study, which may override them; with ``as`` they are reached
+through the name. Catalogue imports bring the one block that they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import Factory, define
+
+from parcost.contract.terms import Catalogue
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, nearest, problem
+from parcost.language.parse import parse
+from parcost.language.text import Source, Span
+from parcost.records import record
+from parcost.spec import sources
+from parcost.system.files import failure, project_root
+
+if TYPE_CHECKING:
+    from parcost.spec.scope import Bound
+
+STATEMENTS = ("use", "requires")
+MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
+
+
+@record(eq=False)
+class Origin:
+    """Where a value comes from.
+
+    *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from
+    outside. *kind* and *source* are the provenance (``measured``, ``vendor``,
+    ``published``, ``assumed``, or "") as written. *expression* is the default's text, and
+    *word* the one behind the value, such as ``per_direction``.
+    """
+
+    how: str
+    span: Span | None = None
+    kind: str = ""
+    source: str = ""
+    expression: str = ""
+    word: str = ""
+
+
+@define(eq=False)
+class Module:
+    """One file: its own items, and what it imports."""
+
+    source: Source
+    path: Path | None  # None for a file of a catalogue
+    catalogue: str = ""
+    lets: dict[str, s.Attribute] = Factory(dict)
+    blocks: list[s.Block] = Factory(list)
+    studies: list[s.Block] = Factory(list)
+    expects: list[s.Block] = Factory(list)
+    requires: list[s.Statement] = Factory(list)
+    merged: list[Module] = Factory(list)  # imported without a name
+    aliases: dict[str, Module] = Factory(dict)  # imported with one
+    picked: list[tuple[Module, s.Block, str]] = Factory(list)  # catalogue blocks, name here
+    diagnostics: list[Diagnostic] = Factory(list)
+    literals: dict[tuple[str, int], Bound] = Factory(dict)  # by how, and id of the attribute
+    _labelled: dict[str, s.Block] = Factory(dict)
+    _scope: list[Module] = Factory(list)
+
+    def scope(self) -> list[Module]:
+        """Return this file and those merged into it, each once, in the order of lookup."""
+        if not self._scope:
+            found: dict[int, Module] = {}
+            left = [self]
+            while left:
+                one = left.pop()
+                if id(one) not in found:
+                    found[id(one)] = one
+                    left += reversed(one.merged)
+            self._scope = list(found.values())
+        return self._scope
+
+    def labelled(self, label: str) -> s.Block | None:
+        """Return the first block of the file that carries *label*."""
+        if len(self._labelled) == 0:
+            for block in reversed(self.blocks):
+                self._labelled[label_of(block)] = block
+        return self._labelled.get(label) if label else None
+
+
+@define(eq=False)
+class Loader:
+    """Reads modules, each once. *catalogues* by name.
+
+    *made* are objects of blocks of catalogues that every study has alike, with the origins
+    of the attributes of each object, and of those inside, by id.
+    """
+
+    catalogues: Mapping[str, Catalogue]
+    made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
+    _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
+    _modules: dict[str, Module] = Factory(dict)
+    _stamps: dict[str, tuple[int, int]] = Factory(dict)
+    _open: list[str] = Factory(list)
+    _checked: dict[str, bool] = Factory(dict)  # whether a file is as it was, by this load
+
+    def __len__(self) -> int:
+        """Return how many files are kept."""
+        return len(self._modules)
+
+    def file(self, path: Path, name: str, root: Path | None = None, *, keep: bool = True) -> Module:
+        """Return the module in the file at *path*, read again only when it changed.
+
+        What it imports is kept whether or not it is to *keep* itself.
+
+        Raises:
+            SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
+        """
+        self._begin()
+        try:
+            place = path.resolve()
+        except (OSError, ValueError, RuntimeError):  # too long, or links in a circle
+            message = f"`{name}` cannot be read: its path leads nowhere"
+            raise failure("unreadable-file", message, name) from None
+        if path.suffix == sources.SUFFIX != place.suffix and place.exists():
+            message = f"`{name}` is a link to `{place.name}`, which is no spec"
+            raise failure("not-a-spec", message, name)
+        key = str(place)
+        if key in self._modules and self._fresh(key, path):
+            return self._modules[key]
+        stamp = _stamp(path)
+        source = sources.read(path, name)
+        module = self._module(source, path, key, root, keep=keep)
+        if keep:
+            self._stamps[key] = stamp
+            self._checked[key] = True
+        return module
+
+    def text(self, text: str, name: str) -> Module:
+        """Return the module that *text* spells; relative imports start here."""
+        self._begin()
+        source = Source(name, text)
+        return self._module(source, Path.cwd() / name, f"text:{name}", None, keep=False)
+
+    def catalogue_file(self, catalogue: Catalogue, steps: tuple[str, ...]) -> Module:
+        """Return the module of a catalogue at ``steps`` (folders and a file's stem)."""
+        name = "/".join((catalogue.name, *steps)) + ".par"
+        key = f"catalogue:{name}"
+        if key not in self._modules:
+            resource = catalogue.root
+            for step in steps[:-1]:
+                resource = resource / step
+            source = sources.read_resource(resource / f"{steps[-1]}.par", name)
+            self._module(source, None, key, None, catalogue=catalogue.name)
+        return self._modules[key]
+
+    def preludes(self) -> Iterable[Module]:
+        """Return the modules that every study starts from."""
+        for name in sorted(self.catalogues):
+            catalogue = self.catalogues[name]
+            if catalogue.prelude:
+                steps = tuple(catalogue.prelude.removesuffix(".par").split("/"))
+                yield self.catalogue_file(catalogue, steps)
+
+    def _begin(self) -> None:
+        """Look at files anew, unless an import of one that is being read asks."""
+        if not self._open:
+            self._checked.clear()
+
+    def _fresh(self, key: str, path: Path) -> bool:
+        """Whether neither the module at *path* nor a file that it imports has changed since.
+
+        Each file is looked at once in a load, however many import it.
+        """
+        known = self._checked.get(key)
+        if known is None:
+            self._checked[key] = True  # for imports in a circle
+            module = self._modules[key]
+            inner = (other.path for other in (*module.merged, *module.aliases.values()))
+            known = self._stamps.get(key) == _stamp(path) and all(
+                self._fresh(str(other.resolve()), other) for other in inner if other is not None
+            )
+            self._checked[key] = known
+        return known
+
+    def _module(
+        self,
+        source: Source,
+        path: Path | None,
+        key: str,
+        root: Path | None,
+        *,
+        catalogue: str = "",
+        keep: bool = True,
+    ) -> Module:
+        tree, found = parse(source)
+        module = Module(source, path, catalogue)
+        module.diagnostics += found
+        if keep:
+            self._modules[key] = module
+        self._open.append(key)
+        try:
+            for item in tree.items:
+                self._item(item, module, root)
+        finally:
+            self._open.pop()
+        if not tree.items and not found:
+            module.diagnostics.append(
+                Diagnostic(
+                    "empty-file",
+                    f"`{source.name}` says nothing",
+                    place=source.name,
+                    help="write blocks, or import some: `parcost catalog` lists what there is",
+                )
+            )
+        return module
+
+    def _item(self, item: s.Item, module: Module, root: Path | None) -> None:
+        match item:
+            case s.Block(kind=kind) if kind.text == "study":
+                module.studies.append(item)
+            case s.Block(kind=kind) if kind.text == "expect":
+                module.expects.append(item)
+            case s.Block():
+                module.blocks.append(item)
+            case s.Attribute():
+                self._let(item, module)
+            case s.Claim():
+                module.diagnostics.append(
+                    problem(
+                        "misplaced-claim",
+                        "a claim stands outside of `expect`",
+                        item.span,
+                        help=f"write `expect {{ {item.span.text} }}`",
+                    )
+                )
+            case s.Statement():
+                self._statement(item, module, root)
+
+    def _let(self, item: s.Attribute, module: Module) -> None:
+        add_let(item, module.lets, module.diagnostics)
+
+    def _statement(self, item: s.Statement, module: Module, root: Path | None) -> None:
+        first = item.words[0]
+        word = first.text if isinstance(first, s.Path) else ""
+        if word == "use":
+            try:
+                self._use(item, module, root)
+            except SpecError as error:
+                module.diagnostics += error.diagnostics
+        elif word == "requires":
+            module.requires.append(item)
+        else:
+            module.diagnostics.append(unknown_statement(item))
+
+    def _use(self, item: s.Statement, module: Module, root: Path | None) -> None:
+        target, alias = _use_words(item)
+        if isinstance(target, s.Text):
+            imported = self._imported_file(target, module, root)
+            if alias is None:
+                module.merged.append(imported)
+                return
+        else:
+            imported = self._imported_block(target, alias, module)
+            return
+        if alias.text in module.aliases:
+            raise SpecError(
+                [problem("duplicate", f"the name `{alias.text}` is given twice", alias.span)]
+            )
+        module.aliases[alias.text] = imported
+
+    def _imported_file(self, target: s.Text, module: Module, root: Path | None) -> Module:
+        if module.path is None:
+            message = "a file of a catalogue imports by name, not by path"
+            raise SpecError([problem("import-escapes", message, target.span)])
+        root = root or project_root(module.path)
+        try:
+            path = (module.path.parent / target.value).resolve()
+        except (OSError, ValueError, RuntimeError):  # a null byte, or links in a circle
+            message = f"`{target.value}` is no path of a file"
+            raise SpecError([problem("unreadable-file", message, target.span)]) from None
+        if not path.is_relative_to(root.resolve()):
+            raise SpecError(
+                [
+                    problem(
+                        "import-escapes",
+                        f"`{target.value}` lies outside of the project",
+                        target.span,
+                        "this climbs out",
+                        help="import from the project's own folder, or from a catalogue by name",
+                    )
+                ]
+            )
+        if path.suffix != sources.SUFFIX:
+            message = f"`{target.value}` is no spec: its name does not end in `{sources.SUFFIX}`"
+            if Path(target.value).suffix == sources.SUFFIX:
+                message = f"`{target.value}` is a link to `{path.name}`, which is no spec"
+            raise SpecError([problem("not-a-spec", message, target.span)])
+        key = str(path)
+        if key in self._open:
+            chain = self._open[self._open.index(key) :]
+            names = " -> ".join(Path(k).name for k in [*chain, key])
+            raise SpecError(
+                [problem("circular-import", f"a file imports itself: {names}", target.span)]
+            )
+        if len(self._open) > MOST_IMPORTS:
+            raise SpecError([problem("circular-import", "imports nest too deeply", target.span)])
+        name = sources.relative_name(path, module.source.name)
+        try:
+            return self.file(path, name, root)
+        except SpecError as error:
+            raise SpecError(
+                [
+                    problem(d.id, d.message, target.span, "imported here", help=d.help)
+                    for d in error.diagnostics
+                ]
+            ) from None
+
+    def _imported_block(self, target: s.Path, alias: s.Name | None, module: Module) -> Module:
+        catalogue_name, *steps = [part.text for part in target.parts]
+        catalogue = self.catalogues.get(catalogue_name)
+        if catalogue is None:
+            raise SpecError(
+                [
+                    problem(
+                        "unknown-import",
+                        f"there is no catalogue `{catalogue_name}`",
+                        target.parts[0].span,
+                        help=self._entry_called(target.parts[-1].text)
+                        or did_you_mean(catalogue_name, self.catalogues)
+                        or "a file is imported by a path in quotes",
+                    )
+                ]
+            )
+        known = self._entries(catalogue)
+        if tuple(steps) not in known:
+            hint = did_you_mean(target.text, known.values()) or "`parcost catalog` lists it"
+            message = f"the catalogue has no `{target.text}`"
+            raise SpecError([problem("unknown-import", message, target.span, help=hint)])
+        imported = self.catalogue_file(catalogue, tuple(steps))
+        name = (alias or target.parts[-1]).text
+        for block in imported.blocks:
+            if label_of(block) == steps[-1]:
+                module.picked.append((imported, block, name))
+                return imported
+        message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
+        raise SpecError([problem("unknown-import", message, target.span)])
+
+    def _entry_called(self, name: str) -> str | None:
+        """Return a help line with the entry of a catalogue whose last name is like *name*."""
+        known = {
+            entry[-1]: path
+            for catalogue in self.catalogues.values()
+            for entry, path in self._entries(catalogue).items()
+        }
+        close = nearest(name, known, 1)
+        return f"did you mean `use {known[close[0]]}`?" if close else None
+
+    def _entries(self, catalogue: Catalogue) -> Mapping[tuple[str, ...], str]:
+        """Return the importable names of a catalogue, and how each is spelled; listed once."""
+        if catalogue.name not in self._listed:
+            self._listed[catalogue.name] = {
+                entry: ".".join((catalogue.name, *entry)) for entry in entries(catalogue)
+            }
+        return self._listed[catalogue.name]
+
+
+def entries(catalogue: Catalogue) -> list[tuple[str, ...]]:
+    """Return the importable names of a catalogue, as folders and a file's stem."""
+    found: list[tuple[str, ...]] = []
+
+    def walk(folder: Any, steps: tuple[str, ...]) -> None:
+        for entry in sorted(folder.iterdir(), key=lambda e: str(e.name)):
+            if entry.name.endswith(".par"):
+                if (name := "/".join((*steps, entry.name))) != catalogue.prelude:
+                    found.append((*steps, name.rsplit("/")[-1].removesuffix(".par")))
+            elif entry.is_dir() and not entry.name.startswith(("_", ".")):
+                walk(entry, (*steps, entry.name))
+
+    walk(catalogue.root, ())
+    return found
+
+
+def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[Diagnostic]) -> None:
+    """Note ``let name = value`` in *lets*, or what is wrong with it in *diagnostics*."""
+    words = [w.text for w in item.words]
+    name = item.name.text
+    if words != ["let"] or len(item.name.parts) != 1:
+        hint = f"write `let {item.name.parts[-1].text} = ...`, or move it into a block"
+        if words and words[0] in STATEMENTS:
+            hint = f"`{words[0]}` takes names of letters, digits, `_` and dots"
+        elif words and words[0] != "let":
+            hint = f"write `{' '.join(words)} {{ {name} = ... }}`"
+        diagnostics.append(
+            problem(
+                "misplaced-attribute",
+                f"`{name}` stands outside of a block",
+                item.name.span,
+                help=hint,
+            )
+        )
+    elif name in lets:
+        diagnostics.append(
+            problem(
+                "duplicate",
+                f"`{name}` is given twice",
+                item.name.span,
+                "again here",
+                also=[(lets[name].name.span, "first here")],
+            )
+        )
+    else:
+        lets[name] = item
+
+
+def unknown_statement(item: s.Statement) -> Diagnostic:
+    """Return the diagnostic for a line of words that means nothing."""
+    word = item.words[0].text if isinstance(item.words[0], s.Path) else item.words[0].value
+    hint = did_you_mean(word, STATEMENTS)
+    return problem(
+        "unknown-statement",
+        f"`{word}` starts no statement",
+        item.words[0].span,
+        help=hint or f"write `{word} {{ ... }}` for a block or `{word} = ...` for a value",
+    )
+
+
+def label_of(block: s.Block) -> str:
+    """Return the label of a block, or "" without one."""
+    if not block.words:
+        return ""
+    first = block.words[0]
+    if isinstance(first, s.Text):
+        return first.value
+    return "" if first.text == "extends" else first.text
+
+
+def base_of(block: s.Block) -> s.Path | None:
+    """Return what the block extends, if anything.
+
+    Raises:
+        SpecError: The words after the label are not ``extends NAME``.
+    """
+    words = list(block.words)
+    if words and label_of(block):
+        words = words[1:]
+    if not words:
+        return None
+    match words:
+        case [s.Path() as word, s.Path() as base] if word.text == "extends":
+            return base
+    first = words[0]
+    raise SpecError(
+        [
+            problem(
+                "unexpected-word",
+                "a block's header is `kind label extends other`",
+                first.span,
+                help="a label is one word" if label_of(block) else None,
+            )
+        ]
+    )
+
+
+def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:
+    match item.words[1:]:
+        case [target]:
+            return target, None
+        case [target, s.Path() as word, s.Path(parts=[alias])] if word.text == "as":
+            return target, alias
+    raise SpecError(
+        [
+            problem(
+                "malformed-use",
+                "this imports nothing",
+                item.span,
+                help='write `use catalog.devices.NAME` or `use "file.par" as NAME`',
+            )
+        ]
+    )
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except (OSError, ValueError, RuntimeError):
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)

@@ -1,0 +1,82 @@
+"""``requires``: which plugins, and which versions of them, a spec was written for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from parcost import __version__
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.plugins.discovery import Plugin, Plugins
+
+_PREFIX = "parcost_"
+
+
+def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
+    """Yield what ``requires plugin "x" ">= 1.2"`` or ``requires parcost ">= 0.1"`` misses."""
+    match statement.words[1:]:
+        case [s.Path() as word, s.Text() as version] if word.text == "parcost":
+            yield from _version(version, __version__, "parcost", statement)
+        case [s.Path() as word, s.Text() as name, *rest] if word.text == "plugin" and all(
+            isinstance(r, s.Text) for r in rest[:1]
+        ):
+            found = next((p for p in plugins.plugins if _meets(p, name.value)), None)
+            if found is None:
+                known = [p.name for p in plugins.plugins]
+                yield problem(
+                    "missing-plugin",
+                    f"no plugin `{name.value}` is installed",
+                    name.span,
+                    help=did_you_mean(name.value, known) or "`parcost plugins` lists them",
+                )
+            elif rest and isinstance(rest[0], s.Text):
+                stated = found.version or _module_version(found.module)
+                yield from _version(rest[0], stated, f"plugin `{found.name}`", statement)
+        case _:
+            yield problem(
+                "malformed-requires",
+                "this requires nothing",
+                statement.span,
+                help='write `requires plugin "NAME" ">= 1.2"` or `requires parcost ">= 0.1"`',
+            )
+
+
+def _meets(plugin: Plugin, name: str) -> bool:
+    """Return whether *plugin* is the one called *name*.
+
+    One from a file is called like the file: `parcost-rollouts` where its entry point would be
+    `rollouts`.
+    """
+    wanted = re.sub(r"\W", "_", name)
+    return name == plugin.name or wanted in (plugin.name, plugin.name.removeprefix(_PREFIX))
+
+
+def _module_version(module: object) -> str:
+    """Return the version that a plugin states which is not installed, "" if it states none."""
+    version = getattr(module, "__version__", "")
+    return version if isinstance(version, str) else ""
+
+
+def _version(
+    wanted: s.Text, version: str, what: str, statement: s.Statement
+) -> Iterator[Diagnostic]:
+    try:
+        allowed = SpecifierSet(wanted.value)
+    except InvalidSpecifier:
+        yield problem(
+            "malformed-requires",
+            f"`{wanted.value}` is no version requirement",
+            wanted.span,
+            help='write `">= 1.2"` or `">= 1.2, < 2"`',
+        )
+        return
+    if not version or not allowed.contains(version, prereleases=True):
+        has = f"version {version}" if version else "no version"
+        yield problem(
+            "wrong-version",
+            f"{what} has {has}, and the spec requires {wanted.value}",
+            statement.span,
+        )

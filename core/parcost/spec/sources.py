@@ -1,0 +1,43 @@
+"""Spec files as sources: from disk, and from catalogues. Every failure is a diagnostic."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from parcost.language.text import Source
+from parcost.system import files
+
+SUFFIX = ".par"
+
+
+def read(path: Path, name: str | None = None) -> Source:
+    """Return the text of a spec file.
+
+    Raises:
+        SpecError: The file is missing, unreadable, too large or not UTF-8.
+    """
+    shown = name or str(path)
+    return Source(shown, files.read_text(path, files.SPEC, shown))
+
+
+def read_resource(resource: Any, name: str) -> Source:
+    """Return the text of a file in a catalogue, which may live in a wheel.
+
+    Raises:
+        SpecError: The file is missing, unreadable, too large or not UTF-8.
+    """
+    if isinstance(resource, os.PathLike):
+        return Source(name, files.read_text(resource, files.SPEC, name))
+    try:
+        with resource.open("rb") as file:
+            data = file.read(files.SPEC.limit + 1)
+    except OSError as error:
+        raise files.read_failure(error, name) from None
+    return Source(name, files.decode(files.check_size(data, files.SPEC, name), name))
+
+
+def relative_name(path: Path, beside: str) -> str:
+    """Return how to call an imported file: relative to where its importer was named."""
+    return str(path) if Path(beside).is_absolute() else os.path.relpath(path)

@@ -1,0 +1,1 @@
+"""Files, temporary folders, threads and garbage collection of the process."""

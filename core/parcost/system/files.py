@@ -1,0 +1,193 @@
+"""Every file that is read: regular, of a limited size, and UTF-8 where it is text.
+
+A failure is a diagnostic. A link is followed, a directory, a pipe, a socket or a device is
+refused, and no more than the limit of its kind is ever held of a file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from attrs import frozen
+
+from parcost.language.diagnostics import Diagnostic, SpecError
+
+_MIB = 2**20
+_GIB = 2**30
+_STDIN = "<stdin>"
+# A pipe or a device that takes the place of a file between two calls is not waited for.
+_FLAGS = os.O_RDONLY
+for _flag in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):
+    _FLAGS |= getattr(os, _flag, 0)
+
+
+@frozen
+class Kind:
+    """What a file is for, and how many bytes it may have; *line* limits one of its lines."""
+
+    name: str
+    limit: int
+    line: int = 0
+
+
+SPEC = Kind("spec", 4 * _MIB)
+LOG = Kind("log of timings", 64 * _MIB)
+CODE = Kind("file of a plugin", 256 * _MIB)
+CACHED = Kind("result in the cache", 256 * _MIB)
+SHARD = Kind("shard", 1024 * _GIB, line=_GIB)
+KINDS = (SPEC, LOG, CODE, CACHED, SHARD)
+
+
+def read_text(path: str | os.PathLike[str], kind: Kind, name: str | None = None) -> str:
+    """Return the text of a file; messages call it *name*.
+
+    Raises:
+        SpecError: The file is missing, no regular file, unreadable, too large or not UTF-8.
+    """
+    shown = name or os.fspath(path)
+    return decode(read_bytes(path, kind, shown), shown)
+
+
+def read_bytes(path: str | os.PathLike[str], kind: Kind, name: str | None = None) -> bytes:
+    """Return the content of a file; messages call it *name*.
+
+    Raises:
+        SpecError: The file is missing, no regular file, unreadable or too large.
+    """
+    shown = name or os.fspath(path)
+    try:
+        with _open(path, shown) as file:
+            return _read_all(file, kind, shown)
+    except (OSError, ValueError) as error:
+        raise read_failure(error, shown) from None
+
+
+def read_stdin(kind: Kind) -> bytes:
+    """Return what stdin holds.
+
+    Raises:
+        SpecError: It cannot be read, or is too large.
+    """
+    try:
+        data = sys.stdin.buffer.read(kind.limit + 1)
+    except OSError as error:
+        raise read_failure(error, _STDIN) from None
+    if len(data) > kind.limit:
+        raise _too_large(_STDIN, kind)
+    return data
+
+
+def read_lines(path: str | os.PathLike[str], kind: Kind) -> Iterator[str]:
+    r"""Yield the lines of a file, which end at ``\n`` only.
+
+    Raises:
+        SpecError: The file is missing, no regular file, unreadable, too large or not UTF-8.
+    """
+    shown = os.fspath(path)
+    try:
+        with _open(path, shown) as file:
+            done, number = 0, 1
+            while line := file.readline(kind.line + 1):
+                done += len(line)
+                if len(line) > kind.line:
+                    message = f"line {number} of `{shown}` has more than {kind.line:,} bytes"
+                    raise failure("file-too-large", message, shown)
+                if done > kind.limit:
+                    raise _too_large(shown, kind)
+                yield decode(line, shown, number)
+                number += 1
+    except (OSError, ValueError) as error:
+        raise read_failure(error, shown) from None
+
+
+def decode(data: bytes, name: str, first: int = 1) -> str:
+    """Return the text of *data*, less a byte order mark; *first* is the number of its first line.
+
+    Raises:
+        SpecError: It is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig" if first == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + first
+        byte = data[error.start]
+        message = f"`{name}` is not UTF-8: byte 0x{byte:02x} on line {line}"
+        raise failure("not-utf8", message, name, "save the file in the encoding UTF-8") from None
+
+
+def check_size(data: bytes, kind: Kind, name: str) -> bytes:
+    """Return *data*, which came from elsewhere than a file.
+
+    Raises:
+        SpecError: It is too large.
+    """
+    if len(data) > kind.limit:
+        raise _too_large(name, kind)
+    return data
+
+
+def read_failure(error: Exception, name: str) -> SpecError:
+    """Return the diagnostic of an error of the system."""
+    if isinstance(error, FileNotFoundError):
+        return failure("missing-file", f"there is no file `{name}`", name)
+    reason = getattr(error, "strerror", None) or str(error)
+    return failure("unreadable-file", f"`{name}` cannot be read: {reason}", name)
+
+
+def failure(id: str, message: str, place: str, help: str | None = None) -> SpecError:
+    """Return an error of one diagnostic about the file *place*."""
+    return SpecError([Diagnostic(id, message, place=place, help=help)])
+
+
+def _open(path: str | os.PathLike[str], name: str) -> BinaryIO:
+    _check(os.stat(path).st_mode, name)  # noqa: PTH116  a name need not be a path of this system
+    number = os.open(path, _FLAGS)
+    try:
+        _check(os.fstat(number).st_mode, name)
+        return os.fdopen(number, "rb")
+    except BaseException:
+        os.close(number)
+        raise
+
+
+def _check(mode: int, name: str) -> None:
+    if stat.S_ISREG(mode):
+        return
+    what = "a directory, not a file" if stat.S_ISDIR(mode) else "no regular file"
+    raise failure("unreadable-file", f"`{name}` is {what}", name)
+
+
+def _read_all(file: BinaryIO, kind: Kind, name: str) -> bytes:
+    """Read a file; room for the most of its kind would take longer than reading."""
+    size = os.fstat(file.fileno()).st_size
+    if size > kind.limit:
+        raise _too_large(name, kind, size)
+    data = file.read(size + 1)
+    if len(data) > size:
+        data += file.read(kind.limit + 1 - len(data))
+    return check_size(data, kind, name)
+
+
+def _too_large(name: str, kind: Kind, size: int = 0) -> SpecError:
+    has = f"has {size:,} bytes" if size else f"has more than {kind.limit:,} bytes"
+    most = f", and {kind.limit:,} are the most" if size else ", which are the most"
+    message = f"`{name}` {has}{most} for a {kind.name}"
+    return failure("file-too-large", message, name)
+
+
+def project_root(path: Path) -> Path:
+    """Return the directory that imports of the file at *path* may not leave.
+
+    The nearest ancestor that is a checkout or a Python project, or else the file's
+    own directory.
+    """
+    home = path.resolve().parent
+    for folder in (home, *home.parents):
+        if any((folder / mark).exists() for mark in (".git", "pyproject.toml")):
+            return folder
+    return home

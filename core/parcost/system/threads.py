@@ -1,0 +1,40 @@
+"""Threads that plugins start, and that fail: told in a line, and not in a traceback.
+
+Whoever started one has answered nevertheless, or failed in a way of its own, so that it is
+no fault of a report; but nobody is to find out by chance. No library does this: the hook is that
+of the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+_told: set[str] = set()
+
+
+def tell_failures() -> None:
+    """Tell threads of this process that fail from here on, each line once."""
+    threading.excepthook = _tell
+
+
+def _tell(failed: threading.ExceptHookArgs) -> None:
+    from traceback import extract_tb
+
+    from parcost.language.diagnostics import raised
+
+    if failed.exc_value is None or issubclass(failed.exc_type, SystemExit):
+        return  # which ends a thread as it should
+    if os.environ.get("PARCOST_DEBUG"):
+        threading.__excepthook__(failed)
+    last = extract_tb(failed.exc_traceback)[-1:]
+    at = f" ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""
+    line = f"warning: a thread raised {raised(failed.exc_value)}{at}"
+    if line not in _told and sys.stderr is not None:
+        _told.add(line)
+        with suppress(OSError, ValueError):  # stderr is closed: there is nobody to tell
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
