@@ -9,12 +9,16 @@ is frozen in earnest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["answers", "answers_to", "record"]
+from attrs import fields
 
-T = TypeVar("T", bound=type)
+__all__ = ["answers", "answers_to", "changed", "record"]
+
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
 
 if TYPE_CHECKING:
     from attrs import frozen as record
@@ -27,14 +31,28 @@ else:
         return define(cls, eq=eq, unsafe_hash=hashed, **options)
 
 
-def answers(hook: str) -> Callable[[T], T]:
+def changed(record: T, values: Mapping[str, Any]) -> T:
+    """Return a record with other *values*, which are taken to be good: nothing is made of them."""
+    cls = type(record)
+    new = cls.__new__(cls)
+    for name in _names(cls):  # type: ignore[arg-type]
+        object.__setattr__(new, name, values[name] if name in values else getattr(record, name))
+    return new
+
+
+@cache
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls))
+
+
+def answers(hook: str) -> Callable[[C], C]:
     """Declare a record an answer to *hook*: ``parameters``, ``operators`` or ``flops``.
 
     What these hooks answer with is a matter between plugins. The core refuses anything else
     under them, and whatever does not fit the annotations of the record.
     """
 
-    def mark(cls: T) -> T:
+    def mark(cls: C) -> C:
         cls.__answers__ = hook  # type: ignore[attr-defined]
         return cls
 

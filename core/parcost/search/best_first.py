@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 _BLOCK = 8192  # points of the flat axis that are bounded together
 _FIRST, _ROUND = 128, 512  # points that are scored together, the ones with the lowest bounds
+_MOST_REPLAYED = 128  # layouts that are replayed together
+_NARROW = 2  # structures that the first of them are of
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _NEVER = "cannot-run"  # what an evaluation says of a step without an end
 _MANY = 12  # schedules of structures that wait: their terms are kept
@@ -140,6 +142,8 @@ class _Search:
         self.few: Sequence[int] = ()  # plugins that layouts are bounded by
         self.crowded, self.many = _CROWDED, _MANY
         self.tie = count()
+        self.unscored = inf  # the lowest bound of layouts that are not scored, for want of time
+        self.batch = wish.keep  # the first ones are kept, and spare the replay of many others
 
     @property
     def late(self) -> bool:
@@ -154,7 +158,10 @@ class _Search:
             self.told(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
             for block in group.blocks(_BLOCK):
-                whole = self._score(block) and whole
+                whole = not (self.late and self.points is None and self.best.ranked())
+                if not whole:
+                    break
+                self._score(block)
                 block.forget()
             self.looked += group.looked if whole else 0
             if self._crowd > self.crowded or len(self.waiting) > self.many:
@@ -162,8 +169,11 @@ class _Search:
             if self.late and self.points is None:
                 return
 
-    def _score(self, group: Group) -> bool:
-        """Score the layouts of *group* that may matter; return whether time was enough."""
+    def _score(self, group: Group) -> None:
+        """Score the layouts of *group* that may matter.
+
+        Where time runs out, the lowest bound of those that are left is what is known of them.
+        """
         scores = Scores(group, self.few)
         self.few = self.few or scores.few
         bounds = [self._bounded(bound) for bound in scores.bounded()]
@@ -177,11 +187,18 @@ class _Search:
             every = np.concatenate(least)
             left = np.flatnonzero(every < inf)
             if not len(left):
-                return True
-            if self.late and self.points is None and (self.waiting or self.looked):
-                return False
+                return
+            known = self.waiting or self.looked or self.best.ranked()
+            if self.late and self.points is None and known:
+                self.unscored = min(self.unscored, float(every.min()))
+                return
+            if size == _FIRST:  # of few structures: others are soon ruled out
+                best = np.argsort([part.min() for part in least])[:_NARROW]
+                spans = [group.slices[place] for place in best]
+                left = np.concatenate([left[(left >= s.start) & (left < s.stop)] for s in spans])
             if len(left) > size:
-                left = np.sort(left[np.argpartition(every[left], size)[:size]])
+                left = left[np.argpartition(every[left], size)[:size]]
+            left = np.sort(left)
             size = _ROUND
             kept = {
                 place: left[(left >= span.start) & (left < span.stop)] - span.start
@@ -260,7 +277,8 @@ class _Search:
         if not self.waiting:
             return
         _, tie, entry = self.waiting[0]
-        found = entry.replay(self.best.worst)
+        found = entry.replay(self.best.worst, self.batch)
+        self.batch = min(2 * self.batch, _MOST_REPLAYED)
         for degrees, layout in sorted(found.layouts, key=lambda kept: kept[1].rank):
             if not self.wish.careful or self._runs(layout):
                 self.best.offer(degrees, layout)
@@ -312,7 +330,7 @@ class _Search:
             large=totals["large"],
             replayed=totals["replayed"],
             least_bytes=self.counts.least.get("needed", inf),
-            left=self.waiting[0][0] if self.waiting else inf,
+            left=min(self.waiting[0][0] if self.waiting else inf, self.unscored),
             looked=self.looked,
             unfit=totals["unfit"],
             broken=dict(self.counts.broken),

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from parcost.contract.terms import Limit, Objective
 
-_BATCH = 128  # layouts that are replayed together
-
 
 @define(eq=False)
 class Replayed:
@@ -76,14 +74,14 @@ class Waiting:
         if not self._sorted:
             self._lowest = float(self._costs.min()) if len(self._costs) else inf
 
-    def replay(self, worst: float) -> Replayed:
-        """Replay the next layouts that cost no more than *worst*."""
+    def replay(self, worst: float, most: int) -> Replayed:
+        """Replay the next layouts that cost no more than *worst*, and *most* of them."""
         if not self._sorted:
             self.drop(worst)
             order = np.argsort(self._costs, kind="stable")
             self._points, self._costs = self._points[order], self._costs[order]
             self._sorted = True
-        last = min(self._next + _BATCH, len(self._costs))
+        last = min(self._next + most, len(self._costs))
         last = self._next + int(
             np.searchsorted(self._costs[self._next : last], worst, side="right")
         )

@@ -18,6 +18,7 @@ from parcost.contract.terms import Edge, Limit, Objective, Pipeline, Row, Schedu
 from parcost.engine.reduce import unfit
 from parcost.engine.schedule_calls import blamed
 from parcost.engine.study import plain_first
+from parcost.records import changed
 from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
 from parcost.search.result import spelled
@@ -330,8 +331,8 @@ class Scores:
             if len(shared) < len(asked) or arrays:
                 items = [x for _, x in structure.variants.base.contributions(hook)]
             elif hook == "rooms":
-                span = self.group.slices[place]
-                items = [at_points(at_points(x, span), kept) for x in items]
+                items = [at_points(x, self.group.slices[place]) for x in items]
+                items = items if kept is None else [at_points(x, kept) for x in items]
             found[hook] = items
         return Judge(
             rooms=found["rooms"],
@@ -392,18 +393,17 @@ class Scores:
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield a term that is counted by row, once for each of the counts that choices make."""
-        key = (place, index, term.count)
+        key = (place, index, id(term.count))
         if key not in self._rows:
-            self._rows[key] = self._counts(place, index, hook, plugin, term)
-        for count, mask in self._rows[key]:
+            found = self._counts(place, index, hook, plugin, term)
+            self._rows[key] = term.count, found  # a row is kept, so that its id stays its own
+        for count, mask in self._rows[key][1]:
             if mask is None:
-                yield plugin, evolve(term, count=count)
+                yield plugin, changed(term, {"count": count})
             else:
                 names = ("bytes_", "of_activations") if hook == "memory" else ("seconds",)
-                amounts: dict[str, Any] = {
-                    name: np.where(mask, getattr(term, name), 0.0) for name in names
-                }
-                yield plugin, evolve(term, count=count, **amounts)
+                amounts = {name: np.where(mask, getattr(term, name), 0.0) for name in names}
+                yield plugin, changed(term, {"count": count, **amounts})
 
     def _counts(
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any

@@ -174,6 +174,7 @@ class Space:
     unsearched: Sequence[Axis] = ()
     follows: Sequence[str] = ()
     faults: list[Fault] = field(factory=list)  # plugins that failed so far
+    together: bool = True  # structures that differ in numbers alone are asked about at once
 
     @property
     def axes(self) -> Sequence[Axis]:
@@ -205,7 +206,8 @@ class Space:
                 at |= {a.attribute: v for a, v in zip(numbers, inner, strict=True)}
                 at = {axis.attribute: at[axis.attribute] for axis in self.structural}
                 for whole in self._whole(at):
-                    if found and points + whole.legal.size > MOST_TOGETHER:
+                    full = not self.together or points + whole.legal.size > MOST_TOGETHER
+                    if found and full:
                         yield from _grouped(found)
                         found, points = [], 0
                     found.append(whole)

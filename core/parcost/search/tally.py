@@ -100,7 +100,7 @@ def listed(
         if tally.interrupted:
             raise KeyboardInterrupt
         why: Sequence[Diagnostic]
-        if tally.looked < space.count():
+        if tally.looked < space.count() or tally.left < inf:
             why = [out_of_time(space, tally.legal)]
         elif not tally.legal:
             why = empty(space, +Counter(tally.refused))

@@ -20,6 +20,7 @@ import numpy as np
 
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.engine.shapes import SERIES, series_of
+from parcost.records import changed
 from parcost.search.variants import Asked, Combination, Contribution
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _of_one(
             yield plugin, _lifted(first, len(shape))
             continue
         terms = {number: term for number, (_, term) in members.items()}
-        yield plugin, attrs.evolve(first, **_numbers(terms, len(distinct), where))
+        yield plugin, changed(first, _numbers(terms, len(distinct), where))
 
 
 class _Where:
@@ -235,7 +236,7 @@ def merged(stamped: Sequence[tuple[Plugin, Any]], windows: Windows) -> list[tupl
         amount = getattr(first, name)
         for term in others:
             amount = amount + getattr(term, name)
-        found.append((plugin, attrs.evolve(first, **{name: amount})))
+        found.append((plugin, changed(first, {name: amount})))
     return found
 
 
@@ -280,22 +281,24 @@ def taken(value: Any, choice: int, index: int) -> Any:
     return value[(slice(None),) * choice + (slice(index, index + 1),)]
 
 
-def at(stamped: Sequence[tuple[Plugin, Any]], kept: NDArray[np.intp]) -> list[tuple[Plugin, Any]]:
+def at(
+    stamped: Sequence[tuple[Plugin, Any]], kept: NDArray[np.intp] | slice
+) -> list[tuple[Plugin, Any]]:
     """Return the terms at some points of the flat axis."""
     found = []
     for plugin, term in stamped:
         numbers: dict[str, Any] = {}
-        for name in _fields(_type(term)):
+        for name in _numbers_of(_type(term)):
             value = getattr(term, name)
-            if getattr(value, "ndim", 0) and value.shape[-1] > 1:
+            if value.__class__ is not float and np.ndim(value) and value.shape[-1] > 1:
                 numbers[name] = value[..., kept]
         if series := _several(term):
             numbers[series] = tuple(at_points(v, kept) for v in getattr(term, series))
-        found.append((plugin, attrs.evolve(term, **numbers) if numbers else term))
+        found.append((plugin, changed(term, numbers) if numbers else term))
     return found
 
 
-def at_points(value: Any, kept: NDArray[np.intp]) -> Any:
+def at_points(value: Any, kept: NDArray[np.intp] | slice) -> Any:
     """Return a number at some points of the flat axis."""
     if getattr(value, "ndim", 0) and value.shape[-1] > 1:
         return value[..., kept]
@@ -322,7 +325,7 @@ def under(
         if not numbers:
             found.append((plugin, term))
         elif any(np.any(numbers.get(n, getattr(term, n, 0.0))) for n in _AMOUNTS):
-            found.append((plugin, attrs.evolve(term, **numbers)))
+            found.append((plugin, changed(term, numbers)))
     return found
 
 
@@ -334,7 +337,7 @@ def _lifted(term: Any, choices: int) -> Any:
             numbers[name] = lifted(value, choices)
     if series := _several(term):
         numbers[series] = tuple(lifted(v, choices) for v in getattr(term, series))
-    return attrs.evolve(term, **numbers) if numbers else term
+    return changed(term, numbers) if numbers else term
 
 
 def _kind(term: Any, windows: Windows) -> Any:

@@ -232,8 +232,8 @@ def _dealt(study: Study) -> Check:
     )
 
 
-def _fewest_layers(study: Study) -> int:
-    return min(layers_of_stages(study))
+def _fewest_layers(study: Study) -> float:
+    return float(min(layers_of_stages(study)))
 
 
 def _listed(study: Study) -> list[Check]:

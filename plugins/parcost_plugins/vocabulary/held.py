@@ -129,12 +129,12 @@ def _of_structures(study: Study) -> Iterator[Alike]:
                 stages=(slot.number,),
                 of=1 if slot.number == 0 else _SEVERAL,
                 layers=slot.depth,
-                **_sizes_of_structures(slot.depth, slot.counts, own),
                 group=group,
                 replicas=replicas,
                 shard=shard,
                 expert=expert,
                 row=slot.row,
+                **_sizes_of_structures(slot.depth, slot.counts, own),
             )
 
 
@@ -210,7 +210,7 @@ def _on_slot(study: Study, rows: tuple[Any, ...], empty: bool, number: int) -> t
 
 def _sizes_of_structures(
     depth: Real, counts: Sequence[Real], held: Sequence[Parameters]
-) -> dict[str, Real]:
+) -> dict[str, Any]:
     """Return the parameters of a layer and of the ends of a stage, over structures."""
     sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
     matrix: Real = 0.0

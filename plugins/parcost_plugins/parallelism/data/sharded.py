@@ -20,11 +20,10 @@ Groups of hybrid sharding reduce their shares too, on other links and at the sam
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import mul
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from parcost import Once, Pass, Real, Study, Work, formula
-from parcost.numeric import is_array, maximum
+from parcost.numeric import maximum, where
 from parcost_plugins.parallelism.data.replicated import across_once, once_per_step
 from parcost_plugins.parallelism.data.wire import GRADIENTS, Wire, wires
 from parcost_plugins.vocabulary import Sharding, Training
@@ -34,7 +33,7 @@ from parcost_plugins.vocabulary.chosen import (
     reduces_each_micro_batch,
     reshards,
 )
-from parcost_plugins.vocabulary.partition import each, ends_together
+from parcost_plugins.vocabulary.partition import ends_together
 
 Part = Literal["before", "layer", "after"]
 
@@ -140,19 +139,21 @@ def _reductions(wire: Wire, hides: bool) -> Iterator[Work]:
 
 def _times(
     wire: Wire, rows: list[_Traffic]
-) -> Iterator[tuple[_Traffic, Sequence[float], Real, Real]]:
+) -> Iterator[tuple[_Traffic, Sequence[Any], Real, Real]]:
     """Yield each row with how often it occurs, and the share of a pass that may hide it.
 
     It occurs on some stages and there, for each of the other layers, so often at a time.
     """
-    others = maximum(wire.kind.layers - 1, 0)
+    kind = wire.kind
+    others = maximum(kind.layers - 1, 0)
     share = others / (others + 1)
+    parts: dict[Part, Real] = {"before": kind.before, "layer": kind.layer, "after": kind.after}
     for row in rows:
-        repeat = 1 if row.repeat == "once" else others
-        if is_array(repeat):
-            yield row, wire.kind.count, repeat, share
+        repeat: Real = 1.0 if row.repeat == "once" else others
+        if kind.row is not None:  # some structures have stages of this kind without the part
+            yield row, kind.count, where(parts[row.part] > 0, repeat, 0.0), share
         elif repeat:
-            yield row, each(mul, repeat, wire.kind.count), 1.0, share
+            yield row, [repeat * on for on in kind.count], 1.0, share
 
 
 def _parts(wire: Wire) -> dict[Part, Real]:
