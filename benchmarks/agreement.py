@@ -85,13 +85,14 @@ def drawn(seed: int) -> tuple[str, dict[str, list[Any]], str]:
     rng = random.Random(seed)
     kind = rng.choice(list(MODELS))
     settings = {text.split()[0] if text else "": text for text in rng.sample(SETTINGS, 2)}
+    device, devices = rng.choice(DEVICES), rng.choice([16, 24, 48, 64])
     text = "\n".join(
         [
             *(f"use catalog.devices.{device}" for device in DEVICES),
             "use catalog.fabrics.hgx_h100",
             "use catalog.precisions.bf16",
             MODELS[kind],
-            f"cluster {{ device = {rng.choice(DEVICES)}, devices = {rng.choice([16, 24, 48, 64])} }}",
+            f"cluster {{ device = {device}, devices = {devices} }}",
             f"training {{ sequence = 2048, global_batch = {rng.choice([48, 96])} sequences }}",
             *settings.values(),
             "",

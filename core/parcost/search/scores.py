@@ -122,12 +122,16 @@ class _Table:
             for place in range(len(group.structures))
         ]
 
-    def at(self, place: int) -> list[tuple[Plugin, Any]]:
-        """Return the terms of one structure."""
-        shared = self._shared
-        if self._slices is not None:
-            shared = at(shared, self._slices[place])
-        return [*shared, *self._own[place]]
+    def at(self, place: int, points: NDArray[np.intp] | None = None) -> list[tuple[Plugin, Any]]:
+        """Return the terms of one structure, at some of its points if not at all."""
+        own = self._own[place]
+        if self._slices is None:
+            every = [*self._shared, *own]
+            return every if points is None else at(every, points)
+        span = self._slices[place]
+        if points is None:
+            return [*at(self._shared, span), *own]
+        return [*at(self._shared, points + span.start), *at(own, points)]
 
 
 class Scores:
@@ -218,9 +222,9 @@ class Scores:
             whole = self.group.structures[place]
             structure = whole.at(points)
             judge = self._judge(structure, place, points)
-            terms = [t for table in tables for t in at(table.at(place), points)]
+            terms = [t for table in tables for t in table.at(place, points)]
             terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
-            memory = at(self._memory.at(place), points)
+            memory = self._memory.at(place, points)
             known: dict[Any, Load] = {}
             for (owner, index), which in wanted.items():
                 if owner != place:
