@@ -520,13 +520,16 @@ def contribution(study: Study, hook: str, position: int) -> Sequence[tuple[Plugi
     What an evaluation would leave out is a fault.
     """
     complaint = study._complaint  # noqa: SLF001
-    found = []
+    faults, found = len(study.faults), []
     for plugin, answer in study.plugins.ask(hook, study.faults, only=position, study=study):
         wrong = complaint(hook, answer, study) if complaint is not None else ""
         if wrong:
             study.faults.append(Fault(plugin=plugin, hook=hook, message=wrong))
         else:
             found.append((plugin, answer))
+    reads = READS.get()
+    if study.has_structures and reads is not None and len(study.faults) > faults:
+        reads.note(STRUCTURES, study._point[STRUCTURES])  # noqa: SLF001  one by one it may not fail
     return tuple(found)
 
 

@@ -25,7 +25,6 @@ from parcost.search.result import spelled
 from parcost.search.space import Group, Structure
 from parcost.search.term_arrays import Windows, at, at_points, stacked, under, windows
 from parcost.search.timing import Timed
-from parcost.search.variants import STAGES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -302,13 +301,11 @@ class Scores:
 
     def _one(self, position: int) -> tuple[Contribution, frozenset[int]]:
         """Return what a plugin answers in some legal variant, and the choices that it read."""
-        faults = len(self._variants.faults)
-        found, reads = self._variants.one("terms", position, self._occurs)
-        if STAGES in reads:
-            del self._variants.faults[faults:]
-            first = self.group.structures[0]
-            found, reads = first.variants.one("terms", position, self._own_occurs[0])
-        return found, reads
+        found = self._variants.one_shared("terms", position, self._occurs)
+        if found is not None:
+            return found
+        first = self.group.structures[0]
+        return first.variants.one("terms", position, self._own_occurs[0])
 
     def _of_few(self, hosts: Windows) -> _Table:
         """Return the terms of the first bound, where these windows have guests."""

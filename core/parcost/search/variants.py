@@ -141,8 +141,8 @@ class Variants:
 
         So it does where the answer has read what does, has counts by virtual stage, or fails.
         """
-        noted, faults = self.base.plugins.noted, len(self.faults)
-        known = dict(noted)
+        undo = self._undo()
+        faults = len(self.faults)
         try:
             found = self.asked(hook, position, legal)
         except ParcostError:
@@ -155,10 +155,37 @@ class Variants:
         by_stage = any(_by_stage(item) for answer in answers for _, item in answer)
         if found[0] != (STAGES,) and not by_stage and len(self.faults) == faults:
             return found
-        del self.faults[faults:]
-        noted.clear()
-        noted.update(known)
+        undo()
         return None
+
+    def one_shared(
+        self, hook: str, position: int, legal: NDArray[np.bool_]
+    ) -> tuple[Contribution, frozenset[int]] | None:
+        """Return the same as :meth:`one`, None where it differs between structures."""
+        undo = self._undo()
+        faults = len(self.faults)
+        try:
+            found, reads = self.one(hook, position, legal)
+        except ParcostError:
+            if not self.point:
+                raise
+            reads = frozenset((STAGES,))
+        if not self.point or (STAGES not in reads and len(self.faults) == faults):
+            return found, reads
+        undo()
+        return None
+
+    def _undo(self) -> Callable[[], None]:
+        """Return what forgets the faults that are noted from here on."""
+        noted, faults = self.base.plugins.noted, len(self.faults)
+        known = dict(noted)
+
+        def undo() -> None:
+            del self.faults[faults:]
+            noted.clear()
+            noted.update(known)
+
+        return undo
 
     def one(
         self, hook: str, position: int, legal: NDArray[np.bool_]
