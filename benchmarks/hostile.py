@@ -42,10 +42,11 @@ from spec_faults import MOST_SECONDS, SlowError, alarm, faults, raised  # noqa: 
 from spec_generator import Generator, bases  # noqa: E402
 
 from parcost import Figure, Formula, Memory, SpecError, Work, hookimpl  # noqa: E402
+from parcost.contract.plugin import Plugin  # noqa: E402
 from parcost.engine.session import Session  # noqa: E402
 from parcost.language.diagnostic_text import render  # noqa: E402
-from parcost.language.diagnostics import ParcostError  # noqa: E402
-from parcost.plugins.discovery import Plugin, Plugins  # noqa: E402
+from parcost.language.errors import ParcostError  # noqa: E402
+from parcost.plugins.discovery import Plugins  # noqa: E402
 
 MOST_BYTES = 500 * 10**6
 CHUNK = 250

@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from parcost.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from parcost.contract.formulas import Formula as Formula
     from parcost.contract.formulas import FormulaError as FormulaError
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from parcost.contract.schema import switch as switch
     from parcost.contract.schema import word as word
     from parcost.contract.sheet import Sheet as Sheet
+    from parcost.contract.study import Call as Call
+    from parcost.contract.study import Study as Study
     from parcost.contract.terms import LONGEST_ORDER as LONGEST_ORDER
     from parcost.contract.terms import Activity as Activity
     from parcost.contract.terms import Axis as Axis
@@ -76,20 +80,12 @@ if TYPE_CHECKING:
     from parcost.engine.session import evaluate as evaluate
     from parcost.engine.session import load as load
     from parcost.engine.session import load_text as load_text
-    from parcost.engine.study import Call as Call
-    from parcost.engine.study import Study as Study
     from parcost.language.diagnostics import (
         Diagnostic as Diagnostic,
     )
-    from parcost.language.diagnostics import (
-        ParcostError as ParcostError,
-    )
-    from parcost.language.diagnostics import (
-        PluginError as PluginError,
-    )
-    from parcost.language.diagnostics import (
-        SpecError as SpecError,
-    )
+    from parcost.language.errors import ParcostError as ParcostError
+    from parcost.language.errors import PluginError as PluginError
+    from parcost.language.errors import SpecError as SpecError
     from parcost.language.units import (
         BIT_RATE as BIT_RATE,
     )
@@ -131,13 +127,12 @@ if TYPE_CHECKING:
     from parcost.records import answers as answers
     from parcost.records import record as record
     from parcost.report.report import Report as Report
-    from parcost.report.report import Result as Result
-
-__version__ = "0.2.0.dev0"
+    from parcost.report.result import Result as Result
 
 #: The public names by the module, below parcost, that defines them.
 HOMES = {
-    "language.diagnostics": ("Diagnostic", "ParcostError", "PluginError", "SpecError"),
+    "language.diagnostics": ("Diagnostic",),
+    "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
     "contract.formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
     "contract.hookspecs": ("hookimpl",),
@@ -162,7 +157,7 @@ HOMES = {
         "word",
     ),
     "contract.sheet": ("Sheet",),
-    "engine.study": ("Call", "Study"),
+    "contract.study": ("Call", "Study"),
     "contract.terms": (
         "LONGEST_ORDER",
         "Activity",
@@ -212,7 +207,8 @@ HOMES = {
         "WATTS",
     ),
     "engine.session": ("Session", "evaluate", "load", "load_text"),
-    "report.report": ("Report", "Result"),
+    "report.report": ("Report",),
+    "report.result": ("Result",),
     "engine.scenario": ("Scenario",),
 }
 _HOME = {name: f"parcost.{module}" for module, names in HOMES.items() for name in names}

@@ -23,11 +23,12 @@ C = TypeVar("C", bound=type)
 if TYPE_CHECKING:
     from attrs import frozen as record
 else:
-    from attrs import define
+    from attrs import define, setters
 
     def record(cls: type | None = None, *, eq: bool = True, **options: Any) -> Any:
         """Make a class a record, which takes the options of ``attrs.frozen``."""
         hashed = True if eq else None  # None leaves what tells objects apart alone
+        options = {"on_setattr": setters.NO_OP, **options}  # `define` converts what is set, again
         return define(cls, eq=eq, unsafe_hash=hashed, **options)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from parcost.batch import Spec
 from parcost.batch.executors import Engine, named
+from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.run import Run
 from parcost.cli import main
-from parcost.language.diagnostics import PluginError, SpecError
+from parcost.language.errors import PluginError, SpecError
 
 pytestmark = pytest.mark.slow
 

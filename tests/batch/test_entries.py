@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from parcost.batch.cache import packed, unpacked
+from parcost.batch.entries import page_data
 from parcost.batch.fingerprints import Import
-from parcost.contract.entries import Entry, Problem, page_data
+from parcost.contract.entries import Entry, Problem
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.output.json_encoding import encoded
 

@@ -9,7 +9,7 @@ import pytest
 import parcost
 from parcost.batch import fingerprints
 from parcost.batch.fingerprints import Environment, Question
-from parcost.plugins.selection import Picked
+from parcost.plugins.selection import PluginSelection
 
 METADATA = "Metadata-Version: 2.1\nName: parcost-mine\nVersion: {version}\n"
 
@@ -43,10 +43,10 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Developed:
 def test_another_plugin_is_another_environment() -> None:
     before = Environment().digest
     assert Environment().digest == before
-    assert Environment(Picked(("advice",))).digest != before
+    assert Environment(PluginSelection(("advice",))).digest != before
     assert (
-        Environment(Picked(("advice", "figures"))).digest
-        == Environment(Picked(("figures", "advice"))).digest
+        Environment(PluginSelection(("advice", "figures"))).digest
+        == Environment(PluginSelection(("figures", "advice"))).digest
     )
 
 
@@ -75,9 +75,9 @@ def test_what_python_compiles_and_the_specs_of_a_plugin_change_nothing(mine: Dev
 
 
 def test_a_plugin_that_is_left_out_may_change(mine: Developed) -> None:
-    before = Environment(Picked(("mine",))).digest
+    before = Environment(PluginSelection(("mine",))).digest
     mine.write("mine_plugin/formulas.py", "FACTOR = 2\n")
-    assert Environment(Picked(("mine",))).digest == before
+    assert Environment(PluginSelection(("mine",))).digest == before
 
 
 def test_code_is_found_without_importing_it(mine: Developed) -> None:

@@ -16,16 +16,17 @@ from typing import Any
 
 import pytest
 
-from parcost.batch import Spec, executors
+from parcost.batch import executors
 from parcost.batch import worker as worker_module
 from parcost.batch.cache import Cache
 from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
+from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.run import Run
 from parcost.batch.worker import StrangerError, Task, Worker, answers
 from parcost.cli import main
 from parcost.contract.entries import Entry
-from parcost.plugins.selection import Picked
+from parcost.plugins.selection import PluginSelection
 
 pytestmark = pytest.mark.slow
 
@@ -151,7 +152,11 @@ def test_only_a_window_of_the_files_is_under_way(specs: list[Spec]) -> None:
 
 def test_workers_of_another_version_are_refused(specs: list[Spec], tmp_path: Path) -> None:
     task = Task(
-        question=QUESTION, picked=Picked(), expected="another", folder=str(tmp_path), keep=False
+        question=QUESTION,
+        selection=PluginSelection(),
+        expected="another",
+        folder=str(tmp_path),
+        keep=False,
     )
     with pytest.raises(StrangerError, match="another version"):
         answers(task, specs)
@@ -164,7 +169,7 @@ def test_a_worker_works_where_the_names_of_files_start(
     monkeypatch.chdir(tmp_path / "elsewhere")
     task = Task(
         question=QUESTION,
-        picked=Picked(),
+        selection=PluginSelection(),
         expected=ENVIRONMENT.digest,
         folder=str(tmp_path),
         keep=False,
@@ -186,11 +191,11 @@ def terms():
 
 def test_a_worker_reads_a_plugin_anew_that_was_edited(specs: list[Spec], tmp_path: Path) -> None:
     def step() -> float:
-        picked = Picked(files=[str(file)])
+        selection = PluginSelection(files=[str(file)])
         task = Task(
             question=QUESTION,
-            picked=picked,
-            expected=Environment(picked).digest,
+            selection=selection,
+            expected=Environment(selection).digest,
             folder=str(tmp_path),
             keep=False,
         )

@@ -295,7 +295,7 @@ def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
     code = (
         "import sys; from parcost.cli import main; main(sys.argv[1:]);"
         "print([m for m in sys.modules if m.startswith(('parcost_plugins.', 'numpy', 'lark',"
-        "'parcost.spec', 'parcost.engine', 'parcost.contract.terms'))], file=sys.stderr)"
+        "'parcost.spec', 'parcost.engine', 'parcost.search'))], file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "eval", "specs", "--format", "jsonl"],

@@ -1169,3 +1169,28 @@ def test_long_work_on_one_file_shows_how_far_it_has_got(
     studies = GOOD + "study one { }\nstudy two { layout { tp = 4 } }\n"
     assert run("eval", "b.par", b=studies).code == 0
     assert shown[:2] == ["b.par, study 1 of 2", "b.par, study 2 of 2"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["eval", "LONG"],
+        ["eval", "a.par", "--plugin", "LONG.py"],
+        ["eval", "a.par", "--plugin", "LONG/__init__.py"],
+        ["eval", "a.par", "--out", "LONG"],
+        ["merge", "LONG"],
+        ["validate", "LONG"],
+        ["validate", "LONG/runs.jsonl", "--intervals", "LONG/x.par"],
+        ["calibrate", "LONG"],
+        ["calibrate", "a.par", "LONG.jsonl"],
+        ["calibrate", "a.par", "--out", "LONG"],
+    ],
+)
+def test_a_name_that_is_too_long_is_bad_input(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """File systems refuse names of more than 255 bytes, and some functions of Python raise it."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.par").write_text(GOOD, encoding="utf-8")
+    assert main([argument.replace("LONG", 300 * "x") for argument in arguments]) == 2
+    assert "internal" not in capsys.readouterr().err

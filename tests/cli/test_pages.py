@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import formula, letters_of
-from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.output import markdown, text
 from parcost.output.formulas import filled
-from parcost.output.narrative import tell
+from parcost.output.report_page import report_page
+from parcost.output.text import draw
 
 words = st.text("abcdefgh ", min_size=0, max_size=60)
 cells = st.one_of(words, st.sampled_from(["12.5", "1,234.50", "a_long_name_without_a_blank_in_it"]))
@@ -149,7 +150,7 @@ def test_numbers_take_the_place_of_whole_letters(text: str, numbers: str) -> Non
 
 
 def page_of(scenario: parcost.Scenario) -> str:
-    return text.draw(tell(scenario.evaluate()), Paper(width=200))
+    return text.draw(report_page(scenario.evaluate()), Paper(width=200))
 
 
 def test_a_page_has_the_headlines_of_a_calculation_and_what_claims_name() -> None:

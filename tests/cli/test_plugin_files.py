@@ -18,7 +18,8 @@ import pytest
 import parcost
 from parcost.batch.fingerprints import Environment
 from parcost.cli import main
-from parcost.plugins.selection import Picked
+from parcost.plugins.discovery import load_selection
+from parcost.plugins.selection import PluginSelection
 
 pytestmark = pytest.mark.slow
 
@@ -172,7 +173,8 @@ def test_plugins_of_one_name_do_not_mix() -> None:
         costs = LOADER.replace("3.0", f"{stall}")
         (package / "costs.py").write_text(costs, encoding="utf-8")
     session, other = (
-        parcost.Session(Picked(files=[f"{folder}/lazy"]).load()) for folder in ("one", "two")
+        parcost.Session(load_selection(PluginSelection(files=[f"{folder}/lazy"])))
+        for folder in ("one", "two")
     )
     (one,), (two,) = (s.load("specs/a.par") for s in (session, other))
     times = [scenario.evaluate().result.outcome for scenario in (two, one)]
@@ -213,11 +215,11 @@ def test_a_batch_forgets_what_was_said_with_another_text(run: Run, jobs: tuple[s
 def test_a_file_is_part_of_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "loader.py"
     file.write_text(LOADER, encoding="utf-8")
-    with_it = Environment(Picked(files=[str(file)])).digest
+    with_it = Environment(PluginSelection(files=[str(file)])).digest
     assert with_it != Environment().digest
-    assert with_it == Environment(Picked(files=[str(file)])).digest
+    assert with_it == Environment(PluginSelection(files=[str(file)])).digest
     file.write_text(LOADER + "\n", encoding="utf-8")
-    assert with_it != Environment(Picked(files=[str(file)])).digest
+    assert with_it != Environment(PluginSelection(files=[str(file)])).digest
 
 
 def test_its_terms_take_part_in_a_search(run: Run) -> None:

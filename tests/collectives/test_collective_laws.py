@@ -11,7 +11,8 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parcost import Group, Study
+from parcost import Group
+from parcost.engine.study import SpecStudy
 from parcost.numeric import ceil_log2
 from parcost.plugins.discovery import load
 from parcost_plugins.collectives import (
@@ -268,7 +269,7 @@ def test_a_hierarchy_of_one_level_is_the_ring_of_that_level(
 )
 def test_the_best_is_no_slower_than_any(operation: str, g: float, k: float, n: float) -> None:
     group = two_levels(g, k, (3e-6, 450e9), (14e-6, 50e9))
-    study = Study("test", {}, PLUGINS)
+    study = SpecStudy("test", {}, PLUGINS)
     best = study.collective(operation, n, group)
     each = {
         algorithm.name: algorithm.seconds(operation, n, group)
@@ -284,14 +285,14 @@ PLUGINS = load(*((module.__name__, module) for module in MODULES), installed=Fal
 
 
 def test_every_operation_has_an_algorithm_for_any_number_of_ranks() -> None:
-    study = Study("test", {}, PLUGINS)
+    study = SpecStudy("test", {}, PLUGINS)
     for operation in OPERATIONS:
         seconds = study.collective(operation, 1e6, one_level(7.0, 1e-6, 1e11)).seconds
         assert 0 < seconds < 1
 
 
 def test_an_algorithm_that_is_asked_for_by_name_is_used_even_where_it_is_slow() -> None:
-    study = Study("test", {}, PLUGINS)
+    study = SpecStudy("test", {}, PLUGINS)
     call = study.collective("all_reduce", 1e9, one_level(8.0, 1e-6, 1e11), "tree")
     assert call.algorithm == "tree"
     assert call.seconds == pytest.approx(6 * (1e-6 + 1e-2))
@@ -309,19 +310,19 @@ def test_an_algorithm_that_is_asked_for_by_name_is_used_even_where_it_is_slow() 
 def test_of_equally_fast_algorithms_the_last_name_is_used(
     operation: str, P: float, name: str
 ) -> None:
-    call = Study("test", {}, PLUGINS).collective(operation, 1e12, one_level(P, 1e-9, 1e11))
+    call = SpecStudy("test", {}, PLUGINS).collective(operation, 1e12, one_level(P, 1e-9, 1e11))
     assert call.algorithm == name
 
 
 def test_an_array_names_every_algorithm_that_is_fastest_somewhere() -> None:
     n = np.array([8.0, 1e9])
-    call = Study("test", {}, PLUGINS).collective("all_reduce", n, one_level(8.0, 1e-6, 1e11))
+    call = SpecStudy("test", {}, PLUGINS).collective("all_reduce", n, one_level(8.0, 1e-6, 1e11))
     assert call.algorithm == "recursive_doubling or halving_doubling"
     assert call.seconds == pytest.approx([3e-6, 6e-6 + 2 * 7 / 8 * 1e-2], rel=1e-3)
 
 
 def test_what_an_algorithm_does_not_do_takes_for_ever() -> None:
-    study = Study("test", {}, PLUGINS)
+    study = SpecStudy("test", {}, PLUGINS)
     call = study.collective("broadcast", 1.0, one_level(8.0, 1e-6, 1e11), "pairwise")
     assert (call.seconds, call.formula.text) == (float("inf"), "pairwise does not do broadcast")
     alone = study.collective("broadcast", 1.0, one_level(1.0, 1e-6, 1e11), "pairwise")
@@ -330,7 +331,7 @@ def test_what_an_algorithm_does_not_do_takes_for_ever() -> None:
 
 def test_the_formula_lists_the_link_that_the_algorithm_is_priced_on() -> None:
     group = two_levels(8.0, 4.0, (3e-6, 450e9), (14e-6, 50e9))
-    study = Study("test", {}, PLUGINS)
+    study = SpecStudy("test", {}, PLUGINS)
     flat = study.collective("all_reduce", 1e9, group, "ring").formula
     assert flat.inputs == {
         "n": (1e9, "B"),
@@ -419,7 +420,7 @@ def test_a_torus_may_use_all_of_its_links() -> None:
 def test_additions_cost_gamma_for_each_byte(operation: str) -> None:
     # a ring of eight adds seven eighths of the buffer; a chain of whole buffers adds seven
     group = evolve(one_level(8.0, 1e-6, 1e9), reduction=1e-9)
-    study = Study("test", {}, PLUGINS)
+    study = SpecStudy("test", {}, PLUGINS)
     n = 1e6
     plain = study.collective(operation, n, one_level(8.0, 1e-6, 1e9), "ring").seconds
     call = study.collective(operation, n, group, "ring")
@@ -434,7 +435,7 @@ def test_additions_cost_gamma_for_each_byte(operation: str) -> None:
 
 
 def test_auto_takes_no_bound_and_no_ideal() -> None:
-    study = Study("test", {}, load())
+    study = SpecStudy("test", {}, load())
     group = two_levels(8.0, 8.0, (1e-6, 450e9), (5e-6, 50e9))
     for operation in OPERATIONS:
         names = study.collective(operation, 1e9, group).algorithm

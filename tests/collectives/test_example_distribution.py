@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Group
-from parcost.plugins.discovery import Plugin, Plugins, load
+from parcost.contract.plugin import Plugin
+from parcost.plugins.discovery import Plugins, load
 from parcost_plugins.collectives.ring import Ring
 from parcost_plugins.topology.links import AlphaBeta
 

@@ -8,8 +8,9 @@ import pytest
 
 import parcost
 from parcost import Group, Library, Session, SpecError, hookimpl
+from parcost.contract.plugin import Plugin
 from parcost.output.cells import picked as chosen
-from parcost.plugins.discovery import Plugin, Plugins, load
+from parcost.plugins.discovery import Plugins, load
 
 SPEC = """
 use catalog.devices.{device}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Study
+from parcost.engine.study import SpecStudy
 from parcost.numeric import INFINITY
 from parcost.plugins.discovery import load
 from parcost_plugins import topology
@@ -49,7 +50,7 @@ PLUGINS = load(
 def study(*levels: dict[str, Any], devices: int, **layout: Any) -> Study:
     fabric = Fabric(levels=tuple(Level(label=f"l{i}", **level) for i, level in enumerate(levels)))
     cluster = Cluster(device=None, devices=float(devices), fabric=fabric)
-    return Study("test", {Cluster: (cluster,), Layout: (Layout(**layout),)}, PLUGINS)
+    return SpecStudy("test", {Cluster: (cluster,), Layout: (Layout(**layout),)}, PLUGINS)
 
 
 def figure(text: str, *names: str) -> list[float]:

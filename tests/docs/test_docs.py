@@ -16,7 +16,7 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost.output import api_reference, language_reference
+from parcost.documentation import api, language
 from parcost.plugins.discovery import load
 
 ROOT = Path(__file__).parents[2]
@@ -131,9 +131,9 @@ def test_the_calculation_of_the_guide_needs_no_step() -> None:
 def test_the_reference_is_current(request: pytest.FixtureRequest) -> None:
     path = ROOT / "docs" / "language.md"
     if request.config.getoption("update"):
-        language_reference.main([str(path)])
+        language.main([str(path)])
     text = path.read_text(encoding="utf-8")
-    assert text == language_reference.insert(text, language_reference.reference(load()))
+    assert text == language.insert(text, language.reference(load()))
 
 
 def test_the_figures_of_the_guide_are_those_of_a_report() -> None:
@@ -215,19 +215,19 @@ def test_the_whole_catalogue_and_every_spec_is_checked() -> None:
 
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "parcost.output.language_reference"],
+        [sys.executable, "-m", "parcost.documentation.language"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == language_reference.reference(load())
+    assert done.stdout == language.reference(load())
 
 
 # --- The Python interface -----------------------------------------------------------------
 
 
 def test_the_page_of_the_python_interface_is_current(golden: Callable[[Path, str], None]) -> None:
-    golden(ROOT / "docs" / "api.md", api_reference.api_reference())
+    golden(ROOT / "docs" / "api.md", api.api_reference())
 
 
 def test_the_page_of_the_python_interface_has_every_public_name_with_a_description() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import parcost
-from parcost.report.report import Result
+from parcost.report.result import Result
 from parcost_plugins.experts.assignment import best_assignment
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.language.diagnostics import Severity, SpecError
+from parcost.language.diagnostics import Severity
+from parcost.language.errors import SpecError
 
 RECIPE = "use catalog.precisions.bf16_zero_paper\n"
 

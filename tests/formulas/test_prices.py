@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,12 +24,13 @@ _WITHOUT = {
     "bucket",
     "torus",
 }
+_SWITCH = SimpleNamespace(in_network=True)  # which reduces
 _IN_PIECES = {"broadcast", "reduce"}  # whose rounds depend on how a chain is cut
 
 
 def group(*shape: float) -> Group:
     links = tuple(
-        AlphaBeta(name=name, latency=alpha, bandwidth=B)
+        AlphaBeta(name=name, latency=alpha, bandwidth=B, level=_SWITCH)
         for name, alpha, B in (("node", 2e-6, 450e9), ("rail", 5e-6, 50e9))
     )[: len(shape)]
     ranks = 1.0

@@ -26,10 +26,11 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from parcost import SpecError
-from parcost.language.diagnostic_text import as_data, render
+from parcost.language.diagnostic_text import render
 from parcost.language.format import format_text
 from parcost.language.parse import parse, tables
 from parcost.language.text import Source
+from parcost.output.diagnostics import as_data
 
 if TYPE_CHECKING:
     from parcost.engine.session import Session

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost.language.diagnostic_text import WIDEST, as_data, render, visible
+from parcost.language.diagnostic_text import WIDEST, render, visible
 from parcost.language.diagnostics import Diagnostic, Label, Severity, problem
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
+from parcost.output.diagnostics import as_data
 
 
 def shown(text: str) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from parcost import Figure, Report, SpecError
+from parcost.contract.plugin import Plugin
 from parcost.engine.rules import rules
 from parcost.engine.session import Session
 from parcost.language.diagnostic_text import render
-from parcost.plugins.discovery import Plugin
-from parcost.report.report import Result
+from parcost.report.result import Result
 
 MOST_SECONDS = 2.0
 _NEVER_NEGATIVE = ("s", "B", "FLOP", "B/s", "FLOP/s", "USD", "J", "g")

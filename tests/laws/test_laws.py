@@ -15,8 +15,8 @@ from spec_generator import Generator
 import parcost
 from parcost import Scenario, SpecError, Study
 from parcost.contract.schema import Curve, block_type, called
+from parcost.contract.study import Call
 from parcost.engine.session import Session
-from parcost.engine.study import Call
 from parcost.language.units import FLOPS, RATE
 from parcost_plugins.vocabulary import CollectiveChoice
 

@@ -173,11 +173,12 @@ def test_one_replica_reduces_nothing_that_could_hide_badly(bind: Bind) -> None:
 
 
 def test_a_first_bucket_that_is_larger_than_the_others_is_an_error(bind: Bind) -> None:
-    study = bind({"overlap.bucket": 25e6, "overlap.first_bucket": 30e6})
+    # Just above the edges of four digits: a byte in a million less rounds down.
+    study = bind({"overlap.bucket": 25.005e6 + 1, "overlap.first_bucket": 30.005e6 + 1})
     checks = {check.id: check for _, check in study.contributions("checks")}
     assert not checks["first-bucket-large"].holds
     assert diagnose(checks["first-bucket-large"], study).message.startswith(
-        "the first bucket holds 30 MB and the others 25 MB"
+        "the first bucket holds 30.01 MB and the others 25.01 MB"
     )
     small = bind({"overlap.bucket": 25e6, "overlap.first_bucket": 1e6})
     assert {c.id: c for _, c in small.contributions("checks")}["first-bucket-large"].holds

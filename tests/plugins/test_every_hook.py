@@ -14,7 +14,8 @@ import pytest
 import parcost
 from parcost import Report, hookimpl
 from parcost.contract import hookspecs
-from parcost.plugins.discovery import Plugin, Plugins, load
+from parcost.contract.plugin import Plugin
+from parcost.plugins.discovery import Plugins, load
 
 pytestmark = pytest.mark.slow
 

@@ -170,7 +170,7 @@ def test_every_answer_is_stamped_with_plugin_and_distribution() -> None:
     owners = {line.name: line.plugin for line in report.result.outcome.ledger if line.plugin}
     assert owners["mine"].name == "mine"
     built_in = next(p for name, p in owners.items() if name != "mine")
-    assert (built_in.distribution, built_in.version) == ("parcost", parcost.__version__)
+    assert (built_in.distribution, built_in.version) == ("parcost", parcost.version.__version__)
 
 
 def test_a_step_that_is_faster_than_the_peak_is_not_believed() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from parcost import Real, Study, block, integer, pure_function, word
 from parcost.contract.schema import quantity
+from parcost.engine.study import SpecStudy
 from parcost.language.units import ONE
 from parcost.plugins.discovery import load
 from parcost.search.variants import Choice, Variants
@@ -31,7 +32,7 @@ class Shape:
 def study() -> Study:
     """Return a study of one block without any plugin."""
     shape = Shape(tp=1, zero=0, kind="a", weight=2.0)
-    return Study("s", {Shape: (shape,)}, load(installed=False))
+    return SpecStudy("s", {Shape: (shape,)}, load(installed=False))
 
 
 def variants() -> Variants:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from parcost import Edge, Formula, Memory, Once, Outcome, Pipeline, Work
+from parcost.contract.plugin import Plugin
 from parcost.engine.reduce import reduce
-from parcost.plugins.discovery import Plugin, load
+from parcost.plugins.discovery import load
 
 PLUGIN = Plugin("test")
 FORMULA = Formula(text="given")

@@ -10,9 +10,10 @@ import pytest
 from attrs import evolve
 
 from parcost import PluginError, SpecError, Study
+from parcost.contract.plugin import Plugin
 from parcost.contract.terms import Pipeline
 from parcost.engine.reduce import evaluate, reduce
-from parcost.plugins.discovery import Plugin, load
+from parcost.plugins.discovery import load
 
 
 def line(outcome: Any, name: str) -> Any:

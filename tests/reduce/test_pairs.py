@@ -8,9 +8,9 @@ import pytest
 from attrs import evolve
 
 from parcost import Pipeline
+from parcost.contract.plugin import Plugin
 from parcost.engine.maxima import total
 from parcost.engine.reduce import reduce
-from parcost.plugins.discovery import Plugin
 
 
 def passes(make: Any, compute: Any, net: Any, **more: Any) -> list[Any]:

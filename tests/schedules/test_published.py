@@ -13,7 +13,7 @@ from parcost.contract.terms import Times
 from parcost.engine.bounds import lower_bound
 from parcost.engine.orders import order_of
 from parcost.engine.replay import Plan, Timeline, run
-from parcost.engine.trace import traced
+from parcost.engine.trace import activities
 from parcost_plugins.schedules.interleaved import Interleaved
 
 
@@ -43,7 +43,7 @@ def spans(
     """Return how long each device is at work, from its first op to its last."""
     n = p * chunks
     cut = Pipeline(schedule="any", stages=p, micro_batches=m, chunks=chunks)
-    found = traced(Plan(schedule, cut), Times([f] * n, [b] * n, [w] * n), hop)
+    found = activities(Plan(schedule, cut), Times([f] * n, [b] * n, [w] * n), hop)
     return [device[-1].end - device[0].start for device in found]
 
 

@@ -17,7 +17,7 @@ from parcost.engine.bounds import busy, lower_bound
 from parcost.engine.compiled_order import OrderError
 from parcost.engine.orders import order_of
 from parcost.engine.replay import Plan, Timeline
-from parcost.engine.trace import traced
+from parcost.engine.trace import activities
 
 seconds = st.integers(0, 12)
 
@@ -126,7 +126,7 @@ def test_a_trace_has_every_op_when_a_simulator_has_it(
         case.hop,
         blocking=blocking,
     )
-    found = traced(cut, Times(case.F, case.B, case.W), case.hop)
+    found = activities(cut, Times(case.F, case.B, case.W), case.hop)
     assert [(d, *activity) for d, own in enumerate(found) for activity in own] == sorted(
         expected.when, key=lambda row: row[0]
     )

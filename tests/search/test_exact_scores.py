@@ -11,8 +11,8 @@ import pytest
 
 import parcost
 from parcost import Formula, Memory, SpecError
+from parcost.contract.plugin import Plugin
 from parcost.output.search_points import Points
-from parcost.plugins.discovery import Plugin
 from parcost.search.best_first import Wish, search
 from parcost.search.space import space
 from parcost.search.term_arrays import Windows, merged

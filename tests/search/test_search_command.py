@@ -18,7 +18,7 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost.language.diagnostics import SpecError
+from parcost.language.errors import SpecError
 from parcost.search.best_first import Wish, search
 from parcost.search.space import space
 

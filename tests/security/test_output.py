@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from parcost.cli import streams
-from parcost.cli.check import github
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import csv_cell, visible, visible_json, visible_lines
+from parcost.output.diagnostics import github
 
 pytestmark = pytest.mark.slow
 

@@ -278,8 +278,8 @@ def test_files_are_opened_in_one_place() -> None:
         "core/parcost/cli/streams.py",  # opens /dev/null
         "core/parcost/cli/__init__.py",  # opens /dev/null
         "core/parcost/spec/sources.py",  # a file inside of a wheel
-        "core/parcost/output/api_reference.py",  # writes docs/api.md
-        "core/parcost/output/language_reference.py",  # makes docs/language.md
+        "core/parcost/reference/api.py",  # writes docs/api.md
+        "core/parcost/reference/language.py",  # makes docs/language.md
     }
     found = [one for one in opened_elsewhere() if one.partition(":")[0] not in allowed]
     found = [one for one in found if not one.startswith("grammar/")]

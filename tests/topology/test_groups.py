@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import parcost
 from parcost import Group, Study
 from parcost.engine.rules import diagnose
+from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
 from parcost_plugins import topology
 from parcost_plugins.topology import checks
@@ -48,7 +49,7 @@ def study(
     if shard is not None:
         blocks[Sharding] = (Sharding(shard=float(shard)),)
         blocks[LocalUpdates] = (LocalUpdates(workers=float(workers), wire=2.0, outer_state=8.0),)
-    return Study("test", blocks, PLUGINS)
+    return SpecStudy("test", blocks, PLUGINS)
 
 
 def coordinates(sizes: dict[str, int], order: str) -> list[dict[str, int]]:

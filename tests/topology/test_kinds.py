@@ -8,6 +8,7 @@ import pytest
 
 from parcost import Check, Group, Study
 from parcost.engine.rules import diagnose
+from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import direct, hierarchical, pairwise, ring
@@ -30,7 +31,7 @@ PORT = {"bandwidth": 50e9, "latency": 0.0}
 def study(*levels: dict[str, Any], tp: float = 1.0, dp: float = 1.0, pp: int = 1) -> Study:
     fabric = Fabric(levels=tuple(Level(label=f"l{i}", **level) for i, level in enumerate(levels)))
     cluster = Cluster(device=None, devices=tp * dp * pp, fabric=fabric)
-    return Study("test", {Cluster: (cluster,), Layout: (Layout(tp=tp, dp=dp, pp=pp),)}, PLUGINS)
+    return SpecStudy("test", {Cluster: (cluster,), Layout: (Layout(tp=tp, dp=dp, pp=pp),)}, PLUGINS)
 
 
 def group(*levels: dict[str, Any], name: str = "dp", **layout: Any) -> Group:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Curve, SpecError, Study
+from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import direct, ring
@@ -38,7 +39,7 @@ def study(
     size = tp * dp * pp if devices is None else devices
     cluster = Cluster(device=None, devices=size, fabric=fabric)
     layout = Layout(tp=tp, dp=dp, pp=pp, order=order)
-    return Study("test", {Cluster: (cluster,), Layout: (layout,)}, PLUGINS)
+    return SpecStudy("test", {Cluster: (cluster,), Layout: (layout,)}, PLUGINS)
 
 
 # --- shapes ------------------------------------------------------------------------------

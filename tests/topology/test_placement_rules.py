@@ -9,6 +9,7 @@ import pytest
 
 from parcost import Check, Diagnostic, Study
 from parcost.engine.rules import diagnose, gather
+from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
 from parcost_plugins import topology
 from parcost_plugins.collectives import ring
@@ -65,7 +66,7 @@ def study(
         CollectiveChoice: (CollectiveChoice(tensor=algorithm),),
         Plausible: (Plausible(device_bandwidth=1.8e12, network_bandwidth=100e9, latency=0.1),),
     }
-    return Study("test", blocks, PLUGINS)
+    return SpecStudy("test", blocks, PLUGINS)
 
 
 def failed(given: Study) -> dict[str, Check]:

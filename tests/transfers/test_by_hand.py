@@ -9,7 +9,8 @@ import pytest
 from attrs import evolve
 
 import parcost
-from parcost import Curve, Group, Study, formula
+from parcost import Curve, Group, formula
+from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
 from parcost_plugins.collectives import in_network, naive, ring
 from parcost_plugins.collectives.bounds import LowerBound
@@ -327,7 +328,7 @@ def test_a_launch_is_added_where_the_study_says_one_and_the_transfer_asks_for_it
         ((CollectiveChoice(launch=2.0),), True, 2),
         ((CollectiveChoice(launch=2.0),), False, 0),
     ):
-        study = Study("test", {CollectiveChoice: choice}, PLUGINS)
+        study = SpecStudy("test", {CollectiveChoice: choice}, PLUGINS)
         transfer = Transfer(operation="all_reduce", size=40.0, algorithm="ring", launched=launched)
         priced = price(study, transfer, group, 40.0)
         assert (priced.extra, priced.whole, priced.n) == (extra, 24, 40)

@@ -33,7 +33,7 @@ from attrs import define, field, frozen
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Import, Question, digest, location
 from parcost.contract.entries import Entry
-from parcost.language.diagnostics import SpecError
+from parcost.language.errors import SpecError
 from parcost.system.files import CACHED, SPEC, read_bytes, read_text
 
 T = TypeVar("T")

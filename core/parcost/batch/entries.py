@@ -5,31 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from parcost.batch.rejections import Rejected, attempt
-from parcost.contract.entries import Entry, Part, Problem, page_data, points
+from parcost.batch.rejections import attempt
+from parcost.contract.entries import Entry, Part, Problem
+from parcost.contract.page import Heading, Item, Line
 from parcost.language.diagnostic_text import one_line, render
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.output import data
-from parcost.output.json_encoding import encoded
+from parcost.output.json_encoding import encoded, plain
+from parcost.output.report_page import report_page
 from parcost.output.view import View
 from parcost.report.figures import figures_by_name, missing_names, select
+from parcost.report.rejection import Rejection
 from parcost.report.rows import claims_by_point, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from parcost.contract.terms import Figure
-    from parcost.report.report import Expectation, Report, Result
+    from parcost.report.report import Report
+    from parcost.report.result import Expectation, Result
 
 _MOST_PROBLEMS = 100
 
 
-def told(found: Report | Rejected, part: Part, view: View | None = None) -> Entry:
+def told(found: Report | Rejection, part: Part, view: View | None = None) -> Entry:
     """Return the entry of *found* with that part, as *view* has it: without one, whole."""
-    if isinstance(found, Rejected):
+    if isinstance(found, Rejection):
         return _rejected(found, part)
     entry = attempt(found.path, lambda: _report(found, part, view or View()))
-    return _rejected(entry, part) if isinstance(entry, Rejected) else entry
+    return _rejected(entry, part) if isinstance(entry, Rejection) else entry
 
 
 def _report(report: Report, part: Part, view: View) -> Entry:
@@ -42,13 +46,13 @@ def _report(report: Report, part: Part, view: View) -> Entry:
         exit_code=code,
         problems=tuple(_first(report, code)),
         faults=tuple(dict.fromkeys(faults)),
-        missing=tuple(missing_names(report, view.figures).items()),
+        missing=tuple(missing_names(report.results, view.figures).items()),
         part=part,
         text=text,
     )
 
 
-def _rejected(found: Rejected, part: Part) -> Entry:
+def _rejected(found: Rejection, part: Part) -> Entry:
     reasons = [d.message for d in found.diagnostics]
     content: Any = []
     if part in ("data", "full"):
@@ -74,9 +78,7 @@ def _part(report: Report, part: Part, view: View) -> str:
         case "points":
             return encoded(points(list(_points(report, view.figures))))
         case "page":
-            from parcost.output.narrative import tell
-
-            return encoded(page_data(tell(report, view)))
+            return encoded(page_data(report_page(report, view)))
 
 
 def _first(report: Report, code: int) -> Iterator[Problem]:
@@ -108,7 +110,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
     every = {f.name: f for result in legal for f in _chosen(result, names)}
     units = {name: figure.unit for name, figure in every.items()}
     units |= report.units
-    claims = claims_by_point(report)
+    claims = claims_by_point(report.axes, report.results)
     plugins = report.results[0].study.plugins if report.results else None
     picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
     for row in data.points(report, names or tuple(every)):
@@ -122,7 +124,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
                 if name not in last
             },
             **{name: " ".join(plugins_) for name, plugins_ in picked.items() if plugins_},
-            **_claims(claims.get(key_of(row, report), ())),
+            **_claims(claims.get(key_of(row, report.axes), ())),
             **last,
         }
 
@@ -138,3 +140,32 @@ def _claims(claims: Sequence[tuple[Expectation, bool]]) -> Mapping[str, Any]:
         return {}
     failed = [claim.text for claim, holds in claims if not holds]
     return {"claims": len(claims), "claims_failed": "; ".join(failed)}
+
+
+def page_data(items: Sequence[Item]) -> list[Any]:
+    """Return a page as plain data, as :meth:`Entry.page` reads it."""
+    told: list[Any] = []
+    for item in items:
+        match item:
+            case Heading():
+                told.append(["heading", item.text, item.level, item.aside])
+            case Line():
+                told.append(["line", item.text, item.style, item.indent])
+            case _:
+                columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
+                rows = [[list(r.cells), r.style, r.indent, r.rule] for r in item.rows]
+                told.append(["table", columns, rows])
+    return told
+
+
+def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows in the types of JSON; a list or an object becomes its text."""
+    scalar = (str, int, float, bool, type(None))
+    return [
+        {name: plain(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}
+        for row in rows
+    ]
+
+
+def _label(value: Any) -> str:
+    return getattr(value, "label", "") or str(value)

@@ -30,7 +30,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from attrs import define, field, frozen
 
-from parcost.language.diagnostics import ParcostError, did_you_mean, raised, reraise_interrupt
+from parcost.language.diagnostics import did_you_mean
+from parcost.language.errors import ParcostError, error_text, reraise_interrupt
 from parcost.system.threads import tell_failures
 
 GROUP = "parcost.executors"
@@ -128,7 +129,7 @@ class Pool:
             raise ExecutorError(f"{self.engine.name} is gone: {why}")
 
     def _failed(self, what: str, error: BaseException) -> ExecutorError:
-        return ExecutorError(f"{self.engine.name} {what}: {raised(error)}")
+        return ExecutorError(f"{self.engine.name} {what}: {error_text(error)}")
 
     def renew(self) -> None:
         """Leave a broken executor behind."""
@@ -226,7 +227,7 @@ def named(address: str) -> Engine:
             raise
         except BaseException as error:
             reraise_interrupt(error)
-            raise ExecutorError(f"{called} cannot be used: {raised(error)}") from error
+            raise ExecutorError(f"{called} cannot be used: {error_text(error)}") from error
         if not isinstance(found, Executor):
             kind = type(found).__name__
             raise ExecutorError(f"`{points[name].value}` returned {kind}, which is no executor")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from parcost.batch.rejections import Rejected, reject
+from parcost.batch.rejections import reject
+from parcost.report.rejection import Rejection
 from parcost.system.files import project_root
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
@@ -28,7 +29,7 @@ class Spec:
     in_directory: bool = False
 
 
-def specs(named: Iterable[str]) -> Iterator[Spec | Rejected]:
+def specs(named: Iterable[str]) -> Iterator[Spec | Rejection]:
     """Yield the spec files that *named* files, directories and patterns stand for, each once.
 
     A directory stands for the ``.par`` files in it and below, in sorted order; hidden
@@ -50,7 +51,7 @@ def several(named: Iterable[str]) -> bool:
     return len(names) > 1 or not names[0].endswith(".par") or _is_pattern(names[0])
 
 
-def _meant(name: str) -> Iterator[Spec | Rejected]:
+def _meant(name: str) -> Iterator[Spec | Rejection]:
     if not name:  # a path would take it for the directory where we are
         yield reject("''", "no-match", "an empty name stands for no file and no directory")
         return
@@ -112,7 +113,7 @@ def _folders(top: str) -> Iterator[str]:
         yield folder
         for entry in found:
             path = os.path.join(folder, entry.name)  # noqa: PTH118  as named
-            if not entry.name.startswith(".") and os.path.isdir(path):  # noqa: PTH112  not where links run in circles
+            if not entry.name.startswith(".") and os.path.isdir(path):  # links may run in circles
                 (linked if entry.is_symlink() else inside).append(path)
 
 
@@ -133,7 +134,7 @@ def _once(paths: Iterable[str]) -> list[str]:
     return sorted(named.values())
 
 
-def _regular(spec: Spec) -> Spec | Rejected:
+def _regular(spec: Spec) -> Spec | Rejection:
     """Return *spec*, unless reading it might never end."""
     path = Path(spec.path)
     if path.exists() and not path.is_file():
@@ -141,7 +142,7 @@ def _regular(spec: Spec) -> Spec | Rejected:
     return spec
 
 
-def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejected]:
+def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejection]:
     """Yield what was found at *paths*, unless a link leads out of *home* and of its project."""
     roots = (home.resolve(), project_root(home / "any"))
     real = cache(os.path.realpath)

@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from parcost import __version__
-from parcost.language.diagnostics import reraise_interrupt
+from parcost.contract.plugin import Plugin
+from parcost.language.errors import reraise_interrupt
 from parcost.output.view import View
-from parcost.plugins.selection import Picked, files_of, module_of, name_of, texts
+from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
 from parcost.system.files import CODE, read_bytes
+from parcost.version import __version__
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Part
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
     from parcost.spec.modules import Loader, Module
 
 PLUGINS = "parcost"
@@ -59,7 +60,7 @@ class Import:
 class Environment:
     """parcost and the plugins that were *picked*, as they are."""
 
-    picked: Picked = field(factory=Picked)
+    selection: PluginSelection = field(factory=PluginSelection)
 
     @cached_property
     def packages(self) -> Mapping[str, Path]:
@@ -74,9 +75,9 @@ class Environment:
         hashed = sha256()
         versions = [f"{name} {_version(name)}" for name in _COUNTS]
         machine = (platform.python_version(), platform.machine())
-        for text in (__version__, *machine, *versions, *self.picked.without):
+        for text in (__version__, *machine, *versions, *self.selection.without):
             _add(hashed.update, text)
-        for given in self.picked.files:
+        for given in self.selection.files:
             _add(hashed.update, given)
             for name, content in texts(given):
                 _add(hashed.update, name)
@@ -95,9 +96,8 @@ class Environment:
 
     def plugin(self, name: str) -> Plugin | None:
         """Return one plugin, imported; None if that cannot be done."""
-        from parcost.plugins.discovery import Plugin
 
-        for file in self.picked.files:
+        for file in self.selection.files:
             if name_of(file) == name:
                 try:
                     return Plugin(name, file, module=module_of(file))
@@ -118,7 +118,7 @@ class Environment:
     @cached_property
     def _points(self) -> Sequence[EntryPoint]:
         points = sorted(entry_points(group=PLUGINS), key=lambda point: (point.name, point.value))
-        return [point for point in points if point.name not in self.picked.without]
+        return [point for point in points if point.name not in self.selection.without]
 
 
 @frozen
@@ -209,8 +209,8 @@ def digest(text: str) -> str:
 
 
 def _imported(module: Module) -> list[Module]:
-    picked = (other for other, _, _ in module.picked)
-    return [*module.merged, *module.aliases.values(), *picked]
+    selection = (other for other, _, _ in module.imported_blocks)
+    return [*module.merged, *module.aliases.values(), *selection]
 
 
 @cache

@@ -14,21 +14,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from parcost.batch.cache import Answer, Cache
 from parcost.batch.executors import Engine, ExecutorError, Pool
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
-from parcost.batch.rejections import FAULT, Rejected
 from parcost.batch.worker import Task, Worker, answers
-from parcost.language.diagnostics import Diagnostic, ParcostError, raised, reraise_interrupt
+from parcost.contract.entries import Entry
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import ParcostError, error_text, reraise_interrupt
+from parcost.report.rejection import FAULT, Rejection
 from parcost.system.garbage import rarely_collected
-
-if TYPE_CHECKING:
-    from parcost.batch.cache import Answer, Cache
-    from parcost.contract.entries import Entry
 
 _MOST_OF_A_TASK = 16  # files: enough to hide what handing over costs, and lost with a worker
 _TASKS_OF_A_WORKER = 4
@@ -69,7 +67,7 @@ class Run:
     done: int = 0
     _strikes: int = 0
 
-    def entries(self, files: Sequence[Spec | Rejected]) -> Iterator[Entry]:
+    def entries(self, files: Sequence[Spec | Rejection]) -> Iterator[Entry]:
         """Yield the entries of every file, in order."""
         if self.engine is None:
             with rarely_collected():
@@ -82,9 +80,9 @@ class Run:
         else:
             yield from self._spread(files, self.engine)
 
-    def _known(self, file: Spec | Rejected) -> Sequence[Entry] | None:
+    def _known(self, file: Spec | Rejection) -> Sequence[Entry] | None:
         """Return what needs no work: what has no report, and what the cache knows."""
-        if isinstance(file, Rejected):
+        if isinstance(file, Rejection):
             from parcost.batch.entries import told
 
             return [told(file, self.question.part)]
@@ -104,7 +102,7 @@ class Run:
 
     # --- elsewhere ------------------------------------------------------------------------
 
-    def _spread(self, files: Sequence[Spec | Rejected], engine: Engine) -> Iterator[Entry]:
+    def _spread(self, files: Sequence[Spec | Rejection], engine: Engine) -> Iterator[Entry]:
         pool = Pool(engine)
         size = math.ceil(len(files) / (_TASKS_OF_A_WORKER * engine.workers))
         size = max(1, min(size, _MOST_OF_A_TASK))
@@ -124,7 +122,7 @@ class Run:
         finally:
             self._close(waiting, pool, whole=whole)
 
-    def _groups(self, files: Sequence[Spec | Rejected], size: int) -> Iterator[_Group]:
+    def _groups(self, files: Sequence[Spec | Rejection], size: int) -> Iterator[_Group]:
         group = _Group()
         for file in files:
             known = self._known(file)
@@ -171,7 +169,7 @@ class Run:
                 reraise_interrupt(again)
                 self._strikes += 1
                 if self._strikes == _STRIKES:
-                    said = f"workers keep dying, the last by {raised(again)}"
+                    said = f"workers keep dying, the last by {error_text(again)}"
                     raise ExecutorError(said) from again
                 found.append(self._died(spec, again))
                 if isinstance(again, BrokenExecutor):
@@ -189,13 +187,13 @@ class Run:
         message = f"the worker that evaluated `{spec.path}` died: {said}"
         help = "the system may have ended it for want of memory, or a plugin; --jobs 1 shows which"
         found = [Diagnostic("worker-died", message, place=spec.path, help=help)]
-        rejected = Rejected(path=spec.path, diagnostics=found, exit_code=FAULT)
+        rejected = Rejection(path=spec.path, diagnostics=found, exit_code=FAULT)
         return Answer([told(rejected, self.question.part)])
 
     def _submit(self, files: Sequence[Spec], pool: Pool) -> Future[list[Answer]]:
         task = Task(
             question=self.question,
-            picked=self.environment.picked,
+            selection=self.environment.selection,
             expected=self.environment.digest,
             folder=str(Path.cwd()),
             keep=self.cache is not None,

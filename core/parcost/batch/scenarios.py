@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from parcost.batch.files import Spec, specs
-from parcost.batch.rejections import Rejected, attempt, reject
-from parcost.language.diagnostics import SpecError, did_you_mean
+from parcost.batch.rejections import attempt, reject
+from parcost.language.diagnostics import did_you_mean
+from parcost.language.errors import SpecError
+from parcost.report.rejection import Rejection
+from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
@@ -24,14 +27,14 @@ def evaluate(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
-) -> Iterator[Report | Rejected]:
+) -> Iterator[Report | Rejection]:
     """Yield the reports of every spec, in order, and what gave none.
 
     *study* picks one study of files that have several. Files of definitions that a
     directory holds are passed over: other specs import them.
     """
     for spec, scenario in scenarios(named, session, overrides=overrides, study=study):
-        if isinstance(scenario, Rejected):
+        if isinstance(scenario, Rejection):
             yield scenario
         elif not passed_over(scenario, spec):
             yield attempt(scenario.path, scenario.evaluate)
@@ -43,10 +46,10 @@ def scenarios(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
-) -> Iterator[tuple[Spec, Scenario | Rejected]]:
+) -> Iterator[tuple[Spec, Scenario | Rejection]]:
     """Yield the scenarios of every spec, in order, and what gave none."""
     for spec in specs(named):
-        if isinstance(spec, Rejected):
+        if isinstance(spec, Rejection):
             yield Spec(spec.path), spec
             continue
         for found in of_spec(spec, session, overrides=overrides, study=study):
@@ -59,10 +62,10 @@ def of_spec(
     *,
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
-) -> Iterator[Scenario | Rejected]:
+) -> Iterator[Scenario | Rejection]:
     """Yield the scenarios of one file, or why it has none."""
     loaded = attempt(spec.path, partial(session.load, spec.path, overrides, keep=False))
-    if isinstance(loaded, Rejected):
+    if isinstance(loaded, Rejection):
         yield loaded
         return
     chosen = [s for s in loaded if study in (None, s.name)]
@@ -85,7 +88,6 @@ def only_defines(scenario: Scenario) -> bool:
     Definitions are blocks with a label that calculate nothing, and those that a prelude
     gives every study; and values with a name, where no block stands beside them or is merged.
     """
-    from parcost.spec.modules import label_of
 
     module, types = scenario.module, scenario.plugins.blocks
     if module.studies or module.expects:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from attrs import asdict, evolve, field, frozen
 
 from parcost.contract.entries import PARTS, Entry, Part
-from parcost.language.diagnostics import ParcostError, raised
+from parcost.language.errors import ParcostError, error_text
 from parcost.output.json_encoding import encoded
 from parcost.output.view import KINDS, Kind
 from parcost.system.files import SHARD, read_lines
@@ -133,7 +133,7 @@ def read_shard(path: str) -> Shard:
     try:
         found = json.loads(last or "{}")
     except (ValueError, RecursionError) as error:
-        raise ShardError(f"`{path}` is no shard, or was cut short: {raised(error)}") from error
+        raise ShardError(f"`{path}` is no shard, or was cut short: {error_text(error)}") from error
     seal = found.get("shard") if isinstance(found, Mapping) else None
     if not isinstance(seal, Mapping):
         raise ShardError(f"`{path}` does not end in a seal: it is no shard, or was cut short")
@@ -157,7 +157,9 @@ def entries_of(path: str) -> Iterator[Entry]:
             found = json.loads(line)
             entry = Entry.of(found, str(found["text"]))
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ShardError(f"line {number} of `{path}` is no entry: {raised(error)}") from error
+            raise ShardError(
+                f"line {number} of `{path}` is no entry: {error_text(error)}"
+            ) from error
         yield entry
 
 

@@ -20,8 +20,9 @@ from attrs import define, evolve, field, frozen
 from parcost.batch.cache import Answer, packed
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Imports, Question
-from parcost.batch.rejections import FAULT, Rejected, attempt
-from parcost.language.diagnostics import ParcostError
+from parcost.batch.rejections import attempt
+from parcost.language.errors import ParcostError
+from parcost.report.rejection import FAULT, Rejection
 from parcost.system.garbage import collect_rarely
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.plugins.discovery import Plugins
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 _MOST_FILES = 200  # that specs import, and a session keeps
@@ -52,7 +53,7 @@ class Task:
     """
 
     question: Question
-    picked: Picked
+    selection: PluginSelection
     expected: str
     folder: str
     keep: bool
@@ -67,7 +68,9 @@ class Worker:
     _imports: Imports = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._begin(self.environment.picked.load())
+        from parcost.plugins.discovery import load_selection
+
+        self._begin(load_selection(self.environment.selection))
 
     def _begin(self, plugins: Plugins) -> None:
         from parcost.engine.session import Session
@@ -93,7 +96,7 @@ class Worker:
         entries: list[Entry] = []
         first: Scenario | None = None
         for number, scenario in enumerate(bound, 1):
-            if isinstance(scenario, Rejected):
+            if isinstance(scenario, Rejection):
                 entries.append(told(scenario, question.part, view))
                 continue
             first = first or scenario
@@ -101,7 +104,7 @@ class Worker:
                 steps = _steps(progress, spec.path, number, len(bound))
                 report = attempt(scenario.path, partial(scenario.evaluate, steps))
                 entries.append(told(report, question.part, view))
-                if not isinstance(report, Rejected):
+                if not isinstance(report, Rejection):
                     _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
             return Answer(entries)
@@ -156,32 +159,32 @@ def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
     Raises:
         StrangerError: This process would answer with other code.
     """
-    picked = task.picked
+    selection = task.selection
     with _one_at_a_time, _working_in(task.folder):
-        worker = _worker(picked)
-        if worker.environment.digest != task.expected and picked.files:
-            del _workers[picked]  # a file may have been edited, and is read anew
-            worker = _worker(picked)
+        worker = _worker(selection)
+        if worker.environment.digest != task.expected and selection.files:
+            del _workers[selection]  # a file may have been edited, and is read anew
+            worker = _worker(selection)
         if worker.environment.digest != task.expected:
             raise StrangerError(_STRANGER)
         return [worker.answer(spec, task.question, keep=task.keep) for spec in files]
 
 
-_workers: dict[Picked, Worker] = {}
+_workers: dict[PluginSelection, Worker] = {}
 _imported: dict[str, str] = {}  # what the code that is installed was, as it was imported
 _one_at_a_time = threading.Lock()  # an engine may run tasks in threads, which share a folder
 
 
-def _worker(picked: Picked) -> Worker:
-    if picked not in _workers:
-        worker = Worker(Environment(picked))
+def _worker(selection: PluginSelection) -> Worker:
+    if selection not in _workers:
+        worker = Worker(Environment(selection))
         _ = worker.environment.digest  # of the code that has just been imported
         installed = Environment().digest
         if _imported.setdefault("installed", installed) != installed:
             raise StrangerError(_STRANGER)
-        _workers[picked] = worker
+        _workers[selection] = worker
         collect_rarely()  # for good: a worker does nothing else
-    return _workers[picked]
+    return _workers[selection]
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from pathlib import Path
 
 import click
 
-from parcost import __version__
 from parcost.cli.group import Commands, UnusableCommandError
 from parcost.cli.streams import (
     ENDINGS,
@@ -34,6 +33,7 @@ from parcost.cli.streams import (
     tell,
 )
 from parcost.system.threads import tell_failures
+from parcost.version import __version__
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
 _BETWEEN_COLLECTIONS = 50_000
@@ -104,9 +104,10 @@ def _usage(error: click.ClickException) -> int:
 
 
 def _failed(error: BaseException) -> int:
-    from parcost.batch import FAULT, internal
+    from parcost.batch.rejections import internal
     from parcost.cli.streams import Reporter
-    from parcost.language.diagnostics import ParcostError, SpecError
+    from parcost.language.errors import ParcostError, SpecError
+    from parcost.report.rejection import FAULT
 
     if isinstance(error, SpecError):
         Reporter()(error.diagnostics)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from parcost.contract.page import Item
     from parcost.contract.terms import Catalogue
     from parcost.language.syntax import Block, Provenance
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.spec.modules import Loader
 
 
 @click.command("catalog")
 @click.argument("pattern", default="", metavar="[PATTERN]")
-@options.picked
-def command(pattern: str, picked: Picked) -> int:
+@options.selection
+def command(pattern: str, selection: PluginSelection) -> int:
     """List what the catalogues hold, each with its main facts.
 
     PATTERN is a name (`h100_sxm`), a part of one (`h100`), or one with wildcards
@@ -32,7 +32,7 @@ def command(pattern: str, picked: Picked) -> int:
     from parcost.language.diagnostics import did_you_mean
     from parcost.spec.modules import entries
 
-    session = options.session(picked)
+    session = options.session(selection)
     known: dict[str, tuple[Catalogue, tuple[str, ...]]] = {}
     for name, (_, catalogue) in sorted(session.plugins.named("catalogues").items()):
         known |= {".".join((name, *steps)): (catalogue, steps) for steps in entries(catalogue)}

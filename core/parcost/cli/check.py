@@ -11,13 +11,13 @@ import click
 
 from parcost.cli import options
 from parcost.cli.streams import put, results, tell, wants_color
-from parcost.language.escapes import visible, visible_json, visible_lines
+from parcost.language.escapes import visible_json
 
 if TYPE_CHECKING:
-    from parcost.batch import Rejected
     from parcost.engine.scenario import Scenario
     from parcost.language.diagnostics import Diagnostic
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
+    from parcost.report.rejection import Rejection
 
 
 @click.command("check")
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 )
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 def command(
     paths: tuple[str, ...],
     format_: str,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
 ) -> int:
     """Find problems without evaluating: syntax, names, units, rules.
 
     Problems go to stdout, as they are what was asked for.
     """
-    from parcost import batch
+    from parcost.batch.scenarios import scenarios
 
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     found: dict[tuple[object, ...], Diagnostic] = {}
     worst = files = 0
-    for spec, scenario in batch.scenarios(paths, session, overrides=values, study=study):
+    for spec, scenario in scenarios(paths, session, overrides=values, study=study):
         files += 1
         problems, code = _problems(spec.path, scenario)
         worst = max(worst, code if any(map(_is_error, problems)) else 0)
@@ -63,14 +63,16 @@ def command(
     return worst
 
 
-def _problems(path: str, scenario: Scenario | Rejected) -> tuple[Sequence[Diagnostic], int]:
+def _problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagnostic], int]:
     """Return what is wrong with a spec, and the exit code if any of it is an error."""
-    from parcost.batch import Rejected, attempt, only_defines
+    from parcost.batch.rejections import attempt
+    from parcost.batch.scenarios import only_defines
+    from parcost.report.rejection import Rejection
 
-    if isinstance(scenario, Rejected):
+    if isinstance(scenario, Rejection):
         return scenario.diagnostics, scenario.exit_code
     checked = attempt(path, partial(_checked, scenario))
-    if not isinstance(checked, Rejected):
+    if not isinstance(checked, Rejection):
         return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
     if only_defines(scenario):  # whoever imports it has the rest
         return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code
@@ -92,7 +94,8 @@ def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
 
 
 def _write(found: Sequence[Diagnostic], format_: str) -> None:
-    from parcost.language.diagnostic_text import as_data, render
+    from parcost.language.diagnostic_text import render
+    from parcost.output.diagnostics import as_data, github
 
     if format_ == "json":
         from parcost.output.data import header
@@ -105,40 +108,6 @@ def _write(found: Sequence[Diagnostic], format_: str) -> None:
             put(github(diagnostic) + "\n")
         else:
             put(render(diagnostic, color=wants_color(results())) + "\n\n")
-
-
-def github(diagnostic: Diagnostic) -> str:
-    """Return a diagnostic as an annotation of a pull request.
-
-    >>> from parcost.language.diagnostics import Diagnostic
-    >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
-    '::error file=a.par,title=missing-file::no file `a`'
-    """
-    properties = {"file": diagnostic.place}
-    if diagnostic.labels:
-        span = diagnostic.labels[0].span
-        line, column = span.source.position(span.start)
-        end_line, end_column = span.source.position(span.end)
-        properties = {
-            "file": span.source.name,
-            "line": str(line),
-            "endLine": str(end_line),
-            "col": str(column),
-            "endColumn": str(end_column),
-        }
-    properties["title"] = diagnostic.id
-    parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.notes)]
-    parts += [f"help: {diagnostic.help}"] if diagnostic.help else []
-    listed = ",".join(f"{k}={_escaped(visible(v), ':,')}" for k, v in properties.items() if v)
-    severity = diagnostic.severity.value
-    return f"::{severity} {listed}::{_escaped(visible_lines(chr(10).join(parts)))}"
-
-
-def _escaped(text: str, also: str = "") -> str:
-    """Return *text* with the characters that end a workflow command spelled out."""
-    for character in ("%", "\r", "\n", *also):
-        text = text.replace(character, f"%{ord(character):02X}")
-    return text
 
 
 def _is_error(diagnostic: Diagnostic) -> bool:

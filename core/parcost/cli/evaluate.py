@@ -12,14 +12,15 @@ from parcost.cli import options
 from parcost.cli.streams import Interrupts, Progress, Target, tell
 
 if TYPE_CHECKING:
-    from parcost.batch import Rejected, Spec
     from parcost.batch.cache import Cache
+    from parcost.batch.files import Spec
     from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.shards import Shard
     from parcost.batch.worker import Worker
     from parcost.cli.formats import Format
     from parcost.output.view import Kind, Order, View
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
+    from parcost.report.rejection import Rejection
 
 
 @click.command("eval")
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 )
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @options.out
 @options.jobs
 @options.executor
@@ -82,7 +83,7 @@ def command(
     figures: str | None,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
     out: str | None,
     jobs: int | None,
     executor: str | None,
@@ -107,9 +108,9 @@ def command(
     values = options.parse_overrides(overrides)
     given = _shard(shard)
     engine = options.engine(jobs, executor)
-    options.check(picked)
+    options.check(selection)
     many = several(paths)
-    environment = Environment(picked)
+    environment = Environment(selection)
     cache = None if no_cache or not (many or folder) else _cache(folder, environment)
     format_found, worker = _format(format_, environment, cache)
     if given is None:
@@ -119,7 +120,7 @@ def command(
     )
     _check_options(view, format_found, order)
     question = Question(values, study, format_found.reads, view)
-    files: Sequence[Spec | Rejected] = list(specs(paths))
+    files: Sequence[Spec | Rejection] = list(specs(paths))
     if given is not None:
         given, files = _sharded(given, files, format_found, environment, question)
     inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
@@ -231,11 +232,11 @@ def _format(
 
 def _sharded(
     shard: Shard,
-    files: Sequence[Spec | Rejected],
+    files: Sequence[Spec | Rejection],
     format_: Format,
     environment: Environment,
     question: Question,
-) -> tuple[Shard, Sequence[Spec | Rejected]]:
+) -> tuple[Shard, Sequence[Spec | Rejection]]:
     """Return the shard, named after its run, and its files."""
     from attrs import evolve
 

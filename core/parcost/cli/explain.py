@@ -10,7 +10,7 @@ from parcost.cli import options
 from parcost.cli.streams import Reporter, show, tell
 
 if TYPE_CHECKING:
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 _PROPOSED = 3  # names that may be meant
@@ -21,9 +21,9 @@ _PROPOSED = 3  # names that may be meant
 @click.argument("term", metavar="[TERM]", default="")
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 def command(
-    path: str, term: str, study: str | None, overrides: tuple[str, ...], picked: Picked
+    path: str, term: str, study: str | None, overrides: tuple[str, ...], selection: PluginSelection
 ) -> int:
     """Say how one term of a report comes about.
 
@@ -32,14 +32,15 @@ def command(
     contributed it, where it stands in the step and what it may hide under. Of a sweep
     `--set` picks the point. Without a TERM, the terms are listed.
     """
-    from parcost import batch
+    from parcost.batch.scenarios import evaluate
+    from parcost.report.rejection import Rejection
 
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     reports = []
-    for entry in batch.evaluate([path], session, overrides=values, study=study):
-        if isinstance(entry, batch.Rejected):
+    for entry in evaluate([path], session, overrides=values, study=study):
+        if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)
         elif entry.axes:

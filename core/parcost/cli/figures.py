@@ -12,7 +12,7 @@ from parcost.cli.streams import Reporter, show
 
 if TYPE_CHECKING:
     from parcost.contract.page import Item
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 
@@ -21,27 +21,28 @@ if TYPE_CHECKING:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 def command(
     path: str,
     names: tuple[str, ...],
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
 ) -> int:
     """List the figures that claims in `expect` may be about, with their values.
 
     NAMEs pick some, and may end in `*`. A report shows the headline figures and those
     that a claim names; the others are volumes, counts, ratios and bounds.
     """
-    from parcost import batch
+    from parcost.batch.scenarios import evaluate
+    from parcost.report.rejection import Rejection
 
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     found = False
-    for entry in batch.evaluate([path], session, overrides=values, study=study):
-        if isinstance(entry, batch.Rejected):
+    for entry in evaluate([path], session, overrides=values, study=study):
+        if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)
             continue

@@ -39,7 +39,7 @@ def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
 
 
 def _stdin(*, check: bool, diff: bool) -> int:
-    from parcost.language.diagnostics import SpecError
+    from parcost.language.errors import SpecError
     from parcost.language.text import Source
     from parcost.system import files
 
@@ -61,17 +61,18 @@ def _stdin(*, check: bool, diff: bool) -> int:
 
 
 def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
-    from parcost.batch import Rejected, attempt
     from parcost.batch.files import specs
+    from parcost.batch.rejections import attempt
+    from parcost.report.rejection import Rejection
 
     report = Reporter()
     worst = changed = same = 0
     for spec in specs(paths):
-        if isinstance(spec, Rejected):
-            done: Rejected | tuple[str, str, str] = spec
+        if isinstance(spec, Rejection):
+            done: Rejection | tuple[str, str, str] = spec
         else:
             done = attempt(spec.path, partial(_texts, spec.path))
-        if isinstance(done, Rejected):
+        if isinstance(done, Rejection):
             report(done.diagnostics)
             worst = max(worst, done.exit_code)
             continue
@@ -109,7 +110,7 @@ def _formatted(source: Source) -> str:
     Raises:
         SpecError: It does not parse, so that there is no telling what was meant.
     """
-    from parcost.language.diagnostics import SpecError
+    from parcost.language.errors import SpecError
     from parcost.language.format import format_text
     from parcost.language.parse import parse
 

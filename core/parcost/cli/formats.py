@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from parcost.batch.fingerprints import Environment
     from parcost.batch.run import Run
     from parcost.contract.entries import Entry, Part
+    from parcost.contract.plugin import Plugin
     from parcost.contract.terms import Exporter
     from parcost.output.view import View
-    from parcost.plugins.discovery import Plugin, Plugins
+    from parcost.plugins.discovery import Plugins
 
 _CALLED = {
     0: "good",
@@ -47,7 +48,7 @@ class Format:
     def reads(self) -> Part:
         """The part of entries that the format is written from."""
         from parcost.contract.entries import PARTS
-        from parcost.language.diagnostics import PluginError
+        from parcost.language.errors import PluginError
 
         part: Part = getattr(self.exporter, "reads", "data")
         if part not in PARTS:
@@ -76,12 +77,7 @@ class Format:
 
     def _write(self, entries: Iterable[Entry], target: Target) -> None:
         from parcost.contract.terms import Saved
-        from parcost.language.diagnostics import (
-            ParcostError,
-            PluginError,
-            raised,
-            reraise_interrupt,
-        )
+        from parcost.language.errors import ParcostError, PluginError, error_text, reraise_interrupt
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
         try:
@@ -100,7 +96,7 @@ class Format:
             reraise_interrupt(error)
             if type(error).__module__ == "parcost.cli.streams":
                 raise
-            raise PluginError(f"{said}: {raised(error)}") from error
+            raise PluginError(f"{said}: {error_text(error)}") from error
 
 
 class _Fed:
@@ -125,7 +121,8 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
 
     Studies of one file are few, and several files are a line each.
     """
-    from parcost.contract.entries import Entry, page_data
+    from parcost.batch.entries import page_data
+    from parcost.contract.entries import Entry
     from parcost.output.json_encoding import encoded
 
     if view.kind in ("full", "section"):

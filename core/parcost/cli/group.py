@@ -39,11 +39,11 @@ class Commands(click.Group):
         try:
             command = point.load()
         except BaseException as error:
-            from parcost.language.diagnostics import raised, reraise_interrupt
+            from parcost.language.errors import error_text, reraise_interrupt
 
             reraise_interrupt(error)
             came = _distribution(point)
-            message = f"`parcost {cmd_name}` of {came} cannot be imported: {raised(error)}"
+            message = f"`parcost {cmd_name}` of {came} cannot be imported: {error_text(error)}"
             raise UnusableCommandError(message) from error
         if not isinstance(command, click.Command):
             message = f"`{point.value}` of {_distribution(point)} is no command of click"

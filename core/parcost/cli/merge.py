@@ -11,7 +11,7 @@ from parcost.cli import options
 from parcost.cli.streams import Target, tell
 
 if TYPE_CHECKING:
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
 
 
 @click.command("merge")
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="By default the one that the shards were evaluated for.",
 )
-@options.picked
+@options.selection
 @options.out
-def command(paths: tuple[str, ...], format_: str | None, picked: Picked, out: str | None) -> int:
+def command(
+    paths: tuple[str, ...], format_: str | None, selection: PluginSelection, out: str | None
+) -> int:
     """Join what `parcost eval --shard` wrote.
 
     The shards may be given in any order. They have to be of one run, all of it, and as they
@@ -41,7 +43,7 @@ def command(paths: tuple[str, ...], format_: str | None, picked: Picked, out: st
     except ShardError as error:
         raise click.ClickException(str(error)) from error
     shard = shards[ordered[0]]
-    found = format_named(format_ or shard.format, options.plugins(picked))
+    found = format_named(format_ or shard.format, options.plugins(selection))
     if found.reads != shard.part:
         raise click.UsageError(
             f"`--format {format_}` is written from `{found.reads}`, and these shards hold "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from parcost.batch.executors import Engine
     from parcost.engine.session import Session
     from parcost.plugins.discovery import Plugins
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,8 +50,8 @@ executor = click.option(
 )
 
 
-def picked(command: F) -> F:
-    """Let a *command* be told which plugins there are, as ``picked``.
+def selection(command: F) -> F:
+    """Let a *command* be told which plugins there are, as ``selection``.
 
     What they print goes to stderr. Those that fail are told, and the exit code says so.
     """
@@ -71,11 +72,11 @@ def picked(command: F) -> F:
     )
     @wraps(command)
     def run(*, files: tuple[str, ...], without: tuple[str, ...], **rest: Any) -> Any:
-        from parcost.plugins.selection import Picked
+        from parcost.plugins.selection import PluginSelection
 
         with Reservation():
             try:
-                code = command(picked=Picked(without, files), **rest)
+                code = command(selection=PluginSelection(without, files), **rest)
             except click.ClickException:
                 tell_faults(_faults())
                 raise
@@ -106,22 +107,24 @@ def _faults() -> list[str]:
     return [str(fault) for plugins in active for fault in plugins.faults]
 
 
-def session(picked: Picked) -> Session:
+def session(selection: PluginSelection) -> Session:
     """Return a session with the plugins that were picked."""
     from parcost.engine.session import Session
 
-    return Session(plugins(picked))
+    return Session(plugins(selection))
 
 
-def plugins(picked: Picked) -> Plugins:
+def plugins(selection: PluginSelection) -> Plugins:
     """Return the plugins that were picked; what is not there is a usage error."""
-    check(picked)
-    active = picked.load()
+    check(selection)
+    from parcost.plugins.discovery import load_selection
+
+    active = load_selection(selection)
     click.get_current_context().meta.setdefault(_ACTIVE, []).append(active)
     return active
 
 
-def check(picked: Picked) -> None:
+def check(selection: PluginSelection) -> None:
     """Refuse to leave out a plugin that is not there, and files that are no plugins."""
     from importlib.metadata import entry_points
     from pathlib import Path
@@ -129,20 +132,21 @@ def check(picked: Picked) -> None:
     from parcost.language.diagnostics import did_you_mean
     from parcost.plugins.selection import name_of
 
-    if not (picked.without or picked.files):
+    if not (selection.without or selection.files):
         return
     known = entry_points(group=_PLUGINS).names
-    for name in picked.without:
+    for name in selection.without:
         if name not in known:
             hint = did_you_mean(name, known) or "`parcost plugins` lists them"
             raise click.UsageError(f"no plugin is called `{name}`; {hint}")
-    names = {name: "installed" for name in known if name not in picked.without}
-    for file in picked.files:
+    names = {name: "installed" for name in known if name not in selection.without}
+    for file in selection.files:
         path, name = Path(file), name_of(file)
         if not (
-            (path.is_file() and path.suffix.lower() == ".py") or (path / "__init__.py").is_file()
+            (os.path.isfile(path) and path.suffix.lower() == ".py")
+            or os.path.isfile(path / "__init__.py")
         ):
-            here = "there is nothing there" if not path.exists() else "that is neither"
+            here = "there is nothing there" if not os.path.exists(path) else "that is neither"
             message = f"`--plugin {file}` is to be a file of Python, or a folder that is a package"
             raise click.UsageError(f"{message}: {here}")
         if name in names:

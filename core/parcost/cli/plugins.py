@@ -11,16 +11,16 @@ from parcost.cli.streams import show
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
 
 
 @click.command("plugins")
-@options.picked
-def command(picked: Picked) -> int:
+@options.selection
+def command(selection: PluginSelection) -> int:
     """List the active plugins and what each of them has."""
     from parcost.contract.page import Column, Row, Table
 
-    active = options.plugins(picked)
+    active = options.plugins(selection)
     contributed = contributions(active)
     rows = [
         Row((p.name, f"{p.distribution} {p.version}", contributed[p.name])) for p in active.plugins

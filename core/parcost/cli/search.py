@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Goal
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.search.best_first import Wish
     from parcost.search.result import Found
     from parcost.search.space import Space
@@ -80,7 +80,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 )
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @click.option("--jobs", "--executor", hidden=True, expose_value=False, callback=_refuse_processes)
 def command(
     path: str,
@@ -95,7 +95,7 @@ def command(
     out: str | None,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
 ) -> int:
     """Find the best layouts of a study for its model and machine.
 
@@ -106,7 +106,7 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are scored, and replayed exactly from
     the best bound on until no other can be better.
     """
-    from parcost.language.diagnostics import SpecError
+    from parcost.language.errors import SpecError
     from parcost.output import search
     from parcost.search.goals import goal_of
     from parcost.search.layout_evaluation import settings
@@ -120,7 +120,7 @@ def command(
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
     if out is not None:
         _check_name(out)
-    session = options.session(picked)
+    session = options.session(selection)
     values = options.parse_overrides(overrides)
     progress = Progress(elsewhere=True)  # results are written at the end
     try:
@@ -179,7 +179,7 @@ def _check_goal(
     Raises:
         SpecError: Nothing offers an axis or the objective.
     """
-    from parcost.language.diagnostics import SpecError
+    from parcost.language.errors import SpecError
     from parcost.search.goals import unknown_axes, unknown_objective
 
     wrong = [] if axes else list(unknown_axes(scenario, given))
@@ -234,7 +234,8 @@ def _check_name(out: str) -> None:
 
 
 def _scenario(session: Session, path: str, study: str | None, values: Any) -> Scenario:
-    from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean
+    from parcost.language.diagnostics import Diagnostic, did_you_mean
+    from parcost.language.errors import SpecError
 
     found = [s for s in session.load(path, values) if study in (None, s.name)]
     if len(found) == 1:

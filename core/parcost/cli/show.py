@@ -18,12 +18,12 @@ from parcost.cli import options
 from parcost.cli.streams import Reporter, paper, put
 
 if TYPE_CHECKING:
-    from parcost.batch import Rejected
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.study import Study
     from parcost.contract.terms import Section
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
+    from parcost.report.rejection import Rejection
 
 
 _ALL = "all"
@@ -49,7 +49,7 @@ class _WithLists(click.Command):
 @options.path
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @click.option(
     "--ranks",
     metavar="[LIST]",
@@ -71,29 +71,31 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
     ranks: str | None,
     stages: str | None,
     format_: str,
 ) -> int:
     """Print the resolved spec: every default, and where each value is from."""
-    from parcost import batch
+    from parcost.batch.rejections import attempt
+    from parcost.batch.scenarios import scenarios
+    from parcost.report.rejection import Rejection
 
     asked = {"ranks": ranks, "stages": stages}
     wanted = {name: _numbers(name, text) for name, text in asked.items() if text is not None}
     if not wanted and format_ != "table":
         raise click.UsageError("--format is for --ranks and --stages; a resolved spec is a spec")
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     documents: list[dict[str, Any]] = []
-    for _, scenario in batch.scenarios([path], session, overrides=values, study=study):
+    for _, scenario in scenarios([path], session, overrides=values, study=study):
         pages = (
             scenario
-            if isinstance(scenario, batch.Rejected)
-            else batch.attempt(path, lambda s=scenario: _made(s, wanted, format_))  # type: ignore[misc]
+            if isinstance(scenario, Rejection)
+            else attempt(path, lambda s=scenario: _made(s, wanted, format_))  # type: ignore[misc]
         )
-        if isinstance(pages, batch.Rejected):
+        if isinstance(pages, Rejection):
             Reporter()(pages.diagnostics)
             worst = max(worst, pages.exit_code)
             continue
@@ -138,10 +140,10 @@ def _numbers(name: str, text: str) -> list[int]:
 
 def _made(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
-) -> list[str | dict[str, Any]] | Rejected:
+) -> list[str | dict[str, Any]] | Rejection:
     """Return the pages of *scenario*; what rules refuse stands nowhere."""
-    from parcost.batch import Rejected
     from parcost.engine.rules import diagnose, rules
+    from parcost.report.rejection import Rejection
 
     found = [
         diagnose(check, study)
@@ -151,16 +153,16 @@ def _made(
         if check.severity == "error"
     ]
     if found:
-        return Rejected(path=scenario.path, diagnostics=found, exit_code=1)
+        return Rejection(path=scenario.path, diagnostics=found, exit_code=1)
     return list(_pages(scenario, wanted, format_))
 
 
 def _pages(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
 ) -> Iterator[str | dict[str, Any]]:
-    from parcost import __version__
     from parcost.language.escapes import visible
     from parcost.output.resolved_spec import resolved
+    from parcost.version import __version__
 
     for study in scenario.studies():
         if not wanted:
@@ -176,7 +178,8 @@ def _pages(
 
 
 def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, Section]]:
-    from parcost.language.diagnostics import Diagnostic, SpecError
+    from parcost.language.diagnostics import Diagnostic
+    from parcost.language.errors import SpecError
 
     found = list(study.plugins.ask("views", study.faults, study=study, name=name, rows=rows))
     if not found:
@@ -207,15 +210,16 @@ def _json(documents: list[dict[str, Any]]) -> str:
 def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:
     from attrs import evolve
 
-    from parcost.contract import page
+    from parcost.contract.page import Heading, Item
     from parcost.output import markdown
     from parcost.output.narrative import section_page
+    from parcost.output.text import draw
 
-    items: list[page.Item] = [page.Heading(scenario.name, 1, aside=scenario.path)]
+    items: list[Item] = [Heading(scenario.name, 1, aside=scenario.path)]
     for view in views:
         rows = [tuple(_shortened(cell) for cell in row) for row in view.rows]
         items += section_page(evolve(view, rows=rows))
-    drawn = markdown.draw(items) if format_ == "md" else page.draw(items, paper())
+    drawn = markdown.draw(items) if format_ == "md" else draw(items, paper())
     return drawn + "\n"
 
 

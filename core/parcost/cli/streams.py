@@ -245,7 +245,7 @@ class Messages(_StandIn):
 
 def show(items: Iterable[Item]) -> None:
     """Draw a page on stdout."""
-    from parcost.contract.page import draw
+    from parcost.output.text import draw
 
     put(draw(list(items), paper()))
 

@@ -12,7 +12,7 @@ from parcost.cli.streams import Reporter, paper, put, show, tell
 
 if TYPE_CHECKING:
     from parcost.contract.terms import Replay
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @options.path
 @options.study
 @options.overrides
-@options.picked
+@options.selection
 @click.option(
     "--format",
     "format_",
@@ -32,7 +32,7 @@ def command(
     path: str,
     study: str | None,
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
     format_: str,
 ) -> int:
     """Draw what every device of the pipeline does when.
@@ -42,14 +42,15 @@ def command(
     drain of each device, what it idles, and the micro-batches that it holds at once.
     What is done once per step is left out. COLUMNS sets the width.
     """
-    from parcost import batch
+    from parcost.batch.scenarios import evaluate
+    from parcost.report.rejection import Rejection
 
     values = options.parse_overrides(overrides)
-    session = options.session(picked)
+    session = options.session(selection)
     worst = 0
     documents: list[dict[str, Any]] = []
-    for entry in batch.evaluate([path], session, overrides=values, study=study):
-        if isinstance(entry, batch.Rejected):
+    for entry in evaluate([path], session, overrides=values, study=study):
+        if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
             worst = max(worst, entry.exit_code)
             continue
@@ -102,11 +103,11 @@ def _draw_replays(
 ) -> None:
     """Draw pipelines that stand by themselves, or add them to *documents*."""
     from parcost.contract.page import Heading
-    from parcost.engine.trace import of_replay
+    from parcost.engine.trace import replay_activities
     from parcost.output import timeline
 
     for run in runs:
-        devices, order = of_replay(run)
+        devices, order = replay_activities(run)
         if drawing:
             title = Heading(f"{report.name}: {run.name}", 1, aside=report.path)
             lines = timeline.drawing(devices, order, run.pipeline, paper().width)

@@ -14,7 +14,8 @@ from typing import Any
 from attrs import frozen
 
 from parcost.contract.terms import Check
-from parcost.language.diagnostics import FaultError, quote, raised, reraise_interrupt
+from parcost.language.diagnostics import quote
+from parcost.language.errors import FaultError, error_text, reraise_interrupt
 from parcost.numeric import all_of, array_kind
 
 _SEVERITIES = ("error", "warning")
@@ -53,7 +54,7 @@ def unsaid(check: Check) -> str:
             _said(check, first_failure(check))
     except BaseException as error:  # noqa: BLE001  inputs are foreign code
         reraise_interrupt(error)
-        return f"gave the rule `{check.id}` words that cannot be said: {raised(error)}"
+        return f"gave the rule `{check.id}` words that cannot be said: {error_text(error)}"
     return ""
 
 
@@ -99,7 +100,7 @@ def said(check: Check, point: int) -> Said:
         return _said(check, point)
     except BaseException as error:
         reraise_interrupt(error)
-        message = f"the words of the rule `{check.id}` cannot be said: {raised(error)}"
+        message = f"the words of the rule `{check.id}` cannot be said: {error_text(error)}"
         raise FaultError(message) from error
 
 

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from attrs import field, frozen
 
-from parcost.output.json_encoding import plain
-
-if TYPE_CHECKING:
-    from parcost.contract.page import Item
+from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 
 Part = Literal["data", "full", "points", "page"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -103,8 +100,6 @@ class Entry:
 
     def page(self) -> list[Item]:
         """Return the page of the report, to be drawn."""
-        from parcost.contract.page import Column, Heading, Line, Row, Table
-
         items: list[Item] = []
         for kind, *rest in self.data():
             if kind == "heading":
@@ -115,34 +110,3 @@ class Entry:
                 columns, rows = rest
                 items.append(Table([Column(*c) for c in columns], [Row(*r) for r in rows]))
         return items
-
-
-def page_data(items: Sequence[Item]) -> list[Any]:
-    """Return a page as plain data, as :meth:`Entry.page` reads it."""
-    from parcost.contract.page import Heading, Line
-
-    told: list[Any] = []
-    for item in items:
-        match item:
-            case Heading():
-                told.append(["heading", item.text, item.level, item.aside])
-            case Line():
-                told.append(["line", item.text, item.style, item.indent])
-            case _:
-                columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
-                rows = [[list(r.cells), r.style, r.indent, r.rule] for r in item.rows]
-                told.append(["table", columns, rows])
-    return told
-
-
-def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return rows in the types of JSON; a list or an object becomes its text."""
-    scalar = (str, int, float, bool, type(None))
-    return [
-        {name: plain(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}
-        for row in rows
-    ]
-
-
-def _label(value: Any) -> str:
-    return getattr(value, "label", "") or str(value)

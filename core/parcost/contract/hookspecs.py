@@ -16,6 +16,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from parcost.contract.outcome import Outcome
+    from parcost.contract.study import Study
     from parcost.contract.terms import (
         Axis,
         Catalogue,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
         Section,
         Work,
     )
-    from parcost.engine.study import Study
     from parcost.numeric import Real
 
 hookspec = pluggy.HookspecMarker("parcost")

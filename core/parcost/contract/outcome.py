@@ -8,28 +8,15 @@ lines, so that adding up is an identity and not a tolerance.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from attrs import field
 
+from parcost.contract.formulas import Formula
+from parcost.contract.plugin import Fault, Plugin
+from parcost.contract.terms import Activity, Check, Edge, Memory, Moment, Once, Pipeline, Work
+from parcost.numeric import Mask, Real
 from parcost.records import record
-
-if TYPE_CHECKING:
-    from parcost.contract.formulas import Formula
-    from parcost.contract.terms import (
-        Activity,
-        Check,
-        Edge,
-        Memory,
-        Moment,
-        Once,
-        Pipeline,
-        Work,
-    )
-    from parcost.engine.step_costs import Pipelined
-    from parcost.numeric import Mask, Real
-    from parcost.plugins.discovery import Plugin
-
 
 #: The cause of a term that names none, and of what a pipeline idles.
 OTHER = "other"
@@ -82,17 +69,20 @@ class MemoryLine:
         return self.term.cause or OTHER
 
 
-@record(kw_only=True, eq=False)
-class Fault:
-    """A plugin that failed: the report is incomplete."""
+class StepReplay(Protocol):
+    """The pipeline of a step as it was replayed."""
 
-    plugin: Plugin
-    hook: str
-    message: str
+    def device_seconds(self) -> Sequence[Real]:
+        """Return the seconds of passes on each device."""
+        ...
 
-    def __str__(self) -> str:
-        """Return the line that names the plugin."""
-        return f"plugin {self.plugin} failed in `{self.hook}`: {self.message}"
+    def device_alive(self) -> Sequence[Real]:
+        """Return the most micro-batches alive at once on each device."""
+        ...
+
+    def activities(self) -> Sequence[Sequence[Activity]]:
+        """Return the activities of each device, in order."""
+        ...
 
 
 @record(kw_only=True, eq=False)
@@ -121,7 +111,7 @@ class Outcome:
     alive: Sequence[Real]  # most micro-batches (or chunks) alive, by virtual stage
     feasible: Mask = True
     failed: Sequence[Check] = ()  # the rules that fail somewhere, warnings included
-    pipelined: Pipelined | None = field(default=None, repr=False)
+    run: StepReplay | None = field(default=None, repr=False)
     faults: Sequence[Fault] = ()
 
     @property
@@ -137,22 +127,12 @@ class Outcome:
     @property
     def device_seconds(self) -> Sequence[Real]:
         """What each device is busy with passes; of the reference device, *ideal_seconds*."""
-        from parcost.engine.bounds import busy
-
-        run = self._run
-        return busy(run.plan, run.times)
+        return self._run.device_seconds()
 
     @property
     def device_alive(self) -> Sequence[Real]:
         """Most micro-batches alive at once on each device, in all stages that it holds."""
-        plan = self._run.plan
-
-        def most(d: int) -> Real:
-            return plan.by_order(
-                lambda order: float(max(sum(moment.alive) for moment in order.alive_forward[d]))
-            )
-
-        return [most(d) for d in range(self.pipeline.stages)]
+        return self._run.device_alive()
 
     def timeline(self) -> Sequence[Sequence[Activity]]:
         """Return what each device does when, in a pipeline without once-per-step terms.
@@ -160,15 +140,13 @@ class Outcome:
         Raises:
             ValueError: The outcome is of a sweep, which has no single timeline.
         """
-        from parcost.engine.trace import trace
-
-        return trace(self._run)
+        return self._run.activities()
 
     @property
-    def _run(self) -> Pipelined:
-        if self.pipelined is None:
+    def _run(self) -> StepReplay:
+        if self.run is None:
             raise ValueError("an outcome that was put together by hand has no pipeline to look at")
-        return self.pipelined
+        return self.run
 
     @property
     def complete(self) -> bool:

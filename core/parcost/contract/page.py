@@ -85,10 +85,3 @@ class Table:
 
 
 Item = Heading | Line | Table
-
-
-def draw(items: Sequence[Item], paper: Paper) -> str:
-    """Return the page as text, coloured where the paper takes colour."""
-    from parcost.output import text
-
-    return text.draw(items, paper)

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import evolve
 
 from parcost.contract.formulas import Formula, FormulaError, formula, letters_of, plain_of
-from parcost.language.diagnostics import reraise_interrupt, type_name
+from parcost.contract.validation import can_be_shown
+from parcost.language.diagnostics import type_name
+from parcost.language.errors import reraise_interrupt
 from parcost.numeric import INFINITY, all_of, any_of, maximum
 
 if TYPE_CHECKING:
@@ -77,7 +79,6 @@ def _explanation(
     seconds: Real,
 ) -> Formula:
     """Return an expression that comes to *seconds*, or the name of the algorithm."""
-    from parcost.contract.validation import can_be_shown
 
     text = _BY_NAME
     try:

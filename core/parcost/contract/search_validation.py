@@ -13,7 +13,8 @@ from attrs import evolve
 
 from parcost.contract.term_validation import within
 from parcost.contract.terms import Goal, Limit
-from parcost.language.diagnostics import ParcostError, PluginError, quote, reraise_interrupt
+from parcost.language.diagnostics import quote
+from parcost.language.errors import ParcostError, PluginError, reraise_interrupt
 from parcost.numeric import INFINITY, all_of, array_kind, where
 
 #: Makes the error of a plugin out of what it did, and what it raised.

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from parcost.contract.entries import Entry, Part
     from parcost.contract.page import Paper
-    from parcost.engine.study import Study
     from parcost.numeric import Mask, Real
 
 Pass = Literal["F", "B", "W", "R"]
@@ -80,7 +79,7 @@ class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not emp
         """Return what equal rows have in common."""
         return hash((self.function, self.arguments))
 
-    def of(self, study: Study) -> tuple[Any, ...]:
+    def of(self, study: Any) -> Any:
         """Return one number for each virtual stage of *study*."""
         return study.query(self.function, *self.arguments)
 

@@ -19,7 +19,8 @@ from parcost.contract.checks import unsaid
 from parcost.contract.formulas import Formula
 from parcost.contract.search_validation import HOOKS, Blame, answered
 from parcost.contract.term_validation import Counts, sound, unbounded, unvalued, within
-from parcost.language.diagnostics import Diagnostic, SpecError, quote, type_name
+from parcost.language.diagnostics import Diagnostic, quote, type_name
+from parcost.language.errors import SpecError
 from parcost.numeric import all_of, array_kind, where
 from parcost.records import answers_to
 

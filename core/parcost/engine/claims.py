@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import field, frozen
 
+from parcost.contract.plugin import Fault, Plugin
+from parcost.contract.schema import BlockType
+from parcost.contract.terms import Figure, Interval
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
+from parcost.language.numbers import quantity
 from parcost.language.units import ONE, unit
 from parcost.numeric import all_of
-from parcost.report.report import Expectation
+from parcost.report.figures import interval_of
+from parcost.report.result import Expectation
+from parcost.spec.binder import Binder
+from parcost.spec.modules import Module
 from parcost.spec.values import Quantity, number
-
-if TYPE_CHECKING:
-    from parcost.contract.outcome import Fault
-    from parcost.contract.schema import BlockType
-    from parcost.contract.terms import Figure, Interval
-    from parcost.engine.scenario import Scenario
-    from parcost.plugins.discovery import Plugin
-    from parcost.spec.modules import Module
 
 #: The words behind a measured value that is to lie in the interval of a figure.
 WITHIN = "within interval"
@@ -70,38 +70,40 @@ class Known:
             self._made.extend(self.more())
 
 
-def expectations(scenario: Scenario, known: Known | None = None) -> Sequence[Expectation]:
-    """Return the claims of the scenario; without *known*, only check that they bind."""
+@frozen(eq=False)
+class Claims:
+    """The claims of a scenario: its ``expect`` blocks, and the binder that evaluates them."""
+
+    blocks: Sequence[tuple[s.Block, Module]]
+    binder: Binder
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is claimed."""
+        return not any(block.items for block, _ in self.blocks)
+
+
+def expectations(claims: Claims, known: Known | None = None) -> Sequence[Expectation]:
+    """Return the claims, judged; without *known*, only check that they bind."""
     found: list[Expectation] = []
     problems: list[Diagnostic] = []
-    for block, module in _expect_blocks(scenario):
+    for block, module in claims.blocks:
         for item in block.items:
             if len(problems) == _MOST_ERRORS:
                 message = f"{_MOST_ERRORS} claims have errors, and the others are not judged"
                 raise SpecError([*problems, problem("too-many-errors", message, item.span)])
             try:
                 name, relation, value, tolerance = _claim(item)
-                claim = _evaluate_claim(scenario, module, value, tolerance)
+                claim = _evaluate_claim(claims.binder, module, value, tolerance)
                 if known is not None:
-                    found.append(_judge_claim(item, name, relation, claim, known, scenario))
+                    found.append(
+                        _judge_claim(item, name, relation, claim, known, claims.binder.types)
+                    )
             except SpecError as error:
                 problems += error.diagnostics
     if problems:
         raise SpecError(problems)
     return found
-
-
-def claims(scenario: Scenario) -> bool:
-    """Say whether *scenario* claims anything."""
-    return any(block.items for block, _ in _expect_blocks(scenario))
-
-
-def _expect_blocks(scenario: Scenario) -> Sequence[tuple[s.Block, Module]]:
-    own = [(block, scenario.module) for block in scenario.module.expects]
-    if scenario.study is not None:
-        inner = [i for i in scenario.study.items if isinstance(i, s.Block)]
-        own += [(b, scenario.module) for b in inner if b.kind.text == "expect"]
-    return own
 
 
 def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
@@ -129,9 +131,8 @@ def _intolerant(item: s.Attribute, words: str) -> Diagnostic:
 
 
 def _evaluate_claim(
-    scenario: Scenario, module: Module, value: s.Expr, tolerance: s.Expr | None
+    binder: Binder, module: Module, value: s.Expr, tolerance: s.Expr | None
 ) -> tuple[Quantity, Quantity | None]:
-    binder = scenario.binder
     said = binder.claim_value(value, module)
     wanted = number(said, value.span)
     if tolerance is None:
@@ -145,7 +146,7 @@ def _judge_claim(
     relation: str,
     claim: tuple[Quantity, Quantity | None],
     known: Known,
-    scenario: Scenario,
+    types: Mapping[str, BlockType],
 ) -> Expectation:
     figure = known.named(name.text)
     if figure is None:
@@ -158,7 +159,7 @@ def _judge_claim(
                     name.span,
                     notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
                     help=did_you_mean(name.text, names)
-                    or _attribute(name.text, scenario.plugins.blocks) + _listed(names),
+                    or _attribute(name.text, types) + _listed(names),
                 )
             ]
         )
@@ -218,9 +219,6 @@ def _within(interval: Interval, value: float) -> Any:
 
 def _unmet(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnostic:
     """Return what to say of a claim that does not hold."""
-    from parcost.language.numbers import quantity
-    from parcost.output.cells import interval_of
-
     first = figure.value if isinstance(figure.value, (float, int)) else None
     got = quantity(first, figure.unit) if first is not None else "not met at every point"
     if first is not None and interval is not None:

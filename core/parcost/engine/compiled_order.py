@@ -15,7 +15,7 @@ from typing import TypeAlias
 from attrs import frozen
 
 from parcost.contract.terms import Op, Pair
-from parcost.language.diagnostics import PluginError
+from parcost.language.errors import PluginError
 
 # Slots: time zero, a message that does not exist, and from here on the releases.
 START, NEVER, RELEASES = 0, 1, 2

@@ -7,22 +7,20 @@ One without anything to train consists of its calculations alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from attrs import evolve
 
-from parcost.contract.outcome import Fault, Outcome
-from parcost.contract.terms import Check, Figure, Interval
-from parcost.engine.claims import Known, expectations
+from parcost.contract.outcome import Outcome
+from parcost.contract.plugin import Fault, Plugin
+from parcost.contract.study import Study
+from parcost.contract.terms import Check, Figure, Interval, Section
+from parcost.engine import reduce
+from parcost.engine.claims import Claims, Known, expectations
 from parcost.engine.rules import Rules, defined, diagnose, gather, message_at, rules
 from parcost.engine.shapes import fitting, settle
-from parcost.numeric import all_of, any_of
-from parcost.report.report import Result
-
-if TYPE_CHECKING:
-    from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
+from parcost.numeric import all_of, any_of, quiet
+from parcost.report.result import Result
 
 T = TypeVar("T")
 #: What plugins gave, each with its plugin.
@@ -52,7 +50,7 @@ def refuse(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Resu
 
 
 def evaluate(
-    scenario: Scenario, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]
+    claims: Claims, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]
 ) -> Result:
     """Return the result of a study that may run, of which rules only warn."""
     if study.trains and not any_of((ends := endless(study)).holds):
@@ -67,10 +65,10 @@ def evaluate(
         outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
     figures = [*shown, *calculated(study)]
     known = Known(figures, lambda: details(study, outcome), study.faults, intervals)
-    claims = expectations(scenario, known)
+    judged = expectations(claims, known)
     found = [diagnose(check, study) for check in failed]
     if not study.axes:  # a sweep tells at which points a claim holds
-        found += [claim.diagnostic for claim in claims if claim.diagnostic is not None]
+        found += [claim.diagnostic for claim in judged if claim.diagnostic is not None]
     if outcome is not None:
         outcome = evolve(outcome, faults=(*study.plugins.broken, *study.faults))
     return Result(
@@ -79,31 +77,31 @@ def evaluate(
         legal=True,
         figures=tuple(figures),
         intervals=intervals,
-        expectations=claims,
+        expectations=judged,
         diagnostics=found,
         at=at,
+        make_details=lambda: quiet_details(study, outcome),
+        make_sections=lambda: sections(study, outcome),
     )
 
 
-def claimed(scenario: Scenario, study: Study) -> None:
-    """Require that there is what the claims of *scenario* are about, however it comes out.
+def claimed(claims: Claims, study: Study) -> None:
+    """Require that there is what the *claims* are about, however it comes out.
 
     Raises:
         SpecError: A claim names no figure of *study*, or is in another unit.
     """
     outcome: Outcome | None = None
     if study.trains:
-        from parcost.engine import reduce
-
         if not all_of(endless(study).holds):
-            expectations(scenario)
+            expectations(claims)
             return
         outcome = reduce.evaluate(study)
     shown = _figures(study, outcome)
     intervals = _intervals(study, outcome, shown)
     figures = [*shown, *_bounds(shown, intervals), *calculated(study)]
     known = Known(figures, lambda: details(study, outcome), study.faults, intervals)
-    expectations(scenario, known)
+    expectations(claims, known)
 
 
 def calculated(study: Study) -> list[tuple[Plugin, Figure]]:
@@ -117,6 +115,23 @@ def details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Fig
         return ()
     asked = study.plugins.ask("details", study.faults, study=study, outcome=outcome)
     return fitting(study, "details", asked)
+
+
+def quiet_details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
+    """Return the same without warnings of NumPy."""
+    with quiet():
+        return details(study, outcome)
+
+
+def sections(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Section]]:
+    """Return tables of calculations, then advice, sensitivities and the like."""
+    if study.axes and outcome is not None:
+        return ()
+    found = [(p, s) for p, s in study.contributions("calculations") if isinstance(s, Section)]
+    if outcome is not None:
+        with quiet():
+            found += study.plugins.ask("sections", study.faults, study=study, outcome=outcome)
+    return tuple(found)
 
 
 def _figures(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
@@ -171,8 +186,6 @@ def _bounds(figures: Stamped[Figure], intervals: Stamped[Interval]) -> list[tupl
 
 def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Check]]:
     """Return the step of *study*, judged, and every rule that fails."""
-    from parcost.engine import reduce
-
     outcome = reduce.evaluate(study)
     asked = fitting(
         study,

@@ -15,13 +15,14 @@ from parcost.contract.outcome import BUBBLE, OTHER, Line
 from parcost.contract.terms import Edge, Once, Work
 from parcost.engine.maxima import Choice, columns, total
 from parcost.engine.pairs import Paired
+from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import ALL, Plan
 from parcost.engine.stage_costs import Load
-from parcost.engine.step_costs import WHENS, Added, Pipelined, add
+from parcost.engine.step_costs import WHENS, Added, add
 from parcost.numeric import Real, any_of, maximum
 
 if TYPE_CHECKING:
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
 
 
 def work_lines(
@@ -183,7 +184,7 @@ def _sent(plan: Plan, d: int, way: tuple[int, int]) -> Real:
     return plan.by_order(lambda order: float(order.sent[d].get(way, 0)))
 
 
-def once_lines(onces: Sequence[tuple[Plugin, Once]], run: Pipelined) -> list[Line]:
+def once_lines(onces: Sequence[tuple[Plugin, Once]], run: PipelineRun) -> list[Line]:
     """Return what happens once per step, and how it slows compute down.
 
     Each group is listed on the device where it takes longest.

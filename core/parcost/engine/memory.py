@@ -23,7 +23,7 @@ from parcost.numeric import Real, any_of, is_array, maximum, minimum, where
 from parcost.records import record
 
 if TYPE_CHECKING:
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
 
 _LIVING: tuple[Moment, ...] = ("forward", "backward")  # the first of MOMENTS
 

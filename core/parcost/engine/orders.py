@@ -32,7 +32,7 @@ from parcost.engine.compiled_order import (
     turns_of,
     words,
 )
-from parcost.language.diagnostics import raised, reraise_interrupt
+from parcost.language.errors import error_text, reraise_interrupt
 
 _CACHED = 2**20  # entries of all cached orders together, some 50 bytes each
 _LISTED = 2**17  # entries of all lists together that are kept to be laid out, some 150 bytes each
@@ -158,7 +158,7 @@ def ask(
         ]
     except BaseException as error:
         reraise_interrupt(error)
-        raise OrderError(f"`order` raised {raised(error)}") from error
+        raise OrderError(f"`order` raised {error_text(error)}") from error
 
 
 def checked(

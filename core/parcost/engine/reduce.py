@@ -21,23 +21,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
 
-from parcost.contract.outcome import Fault, Outcome
+from parcost.contract.outcome import Outcome
+from parcost.contract.plugin import Fault
 from parcost.contract.terms import MOMENTS, Edge, Memory, Once, Pipeline, Row, Schedule, Times, Work
 from parcost.engine.bounds import busy as busy_devices
 from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.engine.maxima import largest, total
 from parcost.engine.memory import fullest
 from parcost.engine.pairs import Paired
+from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, Plan, slower
 from parcost.engine.schedule_calls import blamed
 from parcost.engine.stage_costs import PASSES, Load, kinds, load_where
-from parcost.engine.step_costs import WHENS, Pipelined
-from parcost.language.diagnostics import FaultError, SpecError
+from parcost.engine.step_costs import WHENS
+from parcost.language.errors import FaultError, SpecError
 from parcost.numeric import Mask, Real, any_of
 
 if TYPE_CHECKING:
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.study import Study
 
 T = TypeVar("T")
 Stamped = Sequence[tuple["Plugin", Any]]
@@ -95,7 +97,7 @@ def reduce(
         hops.append(slower(hops[-1], tuple(edge.boundaries) or edge.seconds))
     spans = [bool(onces) and i == len(edges) for i in range(len(hops))]
     timelines = [plan.timeline(times, hop, spans=s) for hop, s in zip(hops, spans, strict=True)]
-    whole = Pipelined(
+    whole = PipelineRun(
         plan=plan,
         loads=loads,
         kinds=[alike[x] for x in plan.stage],
@@ -128,7 +130,7 @@ def reduce(
         memory_moment=full.moment,
         device_memory=full.devices,
         alive=[_alive(plan, x) for x in range(stages)],
-        pipelined=whole,
+        run=whole,
     )
 
 

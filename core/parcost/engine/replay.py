@@ -20,7 +20,8 @@ from parcost.engine.compiled_order import NEVER, OrderError, Program
 from parcost.engine.orders import Order, order_of
 from parcost.engine.schedule_calls import closed_form, said
 from parcost.engine.schedule_calls import spans as spans_of
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 from parcost.numeric import INFINITY, Mask, Real, all_of, any_of, is_array, maximum, minimum
 from parcost.records import record
 

@@ -17,7 +17,7 @@ from parcost.numeric import all_of
 from parcost.records import record
 
 if TYPE_CHECKING:
-    from parcost.engine.study import Study
+    from parcost.contract.study import Study
 
 
 @record(eq=False)

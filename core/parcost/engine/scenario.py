@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import evolve, field, frozen
 
+from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
-from parcost.engine.claims import claims
-from parcost.engine.study import Study
+from parcost.engine.claims import Claims
+from parcost.engine.study import SpecStudy
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, Severity, SpecError, problem
+from parcost.language.diagnostics import Diagnostic, Severity, problem
+from parcost.language.errors import SpecError
 from parcost.numeric import all_of, any_of, quiet
-from parcost.report.report import Infeasible, Report, Result
+from parcost.plugins.discovery import Plugins
+from parcost.report.report import Report
+from parcost.report.result import Infeasible, Result
 from parcost.spec.binder import Binder
 from parcost.spec.defaults import given
 from parcost.spec.modules import Loader, Module
 from parcost.spec.scope import Axis, Sweep
-
-if TYPE_CHECKING:
-    from parcost.contract.outcome import Fault
-    from parcost.plugins.discovery import Plugins
 
 MOST_POINTS = 10_000_000
 MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
@@ -57,7 +57,7 @@ class Scenario:
         return {}
 
     @cached_property
-    def _probe(self) -> tuple[Study, Sequence[Axis], Binder]:
+    def _probe(self) -> tuple[SpecStudy, Sequence[Axis], Binder]:
         study, binder = self._bind({})
         axes = sorted(binder.axes.values(), key=self._written)
         points = 1
@@ -80,12 +80,20 @@ class Scenario:
         return self._probe[2]
 
     @property
+    def _claims(self) -> Claims:
+        own = [(block, self.module) for block in self.module.expects]
+        inner = self.study.items if self.study is not None else ()
+        blocks = [item for item in inner if isinstance(item, s.Block)]
+        own += [(block, self.module) for block in blocks if block.kind.text == "expect"]
+        return Claims(own, self.binder)
+
+    @property
     def axes(self) -> Sequence[tuple[str, Sequence[Any]]]:
         """The swept attributes, by name, with their values."""
         return [(axis.name, axis.values) for axis in self._probe[1]]
 
     @property
-    def first(self) -> Study:
+    def first(self) -> SpecStudy:
         """The study with every sweep at its first value."""
         return self._probe[0].fresh()
 
@@ -111,7 +119,7 @@ class Scenario:
         new = {path: given(path, value) for path, value in values.items()}
         return evolve(self, overrides={**self.overrides, **new})
 
-    def studies(self) -> Sequence[Study]:
+    def studies(self) -> Sequence[SpecStudy]:
         """Return the bound study, or one for each structural sweep value.
 
         Array axes are held at their full grid, flattened, legal or not.
@@ -159,11 +167,11 @@ class Scenario:
                 found += [evaluation.diagnose(check, study) for check in rules.failed]
             found += [self._fault(fault) for fault in study.faults]
         try:
-            if good and claims(self):
+            if good and not self._claims.empty:
                 with quiet():
-                    evaluation.claimed(self, self.first)
+                    evaluation.claimed(self._claims, self.first)
             else:
-                evaluation.expectations(self)
+                evaluation.expectations(self._claims)
         except SpecError as error:
             raise SpecError([*found, *error.diagnostics]) from error
         return found
@@ -173,7 +181,7 @@ class Scenario:
 
     # --- binding ----------------------------------------------------------------------
 
-    def _bind(self, points: Mapping[int, Any]) -> tuple[Study, Binder]:
+    def _bind(self, points: Mapping[int, Any]) -> tuple[SpecStudy, Binder]:
         binder = Binder(
             self.plugins.blocks,
             self._names,
@@ -190,7 +198,7 @@ class Scenario:
         if errors:
             raise SpecError(self._most(_without_echoes(errors)))
         swept = {k: index for k, index in points.items() if not isinstance(index, int)}
-        study = Study(
+        study = SpecStudy(
             self.name,
             blocks,
             self.plugins,
@@ -211,7 +219,7 @@ class Scenario:
         return [*errors[:MOST_ERRORS], Diagnostic("too-many-errors", message, place=self.path)]
 
     def _replacer(self, points: Mapping[int, Any]) -> Any:
-        def replace(values: Mapping[str, Any]) -> Study:
+        def replace(values: Mapping[str, Any]) -> SpecStudy:
             return self.replace(values)._bind(points)[0]  # noqa: SLF001
 
         return replace
@@ -225,7 +233,7 @@ class Scenario:
         more = len(broken) - MOST_BROKEN
         return "; ".join(broken[:MOST_BROKEN]) + (f"; {more} more are broken" if more > 0 else "")
 
-    def _groups(self) -> Iterator[tuple[Mapping[str, Any], Study, Mapping[int, Any]]]:
+    def _groups(self) -> Iterator[tuple[Mapping[str, Any], SpecStudy, Mapping[int, Any]]]:
         """Yield structural values, the study there, and the index of every axis."""
         study, axes, _ = self._probe
         structural = [axis for axis in axes if axis.structural]
@@ -253,7 +261,7 @@ class Scenario:
     # --- evaluating ---------------------------------------------------------------------
 
     def _results(
-        self, at: Mapping[str, Any], study: Study, points: Mapping[int, Any]
+        self, at: Mapping[str, Any], study: SpecStudy, points: Mapping[int, Any]
     ) -> Iterator[Result]:
         """Yield the result of the points that may run; several where they are not alike."""
         with quiet():
@@ -264,7 +272,7 @@ class Scenario:
             return
         if not study.axes:
             with quiet():
-                result = evaluation.evaluate(self, study, warnings, at)
+                result = evaluation.evaluate(self._claims, study, warnings, at)
             yield self._with_warnings(result)
             return
         infeasible = self._infeasible(points, rules)
@@ -273,11 +281,11 @@ class Scenario:
             with quiet():
                 bound, never = self._that_end(kept)
                 again = [c for c in evaluation.rules(bound).failed if c.severity == "warning"]
-                result = evaluation.evaluate(self, bound, again, at)
+                result = evaluation.evaluate(self._claims, bound, again, at)
             yield self._with_warnings(evolve(result, infeasible=[*infeasible, *never]))
             infeasible = ()
 
-    def _that_end(self, points: Mapping[int, Any]) -> tuple[Study, Sequence[Infeasible]]:
+    def _that_end(self, points: Mapping[int, Any]) -> tuple[SpecStudy, Sequence[Infeasible]]:
         """Return the study at those *points* where every term ends, and the others.
 
         Where none does, the study at all of them.
@@ -337,7 +345,7 @@ def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
     return [d for d in errors if d.id not in echoes]
 
 
-def _alike(study: Study, holds: Any) -> Iterator[Any]:
+def _alike(study: SpecStudy, holds: Any) -> Iterator[Any]:
     """Yield the indices of the points that may run, by which levels their groups cross.
 
     A term says by name what it keeps busy, so points are evaluated together only where

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.terms import Schedule, Times
 from parcost.engine.compiled_order import OrderError
-from parcost.language.diagnostics import FaultError, raised, reraise_interrupt
+from parcost.language.errors import FaultError, error_text, reraise_interrupt
 from parcost.numeric import Mask, Real, array_kind, is_array
 
 if TYPE_CHECKING:
-    from parcost.engine.study import Study
+    from parcost.contract.study import Study
 
 #: What methods are asked with: times, hop, stages, micro-batches, chunks.
 Asked = tuple[Times, Any, int, Real, int]
@@ -42,7 +42,7 @@ def said(schedule: Schedule, method: str, *asked: Any) -> Any:
         return getattr(schedule, method)(*asked)
     except BaseException as error:
         reraise_interrupt(error)
-        raise _wrong(schedule, method, f"raised {raised(error)}") from error
+        raise _wrong(schedule, method, f"raised {error_text(error)}") from error
 
 
 def lower_bound(schedule: Schedule, asked: Asked) -> Real:

@@ -18,12 +18,14 @@ from typing import Any
 from attrs import field, frozen
 
 from parcost.engine.scenario import Scenario
-from parcost.language.diagnostics import Diagnostic, Severity, SpecError, problem
+from parcost.language.diagnostics import Diagnostic, Severity, problem
+from parcost.language.errors import SpecError
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
 from parcost.spec.defaults import given
 from parcost.spec.modules import Loader, Module, label_of
+from parcost.spec.requirements import check
 
 
 @frozen(eq=False, slots=False)
@@ -153,7 +155,6 @@ def _session(plugins: Plugins | None) -> Session:
 def _check_requirements(module: Module, plugins: Plugins) -> None:
     if not module.requires:
         return
-    from parcost.spec.requirements import check
 
     problems = [d for statement in module.requires for d in check(statement, plugins)]
     if problems:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import fields, has
 
-from parcost.contract.outcome import Fault
+from parcost.contract.plugin import Fault
 from parcost.contract.terms import Check, Edge, Figure, Interval, Memory, Once, Work
 
 if TYPE_CHECKING:
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.study import Study
 
 _MAY_VARY: Mapping[type, Sequence[str]] = {
     Work: ("seconds", "share", "slowdown", "flops", "bytes_"),

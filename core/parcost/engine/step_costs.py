@@ -24,30 +24,16 @@ from typing import Literal
 
 from attrs import evolve
 
-from parcost.contract.terms import Once, Times, Work
+from parcost.contract.terms import Once, Work
 from parcost.engine.maxima import Choice, columns, largest, total
-from parcost.engine.replay import Hop, Plan, Timeline
-from parcost.engine.stage_costs import PASSES, Load, also, count
+from parcost.engine.pipeline_run import PipelineRun
+from parcost.engine.replay import Plan, Timeline
+from parcost.engine.stage_costs import PASSES, also, count
 from parcost.numeric import Mask, Real, all_of, any_of, maximum, minimum, where
 from parcost.records import record
 
 When = Literal["fill", "drain", "end"]
 WHENS: tuple[When, ...] = ("fill", "drain", "end")
-
-
-@record(kw_only=True, eq=False)
-class Pipelined:
-    """A pipeline as it runs.
-
-    *loads* are by copy of a virtual stage, and so are *kinds*: the first stage alike.
-    """
-
-    plan: Plan
-    loads: Sequence[Load]
-    kinds: Sequence[int]
-    times: Times
-    hop: Hop
-    timeline: Timeline
 
 
 @record(kw_only=True, eq=False)
@@ -87,7 +73,7 @@ def occurrences(term: Work | Once, plan: Plan, device: Choice) -> Real:
 class Grouped:
     """The terms of one *when*, by copy of a virtual stage."""
 
-    def __init__(self, terms: Sequence[Once], run: Pipelined) -> None:
+    def __init__(self, terms: Sequence[Once], run: PipelineRun) -> None:
         self.terms = terms
         self.run = run
         found: dict[Hashable, _Stage] = {}
@@ -167,7 +153,7 @@ class Grouped:
         )
 
 
-def add(terms: Mapping[When, Sequence[Once]], run: Pipelined) -> Mapping[When, Added]:
+def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When, Added]:
     """Return what each group of *terms* adds to the step."""
     fill, drain, end = (Grouped(terms[when], run) for when in ("fill", "drain", "end"))
     filled, timeline = _fill(fill, run)
@@ -179,7 +165,7 @@ def add(terms: Mapping[When, Sequence[Once]], run: Pipelined) -> Mapping[When, A
     }
 
 
-def _fill(group: Grouped, run: Pipelined) -> tuple[Added, Timeline]:
+def _fill(group: Grouped, run: PipelineRun) -> tuple[Added, Timeline]:
     """Return what the group adds, and the pipeline held back by it."""
     if not group.terms:
         return NOTHING, run.timeline
@@ -202,7 +188,7 @@ def _fill(group: Grouped, run: Pipelined) -> tuple[Added, Timeline]:
     return group.added(later, lateness), after
 
 
-def _held_back(releases: Sequence[Real], run: Pipelined) -> tuple[Real, Timeline]:
+def _held_back(releases: Sequence[Real], run: PipelineRun) -> tuple[Real, Timeline]:
     """Return how much later the pipeline is done if no stage starts before its release.
 
     Everything waits for the first stage. Where the others are released by the time
@@ -237,7 +223,7 @@ def _outlasting(group: Grouped, fill: Grouped, timeline: Timeline) -> tuple[Real
     return maximum(largest(lateness)[0], 0.0), lateness
 
 
-def _busiest(run: Pipelined, *groups: Grouped) -> Sequence[Real]:
+def _busiest(run: PipelineRun, *groups: Grouped) -> Sequence[Real]:
     """Return seconds that each device cannot beat: the work of its busiest resource.
 
     It matters only where a device serves one virtual stage beside the work of another,
@@ -260,7 +246,7 @@ def _busiest(run: Pipelined, *groups: Grouped) -> Sequence[Real]:
     return found
 
 
-def _stage(terms: Sequence[Once], k: int, run: Pipelined) -> _Stage:
+def _stage(terms: Sequence[Once], k: int, run: PipelineRun) -> _Stage:
     """Return what *terms* take on copy *k*, and what its compute covers of it.
 
     What one term covers is covered; the next one on the same resource gets the rest.
@@ -296,7 +282,7 @@ def _on(term: Once) -> Sequence[tuple[str, Real]]:
     return [(term.resource, 1.0), *also(term)]
 
 
-def _room(term: Once, resource: str, k: int, run: Pipelined) -> Real:
+def _room(term: Once, resource: str, k: int, run: PipelineRun) -> Real:
     """Return the seconds of one micro-batch in which *term* finds *resource* idle.
 
     Fill hides under the first forward pass. Gradients appear as the last backward op

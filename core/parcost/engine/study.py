@@ -1,20 +1,15 @@
-"""A study: one scenario's blocks as typed objects, and what plugins make of them.
-
-Plugins read blocks by class, ``study[Layout].tp``, and use the contributions of other
-plugins through the study, never by importing them: ``study.collective(...)`` picks
-among the algorithms that plugins offer, ``study.operators`` are the operators that
-model plugins describe. Everything is frozen; answers are computed once per evaluation.
-"""
+"""How a study asks plugins: each question once, for what its answer reads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from attrs import evolve, field
 
 from parcost.contract.formulas import Formula, plain_of
-from parcost.contract.outcome import Fault
+from parcost.contract.outcome import Outcome
+from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.prices import price
 from parcost.contract.queries import (
     PLAIN,
@@ -27,109 +22,43 @@ from parcost.contract.queries import (
     Reads,
     hashed,
 )
-from parcost.contract.schema import block_type
+from parcost.contract.study import Call, Study
 from parcost.contract.term_validation import plain_count
 from parcost.contract.terms import Collective, Group, Pipeline, Row, Schedule
-from parcost.language.diagnostics import (
-    Diagnostic,
+from parcost.engine.reduce import evaluate
+from parcost.engine.rules import rules
+from parcost.language.diagnostics import Diagnostic, did_you_mean, quote
+from parcost.language.errors import (
     FaultError,
     ParcostError,
     SpecError,
-    did_you_mean,
-    quote,
-    raised,
+    error_text,
     reraise_interrupt,
 )
-from parcost.numeric import INFINITY, Real, minimum, where
+from parcost.numeric import INFINITY, Mask, Real, minimum, where
 from parcost.records import record
-
-if TYPE_CHECKING:
-    from parcost.contract.outcome import Outcome
-    from parcost.language.text import Span
-    from parcost.numeric import Mask
-    from parcost.plugins.discovery import Plugin, Plugins
-    from parcost.spec.modules import Origin
 
 T = TypeVar("T")
 
 COUNTED = ("terms", "memory", "operators", "parameters")  # hooks whose answers have counts
 
 
-@record(kw_only=True, eq=False)
-class Call:
-    """A collective, priced: its time, the algorithm (or algorithms) and the formula."""
-
-    seconds: Real
-    algorithm: str
-    formula: Formula
-
-
 @record(eq=False, repr=False)
-class Study:
-    """One scenario. ``study[Layout]`` is its only block of that class.
+class SpecStudy(Study):
+    """A study that was bound from a spec: it asks plugins, and keeps their answers."""
 
-    *axes* are the swept attributes: names and values, in the order of array axes. *lets*
-    are what names outside of blocks stand for, as written.
-    """
-
-    name: str
-    blocks: Mapping[type, tuple[Any, ...]]
-    plugins: Plugins
-    axes: Sequence[tuple[str, Sequence[Any]]] = ()
-    origins: Mapping[int, Mapping[str, Origin]] = field(factory=dict, repr=False)
-    path: str = ""
-    lacking: Mapping[type, Sequence[Diagnostic]] = field(factory=dict, repr=False)
-    faults: list[Fault] = field(factory=list, repr=False)
-    lets: Mapping[str, str] = field(factory=dict, repr=False)
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
     _memo: Memo = field(factory=Memo, repr=False)
     _point: Mapping[str, Any] = field(factory=dict, repr=False)  # values on axes of the memo
-    _complaint: Callable[[str, Any, Study], str] | None = field(default=None, repr=False)
-    _structures: Callable[[], Sequence[tuple[Study, int]]] | None = field(default=None, repr=False)
+    _complaint: Callable[[str, Any, SpecStudy], str] | None = field(default=None, repr=False)
+    _structures: Callable[[], Sequence[tuple[SpecStudy, int]]] | None = field(
+        default=None, repr=False
+    )
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
-
-    def __repr__(self) -> str:
-        """Return the name and the file, in one line."""
-        return f"<Study `{self.name}` of `{self.path}`: {len(self.blocks)} kinds of blocks>"
-
-    def __getitem__(self, schema: type[T]) -> T:
-        """Return the only block of this class.
-
-        Raises:
-            SpecError: The study has none, or several.
-        """
-        found = self.blocks.get(schema, ())
-        if len(found) == 1:
-            only: T = found[0]
-            return only
-        if not found and schema in self.lacking:
-            raise SpecError(self.lacking[schema])
-        kind = block_type(schema).kind
-        labels = ", ".join(f"`{b.label}`" for b in found)
-        message = (
-            f"the study has {len(found)} blocks `{kind}` ({labels}), and one is needed"
-            if found
-            else f"the study has no block `{kind}`, and one is needed"
-        )
-        raise SpecError([Diagnostic("missing-block", message, place=self.path or self.name)])
-
-    def get(self, schema: type[T]) -> T | None:
-        """Return the only block of this class, or None without one."""
-        return self[schema] if self.blocks.get(schema) else None
-
-    def all(self, schema: type[T]) -> Sequence[T]:
-        """Return every block of this class."""
-        return self.blocks.get(schema, ())
 
     # --- what plugins contribute, asked once --------------------------------------
 
     def query(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return ``function(self, *arguments)``, computed once for what it reads.
-
-        Hooks and functions of plugins that have something in common share it so: a cache of
-        their own would hide what an answer depends on. *arguments* are numbers, words, arrays
-        and blocks. A :func:`parcost.pure_function` gets no study.
-        """
         source: Any = (function, *arguments)
         key, pure = source, function in PURE
         if pure:
@@ -186,11 +115,9 @@ class Study:
         return node  # type: ignore[no-any-return]
 
     def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return every plugin's answer to *hook* about this study, stamped."""
         return self.query(_contributions, hook)
 
     def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
-        """Return the same with counts as plugins have them, which depend on no stages."""
         return self.query(_by_row, hook)
 
     def row(
@@ -199,11 +126,6 @@ class Study:
         *arguments: Any,
         total: Callable[[], float],
     ) -> tuple[Any, ...]:
-        """Return how often something stands on each virtual stage, as *function* counts it.
-
-        Where attributes are on axes it is a :class:`parcost.Row`, which depends on no stages:
-        there are *total* on all of them.
-        """
         if self._point:
             return Row(total(), function, *arguments)
         return self.query(function, *arguments)
@@ -224,16 +146,7 @@ class Study:
         """Whether a search evaluates several numbers of stages at once."""
         return self._structures is not None
 
-    def faults_beyond(self, base: Study) -> Sequence[Fault]:
-        """Return the faults of plugins that answered the same hook of *base*."""
-        known = {(fault.plugin, fault.hook) for fault in base.faults}
-        return [fault for fault in self.faults if (fault.plugin, fault.hook) not in known]
-
     def leave_out(self, fault: Fault, answer: Any) -> None:
-        """Note a fault in what a plugin contributes, and leave that out from here on.
-
-        Also where the study is varied: whoever does that would fail for the sake of another.
-        """
         self.faults.append(fault)
         self.plugins.note(fault)
         self._left_out.add((fault.hook, fault.plugin.name, _called(answer)))
@@ -243,40 +156,9 @@ class Study:
             self._memo.keep(key, {}, kept)
 
     @property
-    def operators(self) -> Sequence[Any]:
-        """The operators of one rank that plugins describe."""
-        return [operator for _, operator in self.contributions("operators")]
-
-    @property
-    def parameters(self) -> Sequence[Any]:
-        """The parameters of one rank that plugins describe."""
-        return [held for _, held in self.contributions("parameters")]
-
-    @property
-    def flops(self) -> Sequence[Any]:
-        """The model FLOPs per token that plugins describe."""
-        return [counted for _, counted in self.contributions("flops")]
-
-    @property
-    def trains(self) -> bool:
-        """Whether there is a step: without one, a study consists of its calculations."""
-        return bool(self.contributions("pipelines"))
-
-    @property
-    def calculates(self) -> bool:
-        """Whether a calculation answers, or would: a plugin failed in the attempt."""
-        answered = bool(self.contributions("calculations"))
-        return answered or any(fault.hook == "calculations" for fault in self.faults)
-
-    @property
     def pipeline(self) -> Pipeline:
-        """How the step is cut into stages and micro-batches."""
-        found = [p for _, p in self.contributions("pipelines")]
-        if len(found) != 1:
-            plugins = ", ".join(str(p) for p, _ in self.contributions("pipelines")) or "none"
-            message = f"one plugin must say how the step is cut, not {len(found)} ({plugins})"
-            raise SpecError([Diagnostic("no-pipeline", message, place=self.path or self.name)])
-        only: Pipeline = found[0]
+        """How the step is cut, which depends on the structure where there are several."""
+        only = super().pipeline
         return only if self._structures is None else self._of_first(only)
 
     def _of_first(self, cut: Pipeline) -> Pipeline:
@@ -287,13 +169,7 @@ class Study:
         stages, chunks = (int(plain_first(number)) for number in (cut.stages, cut.chunks))
         return evolve(cut, stages=stages, chunks=chunks)
 
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule that the step is cut for, with what the study says of it."""
-        return self.scheduled(self.pipeline.schedule)
-
     def scheduled(self, name: str) -> Schedule:
-        """Return the schedule called *name*, with what the study says of it."""
         offered = self.plugins.named("schedules")
         if name not in offered:
             message = f"no plugin offers the schedule `{name}`"
@@ -311,128 +187,50 @@ class Study:
             raise
         except BaseException as error:
             reraise_interrupt(error)
-            said = f"`for_study` raised {raised(error)}"
+            said = f"`for_study` raised {error_text(error)}"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}") from error
         if not hasattr(found, "name") or not hasattr(found, "order"):
             said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}")
         return found
 
-    def group(self, name: str) -> Group:
-        """Return the group of ranks called *name* (``tp``, ``dp``, ``pp``), as placed."""
-        for _, group in self.contributions("groups"):
-            if group.name == name:
-                found: Group = group
-                return found
-        known = [group.name for _, group in self.contributions("groups")]
-        message = f"no plugin places the group `{name}`"
-        hint = did_you_mean(name, known)
-        raise SpecError([Diagnostic("no-group", message, help=hint, place=self.path or self.name)])
-
     def algorithms(self, operation: str) -> Sequence[Collective]:
-        """Return every algorithm that offers *operation*; of equally fast ones, the first is used.
-
-        That is the one with the last name. An algorithm with a method ``for_study`` is what
-        that returns.
-        """
         return self.query(_algorithms, operation)
 
     def collective(
         self, operation: str, n: Real | Formula, group: str | Group, algorithm: str = "auto"
     ) -> Call:
-        """Return the time of *operation* over *n* bytes (as ``Collective`` counts them).
-
-        *n* is a number or a formula, which becomes a part of the explanation.
-
-        ``auto`` is the elementwise minimum over every algorithm that offers the
-        operation, but for those that only a name asks for; a name is that algorithm,
-        infinite where it cannot run, as is an operation that it does not do at all.
-        """
         placed = group if isinstance(group, Group) else self.group(group)
         known = plain_of(n) if self._point else n  # a search prints no formula
         return self.query(_priced, operation, known, placed, algorithm)
 
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
-        """Return the algorithms that *algorithm* stands for.
-
-        ``auto`` stands for those of the communication library in use, or for all but those
-        that only a name asks for.
-        """
         return self.query(_named, operation, algorithm)
 
     def replace(self, values: Mapping[str, Any]) -> Study:
-        """Return the study with other values: ``study.replace({"layout.tp": 8})``.
-
-        Names are paths of attributes; values are numbers in base units, words, or
-        expressions of the language. Everything that depends on them follows.
-
-        Raises:
-            SpecError: There is no such attribute, or the value does not fit it.
-        """
         if self._replace is None:
             message = "the study was built by hand, and has no text to change"
             raise SpecError([Diagnostic("no-text", message, place=self.path or self.name)])
         return self._replace(values)
 
     def legal(self) -> Mask:
-        """Return where the study meets every rule, which says nothing of its memory."""
-        from parcost.engine.rules import rules
-
         holds: Mask = rules(self).holds
         return holds
 
     def evaluate(self) -> Outcome:
-        """Return the step and the memory of the study, whether or not it may run.
-
-        Raises:
-            SpecError: It has nothing to train, or no schedule.
-            PluginError: The schedule's op order is not one.
-        """
-        from parcost.engine.reduce import evaluate
-
         return evaluate(self)
 
-    def with_blocks(self, blocks: Mapping[type, tuple[Any, ...]]) -> Study:
-        """Return the study with other blocks and nothing asked yet.
-
-        Unlike :meth:`replace`, no expression of the spec follows: what is not in
-        *blocks* stays as it is.
-        """
+    def with_blocks(self, blocks: Mapping[type, tuple[Any, ...]]) -> SpecStudy:
         return evolve(self, blocks={**self.blocks, **blocks}, faults=[], memo=Memo())
 
-    def fresh(self) -> Study:
-        """Return the same study with nothing asked yet, for evaluating it again."""
+    def fresh(self) -> SpecStudy:
         return evolve(self, faults=[], memo=Memo())
 
     def forget(self) -> None:
-        """Let go of the answers of plugins, which may refer to the study: for batches."""
         self._memo.clear()
 
-    def where(self, subject: str) -> Span | None:
-        """Return where the attribute at a path such as ``layout.tp`` was written.
 
-        That is the header of its block where the attribute was left out, and None where
-        the block was too.
-        """
-        if not subject:
-            return None
-        kind, _, attribute = subject.rpartition(".")
-        for blocks in self.blocks.values():
-            for block in blocks:
-                if kind in (block.label, block_type(type(block)).kind):
-                    origins = self.origins.get(id(block), {})
-                    for name in (attribute, ""):
-                        origin = origins.get(name)
-                        if origin is not None and origin.span is not None:
-                            return origin.span
-        return None
-
-    def origin(self, block: object, attribute: str) -> Origin | None:
-        """Return where the value of *attribute* of *block* came from."""
-        return self.origins.get(id(block), {}).get(attribute)
-
-
-def _by_structure(study: Study, function: Callable[..., Any], *arguments: Any) -> Any:
+def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: Any) -> Any:
     import numpy as np
 
     assert study._structures is not None  # noqa: SLF001
@@ -469,13 +267,13 @@ def _called(answer: Any) -> str:
     return str(getattr(answer, "name", getattr(answer, "id", "")))
 
 
-def _contributions(study: Study, hook: str) -> Sequence[tuple[Plugin, Any]]:
+def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     stamped = study.query(_by_row, hook)
     return counted(study, hook, stamped) if hook in COUNTED else stamped
 
 
 def counted(
-    study: Study, hook: str, stamped: Sequence[tuple[Plugin, Any]]
+    study: SpecStudy, hook: str, stamped: Sequence[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
     """Return answers with their counts by virtual stage; those that have none are faults."""
     found = []
@@ -491,7 +289,7 @@ def counted(
             raise
         except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
             reraise_interrupt(error)
-            count, said = None, f"has a count that raised {raised(error)}"
+            count, said = None, f"has a count that raised {error_text(error)}"
         if count is None:
             message = f"gave `{answer.name}`, which {said}"
             study.faults.append(Fault(plugin=plugin, hook=hook, message=message))
@@ -500,7 +298,7 @@ def counted(
     return tuple(found)
 
 
-def _by_row(study: Study, hook: str) -> Sequence[tuple[Plugin, Any]]:
+def _by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     if study._point:  # noqa: SLF001  each plugin reads axes of its own
         every = range(len(study.plugins.implementing(hook)))
         each = (study.query(contribution, hook, position) for position in every)
@@ -514,7 +312,7 @@ def _by_row(study: Study, hook: str) -> Sequence[tuple[Plugin, Any]]:
     )
 
 
-def contribution(study: Study, hook: str, position: int) -> Sequence[tuple[Plugin, Any]]:
+def contribution(study: SpecStudy, hook: str, position: int) -> Sequence[tuple[Plugin, Any]]:
     """Return what the plugin in a *position* answers to *hook*, stamped; for queries on axes.
 
     What an evaluation would leave out is a fault.
@@ -533,7 +331,9 @@ def contribution(study: Study, hook: str, position: int) -> Sequence[tuple[Plugi
     return tuple(found)
 
 
-def _priced(study: Study, operation: str, n: Real | Formula, group: Group, algorithm: str) -> Call:
+def _priced(
+    study: SpecStudy, operation: str, n: Real | Formula, group: Group, algorithm: str
+) -> Call:
     size = plain_of(n)
     offered = _offered(study, operation, algorithm)
     if not offered:
@@ -552,7 +352,7 @@ def _priced(study: Study, operation: str, n: Real | Formula, group: Group, algor
     )
 
 
-def _offered(study: Study, operation: str, algorithm: str) -> Sequence[Collective]:
+def _offered(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
     """Return the algorithms that *algorithm* stands for: one, or all for ``auto``."""
     offered = study.candidates(operation, algorithm)
     if not offered and algorithm == "auto":
@@ -565,7 +365,7 @@ def _offered(study: Study, operation: str, algorithm: str) -> Sequence[Collectiv
     return offered
 
 
-def _algorithms(study: Study, operation: str) -> Sequence[Collective]:
+def _algorithms(study: SpecStudy, operation: str) -> Sequence[Collective]:
     offered = study.plugins.named("collectives")
     able = [offered[n][1] for n in sorted(offered, reverse=True)]
     return tuple(
@@ -575,7 +375,7 @@ def _algorithms(study: Study, operation: str) -> Sequence[Collective]:
     )
 
 
-def _named(study: Study, operation: str, algorithm: str) -> Sequence[Collective]:
+def _named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
     known = study.algorithms(operation)
     if algorithm != "auto":
         return tuple(one for one in known if one.name == algorithm)

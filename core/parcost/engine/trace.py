@@ -7,23 +7,10 @@ from collections.abc import Sequence
 from parcost.contract.terms import Activity, Replay, Times
 from parcost.engine.orders import Order
 from parcost.engine.replay import Hop, Plan, play
-from parcost.engine.step_costs import Pipelined
 from parcost.numeric import is_array
 
 
-def trace(run: Pipelined) -> Sequence[Sequence[Activity]]:
-    """Return the activities of each device, in order.
-
-    Raises:
-        ValueError: The run is of many candidates.
-    """
-    values = [*run.times.F, *run.times.B, *run.times.W, run.plan.pipeline.micro_batches]
-    if is_array(*values):
-        raise ValueError("a sweep has no single timeline: evaluate one of its points")
-    return traced(run.plan, run.times, run.hop)
-
-
-def of_replay(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]:
+def replay_activities(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]:
     """Return the activities of each device of a pipeline by itself, and its order.
 
     Raises:
@@ -34,10 +21,10 @@ def of_replay(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]:
     if is_array(*values):
         raise ValueError("a sweep has no single timeline: evaluate one of its points")
     plan = Plan(run.schedule, run.pipeline)
-    return traced(plan, run.times, run.hop), plan.orders[0][1]
+    return activities(plan, run.times, run.hop), plan.orders[0][1]
 
 
-def traced(plan: Plan, times: Times, hop: Hop) -> Sequence[Sequence[Activity]]:
+def activities(plan: Plan, times: Times, hop: Hop) -> Sequence[Sequence[Activity]]:
     """Return the activities of each device of *plan* with these times."""
     cut = plan.pipeline
     assert not is_array(cut.micro_batches)

@@ -1,4 +1,4 @@
-"""Diagnostics as people read them, in the manner of rustc, and as data.
+"""Diagnostics as people read them, in the manner of rustc.
 
 What a spec holds is shown as it is as far as a terminal may show it: control and
 formatting characters are spelled out, so that no file can move a reader's cursor.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator
 from itertools import groupby
-from typing import Any
 
 from attrs import frozen
 
@@ -60,25 +59,6 @@ def one_line(diagnostic: Diagnostic) -> str:
         place = f"{span.source.name}:{line}:{column}"
     said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
     return visible(f"{place}: {said}" if place else said)
-
-
-def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
-    """Return *diagnostic* as plain data: positions are 1-based, ends are exclusive."""
-    labels = [_label_data(label) for label in diagnostic.labels]
-    first = labels[0] if labels else {"file": diagnostic.place}
-    return {
-        "id": diagnostic.id,
-        "severity": diagnostic.severity.value,
-        "message": diagnostic.message,
-        "file": first["file"],
-        "line": first.get("line"),
-        "column": first.get("column"),
-        "end_line": first.get("end_line"),
-        "end_column": first.get("end_column"),
-        "labels": labels,
-        "notes": list(diagnostic.notes),
-        "help": diagnostic.help,
-    }
 
 
 @frozen
@@ -141,20 +121,6 @@ def _width(text: str) -> int:
         0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
     )
-
-
-def _label_data(label: Label) -> dict[str, Any]:
-    source = label.span.source
-    line, column = source.position(label.span.start)
-    end_line, end_column = source.position(label.span.end)
-    return {
-        "file": source.name,
-        "line": line,
-        "column": column,
-        "end_line": end_line,
-        "end_column": end_column,
-        "text": label.text,
-    }
 
 
 def _paint(text: str, colour: str) -> str:

@@ -1,15 +1,10 @@
 """Problems, as data.
 
-A diagnostic says *what* is wrong in its message, *where* in its labels, *why*
+A diagnostic has *what* is wrong in its message, *where* in its labels, *why*
 in its notes and *what to do* in its help. Ids are words, so that a message can
 be searched for and explained by name. In the manner of rustc: messages start in
 lower case and carry no full stop; labels are short, because they point; only
-help proposes. Rendering is in ``parcost.language.diagnostic_text``.
-
-    ParcostError
-      SpecError     bad input: one or more diagnostics of one study or file
-      PluginError   a plugin could not be loaded, or broke its contract
-        FaultError  the same, with the plugin named, where a study needs its answer
+help proposes. ``diagnostic_text`` prints them, and ``errors`` raises them.
 """
 
 from __future__ import annotations
@@ -63,51 +58,6 @@ class Diagnostic:
     place: str = ""
 
 
-class ParcostError(Exception):
-    """Anything that parcost raises on purpose."""
-
-
-class SpecError(ParcostError):
-    """Bad input; carries every diagnostic found, in source order."""
-
-    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self.diagnostics = tuple(sorted(diagnostics, key=_order))
-        super().__init__(self.diagnostics)
-
-    def __str__(self) -> str:
-        from parcost.language.diagnostic_text import render
-
-        return "\n\n".join(render(d) for d in self.diagnostics)
-
-
-class PluginError(ParcostError):
-    """A plugin could not be loaded, failed when asked, or broke its contract."""
-
-
-class FaultError(PluginError):
-    """A plugin failed that a study cannot do without; the message names it."""
-
-
-def reraise_interrupt(error: BaseException) -> None:
-    """Raise an interrupt again, for whoever has caught what foreign code raises.
-
-    Nothing else that it raises, be it ``SystemExit`` or ``asyncio.CancelledError``, may end a run.
-    """
-    if isinstance(error, KeyboardInterrupt):
-        raise error
-
-
-def raised(error: BaseException) -> str:
-    """Return the kind of an error and what it says, in a line, even where saying it fails."""
-    kind = type_name(error)
-    try:
-        text = one_line(f"{error}")
-    except BaseException as other:  # noqa: BLE001  the error itself is foreign code
-        reraise_interrupt(other)
-        return kind
-    return f"{kind}: {text}" if text else kind
-
-
 def one_line(text: str, longest: int = _LONGEST) -> str:
     """Return foreign text in one line that a terminal prints as it is, cut where it is long.
 
@@ -130,8 +80,9 @@ def quote(value: object) -> str:
     """Return foreign data as ``repr`` has it, in one short line, even where that fails."""
     try:
         return one_line(_SHORT.repr(value))
-    except BaseException as error:  # noqa: BLE001  the value is foreign code
-        reraise_interrupt(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  the value is foreign code
         return f"<{type_name(value)}>"
 
 
@@ -186,10 +137,3 @@ def nearest(name: str, known: Iterable[str], count: int, least: float = _CLOSE) 
         return close
     spelled = "_".join(_DIGITS.get(character, character) for character in name)
     return get_close_matches(spelled, names, n=count, cutoff=_CLOSE)
-
-
-def _order(diagnostic: Diagnostic) -> tuple[str, int]:
-    if not diagnostic.labels:
-        return (diagnostic.place, -1)
-    span = diagnostic.labels[0].span
-    return (span.source.name, span.start)

@@ -17,6 +17,7 @@ from parcost.language import syntax as s
 from parcost.language.build import Builder, split_quantity
 from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.lalr import Machine, Tables, Token
+from parcost.language.recover import recover
 from parcost.language.text import Source, Span
 
 __all__ = ["MOST_TOKENS", "parse", "read_tokens", "split_quantity", "tables"]
@@ -39,8 +40,6 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
     machine = Machine(builder, [tables().start])
     at = machine.run(tokens, 0)
     if at < len(tokens):
-        from parcost.language.recover import recover
-
         recover(machine, tokens, at)
     tree: s.Block = machine.values[0]
     return tree, builder.found

@@ -6,15 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.language.numbers import column, quantity
-from parcost.numeric import is_array
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Fault
-    from parcost.contract.terms import Interval
-    from parcost.plugins.discovery import Plugins
-    from parcost.report.report import Report, Result
-
-_ENDS = 3  # digits of the ends of an interval
+    from parcost.contract.plugin import PluginSet
+    from parcost.report.report import Report
 
 
 def cell(value: Any) -> str:
@@ -50,24 +45,6 @@ def _in_bytes(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and value[1] == "B"
 
 
-def interval_of(interval: Interval, unit: str) -> str:
-    """Return an interval for reading, with the share of cases that it holds.
-
-    >>> from parcost.contract.formulas import Formula
-    >>> from parcost.contract.terms import Interval
-    >>> of = Interval(name="t", low=10.94, high=14.0, coverage=0.9, formula=Formula(text=""))
-    >>> interval_of(of, "s")
-    '10.9 to 14 s, 90 %'
-    """
-    low, high = (quantity(end, unit, _ENDS) for end in (interval.low, interval.high))
-    ends = [low, high]
-    if not is_array(interval.low):
-        number, _, named = low.partition(" ")
-        if named and high.endswith(f" {named}"):
-            ends[0] = number
-    return f"{' to '.join(dict.fromkeys(ends))}, {quantity(interval.coverage, '%')}"
-
-
 def share(part: Any, whole: Any) -> str:
     """Return *part* of *whole* in percent, without the sign.
 
@@ -85,7 +62,7 @@ def swept(report: Report, name: str, value: Any) -> str:
     return quantity(value, unit) if unit else cell(value)
 
 
-def picked(plugins: Plugins) -> str:
+def picked(plugins: PluginSet) -> str:
     """Return, to stand behind a verdict, which plugins came from outside and were left out."""
     installed = [
         str(plugin)
@@ -95,13 +72,3 @@ def picked(plugins: Plugins) -> str:
     outside = ", ".join([*installed, *plugins.files])
     files = f"; with: {outside}" if outside else ""
     return files + (f"; without: {', '.join(plugins.left_out)}" if plugins.left_out else "")
-
-
-def incomplete(result: Result) -> list[str]:
-    """Return, for each plugin that failed, that the report lacks what it would have said."""
-    return [failed(fault) for fault in result.faults]
-
-
-def failed(fault: Fault) -> str:
-    """Return that a plugin failed."""
-    return f"incomplete: {fault}"

@@ -29,15 +29,19 @@ from parcost.language.units import (
     WATTS,
     Dimension,
 )
-from parcost.output.cells import incomplete
+from parcost.output.diagnostics import as_data
 from parcost.output.json_encoding import Json, encoded, listed, members, number, plain, text
+from parcost.report.faults import fault_lines
+from parcost.report.rows import rows
+from parcost.version import __version__
 
 if TYPE_CHECKING:
-    from parcost.batch import Rejected
-    from parcost.contract.outcome import Fault, Line, MemoryLine, Outcome
+    from parcost.contract.outcome import Line, MemoryLine, Outcome
+    from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.terms import Figure, Interval, Section
-    from parcost.plugins.discovery import Plugin
-    from parcost.report.report import Expectation, Report, Result
+    from parcost.report.rejection import Rejection
+    from parcost.report.report import Report
+    from parcost.report.result import Expectation, Result
 
 SCHEMA_VERSION = 1
 _PLUGINS = 1000
@@ -59,7 +63,6 @@ _SUFFIXES: Mapping[Dimension, str] = {
 
 def header() -> dict[str, Any]:
     """Return what stands at the head of every document."""
-    from parcost import __version__
 
     return {"schema_version": SCHEMA_VERSION, "parcost_version": __version__}
 
@@ -110,7 +113,6 @@ def points(told: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]
 
     The reason of one says which plugins failed there as well.
     """
-    from parcost.report.rows import rows
 
     names = [name for name, _ in told.axes]
     failed: dict[tuple[str, ...], Sequence[str]] = {}
@@ -119,16 +121,16 @@ def points(told: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]
         return tuple(f"{row[name]}" for name in names)
 
     for result in told.results:
-        said = dict.fromkeys(incomplete(result))
+        said = dict.fromkeys(fault_lines(result))
         of_result = evolve(told, results=[result]).rows() if said else ()
         failed |= {at(row): list(said) for row in of_result}
     return [
         {**row, "reason": "; ".join(filter(None, (row["reason"], *failed.get(at(row), ()))))}
-        for row in rows(told, figures)
+        for row in rows(told.axes, told.results, figures)
     ]
 
 
-def rejected(entry: Rejected) -> dict[str, Any]:
+def rejected(entry: Rejection) -> dict[str, Any]:
     """Return a file without a report."""
     return {
         "path": entry.path,
@@ -139,7 +141,6 @@ def rejected(entry: Rejected) -> dict[str, Any]:
 
 def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
     """Return diagnostics."""
-    from parcost.language.diagnostic_text import as_data
 
     return [as_data(diagnostic) for diagnostic in found]
 

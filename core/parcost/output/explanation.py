@@ -13,17 +13,19 @@ from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.language import units
 from parcost.language.numbers import literal, quantity, significant
 from parcost.numeric import all_of, is_array
-from parcost.output.cells import cell, interval_of, share
+from parcost.output.cells import cell, share
 from parcost.output.formulas import filled
 from parcost.output.narrative import PASSES
-from parcost.output.resolved_spec import qualifier
+from parcost.report.figures import interval_of
+from parcost.spec.conversion import qualifier
 
 if TYPE_CHECKING:
     from parcost.contract.outcome import Line, MemoryLine, Outcome
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.study import Study
     from parcost.contract.terms import Figure, Interval
-    from parcost.engine.study import Study
-    from parcost.plugins.discovery import Plugin
-    from parcost.report.report import Report, Result
+    from parcost.report.report import Report
+    from parcost.report.result import Result
 
 _WHEN = {
     "fill": "once per step, before the first forward pass of the stage",

@@ -1,4 +1,4 @@
-"""A report, told: does it run, what does it cost, where does that go, and why.
+"""The page of one result: does it run, what does it cost, where does that go, and why.
 
 The order is the order in which people ask. Nothing here knows a formula, a keyword or
 a plugin: names, titles and units come from the terms themselves.
@@ -13,16 +13,17 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
-from parcost.output.cells import cells, incomplete, interval_of, picked, share
+from parcost.output.cells import cells, picked, share
 from parcost.output.formulas import filled
 from parcost.output.view import Order, View
-from parcost.report.figures import select
+from parcost.report.faults import fault_lines
+from parcost.report.figures import interval_of, select
 
 if TYPE_CHECKING:
     from parcost.contract.outcome import Line as LedgerLine
     from parcost.contract.outcome import Outcome
     from parcost.contract.terms import Figure, Section
-    from parcost.report.report import Expectation, Report, Result
+    from parcost.report.result import Expectation, Result
 
 PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 _KINDS = {
@@ -34,34 +35,7 @@ _KINDS = {
 _RIGHT: Literal["right"] = "right"
 
 
-def tell(report: Report, view: View | None = None) -> list[Item]:
-    """Return the page of a report, as *view* has it: without one, everything."""
-    view = view or View()
-    if view.kind == "line" or (view.kind == "compare" and not report.axes):
-        from parcost.output import studies
-
-        tell_study = studies.line if view.kind == "line" else studies.column
-        return list(tell_study(report, view.figures))
-    if report.axes:
-        from parcost.output import sweep
-
-        items = list(sweep.tell(report, view))
-    elif view.kind == "screen":
-        from parcost.output import screen
-
-        return list(screen.page(report, view.figures))
-    else:
-        items = [Heading(report.name, 1, aside=report.path)]
-        for result in report.results:
-            items += tell_result(result, view)
-    if view.kind == "section":
-        from parcost.output.parts import part
-
-        return part(items, view.section, report.path)
-    return items
-
-
-def tell_result(result: Result, view: View) -> Iterator[Item]:
+def result_items(result: Result, view: View) -> Iterator[Item]:
     """Yield what there is to say about a single point."""
     sections = result.sections  # asked first: a plugin that fails now makes this incomplete too
     yield from verdict(result)
@@ -103,7 +77,7 @@ def verdict(result: Result) -> Iterator[Item]:
                 yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.notes)
                 if problem.help:
                     yield Line(f"help: {problem.help}", indent=2)
-    yield from (Line(text, "bad") for text in incomplete(result))
+    yield from (Line(text, "bad") for text in fault_lines(result))
     for warning in result.diagnostics:
         if warning.severity is not Severity.ERROR:
             yield Line(f"warning: {warning.message}", "warning")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parcost.contract.page import Heading, Item
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean
+from parcost.language.diagnostics import Diagnostic, did_you_mean
+from parcost.language.errors import SpecError
 
 VERDICT = "verdict"  # what stands before the first title
 

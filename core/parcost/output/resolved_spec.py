@@ -18,10 +18,11 @@ from parcost.language.escapes import visible, visible_lines
 from parcost.language.numbers import literal
 from parcost.language.units import BYTES, SECONDS
 from parcost.numeric import is_array
+from parcost.spec.conversion import qualifier
 
 if TYPE_CHECKING:
-    from parcost.engine.study import Study
-    from parcost.spec.modules import Origin
+    from parcost.contract.origin import Origin
+    from parcost.contract.study import Study
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _WIDEST = 32  # a value longer than this does not push the comments of others aside
@@ -182,15 +183,6 @@ def _written(
         case _ if is_array(value):
             return _named(_expression(origin), study)
     return literal(float(value), field.dimension) + word
-
-
-def qualifier(field: Field, origin: Origin | None = None) -> str:
-    """Return the word that was written or must follow, if it leaves the number as it is."""
-    if origin is not None and field.qualifiers.get(origin.word) == 1:
-        return f" {origin.word}"
-    if not field.must_qualify:
-        return ""
-    return next(f" {word}" for word, factor in field.qualifiers.items() if factor == 1)
 
 
 def _expression(origin: Origin | None) -> str:

@@ -18,15 +18,17 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
-from parcost.output.cells import cells, incomplete, interval_of, picked, share
+from parcost.output.cells import cells, picked, share
 from parcost.output.narrative import printed, runs, section_page
-from parcost.report.figures import select
+from parcost.report.faults import fault_lines
+from parcost.report.figures import interval_of, select
 
 if TYPE_CHECKING:
     from parcost.contract.outcome import Outcome
     from parcost.contract.terms import Figure, Section
     from parcost.language.diagnostics import Diagnostic
-    from parcost.report.report import Expectation, Report, Result
+    from parcost.report.report import Report
+    from parcost.report.result import Expectation, Result
 
 _BAR = 28  # blocks of the longest bar
 _CAUSES = 8  # rows of the table of time
@@ -79,7 +81,7 @@ def _verdict(result: Result) -> Iterator[Item]:
         yield from _problems(result)
         if result.outcome is not None:
             yield Line("The figures below are what it would take if it ran.", "warning")
-    yield from (Line(text, "bad") for text in incomplete(result))
+    yield from (Line(text, "bad") for text in fault_lines(result))
     yield from warnings(result.diagnostics)
 
 

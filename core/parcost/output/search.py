@@ -16,7 +16,9 @@ from attrs import frozen
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.language import numbers
-from parcost.output.cells import incomplete
+from parcost.output.data import header
+from parcost.output.narrative import section_page
+from parcost.report.faults import fault_lines
 from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
 from parcost.search.result import Found, Layout, plain
@@ -24,7 +26,7 @@ from parcost.search.sensitivity import Neighbour
 
 if TYPE_CHECKING:
     from parcost.contract.terms import Axis, Objective
-    from parcost.report.report import Result
+    from parcost.report.result import Result
     from parcost.search.space import Space
 
 _TERMS = 3  # that are longer, where a runner-up lost, and one that is shorter
@@ -104,8 +106,6 @@ def tell(
         yield _front(space, found)
     sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
     for section in sections:
-        from parcost.output.narrative import section_page
-
         yield from section_page(section)
     for fault in faults(found, best):
         if fault not in found.faults:
@@ -114,7 +114,7 @@ def tell(
 
 def faults(found: Found, best: Sequence[Ranked]) -> list[str]:
     """Return which plugins failed so far, each message once: advice is only asked for late."""
-    late = incomplete(best[0].result)
+    late = fault_lines(best[0].result)
     return list(dict.fromkeys([*found.faults, *late]))
 
 
@@ -328,7 +328,6 @@ def data(
 ) -> dict[str, Any]:
     """Return the search as plain data."""
     scenario = space.scenario
-    from parcost.output.data import header
 
     def told(layout: Layout) -> dict[str, Any]:
         return {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parcost.language.diagnostics import ParcostError
+from parcost.language.errors import ParcostError
 from parcost.language.escapes import csv_cell
 from parcost.output.data import key
 from parcost.search.attributes import find
@@ -28,8 +28,8 @@ from parcost.system.temporary import temporary_folder
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.contract.study import Study
     from parcost.contract.terms import Objective
-    from parcost.engine.study import Study
     from parcost.search.scores import Scored
     from parcost.search.space import Space
 

@@ -18,16 +18,18 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
-from parcost.output.cells import incomplete, share
+from parcost.output.cells import share
 from parcost.output.narrative import runs
 from parcost.output.screen import ranking
 from parcost.output.text import widths
+from parcost.report.faults import fault_lines
 from parcost.report.figures import select
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry
     from parcost.contract.terms import Figure
-    from parcost.report.report import Report, Result
+    from parcost.report.report import Report
+    from parcost.report.result import Result
 
 _ANSWERS = 3  # of a study without a step
 _CAUSES = 9
@@ -115,7 +117,7 @@ def _errors(report: Report, result: Result) -> Iterator[Item]:
         errors = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
         if errors:
             yield Line(f"{report.name} ({report.path}): {_first_message(errors)}", "bad")
-    yield from (Line(f"{report.name}: {text}", "bad") for text in incomplete(result))
+    yield from (Line(f"{report.name}: {text}", "bad") for text in fault_lines(result))
 
 
 def _first_message(messages: Sequence[str]) -> str:

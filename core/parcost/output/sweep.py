@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
-from parcost.output.cells import incomplete, picked, swept
+from parcost.output.cells import picked, swept
 from parcost.output.explanation import point_options
 from parcost.output.narrative import printed, section_page
 from parcost.output.screen import all_warnings, warnings
 from parcost.output.studies import head
+from parcost.report.faults import fault_lines
 from parcost.report.figures import select
 from parcost.report.rows import claims_by_point, key_of
 
@@ -30,7 +31,7 @@ _PART: tuple[str, Style] = ("part", "warning")
 _FAIL: tuple[str, Style] = ("FAIL", "bad")
 
 
-def tell(report: Report, view: View) -> Iterator[Item]:
+def sweep_items(report: Report, view: View) -> Iterator[Item]:
     """Yield the page of a sweep: axis values, figures, and why a point cannot run."""
     points = report.rows(view.figures)
     axes = [name for name, _ in report.axes]
@@ -45,7 +46,7 @@ def tell(report: Report, view: View) -> Iterator[Item]:
     yield Line(counted, "good" if run else "bad")
     listed = " and ".join(f"`{name}`" for name in axes)
     yield Line(f"A list of values is a sweep: here of {listed}.", "faint")
-    faults = {text for result in report.results for text in incomplete(result)}
+    faults = {text for result in report.results for text in fault_lines(result)}
     yield from (Line(text, "bad") for text in sorted(faults))
     every = {id(d): d for result in report.results for d in result.diagnostics}
     told = list({d.message: d for d in every.values()}.values())
@@ -154,10 +155,10 @@ def _costs(
 def _expected(report: Report, points: Sequence[Point]) -> Table:
     """Return for each claim at how many points it holds, and the first where it does not."""
     names = [name for name, _ in report.axes]
-    claims = claims_by_point(report)
+    claims = claims_by_point(report.axes, report.results)
     rows = []
-    for position, (claim, _) in enumerate(claims[key_of(points[0], report)]):
-        fails = [p for p in points if not claims[key_of(p, report)][position][1]]
+    for position, (claim, _) in enumerate(claims[key_of(points[0], report.axes)]):
+        fails = [p for p in points if not claims[key_of(p, report.axes)][position][1]]
         held = len(points) - len(fails)
         said = f"at {held:,} of {len(points):,} points"
         word, style = _PASS if not fails else _PART if held else _FAIL

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.contract.terms import Activity, Op, Pair, Pipeline
+from parcost.engine.pipeline_run import PipelineRun
 from parcost.language.numbers import quantity
 
 if TYPE_CHECKING:
     from parcost.engine.orders import Order
-    from parcost.report.report import Result
+    from parcost.report.result import Result
 
 _CUT = " ~~ "
 _MARGIN = 2  # of the page
@@ -36,7 +37,8 @@ def page(result: Result, name: str, path: str, width: int) -> Iterator[Item]:
     assert outcome is not None
     at = ", ".join(f"{key} = {value}" for key, value in result.at.items())
     yield Heading(f"{name}, {at}" if at else name, 1, aside=path)
-    order = outcome.pipelined.plan.orders[0][1]  # type: ignore[union-attr]
+    assert isinstance(outcome.run, PipelineRun)
+    order = outcome.run.plan.orders[0][1]
     yield from drawing(outcome.timeline(), order, outcome.pipeline, width)
 
 

@@ -15,23 +15,22 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from parcost.contract.outcome import Fault
+from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
 from parcost.contract.term_validation import Counts
 from parcost.contract.validation import has_diagnostics, items_of, validate
-from parcost.language.diagnostics import (
+from parcost.language.diagnostics import did_you_mean
+from parcost.language.errors import (
     FaultError,
     ParcostError,
     PluginError,
     SpecError,
-    did_you_mean,
-    one_line,
-    raised,
+    error_text,
     reraise_interrupt,
 )
 from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, Registry, place, register
-from parcost.plugins.selection import module_of, name_of
+from parcost.plugins.selection import PluginSelection, module_of, name_of
 
 MOST_KNOWN = 10_000  # answers that studies have in common
 MOST_FAULTS = 1000  # that are remembered
@@ -46,20 +45,6 @@ _ONE_NAME = (
     "figures",
     "intervals",
 )  # hooks whose answers have unique names
-
-
-@frozen(eq=False)
-class Plugin:
-    """One plugin: its name, and the distribution and version that it came in."""
-
-    name: str
-    distribution: str = ""
-    version: str = ""
-    module: Any = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        came = one_line(" ".join(filter(None, (self.distribution, self.version))))
-        return f"`{self.name}`" + (f" of {came}" if came else "")
 
 
 @frozen(eq=False, slots=False)
@@ -158,7 +143,7 @@ class Plugins:
                         complaint = _claim(hook, found, plugin, taken)
                 except BaseException as error:  # noqa: BLE001  an answer is foreign code
                     reraise_interrupt(error)
-                    found, complaint = (), f"gave an answer that raised {raised(error)}"
+                    found, complaint = (), f"gave an answer that raised {error_text(error)}"
                 if complaint:
                     complaints += 1
                     if complaints <= _MOST_OF_AN_ANSWER:
@@ -242,6 +227,15 @@ def load(
     return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
 
 
+def load_selection(selection: PluginSelection) -> Plugins:
+    """Return the plugins of a *selection*.
+
+    Raises:
+        PluginError: Nothing installed has a name that it leaves out, or two share a name.
+    """
+    return load(without=selection.without, files=selection.files)
+
+
 def _entry_order(point: EntryPoint) -> tuple[str, bool, str]:
     """Return what sorts entry points; of one name, that of parcost comes first."""
     return point.name, not point.value.startswith(_OWN_MODULES), point.value
@@ -259,7 +253,7 @@ def _load_one(
         module = module_()
     except BaseException as error:  # noqa: BLE001  importing runs foreign code
         reraise_interrupt(error)
-        message = f"cannot be imported: {raised(error)}"
+        message = f"cannot be imported: {error_text(error)}"
         broken.append(Fault(plugin=plugin, hook="import", message=message))
         return
     _register(evolve(plugin, module=module), found)
@@ -278,7 +272,7 @@ def _blamed(plugin: Plugin, hook: str, message: str, cause: BaseException | None
 
 
 def _did(plugin: Plugin, message: str, cause: BaseException | None) -> str:
-    return f"{message} {raised(cause)}{place(cause, plugin)}" if cause is not None else message
+    return f"{message} {error_text(cause)}{place(cause, plugin)}" if cause is not None else message
 
 
 def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:

@@ -15,7 +15,10 @@ Of two plugins with one name to offer, one of parcost's own keeps it, or else th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from traceback import extract_tb
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +26,13 @@ import pluggy
 from attrs import field, frozen
 
 from parcost.contract import hookspecs, terms
-from parcost.contract.outcome import Fault
+from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
-from parcost.language.diagnostics import (
-    did_you_mean,
-    one_line,
-    quote,
-    raised,
-    reraise_interrupt,
-    type_name,
-)
+from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
+from parcost.language.errors import error_text, reraise_interrupt
 
 if TYPE_CHECKING:
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
 
 GROUP = "parcost"
 OWN_DISTRIBUTION = "parcost"
@@ -119,9 +116,6 @@ def precedence(plugin: Plugin) -> tuple[bool, str]:
 
 def place(error: BaseException, plugin: Plugin) -> str:
     """Return where in the code of *plugin* an error came about, if it has code in files."""
-    import os
-    from pathlib import Path
-    from traceback import extract_tb
 
     file = getattr(plugin.module, "__file__", None)
     if not isinstance(file, str):
@@ -187,7 +181,7 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
         return _fault(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
     except BaseException as error:  # noqa: BLE001  looking into a module may run foreign code
         reraise_interrupt(error)
-        return _fault(plugin, "registration", f"raised {raised(error)}{place(error, plugin)}")
+        return _fault(plugin, "registration", f"raised {error_text(error)}{place(error, plugin)}")
     for caller in manager.get_hookcallers(plugin.module) or ():
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
@@ -232,7 +226,7 @@ def _offers_of(
         raise
     except BaseException as error:
         reraise_interrupt(error)
-        raise OfferError(f"raised {raised(error)}{place(error, plugin)}") from error
+        raise OfferError(f"raised {error_text(error)}{place(error, plugin)}") from error
     taken = {(kind, name) for kind, name, _ in before}
     for name, thing in found:
         other = plugin if (hook, name) in taken else offers[hook].get(name, (None,))[0]

@@ -16,14 +16,11 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import field, frozen
 
 from parcost.system.files import CODE, read_bytes
-
-if TYPE_CHECKING:
-    from parcost.plugins.discovery import Plugins
 
 _PREFIX = "parcost_file_"  # of the names of modules
 
@@ -33,21 +30,11 @@ def _in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 @frozen
-class Picked:
+class PluginSelection:
     """The installed plugins *without* some, by name, and those in *files*, by path."""
 
     without: tuple[str, ...] = field(default=(), converter=_in_order)
     files: tuple[str, ...] = field(default=(), converter=_in_order)
-
-    def load(self) -> Plugins:
-        """Return the plugins.
-
-        Raises:
-            PluginError: Nothing installed has a name in *without*, or two share a name.
-        """
-        from parcost.plugins.discovery import load
-
-        return load(without=self.without, files=self.files)
 
 
 def name_of(path: str) -> str:
@@ -57,7 +44,7 @@ def name_of(path: str) -> str:
     ('eager_1f1b', 'data_loader')
     """
     place = Path(path).resolve()
-    stem = place.name if place.is_dir() or place.suffix not in SOURCE_SUFFIXES else place.stem
+    stem = place.name if os.path.isdir(place) or place.suffix not in SOURCE_SUFFIXES else place.stem
     return re.sub(r"\W", "_", stem)
 
 

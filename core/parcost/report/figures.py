@@ -1,15 +1,16 @@
-"""The figures that a user chose by name, for columns and rows."""
+"""The figures that a user chose by name, and intervals for reading."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from parcost.contract.terms import Figure, Interval
 from parcost.language.diagnostics import did_you_mean
+from parcost.language.numbers import quantity
+from parcost.numeric import is_array
+from parcost.report.result import Result
 
-if TYPE_CHECKING:
-    from parcost.contract.terms import Figure
-    from parcost.report.report import Report, Result
+_ENDS = 3  # digits of the ends of an interval
 
 
 def figures_by_name(result: Result) -> Mapping[str, Figure]:
@@ -24,9 +25,9 @@ def select(result: Result, names: Sequence[str]) -> Sequence[Figure]:
     return [known[name] for name in names if name in known]
 
 
-def missing_names(report: Report, names: Sequence[str]) -> Mapping[str, str]:
-    """Return which of *names* no result of *report* has, each with the nearest that it has."""
-    legal = [result for result in report.results if result.legal]
+def missing_names(results: Sequence[Result], names: Sequence[str]) -> Mapping[str, str]:
+    """Return which of *names* no result has, each with the nearest that one has."""
+    legal = [result for result in results if result.legal]
     if not names or not legal:
         return {}
     known = {figure.name for result in legal for figure in select(result, names)}
@@ -35,3 +36,21 @@ def missing_names(report: Report, names: Sequence[str]) -> Mapping[str, str]:
         return {}
     every = [name for result in legal for name in figures_by_name(result)]
     return {name: did_you_mean(name, every) or "" for name in lacking}
+
+
+def interval_of(interval: Interval, unit: str) -> str:
+    """Return an interval for reading, with the share of cases that it holds.
+
+    >>> from parcost.contract.formulas import Formula
+    >>> from parcost.contract.terms import Interval
+    >>> of = Interval(name="t", low=10.94, high=14.0, coverage=0.9, formula=Formula(text=""))
+    >>> interval_of(of, "s")
+    '10.9 to 14 s, 90 %'
+    """
+    low, high = (quantity(end, unit, _ENDS) for end in (interval.low, interval.high))
+    ends = [low, high]
+    if not is_array(interval.low):
+        number, _, named = low.partition(" ")
+        if named and high.endswith(f" {named}"):
+            ends[0] = number
+    return f"{' to '.join(dict.fromkeys(ends))}, {quantity(interval.coverage, '%')}"

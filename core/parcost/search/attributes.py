@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.schema import block_type
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 from parcost.search.variants import Choice
 
 if TYPE_CHECKING:
+    from parcost.contract.study import Study
     from parcost.contract.terms import Axis
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
 
 
 def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:

@@ -22,7 +22,7 @@ from parcost.search.variants import Variants
 if TYPE_CHECKING:
     from parcost.contract.terms import Axis
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
+    from parcost.engine.study import SpecStudy
 
 
 @frozen(kw_only=True, eq=False)
@@ -35,7 +35,7 @@ class Apart:
     choices: list[Axis] = field(factory=list)
 
     @classmethod
-    def of(cls, scenario: Scenario, study: Study, axes: Sequence[Axis]) -> Apart:
+    def of(cls, scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> Apart:
         """Tell *axes* apart."""
         found, hidden = cls(), mentioned(scenario)
         for axis in axes:
@@ -55,7 +55,7 @@ class Apart:
         return found
 
 
-def _decides(scenario: Scenario, study: Study, axis: Axis) -> tuple[bool, bool]:
+def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bool]:
     """Say whether other attributes depend on *axis*, and whether the virtual stages do."""
     block, attribute = find(study, axis.attribute)
     others, stages = [*_others(study, block, attribute), *probed(study)], _stages(study)
@@ -69,7 +69,7 @@ def _decides(scenario: Scenario, study: Study, axis: Axis) -> tuple[bool, bool]:
     return decides, cuts
 
 
-def _sets_limits(scenario: Scenario, study: Study, axis: Axis) -> bool:
+def _sets_limits(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
     """Say whether *axis* decides what must hold, which is said in words."""
     said = [limit.says for _, goal in study.contributions("goals") for limit in goal.limits]
     for value in axis.values:
@@ -90,7 +90,7 @@ PROBES: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def probed(study: Study) -> list[str]:
+def probed(study: SpecStudy) -> list[str]:
     """Return what tells apart what *study* asks of all layouts."""
     return [
         f"{key_of(probe(answer))}"
@@ -99,18 +99,18 @@ def probed(study: Study) -> list[str]:
     ]
 
 
-def _read_by_schedules(scenario: Scenario, study: Study, axis: Axis) -> bool:
+def _read_by_schedules(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
     """Say whether a schedule is another one by what *axis* says of it."""
     variants = Variants(study, [choice_of(scenario, study, axis)])
     return bool(variants.read_by_schedules())
 
 
-def _stages(study: Study) -> tuple[Any, ...]:
+def _stages(study: SpecStudy) -> tuple[Any, ...]:
     cut = evolve(study.pipeline, schedule="")
     return tuple(str(value) for value in astuple(cut, recurse=False))
 
 
-def _others(study: Study, block: Any, attribute: str) -> list[str]:
+def _others(study: SpecStudy, block: Any, attribute: str) -> list[str]:
     """Return every other attribute of the study, spelled."""
     found = []
     for blocks in study.blocks.values():

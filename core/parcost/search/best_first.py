@@ -24,7 +24,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.contract.terms import Limit, Objective
-from parcost.output.cells import failed
+from parcost.report.faults import fault_line
 from parcost.search.bounds import Bounded
 from parcost.search.failures import objective_of
 from parcost.search.front import Front
@@ -335,7 +335,7 @@ class _Search:
             unfit=totals["unfit"],
             broken=dict(self.counts.broken),
             verdicts=dict(self.counts.verdicts),
-            faults=list(dict.fromkeys(map(failed, self.space.faults))),
+            faults=list(dict.fromkeys(map(fault_line, self.space.faults))),
             interrupted=interrupted,
         )
 

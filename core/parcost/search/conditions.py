@@ -38,7 +38,7 @@ def _modules(module: Module, known: dict[int, Module]) -> list[Any]:
         return []
     known[id(module)] = module
     own = [*module.lets.values(), *module.blocks, *module.studies]
-    others = [*module.merged, *module.aliases.values(), *(m for m, _, _ in module.picked)]
+    others = [*module.merged, *module.aliases.values(), *(m for m, _, _ in module.imported_blocks)]
     return own + [node for other in others for node in _modules(other, known)]
 
 

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.language.diagnostics import Diagnostic, Severity, SpecError, did_you_mean
+from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
+from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity
+from parcost.search.space import space as space_of
 
 if TYPE_CHECKING:
+    from parcost.contract.study import Study
     from parcost.contract.terms import Axis, Objective
-    from parcost.engine.study import Study
     from parcost.search.space import Space
 
 _MOST_TRIED = 16  # values of an axis, when a way out is looked for
@@ -153,8 +155,6 @@ def _ways_out(space: Space) -> Iterator[str]:
 
 def _legal(space: Space, path: str, value: object) -> bool:
     """Say whether any layout is legal where one axis has another value."""
-    from parcost.search.space import space as space_of
-
     given = {axis.attribute: list(axis.values) for axis in space.axes} | {path: [value]}
     try:
         other = space_of(space.scenario, given, list(given))

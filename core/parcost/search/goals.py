@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from parcost.contract.terms import Goal
-from parcost.language.diagnostics import Diagnostic, Label, SpecError
+from parcost.language.diagnostics import Diagnostic, Label
+from parcost.language.errors import SpecError
 from parcost.search.failures import objective_of
 from parcost.search.space import named, offered
 
 if TYPE_CHECKING:
+    from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
 
 
 def goal_of(study: Study) -> Goal:

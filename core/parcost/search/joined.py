@@ -16,7 +16,7 @@ import numpy as np
 
 from parcost.contract.queries import STRUCTURES, Memo
 from parcost.contract.schema import block_type, called, on_axes
-from parcost.engine.study import Study
+from parcost.engine.study import SpecStudy
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -29,12 +29,12 @@ class _DifferentError(Exception):
 class Joined:
     """A study over the points of several, and by axis what stands for its own *point* there."""
 
-    study: Study
+    study: SpecStudy
     point: Mapping[str, Any]
 
 
 def join(
-    studies: Sequence[Study], counts: Sequence[int], axes: Mapping[str, Sequence[float]]
+    studies: Sequence[SpecStudy], counts: Sequence[int], axes: Mapping[str, Sequence[float]]
 ) -> Joined | None:
     """Return *studies* with so many points each as one, None where they are too different.
 
@@ -55,7 +55,7 @@ class _Merger:
         self.point: dict[str, Any] = {STRUCTURES: 0}
         self.made: dict[tuple[int, ...], Any] = {}
 
-    def study(self, studies: Sequence[Study], axes: Mapping[str, Sequence[float]]) -> Joined:
+    def study(self, studies: Sequence[SpecStudy], axes: Mapping[str, Sequence[float]]) -> Joined:
         first = studies[0]
         for other in studies:
             alike = (

@@ -16,7 +16,7 @@ from parcost.search.result import Layout, spelled
 if TYPE_CHECKING:
     from parcost.contract.terms import Limit
     from parcost.engine.scenario import Scenario
-    from parcost.report.report import Result
+    from parcost.report.result import Result
 
 
 @frozen(kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 if TYPE_CHECKING:
     from parcost.contract.terms import Objective
-    from parcost.report.report import Result
+    from parcost.report.result import Result
 
 
 @frozen(kw_only=True, eq=False)

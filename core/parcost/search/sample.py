@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parcost.language.diagnostics import Diagnostic, Severity, SpecError
-from parcost.output.cells import incomplete
+from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.language.errors import SpecError
+from parcost.report.faults import fault_lines
 from parcost.search.best_first import Wish
 from parcost.search.failures import objective_of, plugins_failed
 from parcost.search.layout_evaluation import alone
@@ -53,7 +54,7 @@ def sample(
             told(f"{drawn:,} layouts drawn, {legal:,} of {count:,} that are legal")
             with np.errstate(all="ignore"):
                 one = alone(space.scenario, values, wish.objective)
-            faults |= dict.fromkeys(incomplete(one.result))
+            faults |= dict.fromkeys(fault_lines(one.result))
             if one.result.outcome is None:
                 found = [d.id for d in one.result.diagnostics if d.severity is Severity.ERROR]
                 refused.update(set(found))

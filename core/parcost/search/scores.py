@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, frozen
 
-from parcost.contract.outcome import Fault
+from parcost.contract.plugin import Fault
 from parcost.contract.queries import key_of
 from parcost.contract.terms import Edge, Limit, Objective, Pipeline, Row, Schedule, Work
 from parcost.engine.reduce import unfit
@@ -29,9 +29,9 @@ from parcost.search.timing import Timed
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.contract.plugin import Plugin
     from parcost.engine.stage_costs import Load
     from parcost.numeric import Real
-    from parcost.plugins.discovery import Plugin
     from parcost.search.variants import Asked, Contribution, Variants
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from parcost.language.diagnostics import Severity, SpecError
+from parcost.language.diagnostics import Severity
+from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity
 from parcost.numeric import all_of
 

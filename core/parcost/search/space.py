@@ -21,7 +21,8 @@ from attrs import evolve, field, frozen
 
 from parcost.contract.schema import block_type, changed
 from parcost.contract.terms import Axis
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean
+from parcost.language.diagnostics import Diagnostic, did_you_mean
+from parcost.language.errors import SpecError
 from parcost.search.attributes import choice_of, find
 from parcost.search.axis_kinds import Apart
 from parcost.search.joined import join
@@ -33,10 +34,10 @@ from parcost.search.variants import Asked, Choice, Variants
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.contract.outcome import Fault
+    from parcost.contract.plugin import Fault
     from parcost.contract.terms import Check
     from parcost.engine.scenario import Scenario
-    from parcost.engine.study import Study
+    from parcost.engine.study import SpecStudy
 
 LARGEST = 10**10  # points, legal or not
 MOST_DEGREES = 2_000_000  # combinations of numbers in one structure
@@ -51,7 +52,7 @@ class Structure:
     """
 
     values: Mapping[str, Any]
-    study: Study
+    study: SpecStudy
     choices: Sequence[Choice]
     degrees: Mapping[str, NDArray[np.float64]]
     legal: NDArray[np.bool_]
@@ -270,7 +271,7 @@ def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
     return [values[i] for i in order]
 
 
-def _having(study: Study, choices: Sequence[Choice], place: Sequence[int]) -> Study:
+def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -> SpecStudy:
     """Return *study* with one value of each of *choices*."""
     if not choices:
         return study
@@ -285,7 +286,7 @@ def _having(study: Study, choices: Sequence[Choice], place: Sequence[int]) -> St
     return study.with_blocks(changed(study.blocks, chosen))
 
 
-def _at(study: Study, kept: NDArray[np.intp], count: int) -> Study:
+def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
     """Return *study* at some of the points of its flat axis."""
 
     def cut(value: Any, _name: str, _block: object) -> Any:
@@ -428,7 +429,7 @@ def space(
     )
 
 
-def _check_block(study: Study, path: str) -> None:
+def _check_block(study: SpecStudy, path: str) -> None:
     """Refuse an attribute of a block that stands inside of another one."""
     block, _ = find(study, path)
     if not any(block is own for blocks in study.blocks.values() for own in blocks):
@@ -439,7 +440,7 @@ def _check_block(study: Study, path: str) -> None:
         raise SpecError([Diagnostic("not-an-axis", message, place=place, help=help)])
 
 
-def _spelled(scenario: Scenario, study: Study, axis: Axis) -> tuple[Axis, Mapping[float, str]]:
+def _spelled(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[Axis, Mapping[float, str]]:
     """Return *axis* with strings in quotes, and quantities as numbers, with how to write them."""
     block, attribute = find(study, axis.attribute)
     field_ = block_type(type(block)).fields[attribute]
@@ -461,21 +462,23 @@ def _listed(values: Sequence[Any]) -> list[Any]:
     return [value.item() if hasattr(value, "item") else value for value in values]
 
 
-def offered(study: Study) -> dict[str, Axis]:
+def offered(study: SpecStudy) -> dict[str, Axis]:
     """Return the axes that plugins offer for *study*, by attribute."""
     return {axis.attribute: axis for axis in _axes(study) if not axis.follows}
 
 
-def derived_attributes(study: Study) -> list[str]:
+def derived_attributes(study: SpecStudy) -> list[str]:
     """Return the attributes of *study* that follow from its axes, as plugins say."""
     return list(dict.fromkeys(axis.attribute for axis in _axes(study) if axis.follows))
 
 
-def _axes(study: Study) -> list[Axis]:
+def _axes(study: SpecStudy) -> list[Axis]:
     return [axis for _, axis in study.plugins.ask("axes", study.faults, study=study)]
 
 
-def named(study: Study, name: str, offered: Mapping[str, Axis], *, anything: bool = False) -> str:
+def named(
+    study: SpecStudy, name: str, offered: Mapping[str, Axis], *, anything: bool = False
+) -> str:
     """Return the attribute of the axis called *name*: one of those *offered*, or *anything*.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.language import syntax as s
 from parcost.language.numbers import literal
-from parcost.output.resolved_spec import qualifier
+from parcost.spec.conversion import qualifier
 from parcost.spec.defaults import given
 
 if TYPE_CHECKING:

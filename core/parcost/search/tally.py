@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import frozen
 
-from parcost.language.diagnostics import Diagnostic, SpecError
-from parcost.output.cells import incomplete
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
+from parcost.report.faults import fault_lines
 from parcost.search.failures import (
     OUTCOME,
     disagreement,
@@ -87,7 +88,7 @@ def listed(
     faults = [*tally.faults]
     verdicts = Counter(tally.verdicts)
     evaluated = [_evaluated(space, layout.values, objective) for layout in ranked]
-    faults += [fault for one in evaluated for fault in incomplete(one.result)]
+    faults += [fault for one in evaluated for fault in fault_lines(one.result)]
     for layout, one in zip(ranked, evaluated, strict=True):
         if not _agree(layout, one):
             failed = plugins_failed(space, faults)

@@ -26,7 +26,7 @@ from parcost.search.variants import Asked, Combination, Contribution
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.plugins.discovery import Plugin
+    from parcost.contract.plugin import Plugin
 
 #: Numbers of terms that become arrays, and what a variant without the term has.
 _NUMBERS: Mapping[str, float] = {

@@ -19,10 +19,11 @@ from parcost.contract.terms import Edge, Memory, Once, Pipeline, Schedule, Times
 from parcost.engine.bounds import ends, lower_bound
 from parcost.engine.memory import Held
 from parcost.engine.pairs import Paired
+from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, Plan, Timeline, hops_of, slower
 from parcost.engine.schedule_calls import closed_form, spans
 from parcost.engine.stage_costs import PASSES, Load, kinds, load
-from parcost.engine.step_costs import WHENS, Grouped, Pipelined, When
+from parcost.engine.step_costs import WHENS, Grouped, When
 from parcost.numeric import all_of, any_of, maximum
 from parcost.search.sketch import Sketch, settled, sketch
 
@@ -114,7 +115,7 @@ class Timed:
             seconds, exact = np.where(known, seconds, below), exact & known
         return seconds + Grouped(terms["end"], run).longest(), exact
 
-    def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: Pipelined) -> Real:
+    def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: PipelineRun) -> Real:
         """Return seconds that a pipeline of unknown spans takes at least, with what is beside it.
 
         All passes wait for the first stage, and a device that is done has its last stage left.
@@ -130,8 +131,8 @@ class Timed:
                 seconds = maximum(seconds, end + stages[k].exposed)
         return seconds + Grouped(fill, run).stages[0].exposed if fill else seconds
 
-    def _run(self, timeline: Timeline) -> Pipelined:
-        return Pipelined(
+    def _run(self, timeline: Timeline) -> PipelineRun:
+        return PipelineRun(
             plan=self.plan,
             loads=self.loads,
             kinds=self.kinds,

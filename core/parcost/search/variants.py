@@ -22,15 +22,15 @@ from parcost.contract.schema import on_axes
 from parcost.contract.terms import Row
 from parcost.engine.reduce import unfit
 from parcost.engine.shapes import misfit, points_of
-from parcost.engine.study import Study, contribution, counted
-from parcost.language.diagnostics import Diagnostic, ParcostError, SpecError
+from parcost.engine.study import SpecStudy, contribution, counted
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import ParcostError, SpecError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.contract.outcome import Fault
+    from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.terms import Schedule
-    from parcost.plugins.discovery import Plugin
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class Variants:
 
     def __init__(
         self,
-        base: Study,
+        base: SpecStudy,
         choices: Sequence[Choice],
         faults: list[Fault] | None = None,
         point: Mapping[str, Any] = MappingProxyType({}),
@@ -81,7 +81,7 @@ class Variants:
         self._points = points_of(base)
         self._memo = Memo()
         self._number = {choice.name: k for k, choice in enumerate(choices)}
-        self._studies: dict[Combination, Study] = {}
+        self._studies: dict[Combination, SpecStudy] = {}
         self._chosen: dict[tuple[int, str], int] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
@@ -92,7 +92,7 @@ class Variants:
         """The number of values of each choice."""
         return tuple(len(choice.values) for choice in self.choices)
 
-    def at(self, combination: Combination) -> Study:
+    def at(self, combination: Combination) -> SpecStudy:
         """Return the study with the values of *combination*."""
         if combination not in self._studies:
             self._studies[combination] = self._study(combination)
@@ -282,7 +282,7 @@ class Variants:
                 return found, read
             read = tuple(sorted(union))
 
-    def _complaint(self, hook: str, answer: Any, study: Study) -> str:
+    def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
         complaint = misfit(answer, self._points)
         if hook in _SUMMED and not complaint:
@@ -295,7 +295,7 @@ class Variants:
             complaint = unfit(answer, most, cut.stages * cut.chunks)
         return complaint
 
-    def _study(self, combination: Combination) -> Study:
+    def _study(self, combination: Combination) -> SpecStudy:
         blocks = {
             schema: tuple(self._told(block, combination) for block in found)
             for schema, found in self.base.blocks.items()
@@ -315,7 +315,7 @@ class Variants:
             structures=partial(self._structures, combination) if self.point else None,
         )
 
-    def _structures(self, combination: Combination) -> Sequence[tuple[Study, int]]:
+    def _structures(self, combination: Combination) -> Sequence[tuple[SpecStudy, int]]:
         """Return the study of each part under *combination*, and how many points it has."""
         return [(part.at(combination), max(part.count, 1)) for part in self.parts]
 
@@ -377,7 +377,7 @@ class Variants:
         return self._inside[id(value)]
 
 
-def _count(study: Study, hook: str, plugin: Plugin, term: Any) -> Any:
+def _count(study: SpecStudy, hook: str, plugin: Plugin, term: Any) -> Any:
     found = counted(study, hook, [(plugin, term)])
     return found[0][1].count if found else None
 
@@ -388,9 +388,9 @@ def _by_stage(item: Any) -> bool:
     return isinstance(count, tuple) and not isinstance(count, Row)
 
 
-def _schedule(study: Study) -> Schedule:
+def _schedule(study: SpecStudy) -> Schedule:
     return study.schedule
 
 
-def _scheduled(study: Study, name: str) -> Schedule:
+def _scheduled(study: SpecStudy, name: str) -> Schedule:
     return study.scheduled(name)

@@ -16,18 +16,21 @@ from typing import Any
 
 from attrs import Factory, define
 
+from parcost.contract.origin import Origin
 from parcost.contract.schema import BlockType
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.text import Span
 from parcost.spec import defaults
 from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
 from parcost.spec.definitions import Definition, Definitions
 from parcost.spec.expressions import Expressions
-from parcost.spec.modules import Loader, Module, Origin, add_let
+from parcost.spec.modules import Loader, Module, add_let
 from parcost.spec.names import Names
-from parcost.spec.scope import Axis, Bound, BrokenError, Scope, Sweep
+from parcost.spec.scope import Axis, BrokenError, Scope, Sweep
+from parcost.spec.values import Bound
 
 
 @define(eq=False)
@@ -51,8 +54,8 @@ class Binder:
     definitions: Definitions = Factory(
         lambda self: Definitions(self.types, self.missing_hint), takes_self=True
     )
-    expressions: Expressions = Factory(Expressions, takes_self=True)
     names: Names = Factory(Names, takes_self=True)
+    expressions: Expressions = Factory(lambda self: Expressions(self, self.names), takes_self=True)
     _bound: dict[tuple[int, str], Bound | None] = Factory(dict)
     open: list[tuple[int, str, Span]] = Factory(list)
     _given: dict[tuple[int, str], s.Attribute] = Factory(dict)
@@ -407,7 +410,11 @@ def _closure(module: Module, done: set[int]) -> list[Module]:
         return []
     done.add(id(module))
     found = [module]
-    for other in (*module.merged, *module.aliases.values(), *(m for m, _, _ in module.picked)):
+    for other in (
+        *module.merged,
+        *module.aliases.values(),
+        *(m for m, _, _ in module.imported_blocks),
+    ):
         found += _closure(other, done)
     return found
 

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from attrs import evolve
 
+from parcost.contract.origin import Origin
 from parcost.contract.schema import BlockType, Curve, Field
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity as shown
+from parcost.language.text import Span
 from parcost.language.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition
-from parcost.spec.modules import Origin
-from parcost.spec.scope import Bound, BrokenError, Given, Scope
+from parcost.spec.expressions import Expressions
+from parcost.spec.names import Names
+from parcost.spec.scope import Binding, BrokenError, Given, Scope
+from parcost.spec.values import Bound
 
-if TYPE_CHECKING:
-    from parcost.language.text import Span
-    from parcost.spec.binder import Binder
+
+class Binder(Binding, Protocol):
+    """The binder that a value is converted for."""
+
+    names: Names
+    expressions: Expressions
 
 
 def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:
@@ -463,3 +471,12 @@ _SINGLE = {name: known_units()[name] for name in ("USD", "g", "J", "FLOP", "B", 
 def _under(over: Any, wanted: Any) -> list[str]:
     """Return the units by which something in *over* divides to what is *wanted*."""
     return [name for name, (_, d) in _SINGLE.items() if d != ONE and over / d == wanted]
+
+
+def qualifier(field: Field, origin: Origin | None = None) -> str:
+    """Return the word that was written or must follow, if it leaves the number as it is."""
+    if origin is not None and field.qualifiers.get(origin.word) == 1:
+        return f" {origin.word}"
+    if not field.must_qualify:
+        return ""
+    return next(f" {word}" for word, factor in field.qualifiers.items() if factor == 1)

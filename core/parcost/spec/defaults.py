@@ -8,14 +8,16 @@ from typing import Any
 
 from attrs import evolve
 
+from parcost.contract.origin import Origin
 from parcost.contract.schema import block_type
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.spec import values as v
-from parcost.spec.modules import Origin
-from parcost.spec.scope import Bound, Given
+from parcost.spec.scope import Given
+from parcost.spec.values import Bound
 
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 

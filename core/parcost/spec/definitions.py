@@ -14,7 +14,8 @@ from attrs import Factory, define, field
 
 from parcost.contract.schema import BlockType, Field
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.spec.modules import Module, base_of, label_of, unknown_statement
 
 Key = tuple[str, str]
@@ -86,7 +87,7 @@ class Definitions:
             return
         done.add(id(module))
         imported: dict[Key, s.Block] = {}
-        for other, block, name in module.picked:
+        for other, block, name in module.imported_blocks:
             self._claim(imported, (block.kind.text, name), block)
             self._add(block, other, name)
         for other in module.merged:
@@ -160,7 +161,7 @@ class Definitions:
         kind = definition.type.kind
         if found is None or found[1].kind.text != kind:
             known = [label_of(b) for b in module.blocks if b.kind.text == kind]
-            known += [name for _, b, name in module.picked if b.kind.text == kind]
+            known += [name for _, b, name in module.imported_blocks if b.kind.text == kind]
             what = f"there is no `{kind}` called `{base.text}`"
             if found is not None:
                 what = f"`{base.text}` is a `{found[1].kind.text}`, not a `{kind}`"
@@ -293,7 +294,7 @@ def find_block(path: s.Path, module: Module) -> tuple[Module, s.Block] | None:
         own = one.labelled(first)
         if own is not None:
             return one, own
-        for other, block, name in one.picked:
+        for other, block, name in one.imported_blocks:
             if name == first:
                 return other, block
     return None

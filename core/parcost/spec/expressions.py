@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, evolve
 
 from parcost.contract.schema import Curve
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.units import ONE, known_units, unit
 from parcost.spec import functions
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition
-from parcost.spec.scope import Axis, BrokenError, Given, Scope, Sweep
-
-if TYPE_CHECKING:
-    from parcost.spec.binder import Binder
+from parcost.spec.names import Names
+from parcost.spec.scope import Axis, Binding, BrokenError, Given, Scope, Sweep
 
 DEEPEST = 100
 
@@ -25,7 +24,8 @@ DEEPEST = 100
 class Expressions:
     """Evaluates expressions for a binder."""
 
-    binder: Binder
+    binder: Binding
+    names: Names
     _depth: int = 0
     _masked: bool = False
 
@@ -43,7 +43,7 @@ class Expressions:
     def _inner(self, node: Any, scope: Scope) -> v.Value:
         match node:
             case s.Path():
-                return self.binder.names.path(node, scope)
+                return self.names.path(node, scope)
             case s.Chain():
                 operands = [self.evaluate(operand, scope) for operand in node.operands]
                 return v.chain(node, operands, masked=self._masked)

@@ -10,8 +10,10 @@ from attrs import evolve
 
 from parcost.contract.schema import Curve
 from parcost.language import syntax as s
-from parcost.language.diagnostics import SpecError, did_you_mean, problem
-from parcost.language.units import BITS, BYTES, ONE, SECONDS
+from parcost.language.diagnostics import did_you_mean, problem
+from parcost.language.errors import SpecError
+from parcost.language.units import BIT_RATE, BITS, BYTES, ONE, RATE, SECONDS
+from parcost.numeric import maximum, minimum
 from parcost.spec.values import (
     LARGEST,
     SMALLEST,
@@ -71,7 +73,6 @@ def functions() -> list[str]:
 
 def _extreme(name: str) -> Callable[[s.Call, list[Value]], Value]:
     def apply(node: s.Call, arguments: list[Value]) -> Value:
-        from parcost.numeric import maximum, minimum
 
         pick = minimum if name == "min" else maximum
         numbers = [number(a, n.span) for a, n in zip(arguments, node.arguments, strict=True)]
@@ -155,7 +156,6 @@ def _divisors(node: s.Call, arguments: list[Value]) -> Value:
 
 
 def _curve(node: s.Call, arguments: list[Value]) -> Value:
-    from parcost.language.units import BIT_RATE, RATE
 
     sizes: list[float] = []
     seconds: list[float] = []

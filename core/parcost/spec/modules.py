@@ -10,42 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import Factory, define
 
+from parcost.contract.origin import Origin
 from parcost.contract.terms import Catalogue
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, nearest, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, nearest, problem
+from parcost.language.errors import SpecError
 from parcost.language.parse import parse
-from parcost.language.text import Source, Span
-from parcost.records import record
+from parcost.language.text import Source
 from parcost.spec import sources
+from parcost.spec.values import Bound
 from parcost.system.files import failure, project_root
-
-if TYPE_CHECKING:
-    from parcost.spec.scope import Bound
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
-
-
-@record(eq=False)
-class Origin:
-    """Where a value comes from.
-
-    *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from
-    outside. *kind* and *source* are the provenance (``measured``, ``vendor``,
-    ``published``, ``assumed``, or "") as written. *expression* is the default's text, and
-    *word* the one behind the value, such as ``per_direction``.
-    """
-
-    how: str
-    span: Span | None = None
-    kind: str = ""
-    source: str = ""
-    expression: str = ""
-    word: str = ""
 
 
 @define(eq=False)
@@ -62,7 +43,9 @@ class Module:
     requires: list[s.Statement] = Factory(list)
     merged: list[Module] = Factory(list)  # imported without a name
     aliases: dict[str, Module] = Factory(dict)  # imported with one
-    picked: list[tuple[Module, s.Block, str]] = Factory(list)  # catalogue blocks, name here
+    imported_blocks: list[tuple[Module, s.Block, str]] = Factory(
+        list
+    )  # catalogue blocks, name here
     diagnostics: list[Diagnostic] = Factory(list)
     literals: dict[tuple[str, int], Bound] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
@@ -342,7 +325,7 @@ class Loader:
         name = (alias or target.parts[-1]).text
         for block in imported.blocks:
             if label_of(block) == steps[-1]:
-                module.picked.append((imported, block, name))
+                module.imported_blocks.append((imported, block, name))
                 return imported
         message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
         raise SpecError([problem("unknown-import", message, target.span)])

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from attrs import Factory, define, evolve
 
 from parcost.contract.schema import Field
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, SpecError, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
 from parcost.language.numbers import literal
 from parcost.language.text import Span
 from parcost.numeric import is_array
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition, find_block
 from parcost.spec.modules import Module, label_of
-from parcost.spec.scope import BrokenError, Scope
-
-if TYPE_CHECKING:
-    from parcost.spec.binder import Binder
+from parcost.spec.scope import Binding, BrokenError, Scope
 
 
 @define(eq=False)
 class Names:
     """Resolves paths for a binder."""
 
-    binder: Binder
+    binder: Binding
     _lets: dict[int, v.Value | None] = Factory(dict)
     used: dict[str, str] = Factory(dict)  # lets by the names that they were met under
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from parcost import __version__
+from parcost.contract.plugin import Plugin
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
-from parcost.plugins.discovery import Plugin, Plugins
+from parcost.plugins.discovery import Plugins
+from parcost.version import __version__
 
 _PREFIX = "parcost_"
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from attrs import define
 
 from parcost.contract.schema import Field
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic
 from parcost.language.text import Span
 from parcost.records import record
-from parcost.spec.definitions import Definition
-from parcost.spec.modules import Module, Origin
-from parcost.spec.values import Value
+from parcost.spec.definitions import Definition, Definitions
+from parcost.spec.modules import Module
+from parcost.spec.values import Bound, Value
 
 
 @define(eq=False)
@@ -49,15 +52,6 @@ class Given:
 
 
 @record(eq=False)
-class Bound:
-    """An attribute's value: as the language has it, and as the block's object holds it."""
-
-    value: Value
-    held: Any
-    origin: Origin
-
-
-@record(eq=False)
 class Scope:
     """Where an expression stands."""
 
@@ -65,6 +59,42 @@ class Scope:
     module: Module
     field: Field | None
     name: str
+
+
+class Binding(Protocol):
+    """What names, expressions and conversions need of the binder that they work for."""
+
+    module: Module
+    definitions: Definitions
+    registries: Callable[[str], Sequence[str]]
+    found: list[Diagnostic]
+    axes: dict[int, Axis]
+    points: Mapping[int, Any]
+    sweeps: dict[int, Sweep]
+    open: list[tuple[int, str, Span]]
+    study_lets: dict[str, s.Attribute]
+
+    def evaluate(self, node: Any, scope: Scope) -> Value:
+        """Return the value of an expression."""
+        ...
+
+    def attribute(self, definition: Definition, name: str) -> Bound:
+        """Return the value of an attribute."""
+        ...
+
+    def object(self, definition: Definition) -> Any:
+        """Return the object of a block."""
+        ...
+
+    def is_given(self, definition: Definition, name: str) -> bool:
+        """Return whether the spec, or a setting from outside, sets an attribute."""
+        ...
+
+    def report_circle(
+        self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
+    ) -> None:
+        """Report that the value of *name* depends on itself."""
+        ...
 
 
 class BrokenError(Exception):

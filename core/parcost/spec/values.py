@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from parcost.contract.origin import Origin
 from parcost.contract.schema import Curve
 from parcost.language import syntax as s
-from parcost.language.diagnostics import SpecError, problem
+from parcost.language.diagnostics import problem
+from parcost.language.errors import SpecError
 from parcost.language.units import BITS, BYTES, ONE, Dimension
 from parcost.records import record
 
@@ -63,6 +65,15 @@ class Said:
 
 
 Value = Quantity | Truth | Items | Said
+
+
+@record(eq=False)
+class Bound:
+    """An attribute's value: as the language has it, and as the block's object holds it."""
+
+    value: Value
+    held: Any
+    origin: Origin
 
 
 def describe(value: Value) -> str:

@@ -15,7 +15,8 @@ from typing import BinaryIO
 
 from attrs import frozen
 
-from parcost.language.diagnostics import Diagnostic, SpecError
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.errors import SpecError
 
 _MIB = 2**20
 _GIB = 2**30

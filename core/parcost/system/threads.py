@@ -12,6 +12,9 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from traceback import extract_tb
+
+from parcost.language.errors import error_text
 
 _told: set[str] = set()
 
@@ -22,9 +25,6 @@ def tell_failures() -> None:
 
 
 def _tell(failed: threading.ExceptHookArgs) -> None:
-    from traceback import extract_tb
-
-    from parcost.language.diagnostics import raised
 
     if failed.exc_value is None or issubclass(failed.exc_type, SystemExit):
         return  # which ends a thread as it should
@@ -32,7 +32,7 @@ def _tell(failed: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failed)
     last = extract_tb(failed.exc_traceback)[-1:]
     at = f" ({Path(last[0].filename).name}:{last[0].lineno})" if last else ""
-    line = f"warning: a thread raised {raised(failed.exc_value)}{at}"
+    line = f"warning: a thread raised {error_text(failed.exc_value)}{at}"
     if line not in _told and sys.stderr is not None:
         _told.add(line)
         with suppress(OSError, ValueError):  # stderr is closed: there is nobody to tell

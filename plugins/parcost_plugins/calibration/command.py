@@ -5,6 +5,7 @@ Imports are in the functions: listing the commands imports this module and no mo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from parcost.cli.streams import Interrupts, Progress, Target, tell
 
 if TYPE_CHECKING:
     from parcost import Session
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost_plugins.calibration.constants import Constant, Kind
     from parcost_plugins.calibration.grids import Grid, Measurement
     from parcost_plugins.calibration.inputs import Input
@@ -94,7 +95,7 @@ def moved(rest: tuple[str, ...]) -> int:
     show_default=True,
     help="A latency and a bandwidth, or every point; auto takes the line where it is close.",
 )
-@options.picked
+@options.selection
 def command(
     paths: tuple[str, ...],
     constants: str | None,
@@ -113,7 +114,7 @@ def command(
     algorithm: str | None,
     table: int | None,
     form: str,
-    picked: Picked,
+    selection: PluginSelection,
 ) -> int:
     """Fit named constants to measurements, and write them as a catalogue file.
 
@@ -132,7 +133,7 @@ def command(
         raise click.UsageError(f"`--name {name}` is no label: letters, digits and underscores")
     if out is not None:
         _require_new(Path(out))
-    session = options.session(picked)
+    session = options.session(selection)
     if device is not None:
         _require_device(device)
     if framework is not None:
@@ -184,9 +185,9 @@ def command(
 
 def _require_new(path: Path) -> None:
     """Refuse a file that exists, and one in a folder that does not."""
-    if path.exists():
+    if os.path.exists(path):
         raise click.UsageError(f"{path} exists already; remove it or choose another name")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise click.UsageError(f"{path} cannot be written: there is no folder {path.parent}")
 
 

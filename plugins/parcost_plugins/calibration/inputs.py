@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -63,7 +64,7 @@ def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
     passed: list[str] = []
     for name in names:
         path = Path(name)
-        if name == "-" or not path.is_dir():
+        if name == "-" or not os.path.isdir(path):
             content = "log" if name == "-" or path.suffix != ".jsonl" else _content(path)
             if content is None:
                 raise click.UsageError(f"{name}: {_unlike(path)}")

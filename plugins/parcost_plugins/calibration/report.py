@@ -8,8 +8,9 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.output import markdown
+from parcost.output.text import draw
 from parcost_plugins.calibration.constants import Constant
 from parcost_plugins.calibration.grids import Measurement
 from parcost_plugins.calibration.host import Issued

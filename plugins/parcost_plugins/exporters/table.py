@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from parcost import hookimpl
 from parcost.contract.entries import Entry, Part
-from parcost.contract.page import Paper, draw
+from parcost.contract.page import Paper
+from parcost.output.text import draw
 
 
 class Table:

@@ -5,6 +5,7 @@ Imports are in the functions: listing the commands imports this module and no mo
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from parcost.cli.streams import Interrupts, Progress, Target, tell
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
     from parcost.plugins.discovery import Plugins
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
     from parcost_plugins.validation.pricing import Case
     from parcost_plugins.validation.rows import Placed, Rows
     from parcost_plugins.validation.selection import Condition, Limit
@@ -73,7 +74,7 @@ _MOST_TOLD = 50
     "'regret > 3 %', 'rho < 0.9'. May be repeated.",
 )
 @options.overrides
-@options.picked
+@options.selection
 @options.out
 @options.jobs
 @options.executor
@@ -86,7 +87,7 @@ def command(
     file: str | None,
     limits: tuple[str, ...],
     overrides: tuple[str, ...],
-    picked: Picked,
+    selection: PluginSelection,
     out: str | None,
     jobs: int | None,
     executor: str | None,
@@ -106,7 +107,7 @@ def command(
     label = _label(file) if file else ""
     wanted = [_limit(text) for text in limits]
     engine = options.engine(jobs, executor)
-    plugins = options.plugins(picked)
+    plugins = options.plugins(selection)
     rows = _rows(path, plugins, conditions)
     for flaw in rows.flaws[:_MOST_TOLD]:
         tell(f"error[{flaw.kind}-row]: {flaw.text}")
@@ -119,7 +120,7 @@ def command(
     try:
         with interrupts, _studies(folder) as place:
             cases = [*write_studies(rows.placed, place)]
-            priced = _priced(cases, picked, engine, values, elsewhere=out is not None)
+            priced = _priced(cases, selection, engine, values, elsewhere=out is not None)
             devices = {device_of(placed.row) for placed in rows.placed}
             families = families_of(devices, plugins)
             summary = summarize(priced, rows.flaws, rows.unknown, families)
@@ -149,7 +150,7 @@ def _label(file: str) -> str:
     if path.suffix != ".par" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", path.stem):
         message = "a study imports the file by its name, such as `our_runs.par`"
         raise click.UsageError(f"`--intervals {file}`: {message}")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise click.UsageError(f"`--intervals {file}`: there is no folder `{path.parent}`")
     return path.stem
 
@@ -251,7 +252,7 @@ def _studies(folder: str | None) -> Iterator[Path]:
 
 def _priced(
     cases: Sequence[tuple[Case, Path | None]],
-    picked: Picked,
+    selection: PluginSelection,
     engine: Engine | None,
     values: Mapping[str, str],
     *,
@@ -266,7 +267,7 @@ def _priced(
         speed = done / max(monotonic() - start, 1e-9)
         progress.show(f"{done:,} of {len(cases):,} rows, {speed:.1f} a second")
 
-    found = list(price(cases, picked, engine, values, show))
+    found = list(price(cases, selection, engine, values, show))
     progress.clear()
     taken = monotonic() - start
     tell(f"{len(cases):,} rows in {taken:.1f} s, {len(cases) / max(taken, 1e-9):.1f} a second")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table, draw
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.output import markdown
+from parcost.output.text import draw
 from parcost_plugins.validation.frameworks import GENERIC
 from parcost_plugins.validation.intervals import COVERAGE, FOLDS, Holding
 from parcost_plugins.validation.picture import histogram, scatter

@@ -18,7 +18,7 @@ from parcost_plugins.validation.study import Written, write
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
-    from parcost.plugins.selection import Picked
+    from parcost.plugins.selection import PluginSelection
 
 #: What a score needs of a study, and the unit in which the batch answers.
 _FIGURES = {
@@ -97,7 +97,7 @@ def write_studies(placed: Sequence[Placed], folder: Path) -> Iterator[tuple[Case
 
 def price(
     cases: Sequence[tuple[Case, Path | None]],
-    picked: Picked,
+    selection: PluginSelection,
     engine: Engine | None,
     overrides: Mapping[str, str],
     progress: Callable[[int], None],
@@ -105,14 +105,16 @@ def price(
     """Yield the cases with what the model predicts; *progress* takes how many are done."""
     from attrs import evolve
 
-    from parcost.batch import FAULT
     from parcost.batch.files import Spec
     from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.run import Run
     from parcost.output.view import View
+    from parcost.report.rejection import FAULT
 
     view = View(kind="line", figures=(*_FIGURES, *_ENDS))
-    run = Run(Question(dict(overrides), None, "points", view), Environment(picked), engine=engine)
+    run = Run(
+        Question(dict(overrides), None, "points", view), Environment(selection), engine=engine
+    )
     specs = [Spec(str(path)) for _, path in cases if path is not None]
     entries = run.entries(specs)
     for number, (case, path) in enumerate(cases, 1):

@@ -8,6 +8,7 @@ number of devices, and expert-parallel ranks lie inside the ranks of a stage.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -379,7 +380,7 @@ def files_of(path: Path) -> list[tuple[str, Path]]:
     """
     from parcost.system.files import failure
 
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [(str(path), path)]
     found = sorted(p for p in path.iterdir() if p.suffix == ".jsonl" and _has_runs(p))
     if not found:

@@ -1,7 +1,7 @@
 """The language reference, made from what plugins declare.
 
-    python -m parcost.output.language_reference                     prints it
-    python -m parcost.output.language_reference docs/language.md    rewrites that part of the file
+    python -m parcost.documentation.language                     prints it
+    python -m parcost.documentation.language docs/language.md    rewrites that part of the file
 
 The blocks, their attributes, defaults and ranges, and the names that registries offer
 come from the installed plugins, so that the reference of a site with plugins of its
@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.schema import BlockType, Field
+from parcost.engine.session import Session
 from parcost.language.numbers import literal
+from parcost.language.syntax import Attribute
 from parcost.language.units import (
     BYTES,
     DOLLARS,
@@ -29,12 +31,14 @@ from parcost.language.units import (
     SECONDS,
     WATTS,
 )
+from parcost.plugins.discovery import load
+from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
     from parcost.language.syntax import Attribute
     from parcost.plugins.discovery import Plugins
 
-BEGIN = "<!-- reference: made by `python -m parcost.output.language_reference docs/language.md` -->"
+BEGIN = "<!-- reference: made by `python -m parcost.documentation.language docs/language.md` -->"
 END = "<!-- end of reference -->"
 REGISTRIES = ("collectives", "libraries", "schedules", "kernels")
 
@@ -65,9 +69,6 @@ def reference(plugins: Plugins) -> str:
 
 def _provenances(plugins: Plugins) -> Mapping[tuple[str, str], str]:
     """Return what preludes give every study, with where it is from, by block and attribute."""
-    from parcost.engine.session import Session
-    from parcost.language.syntax import Attribute
-    from parcost.spec.modules import label_of
 
     return {
         (block.kind.text, item.name.text): _with_origin(item)
@@ -191,7 +192,6 @@ def insert(document: str, made: str) -> str:
 
 def main(arguments: list[str]) -> None:
     """Print the reference, or rewrite it in the named file."""
-    from parcost.plugins.discovery import load
 
     made = reference(load())
     if not arguments:

@@ -1,7 +1,7 @@
 """The reference of the Python interface, made from the docstrings of ``parcost.__all__``.
 
-python -m parcost.output.api_reference                  prints it
-python -m parcost.output.api_reference docs/api.md      rewrites the file
+python -m parcost.documentation.api                  prints it
+python -m parcost.documentation.api docs/api.md      rewrites the file
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from parcost.language.units import ONE, Dimension
 
 HEAD = """# The Python interface
 
-<!-- made by `python -m parcost.output.api_reference docs/api.md` -->
+<!-- made by `python -m parcost.documentation.api docs/api.md` -->
 
 These names are imported from `parcost`. What starts with an underscore, and every module below
 `parcost`, may change in any release.
@@ -31,7 +31,7 @@ import parcost
 report.result.figure("step_time")  # in seconds
 ```
 
-`parcost.__version__` is the version. [Writing a plugin](plugins.md) shows the rest in use.
+`parcost.version.__version__` is the version. [Writing a plugin](plugins.md) shows the rest in use.
 """
 
 #: What somebody reads in one go, by the modules that define it.
@@ -42,8 +42,10 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "engine.session",
             "engine.scenario",
             "report.report",
+            "report.result",
             "contract.outcome",
             "language.diagnostics",
+            "language.errors",
         ),
     ),
     ("Declaring blocks and attributes", ("contract.schema",)),
@@ -51,7 +53,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
         "What plugins are asked and return",
         (
             "contract.hookspecs",
-            "engine.study",
+            "contract.study",
             "contract.queries",
             "contract.terms",
             "contract.formulas",

@@ -1,0 +1,299 @@
+"""A study: one scenario's blocks as typed objects, and what plugins make of them.
+
+Plugins read blocks by class, ``study[Layout].tp``, and use the contributions of other
+plugins through the study, never by importing them: ``study.collective(...)`` picks
+among the algorithms that plugins offer, ``study.operators`` are the operators that
+model plugins describe. Everything is frozen; answers are computed once per evaluation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import field
+
+from parcost.contract.formulas import Formula
+from parcost.contract.origin import Origin
+from parcost.contract.outcome import Outcome
+from parcost.contract.plugin import Fault, Plugin, PluginSet
+from parcost.contract.schema import block_type
+from parcost.contract.terms import Collective, Group, Pipeline, Schedule
+from parcost.language.diagnostics import Diagnostic, did_you_mean
+from parcost.language.errors import SpecError
+from parcost.language.text import Span
+from parcost.numeric import Mask, Real
+from parcost.records import record
+
+T = TypeVar("T")
+
+
+@record(kw_only=True, eq=False)
+class Call:
+    """A collective, priced: its time, the algorithm (or algorithms) and the formula."""
+
+    seconds: Real
+    algorithm: str
+    formula: Formula
+
+
+@record(eq=False, repr=False)
+class Study(ABC):
+    """One scenario. ``study[Layout]`` is its only block of that class.
+
+    *axes* are the swept attributes: names and values, in the order of array axes. *lets*
+    are what names outside of blocks stand for, as written.
+    """
+
+    name: str
+    blocks: Mapping[type, tuple[Any, ...]]
+    plugins: PluginSet
+    axes: Sequence[tuple[str, Sequence[Any]]] = ()
+    origins: Mapping[int, Mapping[str, Origin]] = field(factory=dict, repr=False)
+    path: str = ""
+    lacking: Mapping[type, Sequence[Diagnostic]] = field(factory=dict, repr=False)
+    faults: list[Fault] = field(factory=list, repr=False)
+    lets: Mapping[str, str] = field(factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        """Return the name and the file, in one line."""
+        return f"<Study `{self.name}` of `{self.path}`: {len(self.blocks)} kinds of blocks>"
+
+    def __getitem__(self, schema: type[T]) -> T:
+        """Return the only block of this class.
+
+        Raises:
+            SpecError: The study has none, or several.
+        """
+        found = self.blocks.get(schema, ())
+        if len(found) == 1:
+            only: T = found[0]
+            return only
+        if not found and schema in self.lacking:
+            raise SpecError(self.lacking[schema])
+        kind = block_type(schema).kind
+        labels = ", ".join(f"`{b.label}`" for b in found)
+        message = (
+            f"the study has {len(found)} blocks `{kind}` ({labels}), and one is needed"
+            if found
+            else f"the study has no block `{kind}`, and one is needed"
+        )
+        raise SpecError([Diagnostic("missing-block", message, place=self.path or self.name)])
+
+    def get(self, schema: type[T]) -> T | None:
+        """Return the only block of this class, or None without one."""
+        return self[schema] if self.blocks.get(schema) else None
+
+    def all(self, schema: type[T]) -> Sequence[T]:
+        """Return every block of this class."""
+        return self.blocks.get(schema, ())
+
+    def where(self, subject: str) -> Span | None:
+        """Return where the attribute at a path such as ``layout.tp`` was written.
+
+        That is the header of its block where the attribute was left out, and None where
+        the block was too.
+        """
+        if not subject:
+            return None
+        kind, _, attribute = subject.rpartition(".")
+        for blocks in self.blocks.values():
+            for block in blocks:
+                if kind in (block.label, block_type(type(block)).kind):
+                    origins = self.origins.get(id(block), {})
+                    for name in (attribute, ""):
+                        origin = origins.get(name)
+                        if origin is not None and origin.span is not None:
+                            return origin.span
+        return None
+
+    def origin(self, block: object, attribute: str) -> Origin | None:
+        """Return where the value of *attribute* of *block* came from."""
+        return self.origins.get(id(block), {}).get(attribute)
+
+    # --- what plugins contribute, asked once --------------------------------------
+
+    @abstractmethod
+    def query(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Return ``function(self, *arguments)``, computed once for what it reads.
+
+        Hooks and functions of plugins that have something in common share it so: a cache of
+        their own would hide what an answer depends on. *arguments* are numbers, words, arrays
+        and blocks. A :func:`parcost.pure_function` gets no study.
+        """
+
+    @abstractmethod
+    def contributions(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
+        """Return every plugin's answer to *hook* about this study, stamped."""
+
+    @abstractmethod
+    def contributions_by_row(self, hook: str) -> Sequence[tuple[Plugin, Any]]:
+        """Return the same with counts as plugins have them, which depend on no stages."""
+
+    @abstractmethod
+    def row(
+        self,
+        function: Callable[..., tuple[Any, ...]],
+        *arguments: Any,
+        total: Callable[[], float],
+    ) -> tuple[Any, ...]:
+        """Return how often something stands on each virtual stage, as *function* counts it.
+
+        Where attributes are on axes it is a :class:`parcost.Row`, which depends on no stages:
+        there are *total* on all of them.
+        """
+
+    @abstractmethod
+    def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return ``function(study, *arguments)``, a number that depends on the stages.
+
+        Where a search evaluates structures with other stages at once, and they differ in it, it
+        is an array, with the number of each at all of its points; of several numbers it is a
+        tuple of those. A plugin that reads the stages otherwise is asked again for each of them.
+        """
+
+    @property
+    def has_structures(self) -> bool:
+        """Whether a search evaluates several numbers of stages at once."""
+        return False
+
+    @property
+    def operators(self) -> Sequence[Any]:
+        """The operators of one rank that plugins describe."""
+        return [operator for _, operator in self.contributions("operators")]
+
+    @property
+    def parameters(self) -> Sequence[Any]:
+        """The parameters of one rank that plugins describe."""
+        return [held for _, held in self.contributions("parameters")]
+
+    @property
+    def flops(self) -> Sequence[Any]:
+        """The model FLOPs per token that plugins describe."""
+        return [counted for _, counted in self.contributions("flops")]
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is a step: without one, a study consists of its calculations."""
+        return bool(self.contributions("pipelines"))
+
+    @property
+    def calculates(self) -> bool:
+        """Whether a calculation answers, or would: a plugin failed in the attempt."""
+        answered = bool(self.contributions("calculations"))
+        return answered or any(fault.hook == "calculations" for fault in self.faults)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """How the step is cut into stages and micro-batches."""
+        found = [p for _, p in self.contributions("pipelines")]
+        if len(found) != 1:
+            plugins = ", ".join(str(p) for p, _ in self.contributions("pipelines")) or "none"
+            message = f"one plugin must say how the step is cut, not {len(found)} ({plugins})"
+            raise SpecError([Diagnostic("no-pipeline", message, place=self.path or self.name)])
+        only: Pipeline = found[0]
+        return only
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule that the step is cut for, with what the study says of it."""
+        return self.scheduled(self.pipeline.schedule)
+
+    def group(self, name: str) -> Group:
+        """Return the group of ranks called *name* (``tp``, ``dp``, ``pp``), as placed."""
+        for _, group in self.contributions("groups"):
+            if group.name == name:
+                found: Group = group
+                return found
+        known = [group.name for _, group in self.contributions("groups")]
+        message = f"no plugin places the group `{name}`"
+        hint = did_you_mean(name, known)
+        raise SpecError([Diagnostic("no-group", message, help=hint, place=self.path or self.name)])
+
+    @abstractmethod
+    def scheduled(self, name: str) -> Schedule:
+        """Return the schedule called *name*, with what the study says of it."""
+
+    @abstractmethod
+    def algorithms(self, operation: str) -> Sequence[Collective]:
+        """Return every algorithm that offers *operation*; of equally fast ones, the first is used.
+
+        That is the one with the last name. An algorithm with a method ``for_study`` is what
+        that returns.
+        """
+
+    @abstractmethod
+    def collective(
+        self, operation: str, n: Real | Formula, group: str | Group, algorithm: str = "auto"
+    ) -> Call:
+        """Return the time of *operation* over *n* bytes (as ``Collective`` counts them).
+
+        *n* is a number or a formula, which becomes a part of the explanation.
+
+        ``auto`` is the elementwise minimum over every algorithm that offers the
+        operation, but for those that only a name asks for; a name is that algorithm,
+        infinite where it cannot run, as is an operation that it does not do at all.
+        """
+
+    @abstractmethod
+    def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
+        """Return the algorithms that *algorithm* stands for.
+
+        ``auto`` stands for those of the communication library in use, or for all but those
+        that only a name asks for.
+        """
+
+    @abstractmethod
+    def replace(self, values: Mapping[str, Any]) -> Study:
+        """Return the study with other values: ``study.replace({"layout.tp": 8})``.
+
+        Names are paths of attributes; values are numbers in base units, words, or
+        expressions of the language. Everything that depends on them follows.
+
+        Raises:
+            SpecError: There is no such attribute, or the value does not fit it.
+        """
+
+    @abstractmethod
+    def legal(self) -> Mask:
+        """Return where the study meets every rule, which says nothing of its memory."""
+
+    @abstractmethod
+    def evaluate(self) -> Outcome:
+        """Return the step and the memory of the study, whether or not it may run.
+
+        Raises:
+            SpecError: It has nothing to train, or no schedule.
+            PluginError: The schedule's op order is not one.
+        """
+
+    @abstractmethod
+    def with_blocks(self, blocks: Mapping[type, tuple[Any, ...]]) -> Study:
+        """Return the study with other blocks and nothing asked yet.
+
+        Unlike :meth:`replace`, no expression of the spec follows: what is not in
+        *blocks* stays as it is.
+        """
+
+    # --- what the engine does with studies ------------------------------------------
+
+    def faults_beyond(self, base: Study) -> Sequence[Fault]:
+        """Return the faults of plugins that answered the same hook of *base*."""
+        known = {(fault.plugin, fault.hook) for fault in base.faults}
+        return [fault for fault in self.faults if (fault.plugin, fault.hook) not in known]
+
+    @abstractmethod
+    def leave_out(self, fault: Fault, answer: Any) -> None:
+        """Note a fault in what a plugin contributes, and leave that out from here on.
+
+        Also where the study is varied: whoever does that would fail for the sake of another.
+        """
+
+    @abstractmethod
+    def fresh(self) -> Study:
+        """Return the same study with nothing asked yet, for evaluating it again."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Let go of the answers of plugins, which may refer to the study: for batches."""

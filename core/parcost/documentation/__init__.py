@@ -1,0 +1,1 @@
+"""The pages that are generated: the Python interface and the language."""

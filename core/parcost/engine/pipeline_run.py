@@ -1,0 +1,53 @@
+"""A pipeline as it runs: its plan, its times and what each device does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parcost.contract.terms import Activity, Times
+from parcost.engine.bounds import busy
+from parcost.engine.replay import Hop, Plan, Timeline
+from parcost.engine.stage_costs import Load
+from parcost.engine.trace import activities
+from parcost.numeric import Real, is_array
+from parcost.records import record
+
+
+@record(kw_only=True, eq=False)
+class PipelineRun:
+    """A pipeline as it runs.
+
+    *loads* are by copy of a virtual stage, and so are *kinds*: the first stage alike.
+    """
+
+    plan: Plan
+    loads: Sequence[Load]
+    kinds: Sequence[int]
+    times: Times
+    hop: Hop
+    timeline: Timeline
+
+    def device_seconds(self) -> Sequence[Real]:
+        """Return the seconds of passes on each device."""
+        return busy(self.plan, self.times)
+
+    def device_alive(self) -> Sequence[Real]:
+        """Return the most micro-batches alive at once on each device."""
+
+        def most(d: int) -> Real:
+            return self.plan.by_order(
+                lambda order: float(max(sum(moment.alive) for moment in order.alive_forward[d]))
+            )
+
+        return [most(d) for d in range(self.plan.pipeline.stages)]
+
+    def activities(self) -> Sequence[Sequence[Activity]]:
+        """Return the activities of each device, in order.
+
+        Raises:
+            ValueError: The run is of many candidates.
+        """
+        times = self.times
+        if is_array(*times.F, *times.B, *times.W, self.plan.pipeline.micro_batches):
+            raise ValueError("a sweep has no single timeline: evaluate one of its points")
+        return activities(self.plan, times, self.hop)

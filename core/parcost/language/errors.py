@@ -1,0 +1,64 @@
+"""Errors that parcost raises on purpose, and errors of foreign code in words.
+
+ParcostError
+  SpecError     bad input: one or more diagnostics of one study or file
+  PluginError   a plugin could not be loaded, or broke its contract
+    FaultError  the same, with the plugin named, where a study needs its answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from parcost.language.diagnostic_text import render
+from parcost.language.diagnostics import Diagnostic, one_line, type_name
+
+
+class ParcostError(Exception):
+    """Anything that parcost raises on purpose."""
+
+
+class SpecError(ParcostError):
+    """Bad input; carries every diagnostic found, in source order."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(sorted(diagnostics, key=_order))
+        super().__init__(self.diagnostics)
+
+    def __str__(self) -> str:
+        return "\n\n".join(render(d) for d in self.diagnostics)
+
+
+class PluginError(ParcostError):
+    """A plugin could not be loaded, failed when asked, or broke its contract."""
+
+
+class FaultError(PluginError):
+    """A plugin failed that a study cannot do without; the message names it."""
+
+
+def reraise_interrupt(error: BaseException) -> None:
+    """Raise an interrupt again, for whoever has caught what foreign code raises.
+
+    Nothing else that it raises, be it ``SystemExit`` or ``asyncio.CancelledError``, may end a run.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+
+
+def error_text(error: BaseException) -> str:
+    """Return the kind of an error and what it says, in a line, even where saying it fails."""
+    kind = type_name(error)
+    try:
+        text = one_line(f"{error}")
+    except BaseException as other:  # noqa: BLE001  the error itself is foreign code
+        reraise_interrupt(other)
+        return kind
+    return f"{kind}: {text}" if text else kind
+
+
+def _order(diagnostic: Diagnostic) -> tuple[str, int]:
+    if not diagnostic.labels:
+        return (diagnostic.place, -1)
+    span = diagnostic.labels[0].span
+    return (span.source.name, span.start)

@@ -1,0 +1,75 @@
+"""Diagnostics as data, and as annotations of a pull request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parcost.language.diagnostics import Diagnostic, Label
+from parcost.language.escapes import visible, visible_lines
+
+
+def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
+    """Return *diagnostic* as plain data: positions are 1-based, ends are exclusive."""
+    labels = [_label_data(label) for label in diagnostic.labels]
+    first = labels[0] if labels else {"file": diagnostic.place}
+    return {
+        "id": diagnostic.id,
+        "severity": diagnostic.severity.value,
+        "message": diagnostic.message,
+        "file": first["file"],
+        "line": first.get("line"),
+        "column": first.get("column"),
+        "end_line": first.get("end_line"),
+        "end_column": first.get("end_column"),
+        "labels": labels,
+        "notes": list(diagnostic.notes),
+        "help": diagnostic.help,
+    }
+
+
+def github(diagnostic: Diagnostic) -> str:
+    """Return a diagnostic as an annotation of a pull request.
+
+    >>> from parcost.language.diagnostics import Diagnostic
+    >>> github(Diagnostic("missing-file", "no file `a`", place="a.par"))
+    '::error file=a.par,title=missing-file::no file `a`'
+    """
+    properties = {"file": diagnostic.place}
+    if diagnostic.labels:
+        span = diagnostic.labels[0].span
+        line, column = span.source.position(span.start)
+        end_line, end_column = span.source.position(span.end)
+        properties = {
+            "file": span.source.name,
+            "line": str(line),
+            "endLine": str(end_line),
+            "col": str(column),
+            "endColumn": str(end_column),
+        }
+    properties["title"] = diagnostic.id
+    parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.notes)]
+    parts += [f"help: {diagnostic.help}"] if diagnostic.help else []
+    listed = ",".join(f"{k}={_escaped(visible(v), ':,')}" for k, v in properties.items() if v)
+    severity = diagnostic.severity.value
+    return f"::{severity} {listed}::{_escaped(visible_lines(chr(10).join(parts)))}"
+
+
+def _escaped(text: str, also: str = "") -> str:
+    """Return *text* with the characters that end a workflow command spelled out."""
+    for character in ("%", "\r", "\n", *also):
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+def _label_data(label: Label) -> dict[str, Any]:
+    source = label.span.source
+    line, column = source.position(label.span.start)
+    end_line, end_column = source.position(label.span.end)
+    return {
+        "file": source.name,
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+        "text": label.text,
+    }

@@ -1,0 +1,27 @@
+"""The page of a report, as the user asked for it."""
+
+from __future__ import annotations
+
+from parcost.contract.page import Heading, Item
+from parcost.output import screen, studies, sweep
+from parcost.output.narrative import result_items
+from parcost.output.parts import part
+from parcost.output.view import View
+from parcost.report.report import Report
+
+
+def report_page(report: Report, view: View | None = None) -> list[Item]:
+    """Return the page of a report, as *view* has it: without one, everything."""
+    view = view or View()
+    if view.kind == "line" or (view.kind == "compare" and not report.axes):
+        items_of = studies.line if view.kind == "line" else studies.column
+        return list(items_of(report, view.figures))
+    if report.axes:
+        items = list(sweep.sweep_items(report, view))
+    elif view.kind == "screen":
+        return list(screen.page(report, view.figures))
+    else:
+        items = [Heading(report.name, 1, aside=report.path)]
+        for result in report.results:
+            items += result_items(result, view)
+    return part(items, view.section, report.path) if view.kind == "section" else items

@@ -1,0 +1,21 @@
+"""A file, or a study of one, that has no report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from parcost.language.diagnostics import Diagnostic
+
+BAD_INPUT = 2
+FAULT = 3
+
+
+@frozen(kw_only=True)
+class Rejection:
+    """A file, or a study of one, without a report; *diagnostics* say why."""
+
+    path: str
+    diagnostics: Sequence[Diagnostic]
+    exit_code: int = BAD_INPUT
