@@ -35,7 +35,7 @@ from parcost.language.errors import (
     error_text,
     reraise_interrupt,
 )
-from parcost.numeric import INFINITY, Mask, Real, minimum, where
+from parcost.numeric import INFINITY, Mask, Real, is_array, minimum, where
 from parcost.records import record
 
 T = TypeVar("T")
@@ -111,6 +111,8 @@ class SpecStudy(Study):
                 finally:
                     READS.reset(token)
                 reads.depend(source, value, inner.axes)
+            if is_array(value):  # here the answer is no plain one: nothing is known by it
+                return None
             node = node.children.get(value)
         return node  # type: ignore[no-any-return]
 

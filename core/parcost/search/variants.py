@@ -177,7 +177,8 @@ class Variants:
 
     def _undo(self) -> Callable[[], None]:
         """Return what forgets the faults that are noted from here on."""
-        noted, faults = self.base.plugins.noted, len(self.faults)
+        plugins: Any = self.base.plugins
+        noted, faults = plugins.noted, len(self.faults)
         known = dict(noted)
 
         def undo() -> None:

@@ -225,7 +225,7 @@ def _sizes_of_structures(
     return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
 
 
-def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Real]:
+def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Any]:
     """Return the parameters of a layer and of the ends of a stage."""
     depth, *counts = key
     sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
