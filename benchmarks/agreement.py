@@ -115,7 +115,7 @@ def disagreements(seed: int) -> tuple[list[str], int]:
     (scenario,) = parcost.load_text(text)
     found = []
     for together in (True, False):
-        whole = evolve(space(scenario, axes, list(axes)), together=together)
+        whole = evolve(space(scenario, axes, list(axes)), merges=together)
         lines: list[str] = []
         wish = Wish(objective=objective, keep=5, budget_seconds=math.inf)
         try:

@@ -152,7 +152,7 @@ def parsed(block: Path) -> float:
     return process_time() - start
 
 
-def said(name: str, value: float, promised: str = "") -> None:
+def print_value(name: str, value: float, promised: str = "") -> None:
     """Print one number."""
     print(f"{name:44}{value:10.2f}{'   ' + promised if promised else ''}", flush=True)
 
@@ -171,18 +171,18 @@ def main(count: int, format_: str) -> None:
         for block in found:
             theirs += parsed(block)
             cold += run("eval", str(block), *options)[0]
-        said("Lark, bare LALR parse, CPU ms per spec", theirs / count * 1e3)
-        said("cold, CPU ms per spec", cold / count * 1e3)
-        said("cold / Lark", cold / theirs, "at most 2")
-        said("cold, specs per second of one core", count / cold, "at least 100")
+        print_value("Lark, bare LALR parse, CPU ms per spec", theirs / count * 1e3)
+        print_value("cold, CPU ms per spec", cold / count * 1e3)
+        print_value("cold / Lark", cold / theirs, "at most 2")
+        print_value("cold, specs per second of one core", count / cold, "at least 100")
         everything = [str(block) for block in found]
         warm, clock, messages = run("eval", *everything, *options)
         known = re.search(r"(\d+) of them unchanged", messages)
         assert known, "nothing was remembered"
         assert int(known[1]) == count
-        said("unchanged, CPU ms per spec", warm / count * 1e3)
-        said("unchanged, seconds", clock)
-        said("cold / unchanged", cold / warm, "at least 20")
+        print_value("unchanged, CPU ms per spec", warm / count * 1e3)
+        print_value("unchanged, seconds", clock)
+        print_value("cold / unchanged", cold / warm, "at least 20")
         processes(found, options[:4])
         memory(found, options[:4])
 
@@ -192,7 +192,7 @@ def processes(found: Sequence[Path], options: Sequence[str]) -> None:
     paths = [str(block) for block in found[:4]]
     one = run("eval", *paths, *options, "--no-cache")[1]
     two = run("eval", *paths, *options, "--no-cache", "--jobs", "2")[1]
-    said("one process / two, seconds of the clock", one / two, "at least 1.7")
+    print_value("one process / two, seconds of the clock", one / two, "at least 1.7")
 
 
 def memory(found: Sequence[Path], options: Sequence[str]) -> None:
@@ -200,7 +200,7 @@ def memory(found: Sequence[Path], options: Sequence[str]) -> None:
     few = [str(path) for path in sorted(found[0].iterdir())[: BLOCK // 10 * len(found[:10])]]
     for name, paths in (("few", few), ("many", [str(block) for block in found[:10]])):
         messages = run("eval", *paths, *options, "--no-cache", code=MEMORY)[2]
-        said(f"{name} specs, peak MB", int(messages.split()[-1]) / 1024)
+        print_value(f"{name} specs, peak MB", int(messages.split()[-1]) / 1024)
 
 
 if __name__ == "__main__":

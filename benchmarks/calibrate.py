@@ -23,7 +23,7 @@ COMMAND = ["calibrate", "--leave", "models", "--leave", "sources", "--format", "
 MOST = 1.5  # points that models left out may be worse than in sample
 
 
-def fitted() -> dict[str, Any]:
+def fit_catalogue() -> dict[str, Any]:
     """Return what the command says of the open runs."""
     code = "import sys; from parcost.cli import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(
@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
-    found = page(fitted())
+    found = page(fit_catalogue())
     print(found)
     if options.update:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)

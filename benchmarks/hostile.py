@@ -184,7 +184,16 @@ _WORDS = ("--format", "json", "jsonl", "csv", "md", "table", "github", "xml", "-
 _WORDS += ("layout.tp=2", "layout.tp=[1, 2]", "layout.tp", "=", "a.b.c=1", "training.sequence=-1")
 _WORDS += ("--ranks", "--ranks=0-9", "--ranks=9-0", "--stages", "--stages=x", "--top", "3", "-1")
 _WORDS += ("--shard", "1/2", "0/0", "--diff", "--check", "--help", "--", "-", "\x1b[2J", "\u202e")
-_WORDS += ("step_time", "mfu", "bubble", "--plugin", "nothing.py", "--without", "advice", "")
+_WORDS += (
+    "step_time",
+    "mfu",
+    "bubble",
+    "--plugin",
+    "nothing.py",
+    "--without",
+    "analysis.advice",
+    "",
+)
 _WORDS += ("x" * 5000, "%s%n", "--set=layout.pp=1e300", "--jobs", "0", "--strict", "--version")
 
 

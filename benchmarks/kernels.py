@@ -35,7 +35,7 @@ import parcost
 import parcost_specs
 from parcost import Study
 from parcost_plugins.calibration.kernels import KERNELS, RECIPES, SHORTEST, TYPES
-from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import AttentionKernel, Device, Gemm
 
 MEASURED = Path(parcost_specs.__file__).parent / "measured"
@@ -186,7 +186,7 @@ def peak(of: Device, type_: str) -> float:
     return float(of.fp8 if type_ == "fp8" else of.bf16)  # type: ignore[arg-type]
 
 
-def shipped(kernel: AttentionKernel) -> Rates:
+def shipped_rates(kernel: AttentionKernel) -> Rates:
     """Return what the catalogue says of a kernel."""
     heads = kernel.heads
     return Rates(
@@ -301,7 +301,7 @@ def product_seconds(study: Study, m: int, n: int, k: int, batch: int) -> float:
     product = Gemm(
         name="p", m=float(m), n=float(n), k=float(k), batch=float(batch), pass_="F", count=(1.0,)
     )
-    priced = Tiled().price(product, study)
+    priced = TiledKernels().price(product, study)
     if priced is None:
         raise TypeError("the model of kernel time knows no products")
     return float(priced.value)
@@ -382,7 +382,7 @@ def _attention(table: Path, options: argparse.Namespace) -> None:
             if kernel is None:
                 print(f"{label} has no rate of {name} in {type_}: {len(measured)} rows")
                 continue
-            said = shipped(kernel)
+            said = shipped_rates(kernel)
             these = [said.seconds(row, peaks[row.device]) / row.seconds - 1 for row in measured]
         report(f"{label} {name} {type_}", these)
         errors += these

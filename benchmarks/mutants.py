@@ -151,7 +151,8 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 def expressions(function: ast.FunctionDef) -> Iterator[ast.expr]:
     """Yield the expressions of a function's body that compute something."""
-    waiting: list[ast.AST] = list(function.body)
+    documented = ast.get_docstring(function) is not None
+    waiting: list[ast.AST] = list(function.body[documented:])
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.FunctionDef | ast.JoinedStr | ast.Raise | ast.Assert):
@@ -417,9 +418,15 @@ def _place(code: CodeType) -> tuple[str, str, int]:
 def tests_of(
     mutant: Mutant, lines: Mapping[int, Sequence[str]], taken: Mapping[str, float]
 ) -> list[str]:
-    """Return the tests that run the line of *mutant*, those of the same subject first."""
+    """Return the tests that run the line of *mutant*, those of the same subject first.
+
+    A line of a table of constants runs with the nearest line before it that runs.
+    """
     subject = set(mutant.path.relative_to(SOURCE).with_suffix("").parts)
-    names = [name for name in lines.get(mutant.line, ()) if name in taken]
+    names: list[str] = []
+    for line in range(mutant.line, 0, -1):
+        if names := [name for name in lines.get(line, ()) if name in taken]:
+            break
     return sorted(names, key=lambda n: (subject.isdisjoint(n.split("/")[:-1]), taken[n], n))
 
 

@@ -50,7 +50,7 @@ def add_arrays(block: Any, count: int) -> None:
         block + block
 
 
-class Unknown:
+class UnknownOrder:
     """A schedule that the cache has not seen."""
 
     def __init__(self, schedule: Any) -> None:
@@ -60,7 +60,7 @@ class Unknown:
 
 def main() -> None:
     """Measure and print."""
-    schedules = {name: found for name, (_, found) in load().named("schedules").items()}
+    schedules = {name: found for name, (_, found) in load().offers("schedules").items()}
     one = "one candidate, us"
     many = f"{CANDIDATES:,} candidates, us each"
     print(f"{'schedule':<14}{'p':>4}{'m':>5}{'v':>4}{one:>26}{many:>34}{'order, us':>18}")
@@ -87,7 +87,7 @@ def row(schedule: Any, p: int, m: int, v: int = 1) -> str:
     together = best(lambda: replayed(plan, times), 1, 3) / CANDIDATES
     block = slow[:4096]
     arrays = best(lambda: add_arrays(block, ops), 3, 3) / block.size
-    laid = best(lambda: order_of(Unknown(schedule), p, m, v).program, 3)
+    laid = best(lambda: order_of(UnknownOrder(schedule), p, m, v).program, 3)
     return (
         f"{schedule.name:<14}{p:>4}{m:>5}{v:>4}{alone:>15.0f} ({alone / adding:>5.1f} x)"
         f"{together:>23.2f} ({together / arrays:>5.1f} x){laid:>15.0f} us"

@@ -114,7 +114,7 @@ def seconds(row: Row, constants: Constants, bandwidths: Constants) -> float:
     return moved / rate + row.kernels * constants["start"] + row.events * constants["clock"]
 
 
-def fitted(table: Sequence[Row], start: Constants, bandwidths: Constants) -> Constants:
+def fit_constants(table: Sequence[Row], start: Constants, bandwidths: Constants) -> Constants:
     """Return the constants with the least sum of relative errors."""
     names = [*dict.fromkeys(row.device for row in table), "start", "clock"]
     names += sorted({kind for row in table for kind in row.moved} - {"plain"})
@@ -166,7 +166,7 @@ def streams(path: Path, folds: int, *, fit: bool) -> None:
     table = rows(path)
     start, bandwidths = catalogue(sorted({row.device for row in table}))
     # What events add is a matter of the measurement, and no constant of the catalogue.
-    whole = fitted(table, start, bandwidths)
+    whole = fit_constants(table, start, bandwidths)
     report(
         "the catalogue's constants",
         table,
@@ -178,7 +178,7 @@ def streams(path: Path, folds: int, *, fit: bool) -> None:
         for part in range(folds):
             rest = [row for row, at in zip(table, parts, strict=True) if at != part]
             out = [row for row, at in zip(table, parts, strict=True) if at == part]
-            constants = fitted(rest, start, bandwidths)
+            constants = fit_constants(rest, start, bandwidths)
             left += zip(out, errors(out, constants, bandwidths), strict=True)
         report(
             f"shapes left out, {folds} parts",

@@ -284,7 +284,7 @@ class TorchBackend:
             return torch.softmax(scores, -1) @ v
 
         if case.kernel == "unfused-compiled":
-            return _compiled(unfused)
+            return _compile(unfused)
         return unfused
 
     # Element-wise passes
@@ -295,14 +295,14 @@ class TorchBackend:
             return self.adamw(case)
         function, make = self.operator(case)
         if case.implementation == "compiled":
-            function = _compiled(function)
+            function = _compile(function)
         number = self.sets(case.elements * case.element * 2)
         calls: list[Call] = []
         try:
             for _ in range(number):
                 inputs = make()
                 if case.direction == "forward":
-                    calls.append(_forward(function, inputs))
+                    calls.append(_forward_call(function, inputs))
                 else:
                     wanted = tuple(x for x in inputs if x.is_floating_point())
                     for x in wanted:
@@ -347,14 +347,14 @@ class TorchBackend:
             angles = self.random(tokens, size // 2, dtype=torch.float32)
             if kind == "complex":
                 turn = torch.polar(torch.ones_like(angles), angles)[:, None]
-                return (lambda q, k: _both(q, k, lambda x: turned(x, turn))), lambda: [
-                    self.random(tokens, width // size, size) for _ in range(2)
-                ]
+                return (
+                    lambda q, k: _forward_and_backward(q, k, lambda x: rotate(x, turn))
+                ), lambda: [self.random(tokens, width // size, size) for _ in range(2)]
             both = torch.cat((angles, angles), -1)[:, None].bfloat16()
             cosine, sine = both.cos(), both.sin()
-            return (lambda q, k: _both(q, k, lambda x: rotated(x, cosine, sine))), lambda: [
-                self.random(tokens, width // size, size) for _ in range(2)
-            ]
+            return (
+                lambda q, k: _forward_and_backward(q, k, lambda x: rotated(x, cosine, sine))
+            ), lambda: [self.random(tokens, width // size, size) for _ in range(2)]
         if name == "softmax":
             mask = torch.ones(width, width, device=self.where, dtype=torch.bool).triu(1)
             parts = max(1, tokens // width)
@@ -580,7 +580,7 @@ class TorchBackend:
             return x
 
         if case.mode == "compiled":
-            run = _compiled(chained)
+            run = _compile(chained)
             number = max(1, 64 // case.size)
             with torch.no_grad():
                 found = self.walls(
@@ -709,8 +709,8 @@ class LlamaLayer(nn.Module):
             angles = torch.randn(tokens, self.size // 2, device=x.device)
             self.turn = torch.polar(torch.ones_like(angles), angles)[:, None]
         y = self.attention_norm(x)
-        q = turned(self.query(y).view(tokens, self.heads, self.size), self.turn)
-        k = turned(self.key(y).view(tokens, self.kv_heads, self.size), self.turn)
+        q = rotate(self.query(y).view(tokens, self.heads, self.size), self.turn)
+        k = rotate(self.key(y).view(tokens, self.kv_heads, self.size), self.turn)
         v = self.value(y).view(tokens, self.kv_heads, self.size)
         q, k, v = (each.transpose(0, 1)[None] for each in (q, k, v))
         grouped = self.heads != self.kv_heads
@@ -813,7 +813,7 @@ def halves(x: Tensor) -> Tensor:
     return F.silu(gate) * up
 
 
-def turned(x: Tensor, turn: Tensor) -> Tensor:
+def rotate(x: Tensor, turn: Tensor) -> Tensor:
     """Return a rotary embedding by complex numbers in fp32."""
     pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
     return torch.view_as_real(pairs * turn).flatten(-2).type_as(x)
@@ -844,11 +844,11 @@ def _on_device(event: Any) -> bool:
     return str(event.device_type).endswith("CUDA")
 
 
-def _both(q: Tensor, k: Tensor, function: Callable[[Tensor], Tensor]) -> Any:
+def _forward_and_backward(q: Tensor, k: Tensor, function: Callable[[Tensor], Tensor]) -> Any:
     return function(q), function(k)
 
 
-def _forward(function: Callable[..., Any], inputs: list[Tensor]) -> Call:
+def _forward_call(function: Callable[..., Any], inputs: list[Tensor]) -> Call:
     def call() -> Any:
         with torch.no_grad():
             return function(*inputs)
@@ -864,7 +864,7 @@ def _gradients(y: Any, inputs: tuple[Tensor, ...], dy: Any) -> Any:
     return torch.autograd.grad(y, inputs, dy, retain_graph=True)
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     torch._dynamo.reset()  # noqa: SLF001
     return torch.compile(function, dynamic=False)
 

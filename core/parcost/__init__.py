@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from parcost.contract.formulas import formula as formula
     from parcost.contract.formulas import letters_of as letters_of
     from parcost.contract.formulas import plain_of as plain_of
+    from parcost.contract.hookspecs import API_VERSION as API_VERSION
     from parcost.contract.hookspecs import hookimpl as hookimpl
     from parcost.contract.outcome import Outcome as Outcome
     from parcost.contract.queries import pure_function as pure_function
     from parcost.contract.schema import Curve as Curve
     from parcost.contract.schema import Rate as Rate
     from parcost.contract.schema import block as block
+    from parcost.contract.schema import block_name as block_name
     from parcost.contract.schema import block_type as block_type
-    from parcost.contract.schema import called as called
     from parcost.contract.schema import children as children
     from parcost.contract.schema import fraction as fraction
     from parcost.contract.schema import integer as integer
@@ -40,20 +41,25 @@ if TYPE_CHECKING:
     from parcost.contract.schema import word as word
     from parcost.contract.sheet import Sheet as Sheet
     from parcost.contract.study import Call as Call
+    from parcost.contract.study import Collective as Collective
+    from parcost.contract.study import KernelModel as KernelModel
+    from parcost.contract.study import Replay as Replay
+    from parcost.contract.study import Schedule as Schedule
     from parcost.contract.study import Study as Study
     from parcost.contract.terms import LONGEST_ORDER as LONGEST_ORDER
     from parcost.contract.terms import Activity as Activity
     from parcost.contract.terms import Axis as Axis
+    from parcost.contract.terms import Case as Case
     from parcost.contract.terms import Catalogue as Catalogue
     from parcost.contract.terms import Check as Check
-    from parcost.contract.terms import Collective as Collective
     from parcost.contract.terms import Edge as Edge
     from parcost.contract.terms import Exporter as Exporter
     from parcost.contract.terms import Figure as Figure
+    from parcost.contract.terms import FileExporter as FileExporter
+    from parcost.contract.terms import FlopCount as FlopCount
     from parcost.contract.terms import Goal as Goal
     from parcost.contract.terms import Group as Group
     from parcost.contract.terms import Interval as Interval
-    from parcost.contract.terms import Kernels as Kernels
     from parcost.contract.terms import Library as Library
     from parcost.contract.terms import Limit as Limit
     from parcost.contract.terms import Link as Link
@@ -63,16 +69,18 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Objective as Objective
     from parcost.contract.terms import Once as Once
     from parcost.contract.terms import Op as Op
+    from parcost.contract.terms import Operator as Operator
     from parcost.contract.terms import Pair as Pair
+    from parcost.contract.terms import ParameterGroup as ParameterGroup
     from parcost.contract.terms import Pass as Pass
+    from parcost.contract.terms import Phase as Phase
     from parcost.contract.terms import Pipeline as Pipeline
-    from parcost.contract.terms import Replay as Replay
+    from parcost.contract.terms import PipelineShape as PipelineShape
     from parcost.contract.terms import Row as Row
-    from parcost.contract.terms import Schedule as Schedule
     from parcost.contract.terms import Section as Section
     from parcost.contract.terms import Times as Times
     from parcost.contract.terms import Work as Work
-    from parcost.contract.terms import busy as busy
+    from parcost.contract.terms import link_resources as link_resources
     from parcost.engine.replay import longest_span as longest_span
     from parcost.engine.replay import makespan as makespan
     from parcost.engine.scenario import Scenario as Scenario
@@ -124,7 +132,6 @@ if TYPE_CHECKING:
     )
     from parcost.numeric import Mask as Mask
     from parcost.numeric import Real as Real
-    from parcost.records import answers as answers
     from parcost.records import record as record
     from parcost.report.report import Report as Report
     from parcost.report.result import Result as Result
@@ -135,17 +142,17 @@ HOMES = {
     "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
     "contract.formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
-    "contract.hookspecs": ("hookimpl",),
+    "contract.hookspecs": ("API_VERSION", "hookimpl"),
     "numeric": ("Mask", "Real"),
     "contract.queries": ("pure_function",),
-    "records": ("answers", "record"),
+    "records": ("record",),
     "contract.outcome": ("Outcome",),
     "contract.schema": (
         "Curve",
         "Rate",
         "block",
         "block_type",
-        "called",
+        "block_name",
         "children",
         "fraction",
         "integer",
@@ -157,21 +164,22 @@ HOMES = {
         "word",
     ),
     "contract.sheet": ("Sheet",),
-    "contract.study": ("Call", "Study"),
+    "contract.study": ("Call", "Collective", "KernelModel", "Replay", "Schedule", "Study"),
     "contract.terms": (
         "LONGEST_ORDER",
         "Activity",
         "Axis",
+        "Case",
         "Catalogue",
         "Check",
-        "Collective",
         "Edge",
         "Exporter",
         "Figure",
+        "FileExporter",
+        "FlopCount",
         "Goal",
         "Group",
         "Interval",
-        "Kernels",
         "Limit",
         "Library",
         "Link",
@@ -181,16 +189,18 @@ HOMES = {
         "Objective",
         "Once",
         "Op",
+        "Operator",
         "Pair",
+        "ParameterGroup",
         "Pass",
+        "Phase",
         "Pipeline",
-        "Replay",
+        "PipelineShape",
         "Row",
-        "Schedule",
         "Section",
         "Times",
         "Work",
-        "busy",
+        "link_resources",
     ),
     "language.units": (
         "BITS",

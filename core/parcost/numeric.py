@@ -29,7 +29,7 @@ _np: Any = None  # NumPy, once an array has been met: a statement takes as long 
 
 
 def is_array(*values: Any) -> bool:
-    """Say whether any of *values* is an array rather than a plain number."""
+    """Return whether any of *values* is an array rather than a plain number."""
     for value in values:
         if value.__class__ is not float and not isinstance(value, (float, int)):
             return True
@@ -166,11 +166,12 @@ def ratio(part: Real, whole: Real) -> Real:
     """
     if not is_array(part, whole):
         return part / whole if whole else (0.0 if part == 0 else math.copysign(INFINITY, part))
-    return part / maximum(whole, sys.float_info.min)
+    with quiet():  # of nothing anything is too large for a number, and infinite
+        return part / maximum(whole, sys.float_info.min)
 
 
 def divides(a: Real, b: Real) -> Mask:
-    """Say where *a* divides *b*, by remainder and never by a rounded quotient.
+    """Return where *a* divides *b*, by remainder and never by a rounded quotient.
 
     >>> divides(8.0, 96.0)
     True
@@ -191,7 +192,7 @@ def quiet() -> AbstractContextManager[Any]:
 
 
 def all_of(mask: Mask) -> bool:
-    """Say whether *mask* holds everywhere."""
+    """Return whether *mask* holds everywhere."""
     if isinstance(mask, int):
         return bool(mask)
     return bool(mask.all())
@@ -203,7 +204,7 @@ def max_of(a: Real) -> float:
 
 
 def any_of(mask: Mask) -> bool:
-    """Say whether *mask* holds anywhere."""
+    """Return whether *mask* holds anywhere."""
     if isinstance(mask, int):
         return bool(mask)
     return bool(mask.any())

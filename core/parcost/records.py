@@ -9,16 +9,15 @@ is frozen in earnest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import fields
 
-__all__ = ["answers", "answers_to", "changed", "record"]
+__all__ = ["record", "replace_values"]
 
 T = TypeVar("T")
-C = TypeVar("C", bound=type)
 
 if TYPE_CHECKING:
     from attrs import frozen as record
@@ -32,8 +31,8 @@ else:
         return define(cls, eq=eq, unsafe_hash=hashed, **options)
 
 
-def changed(record: T, values: Mapping[str, Any]) -> T:
-    """Return a record with other *values*, which are taken to be good: nothing is made of them."""
+def replace_values(record: T, values: Mapping[str, Any]) -> T:
+    """Return a copy of a record with other *values*, which nothing validates or converts."""
     cls = type(record)
     new = cls.__new__(cls)
     for name in _names(cls):  # type: ignore[arg-type]
@@ -44,22 +43,3 @@ def changed(record: T, values: Mapping[str, Any]) -> T:
 @cache
 def _names(cls: type) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cls))
-
-
-def answers(hook: str) -> Callable[[C], C]:
-    """Declare a record an answer to *hook*: ``parameters``, ``operators`` or ``flops``.
-
-    What these hooks answer with is a matter between plugins. The core refuses anything else
-    under them, and whatever does not fit the annotations of the record.
-    """
-
-    def mark(cls: C) -> C:
-        cls.__answers__ = hook  # type: ignore[attr-defined]
-        return cls
-
-    return mark
-
-
-def answers_to(cls: type) -> str:
-    """Return the hook that records of a class answer, "" if none."""
-    return str(getattr(cls, "__answers__", ""))

@@ -6,17 +6,17 @@ do meanwhile. The price is memory; the bubble of a pipeline whose messages take 
 is that of 1F1B.
 """
 
-from parcost import Op, hookimpl
+from parcost import Op, PipelineShape, Schedule, hookimpl
 
 
-class Eager1F1B:
+class Eager1F1B(Schedule):
     """One model chunk per device."""
 
     name = "eager_1f1b"
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
-        return None if chunks == 1 else "it has one model chunk per device: chunks = 1"
+        return None if shape.chunks == 1 else "it has one model chunk per device: chunks = 1"
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return what each device does, in order."""

@@ -1,6 +1,6 @@
 """Every block, formula and algorithm that parcost ships, a folder per subject.
 
-``vocabulary`` declares the blocks and records that several plugins share; every
-other module imports ``parcost`` and ``vocabulary`` and nothing from its neighbours,
-so that each can be removed (``--without``) or replaced from outside.
+``vocabulary`` declares the blocks and records that several plugins share; every other
+module imports ``parcost`` and ``vocabulary`` and nothing from its neighbours. So each can
+be removed (``--without``) or replaced from outside.
 """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parcost_plugins.advice import reach
+from parcost_plugins.analysis.advice import reach
 from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Targets, Training
 
 KINDS = ("one_f_one_b", "gpipe", "zb_v")
@@ -17,7 +17,7 @@ KINDS = ("one_f_one_b", "gpipe", "zb_v")
 class Fake(dict[Any, Any]):
     """A study of 4 stages of 2 replicas on 16 devices, which hides gradients."""
 
-    plugins = SimpleNamespace(named=lambda _: KINDS)
+    plugins = SimpleNamespace(offers=lambda _: KINDS)
 
     def __init__(self, *, pp: int = 4, micro: float = 2.0, batches: int = 1, **more: Any) -> None:
         super().__init__(
@@ -85,7 +85,7 @@ def test_the_changes_that_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "training.micro_batch = 3" in changes(monkeypatch, micro=6.0)
 
 
-def fewest(
+def fewest_micro_batches(
     monkeypatch: pytest.MonkeyPatch, start: int, legal: Callable[[int], bool], need: int
 ) -> int | None:
     """Return the micro-batches found where *need* of them reach the target."""
@@ -98,7 +98,7 @@ def fewest(
         tried.append(int(m))
         return SimpleNamespace(study=int(m), outcome=None) if legal(int(m)) else None
 
-    monkeypatch.setattr(reach, "_try", attempt)
+    monkeypatch.setattr(reach, "try_change", attempt)
     monkeypatch.setattr(reach, "meets", lambda _, m, __: m >= need)
     targets: Any = SimpleNamespace(step_time=None)
     found: Any = reach.fewest_micro_batches(Fake(batches=start), targets)  # type: ignore[arg-type]
@@ -109,12 +109,14 @@ def fewest(
 def test_the_fewest_micro_batches_by_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     for start in range(1, 14):
         for need in range(1, 40):
-            assert fewest(monkeypatch, start, lambda _: True, need) == max(start, need)
+            assert fewest_micro_batches(monkeypatch, start, lambda _: True, need) == max(
+                start, need
+            )
     for need, expected in ((4095, 4095), (4096, 4096), (4097, None)):
-        assert fewest(monkeypatch, 1, lambda _: True, need) == expected
-    assert fewest(monkeypatch, 3, lambda _: True, 3072) == 3072
-    assert fewest(monkeypatch, 3, lambda _: True, 3073) is None  # the next is 6144
-    assert fewest(monkeypatch, 2, lambda m: m % 2 == 0, 5) == 6
+        assert fewest_micro_batches(monkeypatch, 1, lambda _: True, need) == expected
+    assert fewest_micro_batches(monkeypatch, 3, lambda _: True, 3072) == 3072
+    assert fewest_micro_batches(monkeypatch, 3, lambda _: True, 3073) is None  # the next is 6144
+    assert fewest_micro_batches(monkeypatch, 2, lambda m: m % 2 == 0, 5) == 6
     targets: Any = SimpleNamespace(step_time=1.0)
     assert reach.fewest_micro_batches(Fake(), targets) is None  # type: ignore[arg-type]
 
@@ -216,9 +218,9 @@ def test_a_change_counts_where_it_is_legal() -> None:
             return bool(before.faulty)
 
     study: Any = Changed(legal=True)
-    made = reach._try(study, "t", {"legal": True})
+    made = reach.try_change(study, "t", {"legal": True})
     assert made is not None
     assert (made.title, made.outcome.step_seconds) == ("t", 1.0)
-    assert reach._try(study, "t", {"legal": False}) is None
+    assert reach.try_change(study, "t", {"legal": False}) is None
     study.faulty = True
-    assert reach._try(study, "t", {"legal": True}) is None
+    assert reach.try_change(study, "t", {"legal": True}) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
-from parcost_plugins.advice import evidence
+from parcost_plugins.analysis.advice import evidence
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -89,6 +89,8 @@ device card {{
     text = SPEC.format(node="", more="", network="400 Gbps per_direction")
     text = text.replace("use catalog.models.llama3_8b", spec.strip())
     text = text.replace("use catalog.devices.h100_sxm\n", "")
-    values = {v.name: v.kind for v in evidence.vouched(parcost.load_text(text)[0].first)}
+    values = {
+        v.name: v.kind for v in evidence.values_with_provenance(parcost.load_text(text)[0].first)
+    }
     assert values["card.matmul_efficiency"] == "fitted"
     assert values["card.memory_efficiency"] == "fitted"

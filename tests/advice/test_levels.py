@@ -122,6 +122,21 @@ def test_what_is_sent_is_told_with_whether_it_is_hidden() -> None:
     assert told["parameter all-gather"][2][0] == pytest.approx(2 * 8.03e9 / 2, rel=0.01)
 
 
+def test_a_stage_sends_forward_and_backward_for_each_micro_batch() -> None:
+    text = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.gpt2_small
+use catalog.precisions.bf16
+cluster { devices = 2 }
+layout { pp = 2 }
+training { sequence = 1024, global_batch = 5 sequences, micro_batch = 1 }
+"""
+    found = parcost.load_text(text)[0].evaluate().result
+    times = [row[3] for row in rows(found, "What a step sends") if row[3] > 1]
+    assert times == [2 * 5]
+
+
 def test_a_link_inside_the_node_is_no_bottleneck_of_a_small_exchange() -> None:
     table = {row[0]: row for row in rows(result(), "Computation against communication")}
     assert table["network"][4] in ("near the ridge", "compute-bound", "communication-bound")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from parcost_plugins.advice import levels, vary
-from parcost_plugins.advice.levels import crossed, needed_bandwidths, regime
+from parcost_plugins.analysis.advice import changes, levels
+from parcost_plugins.analysis.advice.levels import level_uses, needed_bandwidths, regime
 from parcost_plugins.vocabulary import Cluster, Plan, Targets
 
 
@@ -44,12 +44,12 @@ def test_the_seconds_of_each_level() -> None:
     ]
     study: Any = Fake()
     outcome: Any = SimpleNamespace(ledger=lines)
-    found = crossed(study, outcome)
+    found = level_uses(study, outcome)
     assert [(at.name, at.busy, at.exposed, at.compute, at.ratio) for at in found] == [
         ("node", 5.0, 1.5, 8.0, 0.625),
         ("net", 0.25, 0.0, 8.0, 0.03125),
     ]
-    assert crossed(study, SimpleNamespace(ledger=lines[1:])) == []  # type: ignore[arg-type]
+    assert level_uses(study, SimpleNamespace(ledger=lines[1:])) == []  # type: ignore[arg-type]
 
 
 def test_what_a_ratio_is_called() -> None:
@@ -87,8 +87,10 @@ def test_the_bandwidth_that_would_do(slack: float, monkeypatch: pytest.MonkeyPat
         rates = {level.label: whole for (level, _), whole in values.items()}
         return 1.0 + 3.0 / rates["a"] + 40.0 / rates["b"]
 
-    monkeypatch.setattr(vary, "along", along)
-    monkeypatch.setattr(vary, "points", lambda outcome, n: outcome if len(outcome) == n else None)
+    monkeypatch.setattr(changes, "evaluate_arrays", along)
+    monkeypatch.setattr(
+        changes, "points", lambda outcome, n: outcome if len(outcome) == n else None
+    )
     sought: Any = [
         SimpleNamespace(name=name, level=Hashable(label=name, bandwidth=10.0)) for name in "ab"
     ]
@@ -100,14 +102,18 @@ def test_the_bandwidth_that_would_do(slack: float, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_level_that_does_not_matter_needs_the_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vary, "along", lambda _, values: next(iter(values.values())) * 0 + 3)
-    monkeypatch.setattr(vary, "points", lambda outcome, _: outcome)
+    monkeypatch.setattr(
+        changes, "evaluate_arrays", lambda _, values: next(iter(values.values())) * 0 + 3
+    )
+    monkeypatch.setattr(changes, "points", lambda outcome, _: outcome)
     at: Any = SimpleNamespace(name="a", level=Hashable(label="a", bandwidth=10.0))
     least = 0.01
     assert needed_bandwidths(Fake(0.0), [at]) == {"a": pytest.approx(least)}  # type: ignore[arg-type]
-    monkeypatch.setattr(vary, "along", lambda _, values: 1e30 / next(iter(values.values())) ** 2)
+    monkeypatch.setattr(
+        changes, "evaluate_arrays", lambda _, values: 1e30 / next(iter(values.values())) ** 2
+    )
     assert needed_bandwidths(Fake(), [at]) == {}  # type: ignore[arg-type]
-    monkeypatch.setattr(vary, "along", lambda *_: None)
+    monkeypatch.setattr(changes, "evaluate_arrays", lambda *_: None)
     assert needed_bandwidths(Fake(), [at]) == {}  # type: ignore[arg-type]
     assert needed_bandwidths(Fake(), []) == {}  # type: ignore[arg-type]
 
@@ -122,7 +128,7 @@ def test_bandwidths_are_looked_for_where_a_plan_or_a_target_asks(
     at = SimpleNamespace(
         name="a", level=Hashable(label="a", bandwidth=10.0), busy=2.0, exposed=1.0, ratio=0.25
     )
-    monkeypatch.setattr(levels, "crossed", lambda *_: [at])
+    monkeypatch.setattr(levels, "level_uses", lambda *_: [at])
     monkeypatch.setattr(levels, "needed_bandwidths", lambda *_: {"a": 4.0})
     study: Any = Fake()
     study[Targets] = SimpleNamespace(

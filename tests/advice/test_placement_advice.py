@@ -7,6 +7,8 @@ import itertools
 import pytest
 
 import parcost
+from parcost_plugins.analysis.advice.changes import Change, Effect
+from parcost_plugins.analysis.advice.sensitivity import section
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -48,12 +50,27 @@ def test_an_order_that_spreads_tensor_parallel_ranks_names_a_better_one(order: s
 def test_where_no_order_is_faster_none_is_named() -> None:
     section = helps(result("tp = 8, pp = 2"))
     assert not [row for row in section.rows if "layout.order" in row[0]]
-    assert "4 other orders were tried: none places the degrees for a faster step" in section.notes
+    assert "4 other orders of the degrees were tried, and not faster" in section.notes
     best = min(
         step(f'tp = 8, pp = 2, order = "{"-".join(names)}"')
         for names in itertools.permutations(("tp", "dp", "pp"))
     )
     assert step("tp = 8, pp = 2") <= best * 1.001
+
+
+@pytest.mark.parametrize(
+    ("count", "note"),
+    [
+        (1, "1 other order of the degrees was tried, and not faster"),
+        (2, "2 other orders of the degrees were tried, and not faster"),
+    ],
+)
+def test_orders_are_counted_in_words(count: int, note: str) -> None:
+    orders = [Change(None, "order", "tp-dp")] * count
+    found = section((), orders, [Effect(1.0, -0.0009, 0.0)] * count)
+    assert ([*found.rows], [*found.notes]) == ([], [note])
+    found = section((), orders, [Effect(1.0, -0.001, 0.0)] * count)
+    assert [*found.rows] == [('layout.order = "tp-dp"', (1.0, "s"), (-0.001, "%"))]
 
 
 def test_devices_of_one_node_have_no_better_order() -> None:

@@ -21,7 +21,7 @@ targets {{ {targets} }}
 """
 
 
-def reached(targets: str, batch: int = 8, devices: int = 4) -> list[tuple[object, ...]]:
+def section_rows(targets: str, batch: int = 8, devices: int = 4) -> list[tuple[object, ...]]:
     text = SPEC.format(targets=targets, batch=batch, devices=devices)
     (scenario,) = parcost.load_text(text)
     sections = [s for _, s in scenario.evaluate().result.sections]
@@ -30,7 +30,7 @@ def reached(targets: str, batch: int = 8, devices: int = 4) -> list[tuple[object
 
 def test_the_fewest_micro_batches_are_found() -> None:
     """The bubble shrinks with every micro-batch: the number found suffices, one less does not."""
-    (row,) = [r for r in reached("bubble = 12 %") if "micro-batches" in str(r[0])]
+    (row,) = [r for r in section_rows("bubble = 12 %") if "micro-batches" in str(r[0])]
     m = int(str(row[0]).split()[0])
     (short,) = parcost.load_text(SPEC.format(targets="", batch=m - 1, devices=4))
     (enough,) = parcost.load_text(SPEC.format(targets="", batch=m, devices=4))
@@ -39,7 +39,7 @@ def test_the_fewest_micro_batches_are_found() -> None:
 
 
 def test_nothing_is_needed_where_the_target_is_met() -> None:
-    assert [r[0] for r in reached("bubble = 90 %")] == ["none is needed"]
+    assert [r[0] for r in section_rows("bubble = 90 %")] == ["none is needed"]
 
 
 @pytest.mark.slow
@@ -52,7 +52,7 @@ def test_out_of_reach_is_said_with_what_comes_closest() -> None:
 
 
 def test_without_a_target_nothing_is_tried() -> None:
-    assert reached("") == []
+    assert section_rows("") == []
 
 
 @pytest.mark.parametrize("target", ["bubble = 0 %", "mfu = 120 %", "step_time = 0 s"])

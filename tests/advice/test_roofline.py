@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Curve
-from parcost_plugins.roofline import calculations
+from parcost_plugins.calculators.roofline import calculations
 from parcost_plugins.vocabulary import Cluster
 
 TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from parcost import Check
-from parcost_plugins.strategy import plan, used
-from parcost_plugins.strategy.plan import _Answer, _Strategy
-from parcost_plugins.vocabulary import Cluster, MemoryBudget, Plan, Training
+from parcost_plugins.analysis.strategy import dimensions, plan
+from parcost_plugins.analysis.strategy.plan import _Strategy, _StrategyCost
+from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Plan, Sharding, Training
 
 
 class Fake(dict[Any, Any]):
@@ -82,6 +82,16 @@ def test_the_strategies_in_their_order(arguments: Any, expected: list[str]) -> N
 
 def test_what_each_strategy_sets() -> None:
     study: Any = Fake(8, 4, 2, 6)
+    assert [s.title for s in plan._strategies(study)] == [
+        "DDP",
+        "ZeRO-1",
+        "ZeRO-2",
+        "ZeRO-3",
+        "experts within a node",
+        "tensor parallel",
+        "tensor and pipeline",
+        "tensor and pipeline",
+    ]
     found = {s.layout: s.values for s in plan._strategies(study)}
     plain = {
         "layout.tp": 1, "layout.cp": 1, "layout.ep": 1, "layout.etp": 1, "layout.pp": 1,
@@ -105,12 +115,12 @@ def test_what_each_strategy_sets() -> None:
 STRATEGY = _Strategy(title="t", layout="l", values={"layout.tp": 2})
 
 
-def answer(memory: float | None, seconds: float = 1.0, *, title: str = "t") -> _Answer:
+def answer(memory: float | None, seconds: float = 1.0, *, title: str = "t") -> _StrategyCost:
     strategy = _Strategy(title=title, layout="l", values={})
     if memory is None:
-        return _Answer(strategy=strategy, outcome=None, room=40.0, why="heads")
+        return _StrategyCost(strategy=strategy, outcome=None, room=40.0, why="heads")
     outcome: Any = SimpleNamespace(memory_bytes=memory, step_seconds=seconds)
-    return _Answer(strategy=strategy, outcome=outcome, room=40.0)
+    return _StrategyCost(strategy=strategy, outcome=outcome, room=40.0)
 
 
 def test_an_answer_fits_up_to_its_room() -> None:
@@ -140,11 +150,11 @@ def test_recomputing_where_it_does_not_fit_without(
     which: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def evaluated(_: Any, __: Any, more: Any, *, recomputed: bool = False) -> _Answer:
+    def evaluated(_: Any, __: Any, more: Any, *, recomputed: bool = False) -> _StrategyCost:
         assert recomputed is (more["training.recompute"] == "full")
         return answer(again if recomputed else plain, title=more["training.recompute"])
 
-    monkeypatch.setattr(plan, "_evaluated", evaluated)
+    monkeypatch.setattr(plan, "_evaluate", evaluated)
     study: Any = {Plan: SimpleNamespace(recompute=recompute)}
     assert plan._answer(study, STRATEGY).strategy.title == which
 
@@ -158,17 +168,17 @@ def check(message: str, *, holds: bool, severity: Any = "error", **inputs: Any) 
 def test_a_strategy_is_legal_unless_an_error_says_otherwise() -> None:
     study: Any = Fake(8, 8)
     study.checks = [check("fine", holds=True), check("slow", holds=False, severity="warning")]
-    found = plan._evaluated(study, STRATEGY, {"a": 1}, recomputed=True)
+    found = plan._evaluate(study, STRATEGY, {"a": 1}, recomputed=True)
     assert study.asked == [{"layout.tp": 2, "a": 1}]
     assert found.outcome is not None
     assert (found.room, found.recomputed, found.fits) == (40.0, True, True)  # half of 80
     study.checks.append(check("{n} x {m} of {k}", holds=False, n=4.0, m=2.5, k="heads"))
-    refused = plan._evaluated(study, STRATEGY, {})
+    refused = plan._evaluate(study, STRATEGY, {})
     assert (refused.outcome, refused.room, refused.why) == (None, 40.0, "4 x 2.5 of heads")
 
 
 def test_the_simplest_and_the_fastest_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def notes(*answers: _Answer) -> list[str]:
+    def notes(*answers: _StrategyCost) -> list[str]:
         monkeypatch.setattr(plan, "_strategies", lambda study: study)
         monkeypatch.setattr(plan, "_answer", lambda _, one: one)
         (section,) = plan.section(answers)  # type: ignore[arg-type]
@@ -181,7 +191,7 @@ def test_the_simplest_and_the_fastest_are_named(monkeypatch: pytest.MonkeyPatch)
     assert notes(large, a, b) == ["the simplest that fits: a, l", "the fastest that fits: b, l"]
     assert notes(answer(None), b, a) == ["the simplest that fits: b, l"]
     assert notes(large) == ["none fits: take more devices, or devices with more memory"]
-    full: Any = _Answer(strategy=b.strategy, outcome=b.outcome, room=40.0, recomputed=True)
+    full: Any = _StrategyCost(strategy=b.strategy, outcome=b.outcome, room=40.0, recomputed=True)
     assert notes(full) == ["the simplest that fits: b, l, full recomputation"]
 
 
@@ -196,4 +206,37 @@ def test_a_group_reaches_the_levels_that_it_has_members_at() -> None:
         ((1.0, 1.0, 1.0), "node"),  # a rank by itself
     ):
         group: Any = SimpleNamespace(links=links, shape=shape)
-        assert used._reach(group, study) == reach
+        assert dimensions._level_names(group, study) == reach
+
+
+@pytest.mark.parametrize(
+    ("attribute", "layout", "accumulate", "exchanges"),
+    [
+        ("tp", {}, None, "all-reduces in every layer"),
+        ("tp", {"sequence_parallel": True}, None, "all-gathers and reduce-scatters in every layer"),
+        ("dp", {}, None, "gradients once per step, hideable"),
+        ("dp", {"zero": 1}, None, "gradients once per step, parameters once per step, hideable"),
+        (
+            "dp",
+            {"zero": 2},
+            "shard",
+            "gradients once per micro-batch, parameters once per step, hideable",
+        ),
+        (
+            "dp",
+            {"zero": 3},
+            "whole",
+            "parameters in every pass, gradients once per step, hideable",
+        ),
+    ],
+)
+def test_what_ranks_exchange_is_what_the_layout_makes_of_it(
+    attribute: str, layout: dict[str, Any], accumulate: str | None, exchanges: str
+) -> None:
+    study: Any = {
+        Layout: SimpleNamespace(**{"zero": 0, "sequence_parallel": False, "pp": 1} | layout),
+        Sharding: SimpleNamespace(accumulate=accumulate),
+        Training: SimpleNamespace(framework=None),
+    }
+    dimension = next(d for d in dimensions._DIMENSIONS if d.attribute == attribute)
+    assert dimensions._burden(dimension, study) == exchanges

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parcost.batch.executors import Engine, named
+from parcost.batch.executors import Engine, engine_named
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.run import Run
@@ -51,7 +51,7 @@ def test_a_batch_is_the_same_to_the_bit_though_a_worker_dies(
     specs = [Spec(path.name) for path in sorted(folder.glob("*.par"))]
     environment = Environment()
     local = [entry.text for entry in Run(QUESTION, environment).entries(specs)]
-    engine = Engine(named(f"dask://{cluster.address}").start, workers=2)
+    engine = Engine(engine_named(f"dask://{cluster.address}").start, workers=2)
     found = []
     for entry in Run(QUESTION, environment, engine=engine).entries(specs):
         found.append(entry.text)
@@ -81,13 +81,13 @@ def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 0.5)
     with pytest.raises(SpecError, match="no Dask scheduler answers at"):
-        named("dask://127.0.0.1:1").start()
+        engine_named("dask://127.0.0.1:1").start()
 
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(PluginError, match=r"pip install 'parcost\[dask\]'"):
-        named("dask://127.0.0.1:1").start()
+        engine_named("dask://127.0.0.1:1").start()
 
 
 def test_a_scheduler_that_dies_ends_the_batch_and_is_named(

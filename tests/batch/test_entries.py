@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from parcost.batch.cache import packed, unpacked
+from parcost.batch.cache import pack, unpack
 from parcost.batch.entries import page_data
 from parcost.batch.fingerprints import Import
 from parcost.contract.entries import Entry, Problem
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
-from parcost.output.json_encoding import encoded
+from parcost.output.json_encoding import encode
 
 
 def test_a_page_that_was_told_is_read_back() -> None:
@@ -19,7 +19,7 @@ def test_a_page_that_was_told_is_read_back() -> None:
             [Row(("a", "1"), "strong", 1, rule=True), Row(("b", "2"))],
         ),
     ]
-    entry = Entry(path="a.par", name="one", part="page", text=encoded(page_data(page)))
+    entry = Entry(path="a.par", name="one", part="page", text=encode(page_data(page)))
     assert page_data(entry.page()) == page_data(page)
     assert entry.page()[:2] == page[:2]
 
@@ -34,19 +34,19 @@ def test_what_is_packed_is_unpacked_and_nothing_else_is() -> None:
             reasons=("why",),
             problems=(Problem(text="\x1b[1mlong", line="short"),),
             part="data",
-            text=encoded({"say": text}),
+            text=encode({"say": text}),
         )
         for name, text in (("a", "ünï\udcff"), ("ü", ""))
     ]
-    data = packed(needed, entries, "k")
-    read = unpacked(data, "k")
+    data = pack(needed, entries, "k")
+    read = unpack(data, "k")
     assert read is not None
     assert read[0] == needed
     for entry, again in zip(entries, read[1], strict=True):
         for name in ("path", "name", "exit_code", "reasons", "problems", "part", "text"):
             assert getattr(entry, name) == getattr(again, name)
         assert again.remembered
-    assert unpacked(data, "another") is None
+    assert unpack(data, "another") is None
     for i in range(0, len(data), 7):
-        assert unpacked(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :], "k") is None
-        assert unpacked(data[:i], "k") is None
+        assert unpack(data[:i] + bytes([data[i] ^ 1]) + data[i + 1 :], "k") is None
+        assert unpack(data[:i], "k") is None

@@ -43,10 +43,10 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Developed:
 def test_another_plugin_is_another_environment() -> None:
     before = Environment().digest
     assert Environment().digest == before
-    assert Environment(PluginSelection(("advice",))).digest != before
+    assert Environment(PluginSelection(("analysis.advice",))).digest != before
     assert (
-        Environment(PluginSelection(("advice", "figures"))).digest
-        == Environment(PluginSelection(("figures", "advice"))).digest
+        Environment(PluginSelection(("analysis.advice", "analysis.figures"))).digest
+        == Environment(PluginSelection(("analysis.figures", "analysis.advice"))).digest
     )
 
 

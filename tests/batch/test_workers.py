@@ -218,7 +218,7 @@ def test_an_engine_that_takes_no_more_work_ends_the_run(specs: list[Spec]) -> No
         run(specs, Engine(lambda: Closed(1)))
 
 
-def offered(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
+def offer_engine(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
     class Point(EntryPoint):
         def load(self) -> Any:
             return make
@@ -236,13 +236,13 @@ def test_a_plugin_offers_an_engine_by_name(
         addresses.append(address)
         return ThreadPoolExecutor(2)
 
-    offered(monkeypatch, make)
-    found = run(specs, executors.named("mine://here:1"))
+    offer_engine(monkeypatch, make)
+    found = run(specs, executors.engine_named("mine://here:1"))
     assert [entry.text for entry in found] == expected
     assert addresses == ["here:1"]
 
 
-class Lost(ThreadPoolExecutor):
+class LostEngine(ThreadPoolExecutor):
     """Nobody answers, and it cannot even be shut down."""
 
     why = "they moved"
@@ -253,7 +253,7 @@ class Lost(ThreadPoolExecutor):
     def shutdown(self, *_: Any, **__: Any) -> None:
         raise ConnectionError("nobody there")
 
-    def gone(self) -> str:
+    def failure(self) -> str:
         return self.why
 
 
@@ -261,7 +261,7 @@ class Lost(ThreadPoolExecutor):
 def test_an_engine_that_is_gone_is_named_and_no_exporter_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    offered(monkeypatch, lambda _: Lost())
+    offer_engine(monkeypatch, lambda _: LostEngine())
     for format_ in ("json", "csv"):
         assert main(["eval", ".", "--format", format_, "--executor", "mine://here"]) == 3
         error = "error: the executor `mine://here` is gone: they moved\n"
@@ -271,11 +271,11 @@ def test_an_engine_that_is_gone_is_named_and_no_exporter_is(
 def test_what_is_raised_as_entries_are_made_is_no_failure_of_the_exporter(
     specs: list[Spec], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Wrong(Lost):
-        def gone(self) -> str:
+    class Wrong(LostEngine):
+        def failure(self) -> str:
             raise OSError("no such question")
 
-    offered(monkeypatch, lambda _: Wrong())
+    offer_engine(monkeypatch, lambda _: Wrong())
     arguments = ["eval", *[spec.path for spec in specs], "--format", "json"]
     assert main([*arguments, "--executor", "mine://here"]) == 3
     said = "cannot say whether it is there: OSError: no such question"
@@ -325,14 +325,14 @@ def test_an_engine_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) 
     def refuse(_: str) -> Executor:
         raise OSError("nobody there")
 
-    offered(monkeypatch, refuse)
+    offer_engine(monkeypatch, refuse)
     with pytest.raises(ExecutorError, match="`mine://x` cannot be used: OSError: nobody there"):
-        executors.named("mine://x").start()
-    offered(monkeypatch, lambda _: "an engine")
+        executors.engine_named("mine://x").start()
+    offer_engine(monkeypatch, lambda _: "an engine")
     with pytest.raises(ExecutorError, match="returned str, which is no executor"):
-        executors.named("mine://x").start()
+        executors.engine_named("mine://x").start()
     with pytest.raises(UnknownExecutorError, match="did you mean `mine`"):
-        executors.named("mina://x")
+        executors.engine_named("mina://x")
 
 
 def test_a_spec_is_forgotten_once_it_is_done_and_the_catalogue_is_not(specs: list[Spec]) -> None:

@@ -68,7 +68,7 @@ def test_a_table_of_a_catalogue_that_is_malformed_is_a_diagnostic(tmp_path: Path
     table = tmp_path / "calibration" / "constants.jsonl"
     good = '{"block": "device", "attribute": "sustained", "unit": "%", "low": 70, "high": 60, '
     catalogues = {"site": (None, SimpleNamespace(root=tmp_path))}
-    plugins: Any = SimpleNamespace(named=lambda _: catalogues)
+    plugins: Any = SimpleNamespace(offers=lambda _: catalogues)
     for text, said in (
         ("{", "constants.jsonl:1"),
         ('{"a": 1}', "unexpected keyword"),

@@ -14,7 +14,7 @@ import pytest
 import parcost
 from parcost.cli import main
 from parcost_plugins.validation.records import read
-from parcost_plugins.validation.rows import Row, _renamed
+from parcost_plugins.validation.rows import RunRow, _rename_keys
 from parcost_plugins.validation.study import write
 
 pytest.importorskip("scipy")
@@ -57,7 +57,7 @@ def seconds(raw: Raw, **values: str) -> float:
 
 @cache
 def _seconds(text: str, values: tuple[tuple[str, str], ...]) -> float:
-    row: Row = read(Row, _renamed(json.loads(text))).made
+    row: RunRow = read(RunRow, _rename_keys(json.loads(text))).made
     overrides = {name.replace("__", "."): value for name, value in values}
     (scenario,) = parcost.load_text(write(row).text, overrides=overrides)
     return float(scenario.evaluate().result.figure("step_time"))
@@ -76,20 +76,20 @@ def rows(shapes: Iterable[tuple[int, ...]] = SHAPES, **values: str) -> list[Raw]
     return found
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     code: int
     out: str
     err: str
 
 
-Calibrate = Callable[..., Said]
+Calibrate = Callable[..., CommandOutput]
 
 
 @pytest.fixture
 def calibrate(capsys: pytest.CaptureFixture[str]) -> Calibrate:
-    def run(*arguments: object) -> Said:
+    def run(*arguments: object) -> CommandOutput:
         code = main(["calibrate", *map(str, arguments)])
-        return Said(code, *capsys.readouterr())
+        return CommandOutput(code, *capsys.readouterr())
 
     return run
 
@@ -134,7 +134,7 @@ def test_a_constant_comes_back_and_its_file_predicts_the_rows(
     assert "device measured_a100_sxm_80g extends a100_sxm_80g" in text
     assert "@fitted(" in text
     assert "bounds 75 % to 100 %" in text
-    study = write(read(Row, _renamed(found[0])).made).text
+    study = write(read(RunRow, _rename_keys(found[0])).made).text
     (tmp_path / "spec.par").write_text(
         'use "site.par" as site\n'
         + study.replace("cluster {", "cluster {\n  device = site.measured_a100_sxm_80g")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 Raw = dict[str, Any]
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     code: int
     out: str
     err: str
@@ -28,20 +28,20 @@ class Said(NamedTuple):
 @pytest.fixture
 def calibrate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Callable[[Iterable[Raw], Any], Said]:
-    def run(rows: Iterable[Raw], *arguments: object) -> Said:
+) -> Callable[[Iterable[Raw], Any], CommandOutput]:
+    def run(rows: Iterable[Raw], *arguments: object) -> CommandOutput:
         path = tmp_path / "table.jsonl"
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
         code = main(["calibrate", str(path), *map(str, arguments)])
-        return Said(code, *capsys.readouterr())
+        return CommandOutput(code, *capsys.readouterr())
 
     return run
 
 
-Calibrate = Callable[..., Said]
+Calibrate = Callable[..., CommandOutput]
 
 
-def constants(said: Said) -> dict[str, float]:
+def constants(said: CommandOutput) -> dict[str, float]:
     assert said.code == 0, said.err
     return {c["name"]: c["value"] for fit in json.loads(said.out)["fits"] for c in fit["constants"]}
 

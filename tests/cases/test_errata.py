@@ -39,7 +39,7 @@ No inputs, or more than one way to understand them. This is how each is read.
 """
 
 
-def written() -> str:
+def errata_table() -> str:
     verdicts = [row["verdict"] for row in ROWS]
     parts = [HEAD.format(all=len(ROWS), agrees=verdicts.count("agrees"))]
     parts += _tables("disagrees", ("case", "what", "printed", "right", "why"))
@@ -67,22 +67,22 @@ def _number(value: Any, row: dict[str, Any]) -> str:
         return "-"
     if isinstance(value, list):
         between = " to " if row["unit"] or len(value) == 2 else ", "
-        return f"{between.join(_plain(v) for v in value)} {row['unit']}".strip()
-    return f"{_plain(value)} {row['unit']}".strip()
+        return f"{between.join(_plain_number(v) for v in value)} {row['unit']}".strip()
+    return f"{_plain_number(value)} {row['unit']}".strip()
 
 
-def _plain(value: float) -> str:
+def _plain_number(value: float) -> str:
     if value == int(value) and abs(value) < 1e7:
         return f"{int(value):,}"
     return f"{value:,.4g}" if abs(value) < 1e4 or abs(value) >= 1e7 else f"{value:,.0f}"
 
 
 def test_the_errata_are_those_of_the_table(golden: Callable[[Path, str], None]) -> None:
-    golden(HERE.parents[1] / "docs" / "errata.md", written())
+    golden(HERE.parents[1] / "docs" / "errata.md", errata_table())
 
 
 def test_every_error_is_listed_with_its_reason() -> None:
-    text = written()
+    text = errata_table()
     for row in ROWS:
         if row["verdict"] != "agrees":
             assert f"| {row['id']} |" in text

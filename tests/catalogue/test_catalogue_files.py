@@ -71,7 +71,7 @@ def blocks_of(study: Study, name: str) -> list[Any]:
     return found
 
 
-def given(study: Study, block: Any) -> list[tuple[str, Any]]:
+def values_of(study: Study, block: Any) -> list[tuple[str, Any]]:
     """The attributes of a block that a file wrote, with their origins."""
     fields = type(block).__block__.fields
     origins = [(name, study.origin(block, name)) for name in fields]
@@ -93,7 +93,7 @@ def test_a_file_binds_to_one_block_of_its_own_name(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_value_says_where_it_comes_from(name: str) -> None:
     study = study_of(name)
-    values = [(b, n, o) for b in blocks_of(study, name) for n, o in given(study, b)]
+    values = [(b, n, o) for b in blocks_of(study, name) for n, o in values_of(study, b)]
     assert values
     silent = [f"{b.label}.{n}" for b, n, o in values if not o.kind or not o.source]
     assert silent == []
@@ -103,7 +103,7 @@ def test_every_value_says_where_it_comes_from(name: str) -> None:
 def test_every_default_of_a_study_says_where_it_comes_from(kind: str) -> None:
     study = parcost.load_text("use catalog.devices.h100_sxm\n")[0].studies()[0]
     (block,) = (b for (b,) in study.blocks.values() if type(b).__block__.kind == kind)
-    values = given(study, block)
+    values = values_of(study, block)
     assert values
     assert [name for name, o in values if not o.kind or not o.source] == []
 

@@ -18,7 +18,7 @@ def scenarios(folder: str) -> list[Scenario]:
     return [s for path in files for s in parcost.load(path)]
 
 
-def named(scenario: Scenario) -> str:
+def run_name(scenario: Scenario) -> str:
     return f"{Path(scenario.path).stem}.{scenario.name}"
 
 
@@ -27,7 +27,7 @@ def outcome_of(report: Report) -> Outcome:
     return report.result.outcome
 
 
-@pytest.mark.parametrize("scenario", scenarios("runs"), ids=named)
+@pytest.mark.parametrize("scenario", scenarios("runs"), ids=run_name)
 def test_a_published_run_is_predicted_within_its_tolerance(scenario: Scenario) -> None:
     report = scenario.evaluate()
     assert not outcome_of(report).faults
@@ -36,7 +36,7 @@ def test_a_published_run_is_predicted_within_its_tolerance(scenario: Scenario) -
     assert report.result.expectations
 
 
-@pytest.mark.parametrize("scenario", scenarios("examples"), ids=named)
+@pytest.mark.parametrize("scenario", scenarios("examples"), ids=run_name)
 def test_a_worked_example_evaluates(scenario: Scenario) -> None:
     report = scenario.evaluate()
     for result in report.results:

@@ -100,11 +100,11 @@ def files(texts: dict[str, str], folder: str = "specs") -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def many(count: int) -> dict[str, str]:
+def many_specs(count: int) -> dict[str, str]:
     return {f"s{i:03}.par": GOOD.replace("32 seq", f"{32 * (i + 1)} seq") for i in range(count)}
 
 
-def listed() -> list[str]:
+def spec_names() -> list[str]:
     return sorted(path.name for path in Path().iterdir())
 
 
@@ -218,7 +218,7 @@ def test_each_line_is_written_as_soon_as_it_is_known(tmp_path: Path) -> None:
 
 
 def test_points_have_all_columns_however_many_there_are(run: Run) -> None:
-    files({**many(3), "z.par": SWEPT})
+    files({**many_specs(3), "z.par": SWEPT})
     rows = list(csv.DictReader(io.StringIO(run("eval", "specs", "--format", "csv").out)))
     assert rows[0]["layout.tp"] == ""
     assert [row["layout.tp"] for row in rows[3:]] == ["1.0", "2.0", "3.0", "4.0"]
@@ -264,7 +264,7 @@ def test_parquet_without_its_library_says_what_to_install(
     done = run("eval", "specs", "--format", "parquet", "--out", "all.parquet")
     assert done.code == 3
     assert "pip install 'parcost[parquet]'" in done.err
-    assert listed() == ["specs"]
+    assert spec_names() == ["specs"]
     assert "add --out FILE" in run("eval", "specs", "--format", "parquet").err
 
 
@@ -290,7 +290,7 @@ def test_what_is_remembered_is_told_in_the_same_bytes(
 
 
 def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
-    files(many(2))
+    files(many_specs(2))
     first = run("eval", "specs", "--format", "jsonl").out
     code = (
         "import sys; from parcost.cli import main; main(sys.argv[1:]);"
@@ -329,7 +329,7 @@ def test_only_what_changed_is_evaluated_again(run: Run, evaluated: list[str]) ->
     everything = ["a.par", "b.par", "g.par"]
     assert again("--set", "layout.zero=0") == everything
     assert again("--set", "layout.zero=0") == []
-    assert again("--without", "advice") == everything
+    assert again("--without", "analysis.advice") == everything
     assert again("--no-cache") == everything
     assert again("--cache", "elsewhere") == everything
     assert again("--cache", "elsewhere") == []
@@ -391,7 +391,7 @@ def damage_empty(path: Path) -> None:
 def test_what_is_damaged_is_evaluated_again(
     run: Run, evaluated: list[str], tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    files(many(3))
+    files(many_specs(3))
     first = run("eval", "specs", "--format", "jsonl")
     assert len(cached(tmp_path)) == 3
     for path in cached(tmp_path):
@@ -407,7 +407,7 @@ def test_what_is_damaged_is_evaluated_again(
 def test_what_stands_in_the_place_of_another_is_evaluated_again(
     run: Run, evaluated: list[str], tmp_path: Path
 ) -> None:
-    files(many(3))
+    files(many_specs(3))
     first = run("eval", "specs", "--format", "jsonl")
     kept = [*cached(tmp_path), *(tmp_path / "caches").glob("parcost/facts/*")]
     assert len(kept) > 3
@@ -421,7 +421,7 @@ def test_what_stands_in_the_place_of_another_is_evaluated_again(
 
 
 def test_a_cache_that_cannot_be_used_is_said_once_and_ignored(run: Run, tmp_path: Path) -> None:
-    files(many(3))
+    files(many_specs(3))
     (tmp_path / "caches").write_text("in the way")
     done = run("eval", "specs", "--format", "jsonl")
     assert done.code == 0
@@ -433,7 +433,7 @@ def test_a_cache_that_cannot_be_used_is_said_once_and_ignored(run: Run, tmp_path
 def test_a_cache_on_a_full_disk_is_said_once_and_ignored(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files(many(3))
+    files(many_specs(3))
     replace = Path.replace
 
     def full(path: Path, target: Any) -> Path:
@@ -451,7 +451,7 @@ def test_a_cache_on_a_full_disk_is_said_once_and_ignored(
 
 
 def test_what_nobody_asks_for_is_removed_after_a_month(run: Run, tmp_path: Path) -> None:
-    files(many(3))
+    files(many_specs(3))
     run("eval", "specs")
     old = time.time() - 40 * 86400
     for path in [*cached(tmp_path), tmp_path / "caches" / "parcost" / "pruned"]:
@@ -471,7 +471,7 @@ def test_one_spec_is_evaluated_and_not_remembered(run: Run, tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("run")
 def test_runs_at_the_same_time_share_a_cache() -> None:
-    files(many(6))
+    files(many_specs(6))
     runs = [process("eval", "specs", "--format", "jsonl", "--cache", "here") for _ in range(3)]
     outs = [one.communicate() for one in runs]
     assert [one.returncode for one in runs] == [0, 0, 0]
@@ -489,7 +489,7 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
 ) -> None:
     from parcost.engine.scenario import Scenario
 
-    files(many(6))
+    files(many_specs(6))
     Path("all.jsonl").write_text("of before")
     spied = Scenario.evaluate
 
@@ -507,7 +507,7 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
         "3 of 6 files were done; the same command goes on from there\n\ninterrupted\n"
     )
     assert Path("all.jsonl").read_text() == "of before"
-    assert listed() == ["all.jsonl", "specs"]
+    assert spec_names() == ["all.jsonl", "specs"]
     evaluated.clear()
     assert run(*arguments).code == 0
     assert [Path(path).name for path in evaluated] == ["s003.par", "s004.par", "s005.par"]
@@ -542,7 +542,7 @@ def wait_for(what: Callable[[], Any]) -> Any:
 @contextmanager
 def stopped(tmp_path: Path, *arguments: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
     """Start a batch of 41 specs that stops at the last of them, and wait until it does."""
-    files({**many(40), "z.par": GOOD.replace("zero = 1", "zero = 2")})
+    files({**many_specs(40), "z.par": GOOD.replace("zero = 1", "zero = 2")})
     Path("stopping.py").write_text(STOPPING, encoding="utf-8")
     os.mkfifo("gate")
     child = process(*arguments, before=before, start_new_session=True)
@@ -584,7 +584,7 @@ def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path,
     assert b"Traceback" not in said
     assert child.returncode == 130
     assert b"the same command goes on from there" in said
-    assert listed() == ["specs", "stopping.py"]
+    assert spec_names() == ["specs", "stopping.py"]
     known = len(cached(tmp_path))
     resumed = run(*stopping("1"))
     assert f"{known} of them unchanged, from the cache" in resumed.err
@@ -603,7 +603,7 @@ def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str,
     assert child.returncode == 128 + getattr(signal, name)
     assert b"the same command goes on from there" in said
     assert b"Traceback" not in said
-    assert listed() == ["specs", "stopping.py"]
+    assert spec_names() == ["specs", "stopping.py"]
 
 
 @posix
@@ -647,7 +647,7 @@ def in_a_line(patience: float) -> Iterator[tuple[Any, Any, Callable[[], None]]]:
     import fcntl
     import termios
 
-    files(many(30))
+    files(many_specs(30))
     inwards, outwards = os.pipe()
     handled, pipe = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):  # less than a line
@@ -705,14 +705,14 @@ def test_ctrl_c_does_not_wait_for_a_reader_who_reads_no_more() -> None:
 
 @pytest.mark.parametrize("format_", ["json", "csv"])
 def test_several_processes_give_the_same_to_the_bit(run: Run, format_: str) -> None:
-    files({**ALL, **many(20)})
+    files({**ALL, **many_specs(20)})
     alone = run("eval", "specs", "--format", format_, "--no-cache")
     spread = run("eval", "specs", "--format", format_, "--no-cache", "--jobs", "2")
     assert (spread.code, spread.out, spread.err) == (alone.code, alone.out, alone.err)
 
 
 def test_what_processes_found_is_remembered(run: Run, evaluated: list[str]) -> None:
-    files({**ALL, **many(20)})
+    files({**ALL, **many_specs(20)})
     spread = run("eval", "specs", "--format", "jsonl", "--jobs", "2")
     again = run("eval", "specs", "--format", "jsonl")
     assert evaluated == []
@@ -748,7 +748,7 @@ def test_an_option_that_makes_no_sense_is_a_usage_error(
 def test_a_full_disk_is_said_and_loses_nothing(
     run: Run, evaluated: list[str], format_: str
 ) -> None:
-    files(many(3))
+    files(many_specs(3))
     done = run("eval", "specs", "--format", format_, "--out", "/dev/full")
     assert done.code == 2
     assert "`/dev/full` cannot be written: No space left on device" in done.err
@@ -763,7 +763,7 @@ def test_a_full_disk_is_said_and_loses_nothing(
 def test_messages_that_cannot_be_written_cost_no_results(
     run: Run, where: str, extra: list[str]
 ) -> None:
-    files({**ALL, **many(20)})
+    files({**ALL, **many_specs(20)})
     arguments = ["eval", "specs", "--format", "jsonl", "--no-cache"]
     expected = run(*arguments)
     if where == "full":
@@ -866,7 +866,7 @@ def test_the_summary_repeats_what_no_page_lists(run: Run, option: str) -> None:
 # --- shards ---------------------------------------------------------------------------------
 
 
-def sharded(run: Run, count: int, *options: str) -> list[str]:
+def run_shards(run: Run, count: int, *options: str) -> list[str]:
     """Write the specs in so many shards, and return their names."""
     names = [f"{number}.jsonl" for number in range(1, count + 1)]
     for number, name in enumerate(names, start=1):
@@ -881,7 +881,7 @@ def test_shards_joined_are_what_one_run_writes(run: Run, format_: str) -> None:
     files(ALL)
     name, *options = format_.split()
     whole = run("eval", "specs", "--format", name, *options).out
-    names = sharded(run, 10, "--format", name, *options)  # of eight files: two are empty
+    names = run_shards(run, 10, "--format", name, *options)  # of eight files: two are empty
     done = run("merge", *reversed(names), "--out", "all")
     assert (done.code, done.err) == (0, "10 shards joined\n")
     assert Path("all").read_text() == whole
@@ -891,7 +891,7 @@ def test_shards_joined_are_what_one_run_writes(run: Run, format_: str) -> None:
 def test_shards_of_points_are_joined_in_any_format_of_points(run: Run) -> None:
     duckdb = pytest.importorskip("duckdb")
     files(ALL)
-    names = sharded(run, 3, "--format", "parquet")
+    names = run_shards(run, 3, "--format", "parquet")
     assert "`--format parquet` writes files: add --out FILE" in run("merge", *names).err
     assert run("merge", *names, "--out", "all.parquet").code == 0
     run("eval", "specs", "--format", "parquet", "--out", "whole.parquet")
@@ -906,8 +906,8 @@ def test_shards_of_points_are_joined_in_any_format_of_points(run: Run) -> None:
 
 
 def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> None:
-    files(many(4))
-    one, two, three, four = sharded(run, 4, "--format", "csv")
+    files(many_specs(4))
+    one, two, three, four = run_shards(run, 4, "--format", "csv")
 
     def refused(*paths: str) -> str:
         done = run("merge", *paths, "--out", "all")
@@ -930,8 +930,8 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> No
 
 
 def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
-    files(many(4))
-    names = sharded(run, 2, "--format", "jsonl")
+    files(many_specs(4))
+    names = run_shards(run, 2, "--format", "jsonl")
     second = Path(names[1])
     written = second.read_text()
 

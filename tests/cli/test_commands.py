@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from parcost import Study, hookimpl
+from parcost import Exporter, Study, hookimpl
 from parcost.cli import main
 from parcost_plugins.vocabulary import ScheduleChoice
 
@@ -327,9 +327,9 @@ def test_a_path_that_several_blocks_have_is_refused_with_all_of_them(run: Run) -
 
 
 def test_without_leaves_a_plugin_out(run: Run) -> None:
-    table = run("eval", "a.par", "--without", "exporter_json", a=GOOD)
+    table = run("eval", "a.par", "--without", "exporters.json", a=GOOD)
     assert table.code == 0
-    assert run("eval", "a.par", "--without", "exporter_json", "--format", "json").code == 2
+    assert run("eval", "a.par", "--without", "exporters.json", "--format", "json").code == 2
 
 
 # --- sweeps -----------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def test_a_sweep_shows_a_row_for_each_point_and_why_some_cannot_run(run: Run) ->
     assert "3 of 4 points run and fit." in done.out
     costs, _, refused = done.out.partition("What cannot run, and why")
     assert re.findall(r"^ +([124])  +[\d.]+ s ", costs, re.MULTILINE) == ["1", "2", "4"]
-    assert re.search(r"^ +3  .*divide", refused, re.MULTILINE)
+    assert re.search(r"^ +3  .*divisible", refused, re.MULTILINE)
     assert "error" not in done.err
 
 
@@ -416,15 +416,15 @@ def test_a_sweep_says_where_a_claim_holds(run: Run) -> None:
 
 @pytest.mark.parametrize("spec, head", [(GOOD, "It runs, and it fits"), (SWEPT, "run and fit")])
 def test_a_report_says_which_plugins_were_left_out(run: Run, spec: str, head: str) -> None:
-    left_out = ["--without", "memory_fit", "--without", "advice"]
+    left_out = ["--without", "memory.fit", "--without", "analysis.advice"]
     table, md, csv_, json_ = (
         run("eval", "a.par", "--format", name, *left_out, a=spec).out
         for name in ("table", "md", "csv", "json")
     )
-    assert f"{head}; without: advice, memory_fit." in table
-    assert "without: advice, memory" in md.replace("\\", "")
-    assert next(csv.DictReader(io.StringIO(csv_)))["without"] == "advice memory_fit"
-    assert json.loads(json_)["reports"][0]["without"] == ["advice", "memory_fit"]
+    assert f"{head}; without: analysis.advice, memory.fit." in table
+    assert "without: analysis.advice, memory" in md.replace("\\", "")
+    assert next(csv.DictReader(io.StringIO(csv_)))["without"] == "analysis.advice memory.fit"
+    assert json.loads(json_)["reports"][0]["without"] == ["analysis.advice", "memory.fit"]
 
 
 def test_each_point_of_a_sweep_is_a_line_of_csv(run: Run) -> None:
@@ -598,7 +598,13 @@ def test_a_format_that_fails_is_named(run: Run, monkeypatch: pytest.MonkeyPatch)
         yield "some"
         raise RuntimeError("out of paper")
 
-    fake_plugin(monkeypatch, exporters=lambda: [SimpleNamespace(name="poem", write=write)])
+    class Poem(Exporter):
+        name, reads = "poem", "full"
+
+        def write(self, *_: object) -> Any:
+            yield from write()
+
+    fake_plugin(monkeypatch, exporters=lambda: [Poem()])
     done = run("eval", "a.par", "--format", "poem", a=GOOD)
     assert (done.code, done.out) == (3, "some")
     assert done.err == "error: plugin `mine` failed to write `poem`: RuntimeError: out of paper\n"
@@ -767,7 +773,11 @@ def test_check_finds_everything_without_evaluating(run: Run) -> None:
 
 def test_check_of_a_good_spec_says_nothing_on_stdout(run: Run) -> None:
     done = run("check", "a.par", a=GOOD)
-    assert (done.code, done.out, done.err) == (0, "", "1 study checked, no errors\n")
+    assert (done.code, done.out, done.err) == (
+        0,
+        "",
+        "1 study checked, no errors; whether a step fits into memory, `parcost eval` says\n",
+    )
 
 
 def test_check_as_data(run: Run) -> None:
@@ -961,7 +971,7 @@ def test_explain_of_what_cannot_run_says_why(run: Run) -> None:
 def test_plugins_lists_where_each_is_from_and_what_it_has(run: Run) -> None:
     done = run("plugins")
     assert done.code == 0
-    assert re.search(r"exporter_json +parcost \S+ +exporters: json", done.out)
+    assert re.search(r"exporters.json +parcost \S+ +exporters: json", done.out)
     assert "vocabulary" not in run("plugins", "--without", "vocabulary").out
 
 
@@ -1010,7 +1020,26 @@ def test_no_command_at_all_prints_the_help(run: Run) -> None:
 def test_an_unknown_command_is_told_the_nearest(run: Run) -> None:
     done = run("evaluate", "a.par")
     assert done.code == 2
-    assert "there is no command `evaluate`" in done.err
+    assert "there is no command `evaluate`; did you mean `eval`?" in done.err
+    assert "write `parcost eval a.par`" in run("a.par").err
+    assert "`h100_sxm`" in run("catalog", "h1000").err
+
+
+def test_the_commands_are_listed_in_order(run: Run) -> None:
+    listed = run("xyz").err.partition("commands are ")[2].splitlines()[0].split(", ")
+    assert listed == sorted(listed)
+    assert len(listed) > 10
+
+
+def test_a_file_that_is_not_there_names_the_one_beside_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ok.par").write_text("cluster { devices = 8 }\n")
+    assert f"did you mean `{tmp_path / 'ok.par'}`?" in run("eval", str(tmp_path / "okk.par")).err
+
+
+def test_a_term_ahead_of_its_file_is_noticed(run: Run) -> None:
+    done = run("explain", "mfu", "a.par")
+    assert done.code == 2
+    assert "`parcost explain a.par mfu`" in done.err
 
 
 def test_the_version_is_printed(run: Run) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import parcost
-from parcost import formula, letters_of
+from parcost import Formula, Work, formula, letters_of
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
-from parcost.output import markdown, text
+from parcost.output import explanation, markdown, text
 from parcost.output.formulas import filled
 from parcost.output.report_page import report_page
 from parcost.output.text import draw
@@ -45,14 +47,14 @@ def tables(draw: st.DrawFn) -> Table:
     return Table(columns, rows)
 
 
-def said(text: str) -> list[str]:
+def text_lines(text: str) -> list[str]:
     return sorted(re.sub(r"[\s─━=-]+", "", text))
 
 
 @given(table=tables(), width=st.integers(1, 120))
 def test_a_table_loses_no_character_however_narrow(table: Table, width: int) -> None:
     wanted = "".join([c.title for c in table.columns] + [c for r in table.rows for c in r.cells])
-    assert said(text.draw([table], Paper(width=width))) == said(wanted)
+    assert text_lines(text.draw([table], Paper(width=width))) == text_lines(wanted)
 
 
 @given(table=tables())
@@ -174,3 +176,18 @@ def test_a_sweep_has_columns_for_headlines_and_what_claims_name() -> None:
     assert "p.idle" in page
     assert "p.busy" not in page
     assert {"p.bubble", "p.idle", "p.busy"} <= set(scenario.evaluate().rows()[0])
+
+
+@pytest.mark.parametrize(
+    ("hidden", "where"),
+    [
+        (0.0, "nowhere: it is serial"),
+        (2.0, "under the pass of another micro-batch, which the schedule runs at once"),
+    ],
+)
+def test_what_a_schedule_hides_under_another_pass_does_not_hide_nowhere(
+    hidden: float, where: str
+) -> None:
+    term = Work(name="w", seconds=1.0, pass_="F", formula=Formula(text="given"))
+    line: Any = SimpleNamespace(term=term, hidden=hidden)
+    assert explanation._hiding(line) == where

@@ -225,14 +225,14 @@ def test_a_file_is_part_of_the_environment(tmp_path: Path) -> None:
 def test_its_terms_take_part_in_a_search(run: Run) -> None:
     search = ("search", "specs/a.par", "--axes", "tp,pp", "--format", "json")
     bare = json.loads(run(*search).out)
-    done = json.loads(run(*search, "--plugin", "loader.py", "--without", "advice").out)
+    done = json.loads(run(*search, "--plugin", "loader.py", "--without", "analysis.advice").out)
     best = done["best"][0]
     tp = best["values"]["layout.tp"]
     assert tp > bare["best"][0]["values"]["layout.tp"]
     other = next(other for other in done["best"] if other["values"]["layout.tp"] != tp)
     more = 24.0 / other["values"]["layout.tp"] - 24.0 / tp
     assert other["differs_by_seconds"]["data_stall"] == pytest.approx(more)
-    command = "parcost eval specs/a.par --without advice --plugin loader.py"
+    command = "parcost eval specs/a.par --without analysis.advice --plugin loader.py"
     assert best["command"].startswith(command)
     _, *arguments = best["command"].split()
     assert step(run, *arguments[1:]) == best["step_seconds"]
@@ -244,12 +244,12 @@ def test_its_terms_take_part_in_a_search(run: Run) -> None:
         (["missing.py"], "there is nothing there"),
         (["specs/a.par"], "that is neither"),
         (["specs"], "that is neither"),
-        (["figures.py"], "a plugin called `figures` is installed already"),
+        (["calculators.py"], "a plugin called `calculators` is installed already"),
         (["loader.py", "specs/loader.py"], "a plugin called `loader` is in `loader.py` already"),
     ],
 )
 def test_what_is_no_plugin_is_a_usage_error(run: Run, files: list[str], said: str) -> None:
-    Path("figures.py").write_text(LOADER, encoding="utf-8")
+    Path("calculators.py").write_text(LOADER, encoding="utf-8")
     Path("specs/loader.py").write_text(LOADER, encoding="utf-8")
     flags = [word for file in files for word in ("--plugin", file)]
     for command in ("eval", "search", "check"):
@@ -288,8 +288,8 @@ def test_one_that_fails_is_told_and_stops_nobody(run: Run, text: str, said: str)
 
 
 LEAVING = """\
-from parcost import hookimpl
-class Leaving:
+from parcost import Schedule, hookimpl
+class Leaving(Schedule):
     name = "leaving"
     def order(self, stages, micro_batches, chunks):
         raise SystemExit(0)

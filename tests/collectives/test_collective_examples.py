@@ -300,3 +300,11 @@ def test_one_dimension_after_another_pays_fewer_rounds_than_a_ring_of_all() -> N
 def test_an_exchange_on_a_torus_waits_for_the_middle_of_its_longest_side() -> None:
     seconds = Torus().seconds("all_to_all", 1e9, on_torus(8, 16))
     assert seconds == pytest.approx(1e9 * 16 / 8 / 45e9 + 8e-6)
+
+
+def test_a_message_between_two_nodes_of_one_rank_is_shown_with_its_link() -> None:
+    text, _, letters = Pairwise().formula_for("all_to_all", two_levels(1.0, 2.0, 450e9, 50e9))
+    assert text == Pairwise().formula("all_to_all")
+    assert [*letters["M"].values()] == [1.0]
+    rates, _ = letters["B"]
+    assert [*rates.values()] == [50e9]

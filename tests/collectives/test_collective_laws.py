@@ -273,7 +273,7 @@ def test_the_best_is_no_slower_than_any(operation: str, g: float, k: float, n: f
     best = study.collective(operation, n, group)
     each = {
         algorithm.name: algorithm.seconds(operation, n, group)
-        for _, algorithm in PLUGINS.named("collectives").values()
+        for _, algorithm in PLUGINS.offers("collectives").values()
         if operation in algorithm.operations
         and operation not in getattr(algorithm, "by_name_only", ())
     }

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from attrs import define, frozen
 
-from parcost import Group
+from parcost import Group, Link
 from parcost_plugins.collectives.bruck import Bruck
 from parcost_plugins.collectives.direct import Direct
 from parcost_plugins.collectives.double_tree import DoubleTree
@@ -39,7 +39,7 @@ SHAPES = [(2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (3, 3), (4, 3), (3, 4), (4, 4)
 
 
 @frozen(kw_only=True)
-class Meter:
+class Meter(Link):
     """A link that counts rounds or bytes in place of seconds."""
 
     name: str = "meter"
@@ -52,7 +52,7 @@ class Meter:
         return self.of_rounds * rounds + self.of_bytes * bytes_
 
 
-def summed(algorithm: Any, operation: str, n: int, *shape: int, latency: float = 1.0) -> Any:
+def sum_messages(algorithm: Any, operation: str, n: int, *shape: int, latency: float = 1.0) -> Any:
     """Return the bytes that *algorithm* charges for adding."""
     links = tuple(Meter(latency=latency, of_rounds=0, of_bytes=0) for _ in shape)
     ranks = float(np.prod(shape))
@@ -209,7 +209,7 @@ def test_a_ring_reduce_scatter_moves_what_it_charges(P: int) -> None:
     ring_reduce_scatter(net, [list(range(P))], data)
     assert all((data[r, r] == total[r]).all() for r in range(P))
     assert charged(Ring(), "reduce_scatter", total.size, P) == pytest.approx(net.counts)
-    assert summed(Ring(), "reduce_scatter", total.size, P) == pytest.approx(net.added)
+    assert sum_messages(Ring(), "reduce_scatter", total.size, P) == pytest.approx(net.added)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -229,7 +229,7 @@ def test_a_ring_all_reduce_moves_what_it_charges(P: int) -> None:
     ring_all_gather(net, [list(range(P))], data)
     assert (data == total).all()
     assert charged(Ring(), "all_reduce", total.size, P) == pytest.approx(net.counts)
-    assert summed(Ring(), "all_reduce", total.size, P) == pytest.approx(net.added)
+    assert sum_messages(Ring(), "all_reduce", total.size, P) == pytest.approx(net.added)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -278,7 +278,7 @@ def test_a_tree_all_reduce_moves_what_it_charges(P: int) -> None:
             data[target] = whole
     assert (data == total).all()
     assert charged(Tree(), "all_reduce", total.size, P) == net.counts
-    assert summed(Tree(), "all_reduce", total.size, P) == net.added
+    assert sum_messages(Tree(), "all_reduce", total.size, P) == net.added
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -295,7 +295,7 @@ def test_halving_and_doubling_all_reduces_what_it_charges(P: int) -> None:
         return_result(net, P, q, data)
     assert (data == total).all()
     assert charged(HalvingDoubling(), "all_reduce", total.size, P) == pytest.approx(net.counts)
-    assert summed(HalvingDoubling(), "all_reduce", total.size, P) == pytest.approx(net.added)
+    assert sum_messages(HalvingDoubling(), "all_reduce", total.size, P) == pytest.approx(net.added)
 
 
 @pytest.mark.parametrize("P", POWERS)
@@ -308,7 +308,7 @@ def test_halving_and_doubling_are_a_reduce_scatter_and_an_all_gather(P: int) -> 
     assert (data == total).all()
     algorithm, n = HalvingDoubling(), total.size
     assert charged(algorithm, "reduce_scatter", n, P) == pytest.approx(halves.counts)
-    assert summed(algorithm, "reduce_scatter", n, P) == pytest.approx(halves.added)
+    assert sum_messages(algorithm, "reduce_scatter", n, P) == pytest.approx(halves.added)
     assert charged(algorithm, "all_gather", n, P) == pytest.approx(doubles.counts)
 
 
@@ -358,7 +358,7 @@ def test_recursive_doubling_moves_what_it_charges(P: int) -> None:
         return_result(net, P, q, data)
     assert (data == total).all()
     assert charged(RecursiveDoubling(), "all_reduce", total.size, P) == net.counts
-    assert summed(RecursiveDoubling(), "all_reduce", total.size, P) == net.added
+    assert sum_messages(RecursiveDoubling(), "all_reduce", total.size, P) == net.added
 
 
 # --- Bruck, pairwise, point to point ----------------------------------------------------------
@@ -558,7 +558,7 @@ def test_a_hierarchical_reduction_is_the_broadcast_mirrored(g: int, k: int) -> N
     assert (parts[:g, 0] == total.reshape(g, -1)).all()
     expected = charged(Hierarchical(), "reduce", n, g, k, latency=1e18)
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
-    added = summed(Hierarchical(), "reduce", n, g, k, latency=1e18)
+    added = sum_messages(Hierarchical(), "reduce", n, g, k, latency=1e18)
     assert added == pytest.approx(near.added + far.added)
 
 
@@ -591,7 +591,7 @@ def test_a_pipelined_reduction_moves_what_it_charges(P: int, pieces: int) -> Non
     assert (data[0] == total).all()
     algorithm = Ring().cut(float(pieces))
     assert charged(algorithm, "reduce", total.size, P) == pytest.approx(net.counts)
-    assert summed(algorithm, "reduce", total.size, P) == pytest.approx(net.added)
+    assert sum_messages(algorithm, "reduce", total.size, P) == pytest.approx(net.added)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -603,7 +603,7 @@ def test_a_tree_reduction_moves_what_it_charges(P: int) -> None:
             data[target] += whole
     assert (data[0] == total).all()
     assert charged(Tree(), "reduce", total.size, P) == net.counts
-    assert summed(Tree(), "reduce", total.size, P) == net.added
+    assert sum_messages(Tree(), "reduce", total.size, P) == net.added
 
 
 def tree_scatter(net: Network, P: int, data: Any) -> None:
@@ -663,7 +663,7 @@ def test_a_naive_all_reduce_goes_through_one_root(P: int) -> None:
     assert charged(Naive(), "broadcast", n, P) == down.counts
     both = up.rounds + down.rounds, up.bytes_ + down.bytes_
     assert charged(Naive(), "all_reduce", n, P) == both
-    assert summed(Naive(), "all_reduce", n, P) == up.added
+    assert sum_messages(Naive(), "all_reduce", n, P) == up.added
 
 
 @pytest.mark.parametrize("P", POWERS)
@@ -682,7 +682,7 @@ def test_a_long_reduction_halves_and_its_root_gathers(P: int) -> None:
         bit //= 2
     assert (data[0] == total).all()
     assert charged(HalvingDoubling(), "reduce", total.size, P) == pytest.approx(net.counts)
-    assert summed(HalvingDoubling(), "reduce", total.size, P) == pytest.approx(net.added)
+    assert sum_messages(HalvingDoubling(), "reduce", total.size, P) == pytest.approx(net.added)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -726,7 +726,7 @@ def test_a_reduce_scatter_by_doubling_moves_what_it_charges(P: int) -> None:
     assert all((data[r, r] == total[r]).all() for r in range(P))
     algorithm = RecursiveDoubling()
     assert charged(algorithm, "reduce_scatter", total.size, P) == pytest.approx(net.counts)
-    assert summed(algorithm, "reduce_scatter", total.size, P) == pytest.approx(net.added)
+    assert sum_messages(algorithm, "reduce_scatter", total.size, P) == pytest.approx(net.added)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -740,7 +740,7 @@ def test_a_pairwise_reduce_scatter_moves_what_it_charges(P: int) -> None:
             own[target] += block
     assert (own == total).all()
     assert charged(Pairwise(), "reduce_scatter", total.size, P) == pytest.approx(net.counts)
-    assert summed(Pairwise(), "reduce_scatter", total.size, P) == pytest.approx(net.added)
+    assert sum_messages(Pairwise(), "reduce_scatter", total.size, P) == pytest.approx(net.added)
 
 
 # --- two trees ----------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Group, Library, Session, SpecError, hookimpl
+from parcost import Collective, Group, Library, Session, SpecError, hookimpl
 from parcost.contract.plugin import Plugin
-from parcost.output.cells import picked as chosen
+from parcost.output.cells import plugin_note as chosen
 from parcost.plugins.discovery import Plugins, load
 
 SPEC = """
@@ -72,16 +72,24 @@ def test_parallel_trees_gather_where_each_rank_has_a_node() -> None:
     assert (call.algorithm, call.seconds) == ("pat", pytest.approx(3 * 14e-6))
 
 
+def test_what_is_read_of_a_library_is_of_a_release() -> None:
+    cited = {
+        name: library.source.split(",")[0]
+        for name, (_, library) in load().offers("libraries").items()
+    }
+    assert cited == {"nccl": "NCCL 2.30", "rccl": "RCCL", "mpi": "Thakur"}
+
+
 def test_every_library_has_an_algorithm_for_what_a_step_needs() -> None:
-    for name, (_, library) in load().named("libraries").items():
-        known = load().named("collectives")
+    for name, (_, library) in load().offers("libraries").items():
+        known = load().offers("collectives")
         for operation, names in library.algorithms.items():
             for one in names:
                 assert operation in known[one][1].operations, (name, operation, one)
         assert {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"} <= {*library.algorithms}
 
 
-class Magic:
+class Magic(Collective):
     """An algorithm of somebody else that takes no time."""
 
     name = "magic"

@@ -61,7 +61,7 @@ def figure(text: str, *names: str) -> list[float]:
 # --- what the busiest link of a torus carries ---------------------------------------------------
 
 
-def busiest(K: int, stride: int, *, wrap: bool) -> float:
+def busiest_by_hand(K: int, stride: int, *, wrap: bool) -> float:
     """Send a block between all ranks *stride* places apart on a ring or line of *K*, each way."""
     loads: Counter[tuple[int, int]] = Counter()
     for first in range(stride):
@@ -84,7 +84,7 @@ def busiest(K: int, stride: int, *, wrap: bool) -> float:
 )
 def test_the_load_of_a_torus_is_that_of_the_busiest_link(K: int, stride: int, wrap: bool) -> None:
     members = K // stride
-    blocks = busiest(K, stride, wrap=wrap)
+    blocks = busiest_by_hand(K, stride, wrap=wrap)
     load = torus_load((K,), float(members), float(stride), wrap=wrap)
     if wrap or stride == 1:
         assert load == blocks / members

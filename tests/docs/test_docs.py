@@ -16,11 +16,11 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost.documentation import api, language
 from parcost.plugins.discovery import load
+from parcost.references import api, language
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -87,6 +87,78 @@ def test_the_first_plugin_adds_its_block_and_its_term() -> None:
     assert (line.exposed, line.hidden) == (0.003, 0.0)
     assert line.plugin is not None
     assert line.plugin.name == "loader"
+
+
+def step_and_memory(text: str, plugin: ModuleType) -> tuple[float, float]:
+    (scenario,) = parcost.load_text(text, plugins=load(("ema", plugin)))
+    outcome = scenario.evaluate().result.outcome
+    assert outcome is not None
+    return float(outcome.step_seconds), float(outcome.memory_bytes)
+
+
+def test_the_plugin_of_the_tutorial_grows_as_its_page_says() -> None:
+    """16 layers of 54,534,144 parameters on a rank, a head of 131,334,144 and a norm of 4,096."""
+    text = (ROOT / "docs" / "tutorial" / "plugin.md").read_text(encoding="utf-8")
+    fences = [(m["language"], m["text"]) for m in _FENCE.finditer(text)]
+    (job,) = [fence for language, fence in fences if language == "par study"]
+    steps = [fence for language, fence in fences if language == "python tutorial"]
+    held = 16 * 54_534_144 + 131_334_144 + 4_096
+    moved = 10 * held / (3.35e12 * 0.896)
+    before = step_and_memory(job, ModuleType("nothing"))
+    plugin = ModuleType("ema")
+
+    def added(more: str = "") -> tuple[float, float]:
+        after = step_and_memory(job + more, plugin)
+        return after[0] - before[0], after[1] - before[1]
+
+    def grow() -> None:
+        exec(compile(steps.pop(0), "ema.py", "exec"), plugin.__dict__)
+
+    grow()
+    assert added() == pytest.approx((moved, 0.0), rel=1e-9)
+    assert f"{moved * 1e3:.2f} ms" in text
+    grow()
+    assert added() == (0.0, 0.0)
+    assert added("ema { element = 4 B }") == pytest.approx((moved, 0.0), rel=1e-9)
+    assert added("ema { element = 4 B, every = 10 }")[0] == pytest.approx(moved / 10, rel=1e-9)
+    grow()
+    assert added("ema { element = 4 B }")[1] == pytest.approx(4 * held, rel=1e-9)
+    assert added("ema { element = 4 B, sharded = on }")[1] == pytest.approx(2 * held, rel=1e-9)
+    grow()
+    whole = job.replace("zero = 1", "zero = 0") + "ema { element = 4 B, sharded = on }"
+    (scenario,) = parcost.load_text(whole, plugins=load(("ema", plugin)))
+    assert "ema-needs-zero" in [d.id for d in scenario.evaluate().diagnostics]
+    grow()
+    (scenario,) = parcost.load_text(job + "ema { element = 4 B }", plugins=load(("ema", plugin)))
+    result = scenario.evaluate().result
+    share = moved / float(result.figure("step_time"))
+    assert result.figure("ema_share") == pytest.approx(share, rel=1e-9)
+    assert not steps
+
+
+def test_the_guide_to_hiding_has_the_numbers_of_its_job() -> None:
+    text = (ROOT / "docs" / "guide" / "hiding.md").read_text(encoding="utf-8")
+    (job,) = [m["text"] for m in _FENCE.finditer(text) if m["language"] == "par study"]
+    found = []
+    for overlap in ("off", "on"):
+        (scenario,) = parcost.load_text(job, overrides={"overlap.gradients": overlap})
+        outcome = scenario.evaluate().result.outcome
+        assert outcome is not None
+        lines = {line.name: line for line in outcome.ledger}
+        line = lines["gradient reduce-scatter"]
+        slower = lines.get("slowdown by gradient reduce-scatter")
+        slow = 0.0 if slower is None else slower.exposed
+        found.append((line.exposed, line.hidden, slow, outcome.step_seconds))
+    rows = [
+        row for row in text.splitlines() if row.startswith(("| gradient", "| slow", "| the st"))
+    ]
+    for row, values in zip(rows, zip(*found, strict=True), strict=True):
+        _, *shown = row.strip("|").split("|")
+        assert [float(cell.replace(",", "")) for cell in shown] == [
+            pytest.approx(float(value) * 1e3, abs=0.006) for value in values
+        ]
+    off, on = (step for *_, step in found)
+    assert f"{(off - on) * 1e3:.2f} ms" in text
 
 
 def test_the_first_plugin_fits_on_one_screen() -> None:
@@ -215,7 +287,7 @@ def test_the_whole_catalogue_and_every_spec_is_checked() -> None:
 
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "parcost.documentation.language"],
+        [sys.executable, "-m", "parcost.references.language"],
         capture_output=True,
         text=True,
         check=True,

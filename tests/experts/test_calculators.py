@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost.report.result import Result
-from parcost_plugins.experts.assignment import best_assignment
+from parcost_plugins.parallelism.expert.assignment import best_assignment
 
 
 def result(text: str) -> Result:

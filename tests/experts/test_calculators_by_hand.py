@@ -11,8 +11,8 @@ import pytest
 
 import parcost
 from parcost import Figure, Section
-from parcost_plugins.experts import dispatch, placement
-from parcost_plugins.experts.assignment import best_assignment
+from parcost_plugins.parallelism.expert import dispatch, placement
+from parcost_plugins.parallelism.expert.assignment import best_assignment
 
 
 def answers(calculator: Any, text: str) -> list[Any]:
@@ -25,7 +25,7 @@ def figures(calculator: Any, text: str) -> dict[str, Any]:
     return {figure.name.partition(".")[2]: figure.value for figure in found}
 
 
-def largest(count: int) -> float:
+def largest_by_hand(count: int) -> float:
     """Return the mean of the largest of *count* normal deviates, by the law of extreme values."""
     root = sqrt(2 * log(count))
     return root - (log(log(count)) + log(4 * pi)) / (2 * root) + 0.5772156649015329 / root
@@ -44,7 +44,7 @@ def test_a_dispatch() -> None:
     missed = comb(10, 3) / comb(12, 3)
     peers = 5 * (1 - missed**5)
     # 90 copies fall on 6 ranks: 15 each, and a variance of 15 x 5 / 6
-    lam = 1 + largest(6) * sqrt(12.5) / 15
+    lam = 1 + largest_by_hand(6) * sqrt(12.5) / 15
     receive = lam * 15 * 7 / 11
     crossing = receive * 4 * 2 / 3
     assert figures(dispatch, DISPATCH) == pytest.approx(

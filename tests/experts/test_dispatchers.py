@@ -19,7 +19,7 @@ import pytest
 import parcost
 import parcost_specs
 from parcost import Memory, Study, Work
-from parcost_plugins.experts.exchange import Exchange, exchange_of
+from parcost_plugins.parallelism.expert.exchange import TokenExchange, exchange_of
 
 Mixture = Callable[..., Study]
 
@@ -32,11 +32,11 @@ def works(study: Study) -> dict[tuple[str, str], Work]:
     return {
         (term.name, term.pass_): term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "expert_exchange"
+        if plugin.name == "expert_parallel.exchange"
     }
 
 
-def met(experts: int, top: int, groups: int) -> float:
+def units_by_hand(experts: int, top: int, groups: int) -> float:
     """Return the groups that a token is expected to visit, by counting what it misses."""
     return groups * (1 - comb(experts - experts // groups, top) / comb(experts, top))
 
@@ -81,7 +81,7 @@ def test_kernels_send_a_token_once_to_each_rank(
 ) -> None:
     said = f"dispatcher = {kind}, {kind}_multiprocessors = {multiprocessors}"
     found = works(mixture("ep = 8", f"{EVEN}, {said}", devices=8))
-    inside = TOKENS * met(256, 8, 8) * 7 / 8
+    inside = TOKENS * units_by_hand(256, 8, 8) * 7 / 8
     assert ("token counts all-gather", "F") not in found
     for name in ("expert dispatch", "expert combine"):
         assert found[name, "F"].seconds == pytest.approx(inside / reached)
@@ -90,7 +90,7 @@ def test_kernels_send_a_token_once_to_each_rank(
 def test_kernels_send_a_token_once_to_each_node(mixture: Mixture) -> None:
     """Over eight nodes the network takes longer than the links of a node."""
     study = mixture("ep = 64", f"{EVEN}, dispatcher = hybridep", devices=64)
-    outside = TOKENS * met(256, 8, 8) * 7 / 8
+    outside = TOKENS * units_by_hand(256, 8, 8) * 7 / 8
     assert works(study)["expert combine", "F"].seconds == pytest.approx(outside / (0.82 * 50e9))
 
 
@@ -170,7 +170,7 @@ def test_a_framework_has_a_dispatcher(
         extra=f"use catalog.frameworks.{framework}",
     )
     found = exchange_of(study)
-    assert isinstance(found, Exchange)
+    assert isinstance(found, TokenExchange)
     assert found.kind == kind
 
 
@@ -179,14 +179,14 @@ def test_a_framework_has_a_dispatcher(
     [
         ("alltoall", 8 * 7 / 8),
         ("allgather", 7.0),
-        ("hybridep", met(256, 8, 8) * 7 / 8),
+        ("hybridep", units_by_hand(256, 8, 8) * 7 / 8),
     ],
 )
 def test_bytes_that_leave_a_rank(kind: str, copies: float, mixture: Mixture) -> None:
     study = mixture("ep = 8", f"{EVEN}, dispatcher = {kind}", devices=8)
     found = exchange_of(study)
     assert found is not None
-    assert found.leaving.value == pytest.approx(4096 * copies)
+    assert found.sent_copies.value == pytest.approx(4096 * copies)
 
 
 def predicted(row: Mapping[str, Any]) -> float:
@@ -222,7 +222,7 @@ def predicted(row: Mapping[str, Any]) -> float:
     (study,) = scenario.studies()
     term = works(study)["expert combine", "F"]
     groups = ranks if inside else ranks // 8
-    return TOKENS * met(8 * ranks, 8, groups) / float(term.seconds) / 1e9
+    return TOKENS * units_by_hand(8 * ranks, 8, groups) / float(term.seconds) / 1e9
 
 
 def test_measured_dispatchers_are_met() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import parcost
 from parcost import Study, Work
-from parcost_plugins.experts.exchange import Exchange, exchange_of
+from parcost_plugins.parallelism.expert.exchange import TokenExchange, exchange_of
 
 Mixture = Callable[..., Study]
 
@@ -20,11 +20,11 @@ def works(study: Study) -> dict[tuple[str, str], Work]:
     return {
         (term.name, term.pass_): term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "expert_exchange"
+        if plugin.name == "expert_parallel.exchange"
     }
 
 
-def the(study: Study) -> Exchange:
+def the(study: Study) -> TokenExchange:
     found = exchange_of(study)
     assert found is not None
     return found
@@ -73,8 +73,8 @@ def test_the_low_latency_kernel_of_deepep_sends_seven_and_a_half_megabytes(
     # 128 tokens to 8 experts: 7168 B and 224 B of scales there, 2 x 7168 B back
     study = mixture("ep = 64", f"{EVEN}, dispatch = 1 B, scales = 224 B")
     exchange = the(study)
-    assert 128 * 8 * exchange.there == pytest.approx(7.57e6, rel=1e-3)
-    assert 128 * 8 * exchange.back == pytest.approx(14.68e6, rel=1e-3)
+    assert 128 * 8 * exchange.dispatch_bytes == pytest.approx(7.57e6, rel=1e-3)
+    assert 128 * 8 * exchange.combine_bytes == pytest.approx(14.68e6, rel=1e-3)
 
 
 def test_the_exchange_in_one_node_takes_its_bytes_over_nvlink(mixture: Mixture) -> None:
@@ -112,8 +112,8 @@ def test_the_busiest_rank_takes_its_bytes_and_nobody_more_messages(mixture: Mixt
 def test_one_copy_per_node_crosses_between_nodes(mixture: Mixture) -> None:
     study = mixture("ep = 64", f"{EVEN}, dispatch = 1 B, deduplicate = on, node_limit = 4")
     exchange = the(study)
-    assert exchange.met == 4
-    assert exchange.remote == 3.5
+    assert exchange.units_reached == 4
+    assert exchange.remote_units == 3.5
     outside = 4096 * 3.5 * 7168
     assert outside == pytest.approx(102.8e6, rel=1e-3)
     dispatch = works(study)["expert dispatch", "F"]
@@ -123,7 +123,7 @@ def test_one_copy_per_node_crosses_between_nodes(mixture: Mixture) -> None:
 
 def test_without_a_limit_a_token_visits_five_of_eight_nodes(mixture: Mixture) -> None:
     exchange = the(mixture("ep = 64", f"{EVEN}, deduplicate = on"))
-    assert exchange.met == pytest.approx(5.294652, abs=5e-7)
+    assert exchange.units_reached == pytest.approx(5.294652, abs=5e-7)
 
 
 def test_copies_in_a_node_bound_a_wide_choice_of_slow_links(mixture: Mixture) -> None:
@@ -135,8 +135,8 @@ def test_copies_in_a_node_bound_a_wide_choice_of_slow_links(mixture: Mixture) ->
 
 def test_nodes_even_out_what_is_uneven_among_ranks(mixture: Mixture) -> None:
     exchange = the(mixture("ep = 64", "deduplicate = on, imbalance = 1.4"))
-    assert 1.0 < exchange.outer_lam() < 1.4 / 8**0.5 + 1 - 1 / 8**0.5
-    assert the(mixture("ep = 8", "imbalance = 1.4", devices=8)).outer_lam() == 1.0
+    assert 1.0 < exchange.unit_imbalance() < 1.4 / 8**0.5 + 1 - 1 / 8**0.5
+    assert the(mixture("ep = 8", "imbalance = 1.4", devices=8)).unit_imbalance() == 1.0
 
 
 def test_doubling_the_micro_batch_doubles_what_is_sent(mixture: Mixture) -> None:
@@ -279,7 +279,7 @@ def seconds(study: Study) -> dict[tuple[str, str], Any]:
     """Seconds by name and pass; points that use different links have terms of their own."""
     found: dict[tuple[str, str], Any] = {}
     for plugin, term in study.contributions("terms"):
-        if plugin.name == "expert_exchange":
+        if plugin.name == "expert_parallel.exchange":
             key = (term.name, term.pass_)
             found[key] = found.get(key, 0.0) + term.seconds
     return found
@@ -288,7 +288,9 @@ def seconds(study: Study) -> dict[tuple[str, str], Any]:
 def test_buffers_hold_what_may_arrive(mixture: Mixture) -> None:
     def held(routing: str) -> float:
         study = mixture("ep = 64", routing)
-        (term,) = [t for p, t in study.contributions("memory") if p.name == "expert_buffers"]
+        (term,) = [
+            t for p, t in study.contributions("memory") if p.name == "expert_parallel.buffers"
+        ]
         assert term.once_per_device
         return term.bytes_
 

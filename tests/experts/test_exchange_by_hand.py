@@ -12,8 +12,8 @@ import pytest
 
 import parcost
 from parcost import Study
-from parcost_plugins.experts import buffers, details, exchange, rules
-from parcost_plugins.experts.exchange import Exchange
+from parcost_plugins.parallelism.expert import buffers, details, exchange, rules
+from parcost_plugins.parallelism.expert.exchange import TokenExchange
 from parcost_plugins.vocabulary import CollectiveChoice
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 
@@ -72,14 +72,14 @@ BACK = 20
 BUSY = "imbalance = 1.5, counts = 0 B"
 
 
-def largest(count: int) -> float:
+def largest_by_hand(count: int) -> float:
     """Return the mean of the largest of *count* normal deviates, by the law of extreme values."""
     root = sqrt(2 * log(count))
     return root - (log(log(count)) + log(4 * pi)) / (2 * root) + 0.5772156649015329 / root
 
 
 def outer_lam(units: int, ranks: int, inside: int) -> float:
-    return 1 + 0.5 / sqrt(inside) * largest(units) / largest(ranks)
+    return 1 + 0.5 / sqrt(inside) * largest_by_hand(units) / largest_by_hand(ranks)
 
 
 @pytest.mark.parametrize("speeds", [(2.0, 900.0, 900.0), (900.0, 2.0, 900.0), (900.0, 900.0, 2.0)])
@@ -98,6 +98,7 @@ def test_a_deduplicated_exchange_takes_as_long_as_its_slowest_level(
         1 * 3 + 3 * away / speeds[2],
     ]
     assert found.seconds == pytest.approx(max(levels), rel=1e-9)
+    assert found.formula.source == "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
     assert found.bytes_ == pytest.approx(TOKENS * BACK * (TOP + 5 * visited(6) / 6), rel=1e-9)
 
 
@@ -170,7 +171,7 @@ def test_the_formula_of_kernels_names_each_level() -> None:
     assert [inputs[name][0] for name in ("a_in", "a[0]", "a[1]")] == [0, 2, 0]
 
 
-def the(study: Study) -> Exchange:
+def the(study: Study) -> TokenExchange:
     found = exchange.exchange_of(study)
     assert found is not None
     return found
@@ -181,7 +182,7 @@ def test_the_busiest_unit_is_less_busy_than_its_busiest_rank(ranks: int, units: 
     found = the(bind(f"ep = {ranks}", BUSY))
     assert found.units == units
     expected = 1.0 if units == 1 else outer_lam(units, ranks, 2)
-    assert found.outer_lam() == pytest.approx(expected, rel=1e-9)
+    assert found.unit_imbalance() == pytest.approx(expected, rel=1e-9)
 
 
 def test_units_of_one_rank_are_as_busy_as_it() -> None:
@@ -189,21 +190,21 @@ def test_units_of_one_rank_are_as_busy_as_it() -> None:
     found = the(study)
     assert found.group.shape[0] == 1
     assert found.units == 3
-    assert found.outer_lam() == pytest.approx(1.5, rel=1e-12)
+    assert found.unit_imbalance() == pytest.approx(1.5, rel=1e-12)
     pair = the(bind("tp = 2, ep = 2, etp = 2, sequence_parallel = on", BUSY, devices=4))
     assert pair.group.shape[0] == 1
-    assert pair.outer_lam() == pytest.approx(1.5, rel=1e-12)
+    assert pair.unit_imbalance() == pytest.approx(1.5, rel=1e-12)
 
 
 def test_limited_units_are_visited_by_as_many_experts_on_any_of_their_ranks() -> None:
     # Two units of two ranks; of four experts, two fall on either: on 1.5 of its ranks
     study = bind(routing=f"{EVEN}, node_limit = 2", model=MODEL.replace("top_k = 3", "top_k = 4"))
     drawn = fmean(len(set(draw)) for draw in product(range(2), repeat=2))
-    assert the(study).met == 2
-    assert the(study).ranks_met == pytest.approx(2 * drawn)
-    assert the(study).remote == pytest.approx(2 * 5 / 6)
-    assert the(bind()).ranks_met == pytest.approx(visited(12))
-    assert the(bind()).met == pytest.approx(visited(6))
+    assert the(study).units_reached == 2
+    assert the(study).ranks_reached == pytest.approx(2 * drawn)
+    assert the(study).remote_units == pytest.approx(2 * 5 / 6)
+    assert the(bind()).ranks_reached == pytest.approx(visited(12))
+    assert the(bind()).units_reached == pytest.approx(visited(6))
 
 
 ROUTED = "distribution = balanced, dispatch = 1 B, combine = 3 B, scales = 7 B"

@@ -24,7 +24,7 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
     """What fails, with message and help filled in."""
     found = {}
     for plugin, check in study.contributions("checks"):
-        if plugin.name == "expert_rules" and check.holds is False:
+        if plugin.name == "expert_parallel.rules" and check.holds is False:
             inputs = {k: f"{v:g}" if isinstance(v, float) else v for k, v in check.inputs.items()}
             if check.id == "capacity-drops":
                 inputs = dict(check.inputs)
@@ -39,14 +39,14 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "ep = 48",
             "",
             "experts-divide",
-            "256 experts do not divide by ep = 48",
+            "256 experts are not divisible by ep = 48",
             "nearest legal: ep = 32 or 64",
         ),
         (
             "etp = 3, tp = 1",
             "",
             "expert-width-divide",
-            "an expert of width 2048 does not divide by etp = 3",
+            "an expert of width 2048 is not divisible by etp = 3",
             "nearest legal: etp = 2 or 4",
         ),
         (
@@ -133,7 +133,7 @@ def test_shared_experts_divide_like_an_mlp(mixture: Mixture) -> None:
     study = mixture("tp = 3, ep = 1, sequence_parallel = on", devices=192)
     assert failures(study) == {
         "shared-width-divide": (
-            "shared experts of width 2048 do not divide by tp = 3",
+            "shared experts of width 2048 are not divisible by tp = 3",
             "nearest legal: tp = 2 or 4",
         )
     }

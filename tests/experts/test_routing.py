@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from parcost_plugins.vocabulary.routing import (
     capacity,
-    distinct,
+    distinct_groups,
     largest_of,
-    of_chance,
-    of_loads,
+    load_imbalance,
+    random_load,
 )
 
 
@@ -24,58 +24,58 @@ from parcost_plugins.vocabulary.routing import (
 )
 def test_the_busiest_bin_by_chance_alone(assignments: int, bins: int, expected: float) -> None:
     digits = 5e-5 if expected == 1.2974 else 5e-3
-    assert of_chance(float(assignments), float(bins)) == pytest.approx(expected, abs=digits)
+    assert random_load(float(assignments), float(bins)) == pytest.approx(expected, abs=digits)
 
 
 def test_the_busiest_of_many_bins_is_near_what_was_drawn() -> None:
-    assert of_chance(32_768.0, 256.0) == pytest.approx(1.26, rel=0.01)
+    assert random_load(32_768.0, 256.0) == pytest.approx(1.26, rel=0.01)
 
 
 def test_popularity_adds_to_chance() -> None:
-    assert of_chance(65_536.0, 64.0, 6400.0) == pytest.approx(1.25, abs=0.005)
-    assert 1.75 <= of_chance(65_536.0, 64.0, 640.0) <= 1.90
+    assert random_load(65_536.0, 64.0, 6400.0) == pytest.approx(1.25, abs=0.005)
+    assert 1.75 <= random_load(65_536.0, 64.0, 640.0) <= 1.90
 
 
 @pytest.mark.parametrize(("assignments", "bins"), [(4096, 64), (65_536, 64), (2048, 8), (512, 16)])
 def test_chance_is_within_three_percent_of_counting(assignments: int, bins: int) -> None:
     draws = np.random.default_rng(7).multinomial(assignments, [1 / bins] * bins, size=4000)
     counted = draws.max(axis=1).mean() * bins / assignments
-    assert of_chance(float(assignments), float(bins)) == pytest.approx(counted, rel=0.03)
+    assert random_load(float(assignments), float(bins)) == pytest.approx(counted, rel=0.03)
 
 
 def test_a_dirichlet_is_within_twelve_percent_of_drawing() -> None:
     draw = np.random.default_rng(11)
     popular = draw.dirichlet([100.0] * 64, size=2000)
     counted = np.mean([draw.multinomial(65_536, p).max() for p in popular]) * 64 / 65_536
-    assert of_chance(65_536.0, 64.0, 6400.0) == pytest.approx(counted, rel=0.12)
+    assert random_load(65_536.0, 64.0, 6400.0) == pytest.approx(counted, rel=0.12)
 
 
 @given(st.integers(1, 4096), st.integers(1, 512))
 def test_the_busiest_has_the_mean_at_least(tokens: int, bins: int) -> None:
-    assert of_chance(float(tokens * bins), float(bins)) >= 1.0
+    assert random_load(float(tokens * bins), float(bins)) >= 1.0
 
 
 @given(st.integers(2, 512))
 def test_many_tokens_even_out(bins: int) -> None:
-    loads = [of_chance(float(10**n * bins), float(bins)) for n in range(2, 9)]
+    loads = [random_load(float(10**n * bins), float(bins)) for n in range(2, 9)]
     assert loads == sorted(loads, reverse=True)
     assert loads[-1] == pytest.approx(1.0, abs=5e-4)
 
 
 def test_one_bin_gets_everything() -> None:
-    assert of_chance(4096.0, 1.0) == 1.0
-    assert of_chance(4096.0, 1.0, 10.0) == 1.0
+    assert random_load(4096.0, 1.0) == 1.0
+    assert random_load(4096.0, 1.0, 10.0) == 1.0
     assert largest_of(1.0) == 0.0
 
 
 def test_measured_loads_are_summed_over_the_experts_of_a_rank() -> None:
     loads = (8, 0, 4, 4, 2, 2, 2, 2)
-    assert of_loads(loads, 8.0) == 8 / 3
-    assert of_loads(loads, 4.0) == 8 / 6
-    assert of_loads(loads, 2.0) == 16 / 12
-    assert of_loads(loads, 1.0) == 1.0
+    assert load_imbalance(loads, 8.0) == 8 / 3
+    assert load_imbalance(loads, 4.0) == 8 / 6
+    assert load_imbalance(loads, 2.0) == 16 / 12
+    assert load_imbalance(loads, 1.0) == 1.0
     ranks = np.array([1.0, 2.0, 4.0, 8.0])
-    assert list(of_loads(loads, ranks)) == [1.0, 16 / 12, 8 / 6, 8 / 3]
+    assert list(load_imbalance(loads, ranks)) == [1.0, 16 / 12, 8 / 6, 8 / 3]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_measured_loads_are_summed_over_the_experts_of_a_rank() -> None:
 def test_a_token_visits_some_of_the_groups(
     experts: int, top: int, groups: int, expected: float
 ) -> None:
-    assert distinct(float(experts), float(top), float(groups)) == pytest.approx(expected, abs=5e-7)
+    assert distinct_groups(float(experts), float(top), float(groups)) == pytest.approx(
+        expected, abs=5e-7
+    )
 
 
 @given(st.sampled_from([2, 4, 8, 16]), st.integers(1, 16), st.sampled_from([1, 2, 4, 8]))
@@ -92,14 +94,14 @@ def test_as_many_groups_as_counting_choices_says(groups: int, top: int, each: in
     experts = groups * each
     if top > experts:
         return
-    found = distinct(float(experts), float(top), float(groups))
+    found = distinct_groups(float(experts), float(top), float(groups))
     counted = groups * (1 - comb(experts - each, top) / comb(experts, top))
     assert found == pytest.approx(counted, rel=1e-12, abs=1e-12)
     assert found <= min(top, groups) + 1e-12
 
 
 def test_groups_may_be_many_at_once() -> None:
-    found = distinct(256.0, 8.0, np.array([8.0, 64.0]))
+    found = distinct_groups(256.0, 8.0, np.array([8.0, 64.0]))
     assert list(found) == pytest.approx([5.294652, 7.675750], abs=5e-7)
 
 

@@ -10,6 +10,7 @@ import pytest
 import parcost
 from parcost import Formula, Section, Study, Work
 from parcost.engine.reduce import evaluate
+from parcost_plugins.analysis.advice.sensitivity import improvements
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Parameters
 
 Bind = Callable[..., Study]
@@ -23,13 +24,13 @@ def sections(study: Study) -> dict[str, Section]:
     return found
 
 
-def forward(seconds: Any) -> Work:
+def forward_work(seconds: Any) -> Work:
     return Work(name="f", seconds=seconds, pass_="F", formula=Formula(text="given"))
 
 
 def machine(study: Study) -> list[Work]:
     """1 s at the peak, and 2 s that depend on nothing."""
-    return [forward(1e14 / study[Cluster].device.bf16 + 2.0)]
+    return [forward_work(1e14 / study[Cluster].device.bf16 + 2.0)]
 
 
 def parameters(elements: float) -> list[Parameters]:
@@ -72,7 +73,7 @@ def test_overlap_that_is_off_is_tried(bind: Bind) -> None:
 
 def test_a_plugin_that_takes_no_arrays_is_asked_point_by_point(bind: Bind) -> None:
     def scalar(study: Study) -> list[Work]:
-        return [forward(1.0 if study[Cluster].device.bf16 > 1.5e14 else 2.0)]
+        return [forward_work(1.0 if study[Cluster].device.bf16 > 1.5e14 else 2.0)]
 
     assert helps(bind(terms=scalar))["bf16 peak x 2"] == (1.0, -0.5)
 
@@ -87,7 +88,7 @@ def test_the_study_itself_is_left_alone(bind: Bind) -> None:
 
 def test_an_answer_rests_on_the_weakest_values_that_move_it(bind: Bind) -> None:
     def shaped(study: Study) -> list[Work]:
-        return [forward(1.0 / study[KernelChoice].shape_efficiency)]
+        return [forward_work(1.0 / study[KernelChoice].shape_efficiency)]
 
     found = sections(bind(terms=shaped))["What it rests on"]
     ((name, (value, unit), kind, step, _),) = found.rows
@@ -115,3 +116,38 @@ training { sequence = 2048, global_batch = 8 sequences }
     result = parcost.load_text(text)[0].evaluate().result
     (section,) = [s for _, s in result.sections if s.title == "What it rests on"]
     assert [(row[0], row[2]) for row in section.rows] == [("mine.matmul_efficiency", "unsaid")]
+
+
+def test_each_part_of_the_machine_is_improved_in_turn() -> None:
+    text = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+device own extends h100_sxm {
+  bf16 = 100 TFLOP/s dense, memory_bandwidth = 3 TB/s, host_bandwidth = 50 GB/s per_direction
+  power = 700 W, power_cap = 500 W
+}
+fabric wires { level net { bandwidth = 7 GB/s per_direction, latency = 5 us } }
+framework slow { issue = 6 us, graph_issue = 2 us }
+cluster { device = own, devices = 8 }
+layout { tp = 2 }
+training { framework = slow, sequence = 2048, global_batch = 8 sequences }
+"""
+    (study,) = parcost.load_text(text)[0].studies()
+    found = {title: (change.attribute, change.value) for title, change in improvements(study)}
+    assert found == {
+        "bf16 peak x 2": ("bf16", 200e12),
+        "memory bandwidth x 2": ("memory_bandwidth", 6e12),
+        "no power cap: own.power_cap = 700 W": ("power_cap", 700),
+        "bandwidth to the host x 2": ("host_bandwidth", 100e9),
+        "time of the host for a kernel / 2": ("issue", pytest.approx(3e-6)),
+        "CUDA graphs: kernels.cuda_graphs = layer": ("cuda_graphs", "layer"),
+        "CUDA graphs: kernels.cuda_graphs = iteration": ("cuda_graphs", "iteration"),
+        "bandwidth of `net` x 2": ("bandwidth", 14e9),
+        "latency of `net` / 2": ("latency", pytest.approx(2.5e-6)),
+        "overlap.tensor = on": ("tensor", "on"),
+    }
+    free = parcost.load_text(text.replace(", power_cap = 500 W", ""))[0].studies()[0]
+    assert {title for title, _ in improvements(free)} == {*found} - {
+        "no power cap: own.power_cap = 700 W"
+    }

@@ -31,7 +31,7 @@ def values(study: Study) -> dict[str, Any]:
     return {name: figure.value for name, figure in figures(study).items()}
 
 
-def counted(per_token: float) -> ModelFlops:
+def model_flops(per_token: float) -> ModelFlops:
     return ModelFlops(name="matmul", per_token=per_token, kind="matmul")
 
 
@@ -54,7 +54,7 @@ def test_utilisation_of_llama_3_1_405b_on_16384_devices(bind: Bind) -> None:
             "training.global_batch": 2048 * 8,
             "training.micro_batch": 1,
         },
-        flops=[counted(2.523956e12 / 3)],
+        flops=[model_flops(2.523956e12 / 3)],
         terms=[work("f", "F", 6.461 * 8)],
     )
     found = values(study)
@@ -67,7 +67,7 @@ def test_hardware_utilisation_counts_what_every_stage_executes(bind: Bind) -> No
     # Two stages; the second runs a head as well, so the busiest executes more than the average.
     study = bind(
         {"layout.pp": 2, "cluster.devices": 2, "training.global_batch": 4},
-        flops=[counted(1e9)],
+        flops=[model_flops(1e9)],
         terms=[
             work("layers", "F", 1.0, count=(4.0, 4.0), flops=1e12),
             work("head", "F", 1.0, count=(0.0, 1.0), flops=3e12),
@@ -81,7 +81,7 @@ def test_hardware_utilisation_counts_what_every_stage_executes(bind: Bind) -> No
 def test_model_utilisation_is_at_most_that_of_the_hardware(bind: Bind) -> None:
     tokens = 1024.0
     study = bind(
-        flops=[counted(1e9)],
+        flops=[model_flops(1e9)],
         terms=[
             work("f", "F", 1.0, flops=2 * 1e9 * tokens),
             work("b", "B", 1.0, flops=2e9 * tokens),
@@ -178,7 +178,7 @@ def test_a_sweep_gives_at_every_point_what_that_point_gives_alone(bind: Bind) ->
     def study(batch: Any) -> Study:
         return bind(
             {"layout.pp": 2, "training.global_batch": batch},
-            flops=[counted(1e9)],
+            flops=[model_flops(1e9)],
             terms=[work("f", "F", 1.0, flops=1e12), work("b", "B", 2.0, flops=2e12)],
         )
 

@@ -20,7 +20,9 @@ def work(pass_: Any, seconds: float, **more: Any) -> Work:
 
 def values(study: Study) -> dict[str, Any]:
     asked = study.plugins.ask("details", study.faults, study=study, outcome=study.evaluate())
-    found = {figure.name: figure.value for plugin, figure in asked if plugin.name == "figures"}
+    found = {
+        figure.name: figure.value for plugin, figure in asked if plugin.name == "analysis.figures"
+    }
     assert study.faults == []
     return found
 
@@ -46,7 +48,7 @@ def test_both_directions_of_a_device_are_alive_at_once(bind: Bind) -> None:
     """DualPipe keeps one micro-batch more than there are stages, on every device."""
     study = bind(
         {"layout.pp": 4, "training.global_batch": 16, "schedule.kind": "dualpipe"},
-        schedules=[load().named("schedules")["dualpipe"][1]],
+        schedules=[load().offers("schedules")["dualpipe"][1]],
         terms=[work("F", 1.0), work("B", 1.0), work("W", 1.0)],
     )
     assert values(study)["alive_micro_batches"] == 4 + 1

@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost.contract import validation
-from parcost.contract.term_validation import sound
+from parcost.contract.term_validation import validate_term
 from parcost_plugins.vocabulary import Training
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -44,9 +44,9 @@ context { algorithm = ring }
 """
 
 
-def _renamed(term: Any, counts: Any) -> tuple[Any, str]:
+def _rename(term: Any, counts: Any) -> tuple[Any, str]:
     """Check a term, and give it a name of which no word is left, in the same order."""
-    term, complaint = sound(term, counts)
+    term, complaint = validate_term(term, counts)
     codes = "".join(f"{ord(letter):04x}" for letter in term.name)
     return attrs.evolve(term, name=f"q{codes}"), complaint
 
@@ -76,7 +76,7 @@ def test_no_figure_depends_on_the_name_of_a_line(
 
 def _same_under_other_names(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [_report(r) for r in parcost.evaluate(path)]
-    monkeypatch.setattr(validation, "sound", _renamed)
+    monkeypatch.setattr(validation, "validate_term", _rename)
     after = [_report(r) for r in parcost.evaluate(path)]
     assert len(before) == len(after) > 0
     for (figures, sections), (renamed, again) in zip(before, after, strict=True):

@@ -10,8 +10,8 @@ import pytest
 
 import parcost
 from parcost import Formula, Study, Work, plain_of
-from parcost_plugins.figures import further, plausible
-from parcost_plugins.figures.pipelines import replays, sketches
+from parcost_plugins.analysis.figures import plausibility, statistics
+from parcost_plugins.calculators.sheets.pipelines import replays, sketches
 from parcost_plugins.vocabulary import ModelFlops
 
 
@@ -291,8 +291,17 @@ def test_the_formula_of_textbooks_stands_where_it_holds(
         assert (note == "(p - 1) / (m v + p - 1)") is textbook
 
 
+def test_a_bubble_may_be_off_that_of_textbooks_by_no_more_than_rounding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("parcost_plugins.calculators.sheets.pipelines._ROUNDING", 0.0)
+    result = result_of("pipeline p { stages = 4, micro_batches = 8, forward = 1 s }")
+    (note,) = [f.note for _, f in result.figures if f.name == "p.bubble"]
+    assert note == "(p - 1) / (m v + p - 1)"
+
+
 def test_the_longest_order_is_worked_out_and_none_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parcost_plugins.figures.pipelines.LONGEST_ORDER", 24)
+    monkeypatch.setattr("parcost_plugins.calculators.sheets.pipelines.LONGEST_ORDER", 24)
 
     def study(stages: int, m: int, v: int) -> Study:
         more = f"kind = interleaved, stages = {stages}, micro_batches = {m}, chunks = {v}"
@@ -336,7 +345,7 @@ def test_what_is_executed_is_averaged_over_devices(bind: Bind) -> None:
         work("F", 1.0, flops=3e9),
         work("B", 1.0, flops=5e9, count=(0.0, 0.0, 0.0, 1.0)),
     ]
-    loaded = parcost.plugins.discovery.load().named("schedules")["interleaved"][1]
+    loaded = parcost.plugins.discovery.load().offers("schedules")["interleaved"][1]
     study = bind(
         {"cluster.devices": 2, "layout.pp": 2, "training.global_batch": 4, "schedule.chunks": 2,
          "training.micro_batches": 4, "schedule.kind": "interleaved"},
@@ -368,20 +377,20 @@ def test_equal_stages_idle_alike(bind: Bind) -> None:
 
 
 def test_layers_are_dealt_to_the_last(bind: Bind) -> None:
-    assert counted(bind, 8, 4)["layers_dealt"].value == 8
-    assert counted(bind, 33, 33)["layers_dealt"].value == 33
+    assert counts_of(bind, 8, 4)["layers_dealt"].value == 8
+    assert counts_of(bind, 33, 33)["layers_dealt"].value == 33
 
 
-def counted(bind: Bind, layers: int, stages: int) -> dict[str, Any]:
+def counts_of(bind: Bind, layers: int, stages: int) -> dict[str, Any]:
     study = bind({"small.layers": layers, "cluster.devices": stages, "layout.pp": stages})
     outcome = SimpleNamespace(pipeline=study.pipeline, device_alive=[1])
-    return {f.name: f for f in further.counts(study, outcome)}  # type: ignore[arg-type]
+    return {f.name: f for f in statistics.counts(study, outcome)}  # type: ignore[arg-type]
 
 
 def test_chunks_of_a_step_are_counted(bind: Bind) -> None:
     study = bind({"small.layers": 30, "cluster.devices": 3, "layout.pp": 3, "schedule.chunks": 2})
     outcome = SimpleNamespace(pipeline=study.pipeline, device_alive=[1])
-    found = {f.name: f.value for f in further.counts(study, outcome)}  # type: ignore[arg-type]
+    found = {f.name: f.value for f in statistics.counts(study, outcome)}  # type: ignore[arg-type]
     m = study.pipeline.micro_batches
     assert found["operations"] == 3 * m * 2
     assert found["layers_per_stage"] == 10
@@ -397,13 +406,15 @@ def test_a_replica_of_primes_takes_nodes(bind: Bind) -> None:
     """
     values = {"cluster.devices": 42, "cluster.fabric": "racks", "layout.tp": 2, "layout.cp": 3}
     study = bind(values, text=racks)
-    found = {f.name: f.value for f in further.sizes(study)}
+    found = {f.name: f.value for f in statistics.sizes(study)}
     assert (found["replica_devices"], found["replicas"]) == (6, 7)
     assert (found["nodes"], found["replica_nodes"]) == (11, 2)  # 10.5 and 1.5, rounded up
 
 
 def test_experts_are_sparse_by_those_that_a_token_leaves_out(bind: Bind) -> None:
-    found = {f.name: f.value for f in further.sizes(bind({"small.experts": 12, "small.top_k": 3}))}
+    found = {
+        f.name: f.value for f in statistics.sizes(bind({"small.experts": 12, "small.top_k": 3}))
+    }
     assert found["expert_sparsity"] == 4.0
 
 
@@ -419,7 +430,7 @@ def test_a_step_takes_its_flops_at_the_peak_of_all_devices(
     """8 x 1024 tokens on 8 devices of 100 TFLOP/s: two seconds for twice 100e12 FLOP each."""
     per_token = ModelFlops(name="f", kind="matmul", per_token=2e14 / 3 / 1024)
     study = bind(flops=[per_token])
-    (check,) = plausible.rules(study, SimpleNamespace(step_seconds=step))  # type: ignore[arg-type]
+    (check,) = plausibility.rules(study, SimpleNamespace(step_seconds=step))  # type: ignore[arg-type]
     assert check.holds is holds
     assert check.inputs["least"] == pytest.approx(2.0)
     assert check.inputs["mfu"] == pytest.approx(mfu)

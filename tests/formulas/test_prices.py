@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Group, formula
-from parcost.contract.prices import explained
+from parcost import Collective, Group, formula
+from parcost.contract.prices import explain
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 #: Algorithms without a closed expression, or with one that has letters of its own.
@@ -41,7 +41,7 @@ def group(*shape: float) -> Group:
 
 ALGORITHMS = [
     (algorithm, operation)
-    for _, (_, algorithm) in sorted(parcost.plugins.discovery.load().named("collectives").items())
+    for _, (_, algorithm) in sorted(parcost.plugins.discovery.load().offers("collectives").items())
     for operation in sorted(algorithm.operations)
 ]
 
@@ -55,7 +55,7 @@ def test_a_closed_expression_gives_the_time(
 ) -> None:
     placed = group(*shape)
     seconds = algorithm.seconds(operation, 1e9, placed)
-    found = explained(operation, 1e9, placed, algorithm, seconds)
+    found = explain(operation, 1e9, placed, algorithm, seconds)
     assert found.value == pytest.approx(seconds, rel=1e-12)
     if seconds == parcost.numeric.INFINITY or algorithm.name in _WITHOUT:
         return
@@ -64,7 +64,7 @@ def test_a_closed_expression_gives_the_time(
     if algorithm.name == "van_de_geijn" and len(shape) > 1:
         return  # which is closed on one level alone
     text = algorithm.formula(operation)
-    if hasattr(algorithm, "formula_for") and (special := algorithm.formula_for(operation, placed)):
+    if special := algorithm.formula_for(operation, placed):
         text = special[0]
     assert found.text == text
 
@@ -73,17 +73,17 @@ def test_phases_explain_what_no_expression_does() -> None:
     """3 ranks on one node and 2 on another: no closed expression knows of both."""
     placed = group(3.0, 2.0)
     uneven = Group(name="dp", ranks=5.0, shape=(3.0, 2.0), links=placed.links, fewest=(2.0, 2.0))
-    offered = parcost.plugins.discovery.load().named("collectives")
+    offered = parcost.plugins.discovery.load().offers("collectives")
     algorithm: Any = offered["hierarchical"][1]
     seconds = algorithm.seconds("all_reduce", 1e9, uneven)
-    found = explained("all_reduce", 1e9, uneven, algorithm, seconds)
+    found = explain("all_reduce", 1e9, uneven, algorithm, seconds)
     assert found.is_expression
     assert found.text.startswith("sum(r alpha + w / B)")
     assert found.value == pytest.approx(seconds, rel=1e-12)
     assert set(found.inputs) >= {"r[node]", "w[rail]", "alpha[rail]", "B[node]"}
 
 
-class _Direct:
+class _Direct(Collective):
     """An algorithm of ``alpha + n / B`` that counts who asks for its phases, and has none."""
 
     name, source, operations = "direct", "a page", frozenset({"all_reduce"})
@@ -104,7 +104,7 @@ def test_the_time_of_an_algorithm_is_explained_to_readers_alone() -> None:
     """2 us and 1 GB at 450 GB/s; a fault in the phases costs the explanation and no more."""
     algorithm: Any = _Direct()
     placed = group(8.0)
-    found = explained("all_reduce", 1e9, placed, algorithm, 2e-6 + 1e9 / 450e9)
+    found = explain("all_reduce", 1e9, placed, algorithm, 2e-6 + 1e9 / 450e9)
     assert formula("2 t", t=found).value == 2 * (2e-6 + 1e9 / 450e9)
     assert algorithm.asked == 0
     assert found.shown == (

@@ -216,7 +216,7 @@ def parts(formula: Formula) -> Iterator[Formula]:
             waiting += one.parts.values()
 
 
-def same(found: Any, value: Any, *, cut: bool) -> bool:
+def is_same(found: Any, value: Any, *, cut: bool) -> bool:
     """Return whether numbers agree; where *cut*, only where the second is not 0."""
     found, value = np.broadcast_arrays(found, np.asarray(value, dtype=float))
     if cut and found.ndim:  # a term that is cut by what limits it is nothing elsewhere
@@ -224,7 +224,7 @@ def same(found: Any, value: Any, *, cut: bool) -> bool:
     return bool(np.allclose(found, value, rtol=1e-9, atol=0.0, equal_nan=True))
 
 
-def wrong(paths: Iterable[str], texts: dict[str, set[str]]) -> list[str]:
+def mismatches(paths: Iterable[str], texts: dict[str, set[str]]) -> list[str]:
     """Return what does not compute its number, and add to *texts* by kind."""
     found = []
     for path in paths:
@@ -239,7 +239,7 @@ def wrong(paths: Iterable[str], texts: dict[str, set[str]]) -> list[str]:
                         of = value if one is outer else one.value
                         numbers = {letter: number for letter, (number, _) in one.inputs.items()}
                         computed = compute(one.text, numbers)
-                        if not same(computed, of, cut=one is outer):
+                        if not is_same(computed, of, cut=one is outer):
                             found.append(f"{path}: {name}: {one.text} = {computed}, not {of}")
     return found
 
@@ -249,7 +249,7 @@ def test_formulas_of_shipped_specs_compute_their_numbers(
     record_property: Callable[[str, object], None],
 ) -> None:
     texts: dict[str, set[str]] = {"expressions": set(), "algorithms": set()}
-    assert not wrong(SHIPPED, texts)
+    assert not mismatches(SHIPPED, texts)
     for kind, found in texts.items():
         record_property(kind, len(found))
         print(f"{len(found)} {kind}")
@@ -261,7 +261,7 @@ def test_formulas_of_a_step_compute_their_numbers() -> None:
     """A few specs of every test run: a step, buckets, a run's cost, transfers, and a torus."""
     paths = ("minimal", "buckets", "run_cost", "tensor_parallel", "networks", "torus")
     texts: dict[str, set[str]] = {"expressions": set(), "algorithms": set()}
-    assert not wrong((f"examples/{path}.par" for path in paths), texts)
+    assert not mismatches((f"examples/{path}.par" for path in paths), texts)
 
 
 def test_a_price_by_the_hour_is_shown_by_the_hour() -> None:

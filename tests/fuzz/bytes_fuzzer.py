@@ -96,7 +96,7 @@ def _piece(rng: random.Random, text: str) -> str:
     return "".join(lines[first : first + rng.randrange(1, 40)])
 
 
-def _cut(rng: random.Random, text: str) -> tuple[str, str, str]:
+def _split_text(rng: random.Random, text: str) -> tuple[str, str, str]:
     first = rng.randrange(len(text) + 1)
     last = min(first + int(rng.expovariate(0.1)), len(text))
     return text[:first], text[first:last], text[last:]
@@ -111,27 +111,27 @@ def _bytes(rng: random.Random, text: str) -> str:
 
 
 def _lose(rng: random.Random, text: str) -> str:
-    before, _, after = _cut(rng, text)
+    before, _, after = _split_text(rng, text)
     return before + after
 
 
 def _repeat(rng: random.Random, text: str) -> str:
-    before, piece, after = _cut(rng, text)
+    before, piece, after = _split_text(rng, text)
     return before + piece * min(rng.choice((2, 3, 200)), 20_000 // (len(piece) or 1)) + after
 
 
 def _insert(rng: random.Random, text: str) -> str:
-    before, piece, after = _cut(rng, text)
+    before, piece, after = _split_text(rng, text)
     return before + rng.choice(NASTY) + (piece if rng.random() < 0.5 else "") + after
 
 
 def _graft(rng: random.Random, text: str) -> str:
-    before, _, after = _cut(rng, text)
-    return before + _cut(rng, rng.choice(corpus()))[1] + after
+    before, _, after = _split_text(rng, text)
+    return before + _split_text(rng, rng.choice(corpus()))[1] + after
 
 
 def _truncate(rng: random.Random, text: str) -> str:
-    return _cut(rng, text)[0]
+    return _split_text(rng, text)[0]
 
 
 def _lines(rng: random.Random, text: str) -> str:

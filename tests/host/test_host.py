@@ -16,7 +16,7 @@ import parcost
 from parcost import Formula, Scenario, SpecError, Study, Work, hookimpl
 from parcost.contract.outcome import Outcome
 from parcost.plugins.discovery import load
-from parcost_plugins.host import NAME
+from parcost_plugins.frameworks.host import NAME
 from parcost_plugins.vocabulary import layers
 
 SPEC = """
@@ -263,7 +263,8 @@ def of_experts(name: str, pass_: str, **more: Any) -> float:
     return sum(
         float(term.seconds) * 1e3
         for plugin, term in study.contributions("terms")
-        if plugin.name == "host" and (term.name, getattr(term, "pass_", "")) == (name, pass_)
+        if plugin.name == "frameworks.host"
+        and (term.name, getattr(term, "pass_", "")) == (name, pass_)
     )
 
 
@@ -301,7 +302,7 @@ def test_biases_of_experts_are_issued_expert_by_expert() -> None:
     found = {
         term.pass_: float(term.seconds)
         for plugin, term in study.contributions("terms")
-        if plugin.name == "host" and term.name == "waiting for the host, experts"
+        if plugin.name == "frameworks.host" and term.name == "waiting for the host, experts"
     }
     assert found == pytest.approx({"F": (7 + 2 * 4) * 1e-3, "B": (14 + 4 * 4) * 1e-3})
 
@@ -346,7 +347,7 @@ def test_another_plugin_may_stand_in_for_the_host() -> None:
             for pass_ in ("F", "B")
         ]
 
-    plugins = load(("ours", SimpleNamespace(terms=hookimpl(terms))), without=["host"])
+    plugins = load(("ours", SimpleNamespace(terms=hookimpl(terms))), without=["frameworks.host"])
     (result,) = scenario(plugins=plugins, issue="1 s", batch=2).evaluate().results
     assert result.figure("step_time") == pytest.approx(2 * 2 * 4 * 0.01)
 
@@ -381,7 +382,7 @@ def test_the_former_attribute_is_explained() -> None:
 EXPERTS = "experts = 8, top_k = 2, expert_ffn = 1024"
 
 
-def issued(values: dict[str, Any] | None = None, **more: Any) -> dict[tuple[str, str], Any]:
+def issue_terms(values: dict[str, Any] | None = None, **more: Any) -> dict[tuple[str, str], Any]:
     """Return seconds and occurrences on the first stage of the host's terms, by name and pass.
 
     A kernel takes a second, so that seconds count kernels and collectives.
@@ -393,14 +394,14 @@ def issued(values: dict[str, Any] | None = None, **more: Any) -> dict[tuple[str,
             term.count[0],
         )
         for plugin, term in study.contributions("terms")
-        if plugin.name == "host"
+        if plugin.name == "frameworks.host"
     }
     assert not study.faults
     return found
 
 
 def of_layers(values: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    found = issued(values, **more)
+    found = issue_terms(values, **more)
     return {pass_: seconds for (name, pass_), (seconds, _) in found.items() if name == "the host"}
 
 
@@ -526,7 +527,7 @@ def test_a_graph_that_the_framework_has_not_takes_no_time() -> None:
         layers=4, issue="1 s", devices=1, batch=1, kernels="cuda_graphs = layer", **values
     )
     found = parcost.load_text(text)[0].first.contributions("terms")
-    assert not [t for plugin, t in found if (plugin.name, t.name) == ("host", NAME)]
+    assert not [t for plugin, t in found if (plugin.name, t.name) == ("frameworks.host", NAME)]
 
 
 def test_all_kernels_of_backward_may_make_gradients_of_weights() -> None:
@@ -536,7 +537,7 @@ def test_all_kernels_of_backward_may_make_gradients_of_weights() -> None:
 
 
 def test_every_layer_and_end_is_issued_and_updated_on_its_stage() -> None:
-    found = issued(framework="update_kernels = 6", devices=2, batch=2, layout="pp = 2")
+    found = issue_terms(framework="update_kernels = 6", devices=2, batch=2, layout="pp = 2")
     host, ends = "the host", "the host, embedding and head"
     assert found == {
         (host, "F"): (10, 2),
@@ -546,14 +547,14 @@ def test_every_layer_and_end_is_issued_and_updated_on_its_stage() -> None:
         (ends, "B"): (10, 1),
         ("the host, update", ""): (6, 2),
     }
-    alone = issued()
+    alone = issue_terms()
     assert alone[ends, "F"] == (5, 2)
     assert alone[host, "F"] == (10, 4)
     assert ("the host, update", "") not in alone
 
 
 def test_a_host_that_takes_no_time_is_not_waited_for() -> None:
-    assert issued(issue="0 s", model=EXPERTS, framework="update_kernels = 6") == {}
+    assert issue_terms(issue="0 s", model=EXPERTS, framework="update_kernels = 6") == {}
 
 
 def test_a_sweep_over_the_host_has_all_of_its_terms() -> None:
@@ -562,7 +563,7 @@ def test_a_sweep_over_the_host_has_all_of_its_terms() -> None:
         "framework": "update_kernels = 6",
         "training": "recompute = full",
     }
-    alone, swept = issued(**more), issued({"ours.issue": [1.0, 3.0]}, **more)
+    alone, swept = issue_terms(**more), issue_terms({"ours.issue": [1.0, 3.0]}, **more)
     assert {key: list(seconds) for key, (seconds, _) in swept.items()} == {
         key: [seconds, 3 * seconds] for key, (seconds, _) in alone.items()
     }
@@ -604,7 +605,7 @@ RECIPE = {"plain.fp8": 2e14, "mixed.narrow": "fp8", "mixed.cast_kernels": 3}
 def test_eight_experts_issue_so_many_kernels(
     model: str, framework: str, values: dict[str, Any], forward: int, backward: int
 ) -> None:
-    found = issued(values, model=f"{EXPERTS}, {model}", framework=framework)
+    found = issue_terms(values, model=f"{EXPERTS}, {model}", framework=framework)
     name = "the host, experts"
     of_experts = {pass_: seconds for (n, pass_), (seconds, _) in found.items() if n == name}
     assert of_experts == pytest.approx({"F": forward, "B": backward})
@@ -625,7 +626,7 @@ def test_experts_are_issued_and_counted_where_no_graph_holds_them(
     more: dict[str, Any], capacity: float | None, experts: str, counts: str
 ) -> None:
     values = {} if capacity is None else {"routing.capacity_factor": capacity}
-    found = issued(values, model=EXPERTS, **more)
+    found = issue_terms(values, model=EXPERTS, **more)
     passes = {
         name: "".join(pass_ for n, pass_ in found if n == name)
         for name in ("the host, experts", "token counts")

@@ -36,14 +36,14 @@ serving chat {{
 MOE = "experts = 8, top_k = 2, expert_ffn = 32"
 
 
-def made(more: str = "", serving: str = "", replicas: int = 1) -> Replica:
+def make_replica(more: str = "", serving: str = "", replicas: int = 1) -> Replica:
     (scenario,) = parcost.load_text(SPEC.format(more=more, serving=serving, replicas=replicas))
     study = scenario.first
     return Replica.of(study, study[Serving])
 
 
 def test_the_stand_in_trains_nothing() -> None:
-    plain, ahead = made(), made("prediction_layers = 1")
+    plain, ahead = make_replica(), make_replica("prediction_layers = 1")
     assert ahead.study[Training].model.prediction_layers == 0
     assert ahead.dense == plain.dense
     layout = plain.study[Layout]
@@ -60,7 +60,7 @@ def test_the_stand_in_trains_nothing() -> None:
 
 
 def test_the_experts_of_replicas_lie_on_their_ranks() -> None:
-    found = made(MOE, "ep = 4", 4)
+    found = make_replica(MOE, "ep = 4", 4)
     layout = found.study[Layout]
     assert (found.ranks, found.devices, found.study[Cluster].devices) == (8, 16, 16)
     assert (layout.dp, layout.ep, layout.etp) == (4, 4, 2.0)
@@ -123,7 +123,7 @@ def test_what_a_replica_holds_and_computes() -> None:
     found = stub()
     assert (found.ranks, found.devices) == (6, 12)
     assert (found.dense, found.expert) == (10 * 4 + 20 * 4, 9 * 2)
-    assert found.held == 5 * 1 + 7 * 4 + 2  # of 35 and 17
+    assert found.device_parameters == 5 * 1 + 7 * 4 + 2  # of 35 and 17
     assert (found.flops, found.attention_flops) == (7.0, 50.0)
 
 
@@ -150,11 +150,11 @@ def test_the_bandwidth_of_the_memory() -> None:
 
 def test_the_share_of_experts_that_tokens_visit() -> None:
     """A token misses 3 of 4: three groups of two leave 0.75^6 unvisited."""
-    assert stub().hit(2.0) == pytest.approx(1 - 0.75**6)
-    assert stub(top_k=8).hit(1.0) == 1.0
-    assert stub(top_k=9).hit(2.0) == 1.0
-    assert stub(experts=0).hit(2.0) == 1.0
-    assert stub().hit(np.array([0.0, 1.0])) == pytest.approx([0.0, 1 - 0.75**3])
+    assert stub().visited_share(2.0) == pytest.approx(1 - 0.75**6)
+    assert stub(top_k=8).visited_share(1.0) == 1.0
+    assert stub(top_k=9).visited_share(2.0) == 1.0
+    assert stub(experts=0).visited_share(2.0) == 1.0
+    assert stub().visited_share(np.array([0.0, 1.0])) == pytest.approx([0.0, 1 - 0.75**3])
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,9 @@ def test_the_all_reduces_of_a_token(
 ) -> None:
     monkeypatch.setattr(replica, "kinds", lambda _: "kinds")
     monkeypatch.setattr(
-        replica, "having", lambda _, moe=False, windowed=False: [4, 2] if moe else [3, windowed]
+        replica,
+        "select_counts",
+        lambda _, moe=False, windowed=False: [4, 2] if moe else [3, windowed],
     )
     found = stub(**said)
     assert found.all_reduces == often

@@ -8,9 +8,9 @@ import pytest
 
 import parcost
 from parcost import Study, formula, plain_of
-from parcost_plugins.inference.memory import Memory, cache_read, copies
+from parcost_plugins.inference.memory import ServingMemory, cache_read, copies
 from parcost_plugins.inference.replica import Replica
-from parcost_plugins.inference.rules import before, ends, fits
+from parcost_plugins.inference.rules import capacity_check, ends, prerequisites
 from parcost_plugins.inference.speed import Phase, decode, prefill
 from parcost_plugins.vocabulary import Cluster, Layout, Serving, Training
 
@@ -130,14 +130,16 @@ def test_the_last_of_two_stages_holds_the_norm_as_well() -> None:
     two = replica("", ", pp = 2")
     whole = two.dense
     assert two.expert == 0.0
-    assert two.hit(3.0) == 1.0
-    assert two.held == (whole + HIDDEN) / 2  # an embedding on one, a head and a norm on the other
+    assert two.visited_share(3.0) == 1.0
+    assert (
+        two.device_parameters == (whole + HIDDEN) / 2
+    )  # an embedding on one, a head and a norm on the other
     counted = (
         "training { sequence = 10, global_batch = 1 sequences }\nuse catalog.precisions.bf16\n"
     )
     counted += "cluster { devices = 2 }\nlayout { pp = 2 }\n"
     counted += "schedule { count_embedding = on, count_head = on, stages = [4, 2] }\n"
-    assert replica("", ", pp = 2", counted).held == two.held
+    assert replica("", ", pp = 2", counted).device_parameters == two.device_parameters
 
 
 def test_products_are_two_flops_for_each_weight_of_a_matrix() -> None:
@@ -189,8 +191,8 @@ def test_ranks_beyond_the_heads_hold_copies_where_heads_are_known(
     assert copies(Replica.of(of, of[Serving])) == expected
 
 
-def memory(**bytes_: float) -> Memory:
-    return Memory(per_token=1.0, weights=1.0, sequence=6.0, **bytes_)
+def memory(**bytes_: float) -> ServingMemory:
+    return ServingMemory(per_token=1.0, weights=1.0, sequence=6.0, **bytes_)
 
 
 def test_room_is_what_weights_and_overheads_leave() -> None:
@@ -212,7 +214,7 @@ def test_a_replica_that_does_not_fit_says_what_would(
     """At tp = 2: 62 GiB take four halves of 40, 60 six of 20; 6 less than a half of 13."""
     of = replica("", ", tp = 2, batches = 3, longest = 99")
     held, usable = held * GIB, usable * GIB
-    found = fits(of, memory(held=held, cache=9 * GIB, overhead=GIB, usable=usable))
+    found = capacity_check(of, memory(held=held, cache=9 * GIB, overhead=GIB, usable=usable))
     assert found.inputs["needed"] == needed
     assert found.inputs["weights"] == held / GIB
     assert (found.inputs["cache"], found.inputs["room"]) == (9.0, usable / GIB - 1.0)
@@ -247,7 +249,7 @@ def test_groups_and_stages_make_tokens_at_once() -> None:
 def test_figures_are_what_rules_and_bounds_go_by(model: str, degrees: str) -> None:
     more = f", {degrees}, context = 700, longest = 900"
     found, of = result(model, more), replica(model, more)
-    held, first, next_ = Memory.of(of), prefill(of), decode(of)
+    held, first, next_ = ServingMemory.of(of), prefill(of), decode(of)
     for name, value in {
         "kv_bytes_per_token": held.per_token,
         "kv_sequence": held.sequence,
@@ -284,7 +286,7 @@ def test_a_model_of_stated_size_has_heads_of_no_number() -> None:
     model = ", parameters = 1 M, head_dim = 8"
     text = SMALL.replace("heads = 8, kv_heads = 4", "kv_heads = 6")
     of = parcost.load_text(text % (model, ", tp = 4"))[0].studies()[0][Serving]
-    assert [check.id for check in before(of) if not check.holds] == []
+    assert [check.id for check in prerequisites(of) if not check.holds] == []
 
 
 def test_twelve_devices_of_three_stages_are_counted() -> None:
@@ -303,7 +305,7 @@ def test_twelve_devices_of_three_stages_are_counted() -> None:
 
 def broken_rules(text: str) -> dict[str, Any]:
     of = parcost.load_text(text)[0].studies()[0][Serving]
-    return {check.id: check.inputs for check in before(of) if not check.holds}
+    return {check.id: check.inputs for check in prerequisites(of) if not check.holds}
 
 
 def test_the_smallest_model_has_a_cache_and_a_width() -> None:

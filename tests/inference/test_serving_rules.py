@@ -31,13 +31,13 @@ MIXTURE = SERVING.replace(
         (
             "serving-layers",
             SERVING.format(more="tp = 8, pp = 6, fabric = wire"),
-            "80 layers do not divide by pp = 6",
+            "80 layers are not divisible by pp = 6",
             "pp = 5 or 8",
         ),
         (
             "serving-heads",
             SERVING.format(more="tp = 24, fabric = wire"),
-            "64 heads do not divide by tp = 24",
+            "64 heads are not divisible by tp = 24",
             "divides 64",
         ),
         (
@@ -75,7 +75,7 @@ MIXTURE = SERVING.replace(
         (
             "serving-experts",
             MIXTURE.format(more="ep = 3, fabric = wire"),
-            "8 experts do not divide by ep = 3",
+            "8 experts are not divisible by ep = 3",
             "divides 8",
         ),
         (

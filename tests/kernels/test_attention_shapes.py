@@ -69,7 +69,7 @@ def core_seconds(study: Study, pass_: str = "F", name: str = "attention core") -
     (term,) = [
         term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "kernel_pricing" and term.name == name and term.pass_ == pass_
+        if plugin.name == "kernels.pricing" and term.name == name and term.pass_ == pass_
     ]
     return term.seconds
 
@@ -142,6 +142,21 @@ def test_a_head_between_two_that_were_measured_is_between_them() -> None:
     for size, kernel, share in ((32, 32, 0.3), (64, 64, 0.3), (160, 192, 0.5), (320, 320, 0.5)):
         expected = core_flops(32, kernel, 4096) / (H100 * share) * fill
         assert core_seconds(study_of(f"head_dim = {size}")) == pytest.approx(expected, rel=1e-12)
+
+
+def test_heads_without_a_width_are_not_padded() -> None:
+    (scenario,) = parcost.load_text(
+        """
+        use catalog.devices.h100_sxm
+        use catalog.fabrics.hgx_h100
+        use catalog.precisions.bf16
+        model nominal { layers = 4, parameters = 1 G, heads = 8 }
+        cluster { devices = 1 }
+        training { sequence = 4096, global_batch = 8 sequences }
+        """
+    )
+    (study,) = scenario.studies()
+    assert core_seconds(study) == core_seconds(study, "B") == 0
 
 
 def test_padding_counts_in_backward_by_its_five_products() -> None:
@@ -248,7 +263,7 @@ def test_unfused_attention_is_products_and_passes_over_the_scores() -> None:
         {
             (term.name, term.pass_): term.seconds
             for plugin, term in study.contributions("terms")
-            if plugin.name == "kernel_pricing"
+            if plugin.name == "kernels.pricing"
         }
         for study in (off, named)
     ]

@@ -8,14 +8,14 @@ import pytest
 
 import parcost
 from parcost import Study, Work
-from parcost_plugins.kernels.constant import Constant
+from parcost_plugins.kernels.constant import ConstantKernels
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 StudyWith = Callable[..., Study]
 
 
 def seconds(operator: object, study: Study) -> float:
-    priced = Constant().price(operator, study)
+    priced = ConstantKernels().price(operator, study)
     assert priced is not None
     return priced.value
 
@@ -37,7 +37,7 @@ def test_only_flops_and_bytes_count(study_with: StudyWith) -> None:
 
 
 def test_what_is_no_operator_is_not_priced(study_with: StudyWith) -> None:
-    assert Constant().price(object(), study_with()) is None
+    assert ConstantKernels().price(object(), study_with()) is None
 
 
 def test_a_layer_and_the_head_of_llama_3_70b() -> None:
@@ -60,7 +60,7 @@ def test_a_layer_and_the_head_of_llama_3_70b() -> None:
     works = [
         (plugin.name, term)
         for plugin, term in scenario.studies()[0].contributions("terms")
-        if isinstance(term, Work) and plugin.name == "kernel_pricing"
+        if isinstance(term, Work) and plugin.name == "kernels.pricing"
     ]
 
     def layer(passes: str, *, core: bool) -> float:

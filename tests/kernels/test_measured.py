@@ -13,7 +13,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
-from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import Gemm
 
 # Vidur's profiling data of an A100 80 GB, fp16: the four products of layers of several models
@@ -75,7 +75,7 @@ def milliseconds(device: str, recipe: str, m: float, n: float, k: float) -> floa
         """
     )
     product = Gemm(name="p", m=float(m), n=float(n), k=float(k), pass_="F", count=(1.0,))
-    priced = Tiled().price(product, scenario.studies()[0])
+    priced = TiledKernels().price(product, scenario.studies()[0])
     assert priced is not None
     return 1e3 * float(priced.value)
 

@@ -21,7 +21,7 @@ def one_billion(study: Study) -> list[Parameters]:  # noqa: ARG001
     return [Parameters(name="matrix", elements=1e9, total=1e9, count=(1.0,))]
 
 
-def once(study: Study, name: str) -> Once:
+def once_term(study: Study, name: str) -> Once:
     (term,) = [term for _, term in study.contributions("terms") if term.name == name]
     assert isinstance(term, Once)
     return term
@@ -29,7 +29,7 @@ def once(study: Study, name: str) -> Once:
 
 def test_adam_updates_a_billion_parameters_on_an_h100_in_10_54_ms(bind: Bind) -> None:
     # 30e9 B / (3.35e12 B/s x 0.85)
-    term = once(bind(H100, parameters=one_billion), "optimizer update")
+    term = once_term(bind(H100, parameters=one_billion), "optimizer update")
     assert term.seconds == pytest.approx(10.54e-3, abs=5e-6)
     assert (term.when, term.resource) == ("end", "hbm")
 
@@ -38,14 +38,14 @@ def test_adam_updates_a_billion_parameters_on_an_h100_in_10_54_ms(bind: Bind) ->
 @pytest.mark.parametrize("name", ["optimizer update", "gradient norm and clipping"])
 def test_under_zero_a_rank_streams_over_its_share(bind: Bind, name: str, zero: int) -> None:
     values = {"mixed.norm_traffic": 12}
-    whole = once(bind(values, parameters=one_billion), name)
-    shared = once(bind({**values, "layout.zero": zero}, parameters=one_billion), name)
+    whole = once_term(bind(values, parameters=one_billion), name)
+    shared = once_term(bind({**values, "layout.zero": zero}, parameters=one_billion), name)
     assert whole.seconds == pytest.approx(8 * shared.seconds)  # 8 replicas
     assert whole.bytes_ == pytest.approx(8 * shared.bytes_)
 
 
 def test_clipping_reads_fp32_gradients_twice_and_writes_them_once(study_with: StudyWith) -> None:
-    term = once(study_with("memory_efficiency = 50 %"), "gradient norm and clipping")
+    term = once_term(study_with("memory_efficiency = 50 %"), "gradient norm and clipping")
     assert term.bytes_ == 12 * LLAMA3_8B
     assert term.seconds == pytest.approx(12 * LLAMA3_8B / (3.35e12 * 0.5))
     assert (term.when, term.resource) == ("end", "hbm")
@@ -53,7 +53,9 @@ def test_clipping_reads_fp32_gradients_twice_and_writes_them_once(study_with: St
 
 def test_no_clipping_costs_nothing(bind: Bind) -> None:
     values = {"mixed.norm_traffic": 0}
-    assert once(bind(values, parameters=one_billion), "gradient norm and clipping").seconds == 0
+    assert (
+        once_term(bind(values, parameters=one_billion), "gradient norm and clipping").seconds == 0
+    )
 
 
 def accumulation(study: Study) -> list[Any]:

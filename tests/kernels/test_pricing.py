@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from parcost import Formula, Study, Work, answers, formula, hookimpl
+from parcost import Formula, KernelModel, Operator, Study, Work, formula, hookimpl
 from parcost_plugins.vocabulary import Gemm, Stream
 
 StudyWith = Callable[..., Study]
@@ -17,7 +17,7 @@ def work(study: Study) -> dict[tuple[str, str], Work]:
     return {
         (term.name, term.pass_): term
         for plugin, term in study.contributions("terms")
-        if plugin.name == "kernel_pricing" and isinstance(term, Work)
+        if plugin.name == "kernels.pricing" and isinstance(term, Work)
     }
 
 
@@ -49,7 +49,7 @@ def test_streams_can_be_left_out(study_with: StudyWith) -> None:
 
 
 def test_the_study_chooses_the_model(study_with: StudyWith) -> None:
-    class Second:
+    class Second(KernelModel):
         name = "one_second"
 
         def price(self, operator: object, study: Study) -> Formula:  # noqa: ARG002
@@ -61,15 +61,14 @@ def test_the_study_chooses_the_model(study_with: StudyWith) -> None:
 
 
 def test_an_operator_that_nobody_can_price_is_a_fault(study_with: StudyWith) -> None:
-    @answers("operators")
-    class Scan:
+    class Scan(Operator):
         name, pass_, count = "selective scan", "F", (1.0,)
 
     offered = SimpleNamespace(operators=hookimpl(lambda study: [Scan()]))  # noqa: ARG005
     study = study_with("", ("state_space", offered))
     work(study)
     (fault,) = study.faults
-    assert fault.plugin.name == "kernel_pricing"
+    assert fault.plugin.name == "kernels.pricing"
     assert "kernel model `tiled` cannot price the Scan `selective scan`" in fault.message
 
 

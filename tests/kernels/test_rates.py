@@ -9,10 +9,10 @@ import pytest
 import parcost
 from parcost import Study
 from parcost.engine.evaluation import diagnose
-from parcost_plugins.kernels.constant import Constant
+from parcost_plugins.kernels.constant import ConstantKernels
 from parcost_plugins.kernels.rates import CoreRate
-from parcost_plugins.kernels.roofline import Roofline
-from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.kernels.roofline import RooflineKernels
+from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 StudyWith = Callable[..., Study]
@@ -35,7 +35,7 @@ def core(pass_: str = "F") -> FusedAttention:
 
 
 def seconds(operator: object, study: Study, model: object = None) -> float:
-    priced = (model or Tiled()).price(operator, study)  # type: ignore[attr-defined]
+    priced = (model or TiledKernels()).price(operator, study)  # type: ignore[attr-defined]
     assert priced is not None
     return float(priced.value)
 
@@ -56,15 +56,15 @@ def test_linear_layers_and_experts_run_in_the_narrow_type_and_nothing_else(
         ("attention", wide),
     ):
         for pass_ in ("F", "B", "W", "R"):
-            found = seconds(gemm(4096, 4096, 4096, role, pass_), study, Constant())
+            found = seconds(gemm(4096, 4096, 4096, role, pass_), study, ConstantKernels())
             assert found == pytest.approx(2 * 4096**3 / rate, rel=1e-12)
-    assert seconds(core(), study, Constant()) == pytest.approx(CORE, rel=1e-12)
+    assert seconds(core(), study, ConstantKernels()) == pytest.approx(CORE, rel=1e-12)
 
 
 def test_an_h100_multiplies_1_87_times_as_fast_in_fp8(study_with: StudyWith) -> None:
     wide, narrow = study_with("model = constant"), study_with("model = constant", recipe=FP8)
     product = gemm(4096, 4096, 4096)
-    ratio = seconds(product, wide, Constant()) / seconds(product, narrow, Constant())
+    ratio = seconds(product, wide, ConstantKernels()) / seconds(product, narrow, ConstantKernels())
     assert ratio == pytest.approx(1.87, abs=0.005)
     # of which a step sees less: with 0.7 of it in products, 1.873 gains 1.484
     assert 1 / (1 - 0.7 + 0.7 / ratio) == pytest.approx(1.484, abs=0.002)
@@ -95,10 +95,12 @@ def test_an_efficiency_that_a_study_gives_carries_over_to_the_narrow_type(
         "model = constant, gemm_efficiency = 60 %, narrow_gemm_efficiency = 50 %", recipe=FP8
     )
     flops = 2 * 4096**3
-    assert seconds(product, given, Constant()) == pytest.approx(
+    assert seconds(product, given, ConstantKernels()) == pytest.approx(
         flops / (1979e12 * 0.6 * NARROW / WIDE), rel=1e-12
     )
-    assert seconds(product, both, Constant()) == pytest.approx(flops / (1979e12 * 0.5), rel=1e-12)
+    assert seconds(product, both, ConstantKernels()) == pytest.approx(
+        flops / (1979e12 * 0.5), rel=1e-12
+    )
 
 
 def test_a_thin_product_reads_narrow_operands_and_writes_wide_sums(study_with: StudyWith) -> None:
@@ -106,7 +108,7 @@ def test_a_thin_product_reads_narrow_operands_and_writes_wide_sums(study_with: S
         f"{WHOLE}, memory_efficiency = 85 %", recipe=f"{FP8}, scale = 4 B, scale_block = 128"
     )
     bytes_ = (1 + 4 / 128) * (16 * 8192 + 8192 * 8192) + 2 * 16 * 8192
-    for model in (Tiled(), Roofline()):
+    for model in (TiledKernels(), RooflineKernels()):
         found = seconds(gemm(16, 8192, 8192), study, model)
         assert found == pytest.approx(bytes_ / (3.35e12 * 0.85), rel=1e-12)
 
@@ -117,7 +119,7 @@ def test_the_outer_layers_may_stay_wide(study_with: StudyWith) -> None:
     found = {
         (t.name, t.pass_): t
         for p, t in study.contributions("terms")
-        if p.name == "kernel_pricing" and t.name.startswith("QKV")
+        if p.name == "kernels.pricing" and t.name.startswith("QKV")
     }
     assert found["QKV projection", "F"].count[0] == pytest.approx(29)
     assert found["QKV projection in bf16", "F"].count[0] == pytest.approx(3)
@@ -131,7 +133,7 @@ def test_either_end_may_stay_wide_by_itself(study_with: StudyWith, recipe: str, 
     counts = {
         t.name: t.count[0]
         for p, t in study.contributions("terms")
-        if p.name == "kernel_pricing" and t.name.startswith("QKV") and t.pass_ == "F"
+        if p.name == "kernels.pricing" and t.name.startswith("QKV") and t.pass_ == "F"
     }
     assert counts.pop("QKV projection") == pytest.approx(32 - wide)
     assert counts == ({"QKV projection in bf16": pytest.approx(wide)} if wide else {})
@@ -192,7 +194,7 @@ def study_on(device: str, recipe: str = "") -> Study:
 def test_products_reach_what_the_device_sustains_in_their_type(
     device: str, recipe: str, share: float
 ) -> None:
-    found = seconds(gemm(4096, 4096, 4096), study_on(device, recipe), Constant())
+    found = seconds(gemm(4096, 4096, 4096), study_on(device, recipe), ConstantKernels())
     assert found == pytest.approx(2 * 4096**3 / (share * 1e12 * 0.5), rel=1e-12)
 
 
@@ -253,12 +255,22 @@ def test_experts_pad_their_tokens(study_with: StudyWith) -> None:
 def test_a_roofline_fills_every_tile(study_with: StudyWith) -> None:
     study = study_with("gemm_efficiency = 80 %, memory_efficiency = 85 %")
     flops, bytes_ = 2 * 1793**2 * 4096, 2 * (2 * 1793 * 4096 + 1793**2)
-    found = seconds(gemm(1793, 1793, 4096), study, Roofline())
+    found = seconds(gemm(1793, 1793, 4096), study, RooflineKernels())
     assert found == pytest.approx(max(flops / (989e12 * 0.8), bytes_ / (3.35e12 * 0.85)), rel=1e-12)
-    assert Roofline().price(object(), study) is None
+    assert RooflineKernels().price(object(), study) is None
     copy = Stream(name="copy", bytes_=1e9, pass_="F", count=(1.0,))
     for operator in (core(), copy):
-        assert seconds(operator, study, Roofline()) == seconds(operator, study, Tiled())
+        assert seconds(operator, study, RooflineKernels()) == seconds(
+            operator, study, TiledKernels()
+        )
+
+
+@pytest.mark.parametrize("model", [RooflineKernels(), TiledKernels()])
+def test_small_products_reach_less_of_the_bandwidth(study_with: StudyWith, model: object) -> None:
+    study = study_with(f"start = 0 s, {WHOLE}\n{BY_SIZE}")
+    # 5 products of 200 x 8 by 8 x 4800, to 200 x 4800: a million elements each, 10 MB
+    product = Gemm(name="p", m=200, n=4800, k=8, batch=5, pass_="F", count=(1.0,))
+    assert seconds(product, study, model) == pytest.approx(10e6 / (3.35e12 * 0.75), rel=1e-9)
 
 
 def test_the_ridge_of_an_h100_is_295_flop_per_byte(study_with: StudyWith) -> None:
@@ -266,7 +278,9 @@ def test_the_ridge_of_an_h100_is_295_flop_per_byte(study_with: StudyWith) -> Non
     study = study_with("gemm_efficiency = 1, memory_efficiency = 1")
     below, above = 3 * 294.0, 3 * 297.0
     for side, bound in ((below, 6 * below**2 / 3.35e12), (above, 2 * above**3 / 989e12)):
-        assert seconds(gemm(side, side, side), study, Roofline()) == pytest.approx(bound, rel=1e-9)
+        assert seconds(gemm(side, side, side), study, RooflineKernels()) == pytest.approx(
+            bound, rel=1e-9
+        )
 
 
 # --- Streams ------------------------------------------------------------------------------------
@@ -288,7 +302,7 @@ def test_small_streams_reach_less_of_the_bandwidth(
 ) -> None:
     study = study_with(f"start = 0 s\n{BY_SIZE}")
     copy = Stream(name="copy", bytes_=bytes_, pass_="F", count=(1.0,))
-    for model in (Tiled(), Constant()):
+    for model in (TiledKernels(), ConstantKernels()):
         found = seconds(copy, study, model)
         assert found == pytest.approx(bytes_ / (3.35e12 * efficiency), rel=1e-9)
 
@@ -320,7 +334,7 @@ def test_a_block_of_keys_costs_as_much_beside_a_single_key() -> None:
 def test_kinds_of_kernels_have_a_share_of_the_rate(study_with: StudyWith) -> None:
     study = study_with("start = 0 s, memory_efficiency = 80 %, eager_norm_efficiency = 50 %")
     norm = Stream(name="norm", bytes_=1e9, kind="eager_norm", pass_="F", count=(1.0,))
-    for model in (Tiled(), Constant(), Roofline()):
+    for model in (TiledKernels(), ConstantKernels(), RooflineKernels()):
         assert seconds(norm, study, model) == pytest.approx(1e9 / (3.35e12 * 0.4), rel=1e-12)
 
 

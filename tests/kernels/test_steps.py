@@ -12,7 +12,7 @@ import pytest
 
 import parcost_specs
 from parcost import Study
-from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.model import elementwise
 from parcost_plugins.model.elementwise import Passes, Traffic
 from parcost_plugins.vocabulary import Stream
@@ -42,7 +42,7 @@ def price(study: Study, traffic: Traffic, elements: float, times: float = 1.0) -
         pass_="F",
         count=(1.0,),
     )
-    priced = Tiled().price(operator, study)
+    priced = TiledKernels().price(operator, study)
     assert priced is not None
     return float(priced.value)
 

@@ -13,7 +13,7 @@ import pytest
 
 import parcost_specs
 from parcost import Study
-from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.model import elementwise
 from parcost_plugins.model.elementwise import Passes, Traffic
 from parcost_plugins.vocabulary import Stream
@@ -50,7 +50,7 @@ def seconds(row: Mapping[str, Any], study: Study) -> float:
             pass_="F",
             count=(1.0,),
         )
-        priced = Tiled().price(operator, study)
+        priced = TiledKernels().price(operator, study)
         assert priced is not None
         taken += float(priced.value)
     return taken

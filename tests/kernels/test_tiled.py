@@ -9,7 +9,7 @@ import pytest
 
 from parcost import Study
 from parcost_plugins.kernels import tiled
-from parcost_plugins.kernels.tiled import Tiled
+from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import FusedAttention, Gemm, KernelChoice, Stream, Tile
 
 StudyWith = Callable[..., Study]
@@ -33,7 +33,7 @@ def gemm(m: float, n: float, k: float, *, batch: float = 1.0) -> Gemm:
     return Gemm(name="product", m=m, n=n, k=k, pass_="F", count=(1.0,), batch=batch)
 
 
-def quantised(
+def quantised_flops(
     product: Gemm,
     multiprocessors: float,
     wave_weight: float,
@@ -41,14 +41,14 @@ def quantised(
     fill: float = 0.0,
 ) -> float:
     m, n, k, batch = product.m, product.n, product.k, product.batch
-    paid: float = tiled.quantised(
+    paid: float = tiled.tile_flops(
         m, n, k, batch, multiprocessors, wave_weight, tiles, depth=64.0, fill=fill
     ).value
     return paid
 
 
 def seconds(operator: object, study: Study) -> float:
-    priced = Tiled().price(operator, study)
+    priced = TiledKernels().price(operator, study)
     assert priced is not None
     return priced.value
 
@@ -60,10 +60,10 @@ def test_one_row_too_many_costs_a100_a_wave(
     side: float, tiles: int, waves: int, efficiency: float
 ) -> None:
     product = gemm(side, side, 4096)
-    paid = quantised(product, 108.0, 1.0, ONLY_256_BY_128)
+    paid = quantised_flops(product, 108.0, 1.0, ONLY_256_BY_128)
     assert paid == waves * 108 * 256 * 128 * 2 * 4096
     assert product.flops / paid == pytest.approx(efficiency, abs=5e-4)
-    whole_tiles = quantised(product, 108.0, 0.0, ONLY_256_BY_128)
+    whole_tiles = quantised_flops(product, 108.0, 0.0, ONLY_256_BY_128)
     assert whole_tiles == pytest.approx(tiles * 256 * 128 * 2 * 4096, rel=1e-12)
 
 
@@ -76,18 +76,22 @@ def test_eight_waves_on_an_h100(study_with: StudyWith) -> None:
 
 def test_the_weight_of_the_last_wave_is_linear() -> None:
     product = gemm(1793, 1793, 4096)
-    none, half, full = (quantised(product, 108.0, w, ONLY_256_BY_128) for w in (0.0, 0.5, 1.0))
+    none, half, full = (
+        quantised_flops(product, 108.0, w, ONLY_256_BY_128) for w in (0.0, 0.5, 1.0)
+    )
     assert half == pytest.approx((none + full) / 2, rel=1e-12)
 
 
 def test_the_inner_dimension_is_rounded_up_too() -> None:
-    assert quantised(gemm(256, 128, 65), 1.0, 1.0) == quantised(gemm(256, 128, 128), 1.0, 1.0)
+    assert quantised_flops(gemm(256, 128, 65), 1.0, 1.0) == quantised_flops(
+        gemm(256, 128, 128), 1.0, 1.0
+    )
 
 
 def test_a_tile_waits_for_its_operands(study_with: StudyWith) -> None:
     product = gemm(256, 128, 512)
-    waiting = quantised(product, 1.0, 1.0, fill=128.0)
-    assert waiting == 640 / 512 * quantised(product, 1.0, 1.0)
+    waiting = quantised_flops(product, 1.0, 1.0, fill=128.0)
+    assert waiting == 640 / 512 * quantised_flops(product, 1.0, 1.0)
     study = study_with(f"{PLAIN.replace('tile_fill = 0', 'tile_fill = 2048')}")
     whole = seconds(gemm(4096, 8192, 8192), study_with(PLAIN))
     assert seconds(gemm(4096, 8192, 8192), study) == pytest.approx(1.25 * whole, rel=1e-12)
@@ -96,10 +100,10 @@ def test_a_tile_waits_for_its_operands(study_with: StudyWith) -> None:
 def test_the_best_tile_is_taken() -> None:
     for m, n in [(64, 64), (64, 4096), (1793, 1793), (8192, 1280), (300, 5000)]:
         product = gemm(m, n, 1024)
-        alone = [quantised(product, 132.0, 0.5, (tile,)) for tile in TILES]
-        assert quantised(product, 132.0, 0.5) == min(alone)
+        alone = [quantised_flops(product, 132.0, 0.5, (tile,)) for tile in TILES]
+        assert quantised_flops(product, 132.0, 0.5) == min(alone)
     # nothing that fits in a small tile waits for a large one
-    assert quantised(gemm(64, 64, 64), 1.0, 1.0) == 2 * 64**3 / 0.7
+    assert quantised_flops(gemm(64, 64, 64), 1.0, 1.0) == 2 * 64**3 / 0.7
 
 
 def test_the_tiles_of_every_study_are_those_of_cublas_and_a_study_may_have_others(
@@ -123,14 +127,14 @@ def test_no_product_pays_for_less_than_it_multiplies() -> None:
     m, n, k = rng.integers(1, 20_000, (3, 1000)).astype(float)
     product = gemm(m, n, k)
     for weight in (0.0, 0.5, 1.0):
-        assert np.all(quantised(product, 132.0, weight) >= product.flops)
+        assert np.all(quantised_flops(product, 132.0, weight) >= product.flops)
 
 
 def test_a_batch_fills_waves_together() -> None:
     # 66 products of two 128 x 128 tiles fill the 132 multiprocessors once
-    together = quantised(gemm(256, 128, 64, batch=66), 132.0, 1.0)
+    together = quantised_flops(gemm(256, 128, 64, batch=66), 132.0, 1.0)
     assert together == pytest.approx(132 * 128 * 128 / 0.95 * 2 * 64, rel=1e-12)
-    assert together < 66 * quantised(gemm(256, 128, 64), 132.0, 1.0)
+    assert together < 66 * quantised_flops(gemm(256, 128, 64), 132.0, 1.0)
 
 
 def test_a_thin_product_waits_for_its_operands(study_with: StudyWith) -> None:
@@ -172,7 +176,7 @@ def test_a_study_s_efficiencies_stand_in_their_place(study_with: StudyWith) -> N
 
 
 def test_what_is_no_operator_is_not_priced(study_with: StudyWith) -> None:
-    assert Tiled().price(object(), study_with()) is None
+    assert TiledKernels().price(object(), study_with()) is None
 
 
 def test_arrays_cost_what_their_elements_cost(study_with: StudyWith) -> None:

@@ -8,26 +8,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost.language.diagnostic_text import WIDEST, render, visible
+from parcost.language.diagnostic_text import WIDEST, render
 from parcost.language.diagnostics import Diagnostic, Label, Severity, problem
+from parcost.language.escapes import escape_line
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.output.diagnostics import as_data
 
 
-def shown(text: str) -> str:
+def rendered_text(text: str) -> str:
     found = parse(Source("net.par", text))[1]
     return "\n\n".join(render(diagnostic) for diagnostic in found)
 
 
-def at(source: Source, piece: str) -> Span:
+def span_of(source: Source, piece: str) -> Span:
     start = source.text.index(piece)
     return Span(source, start, start + len(piece))
 
 
 def test_the_subject_is_underlined_and_what_belongs_to_it_too() -> None:
     source = Source("net.par", "a {\n  latency = 1 us\n\n\n  latency = 2 us\n}\n")
-    first = at(source, "latency")
+    first = span_of(source, "latency")
     again = Span(source, 25, 32)
     diagnostic = problem(
         "duplicate",
@@ -57,7 +58,7 @@ error[duplicate]: `latency` is given twice
 
 def test_line_numbers_of_several_digits_widen_the_margin() -> None:
     assert (
-        shown("a = 1\n" * 9 + "b =\nc = ;")
+        rendered_text("a = 1\n" * 9 + "b =\nc = ;")
         == """\
 error[syntax]: unexpected end of line
   --> net.par:10:4
@@ -77,7 +78,7 @@ error[syntax]: stray character `;`
 
 def test_two_labels_on_a_line_are_told_one_after_the_other() -> None:
     assert (
-        shown("a = (1]")
+        rendered_text("a = (1]")
         == """\
 error[syntax]: `]` does not close `(`
  --> net.par:1:7
@@ -91,7 +92,11 @@ error[syntax]: `]` does not close `(`
 def test_labels_in_two_files_have_a_snippet_each() -> None:
     here, there = Source("a.par", "use x\n"), Source("b.par", "\nblock x {}\n")
     diagnostic = problem(
-        "duplicate", "`x` is two things", at(here, "x"), "used", also=[(at(there, "x"), "this one")]
+        "duplicate",
+        "`x` is two things",
+        span_of(here, "x"),
+        "used",
+        also=[(span_of(there, "x"), "this one")],
     )
     assert (
         render(diagnostic)
@@ -127,7 +132,7 @@ warning[missing-file]: there is no file `a.par`
 
 def test_the_end_of_the_file_is_after_its_last_character() -> None:
     assert (
-        shown("model gpt3 {\n  layers = 96\n\n")
+        rendered_text("model gpt3 {\n  layers = 96\n\n")
         == """\
 error[syntax]: this block is never closed
  --> net.par:1:12
@@ -141,7 +146,7 @@ error[syntax]: this block is never closed
 
 def test_tabs_and_wide_characters_take_the_room_that_they_take() -> None:
     assert (
-        shown('\ta =\t"漢字e\u0301" 日')
+        rendered_text('\ta =\t"漢字e\u0301" 日')
         == """\
 error[syntax]: stray character `日` (U+65E5, cjk unified ideograph-65e5)
  --> net.par:1:13
@@ -155,7 +160,7 @@ error[syntax]: stray character `日` (U+65E5, cjk unified ideograph-65e5)
 
 def test_a_long_line_is_cut_around_its_subject() -> None:
     before, after = "1 + " * 100, " + 2" * 100
-    _, place, _, line, mark = shown(f"a = {before}@{after}").split("\n")
+    _, place, _, line, mark = rendered_text(f"a = {before}@{after}").split("\n")
     assert place == " --> net.par:1:405"
     assert line == f"1 | ...{('a = ' + before)[-60:]}@{after[:59]}..."
     assert mark == f"  | {' ' * 63}^ expected a value"
@@ -163,7 +168,7 @@ def test_a_long_line_is_cut_around_its_subject() -> None:
 
 
 def test_a_label_beyond_the_cut_is_shown_at_its_edge() -> None:
-    lines = shown("a = (" + "1 + " * 100 + "1]").split("\n")
+    lines = rendered_text("a = (" + "1 + " * 100 + "1]").split("\n")
     assert lines[3].startswith("1 | ...")
     assert lines[4] == "  | - opened here"
     assert lines[5].endswith("^ expected `)`")
@@ -178,12 +183,15 @@ def test_a_span_over_several_lines_shows_its_first() -> None:
 
 
 def test_lines_of_other_systems_end_where_they_end() -> None:
-    assert shown("a = 1\r\nb = \r\n").split("\n")[3:] == ["2 | b =", "  |     ^ expected a value"]
+    assert rendered_text("a = 1\r\nb = \r\n").split("\n")[3:] == [
+        "2 | b =",
+        "  |     ^ expected a value",
+    ]
 
 
 def test_no_file_reaches_the_terminal() -> None:
     source = Source("\x1b]0;owned\x07.par", 'a = "\x1b[2J\u202e\ud800" b\n')
-    text = render(problem("x", "bad \x1b[31m", at(source, "b\n"), "\x07", help="\n\x1b[H"))
+    text = render(problem("x", "bad \x1b[31m", span_of(source, "b\n"), "\x07", help="\n\x1b[H"))
     assert text == (
         "error[x]: bad \\x1b[31m\n"
         " --> \\x1b]0;owned\\x07.par:1:14\n"
@@ -258,5 +266,5 @@ def test_anything_can_be_shown(text: str, start: int, length: int, label: str) -
     spans = [Span(source, start, start + length), Span(source, length, length + start)]
     diagnostic = problem("x", label, spans[0], label, also=[(spans[1], label)], notes=[label])
     for line in render(diagnostic).split("\n"):
-        assert line == visible(line)
+        assert line == escape_line(line)
     assert json.dumps(as_data(diagnostic))

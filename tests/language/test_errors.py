@@ -113,7 +113,7 @@ training { sequence = 2048, global_batch = 8 sequences }
 """
 
 
-def only(text: str, **values: str) -> Diagnostic:
+def only_diagnostic(text: str, **values: str) -> Diagnostic:
     """Return the one error of a spec."""
     try:
         (scenario,) = parcost.load_text(text)
@@ -136,18 +136,20 @@ def only(text: str, **values: str) -> Diagnostic:
     ],
 )
 def test_help_proposes_what_to_write(block: str, help: str) -> None:
-    assert help in (only(SPEC + block).help or "")
+    assert help in (only_diagnostic(SPEC + block).help or "")
 
 
 def test_a_share_in_percent_is_bounded_in_percent() -> None:
-    found = only(SPEC + "memory { usable = 194 % }")
+    found = only_diagnostic(SPEC + "memory { usable = 194 % }")
     assert found.message == "`usable` must be at most 100 %"
     assert found.labels[0].text == "this is 194 %"
-    assert only(SPEC + "memory { usable = 1.94 }").message == "`usable` must be at most 1"
+    assert (
+        only_diagnostic(SPEC + "memory { usable = 1.94 }").message == "`usable` must be at most 1"
+    )
 
 
 def test_a_name_that_goes_on_is_closer_than_one_that_differs() -> None:
-    found = only(SPEC.replace("h100_sxm", "h100"))
+    found = only_diagnostic(SPEC.replace("h100_sxm", "h100"))
     assert found.help == (
         "did you mean `catalog.devices.h100_nvl` or `catalog.devices.h100_pcie` or "
         "`catalog.devices.h100_sxm` or `catalog.devices.h100_sxm_96g`?"
@@ -155,13 +157,13 @@ def test_a_name_that_goes_on_is_closer_than_one_that_differs() -> None:
 
 
 def test_many_attributes_are_not_all_listed() -> None:
-    help = only(SPEC + "kernels { zzz = 1 }").help or ""
+    help = only_diagnostic(SPEC + "kernels { zzz = 1 }").help or ""
     assert help.startswith("it has `model`")
     assert help.endswith(" more")
     assert help.count("`") < 30
 
 
 def test_what_is_set_from_outside_is_shown_as_it_was_given() -> None:
-    text = render(only(SPEC, layout__tp="2.5"))
+    text = render(only_diagnostic(SPEC, layout__tp="2.5"))
     assert "layout.tp = 2.5" in text
     assert "let " not in text

@@ -102,3 +102,139 @@ def test_groups_that_a_border_cuts_do_not_reach_beyond_it() -> None:
         if d.id == "tp-wider-than-fast-domain"
     )
     assert said.startswith("tensor-parallel groups of 3 do not divide the 8 devices of level")
+
+
+@pytest.mark.parametrize(
+    ("block", "line", "help"),
+    [
+        ("training", "micro_batch_size = 1", "did you mean `micro_batch`?"),
+        ("training", "seq_length = 4096", "write `sequence`"),
+        ("layout", "tensor_model_parallel_size = 8", "write `tp`"),
+        ("layout", "pipeline_model_parallel_size = 8", "write `pp`"),
+        ("layout", "use_distributed_optimizer = on", "write `zero = 1`"),
+        ("layout", "virtual_pipeline_model_parallel_size = 2", "write `chunks` in `schedule`"),
+        ("training", "vocab_size = 32000", "write `vocabulary` in `model`"),
+        ("model", "num_query_groups = 8", "write `kv_heads`"),
+    ],
+)
+def test_names_of_other_tools_lead_to_those_of_here(block: str, line: str, help: str) -> None:
+    if block == "model":
+        said = helps(f"model mine extends llama3_8b {{ {line} }}").partition("\n")[2]
+    else:
+        said = helps(**{block: BLOCKS[block].replace(" }", f", {line} }}")})
+    assert said.splitlines()[0] == help
+
+
+def test_aliases_stand_for_attributes_that_there_are() -> None:
+    types = parcost.load_text(USES + "\n".join(BLOCKS.values()))[0].plugins.blocks
+    aliases = {
+        (kind, alias): instead.partition(" = ")[0]
+        for kind, type_ in types.items()
+        for alias, instead in type_.aliases.items()
+    }
+    assert len(aliases) > 40
+    for (kind, alias), attribute in aliases.items():
+        assert attribute in types[kind].fields
+        assert alias not in types[kind].fields
+
+
+def test_an_entry_is_imported_where_the_catalogue_has_it_alone() -> None:
+    batch = "sequence = 8192, global_batch = 128 sequences"
+    said = helps(training=f"training {{ {batch}, precision = fp8 }}").splitlines()[0]
+    assert said.startswith("did you mean `fp8_blockwise` or `fp8_current` or ")
+    assert said.endswith("more that begin so? import it from `catalog.precisions`")
+    said = helps(training=f"training {{ {batch}, precision = mxfp8 }}").splitlines()[0]
+    assert said == "import it: `use catalog.precisions.mxfp8`"
+    said = helps(training=f"training {{ {batch}, precision = unheard_of }}").splitlines()[0]
+    assert said == "`parcost catalog` lists what can be imported"
+
+
+def test_a_divisor_that_leaves_a_remainder_is_underlined() -> None:
+    text = "model odd { layers = 8, hidden = 4096, heads = 30, vocabulary = 32000 }"
+    training = "training { model = odd, sequence = 8192, global_batch = 128 sequences }"
+    (found,) = [d for d in diagnostics_of(text, training=training) if d.id == "not-whole"]
+    assert found.message == "`hidden` 4096 is not divisible by `heads` 30"
+    assert found.labels[0].span.text == "heads = 30"
+    assert found.help is not None
+    assert found.help.startswith("take heads = 16 or 32, or write `head_dim`, which is ")
+
+
+def test_a_device_written_by_hand_is_named_with_what_it_lacks() -> None:
+    device = "device mine { memory = 80 GiB, memory_bandwidth = 3 TB/s, bf16 = 900 TFLOPS dense "
+    cluster = "cluster { device = mine, devices = 64 }"
+    assert "`device mine extends NAME { ... }`" in helps(device + "}", cluster=cluster)
+    whole = ", multiprocessors = 100, matmul_efficiency = 0.7, memory_efficiency = 0.8 }"
+    found = diagnostics_of(device + whole, cluster=cluster)
+    (lacks,) = [d for d in found if d.id == "no-attention-kernel"]
+    assert lacks.labels[0].span.text.startswith("device")
+
+
+FRONT = "let the first stages have one more: `schedule.assignment = front`"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "where", "help"),
+    [
+        (
+            {"layout": "layout { pp = 4, zero = 1 }\nschedule { kind = interleaved, chunks = 3 }"},
+            "chunks = 3",
+            f"chunks = 2 or 4 divides; or {FRONT}",
+        ),
+        (
+            {"layout": "layout { pp = 4, zero = 1 }\nschedule { chunks = 2 }"},
+            "chunks = 2",
+            "`schedule.kind = interleaved` has such an order",
+        ),
+        (
+            {"layout": "layout { pp = 2, zero = 1 }\nschedule { stages = [16, 15] }"},
+            "stages = [16, 15]",
+            "the stages need 1 more in all, or leave `schedule.stages` out",
+        ),
+        (
+            {"training": BLOCKS["training"].replace("micro_batch = 1", "micro_batch = 3")},
+            "global_batch = 128 sequences",
+            "take 96 or 192 sequences, or micro_batch = 2 or 4",
+        ),
+        (
+            {"layout": "layout { tp = 8, pp = 4 }", "cluster": "cluster { devices = 16 }"},
+            "devices = 16",
+            "take 32 devices or a multiple of them, or pp = 2",
+        ),
+        (
+            {"layout": "layout { cp = 3 }", "cluster": "cluster { devices = 96 }"},
+            "sequence = 8192",
+            "take 8190 or 8196 tokens, or cp = 2 or 4",
+        ),
+    ],
+)
+def test_a_rule_points_at_what_was_written_and_says_what_would_do(
+    blocks: dict[str, str], where: str, help: str
+) -> None:
+    found = diagnostics_of(**blocks)
+    assert (where, help) in [(d.labels[0].span.text, d.help) for d in found if d.labels]
+
+
+def test_a_sweep_of_the_command_line_is_where_a_rule_points() -> None:
+    text = "\n".join([USES, *(BLOCKS | {"layout": "layout { pp = 4, zero = 1 }"}).values()])
+    (scenario,) = parcost.load_text(text, overrides={"schedule.chunks": "[2, 4]"})
+    places = {d.labels[0].span.source.name for d in scenario.evaluate().diagnostics if d.labels}
+    assert places == {"set schedule.chunks"}
+
+
+@pytest.mark.parametrize(
+    ("value", "id", "help"),
+    [
+        ("80", "missing-unit", "write `80 GB` or `80 GiB`"),
+        ("80 Gb", "bit-for-byte", "write `80 GB` if bytes are meant, or `bytes(80 Gb)`"),
+    ],
+)
+def test_a_claim_of_memory_underlines_its_value(value: str, id: str, help: str) -> None:
+    (found,) = diagnostics_of(f"expect {{ memory <= {value} }}")
+    assert (found.id, found.labels[0].span.text, found.help) == (id, value, help)
+
+
+@pytest.mark.parametrize(("written", "warns"), [("8k", True), ("8 Ki", False), ("8000", False)])
+def test_a_sequence_in_thousands_is_pointed_out(written: str, warns: bool) -> None:
+    training = BLOCKS["training"].replace("8192", written)
+    found = [d for d in diagnostics_of(training=training) if d.id == "decimal-sequence"]
+    assert [d.message for d in found] == warns * ["a sequence of 8k is 8,000 tokens; 8 Ki is 8,192"]

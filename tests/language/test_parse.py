@@ -16,7 +16,7 @@ from parcost.language import syntax as s
 from parcost.language.build import Builder
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.parse import parse, split_quantity
-from parcost.language.repair import Written
+from parcost.language.repair import InsertedToken
 from parcost.language.text import Source, Span
 from parcost_grammar import generate, tables
 
@@ -42,7 +42,7 @@ def found_in(text: str) -> list[Diagnostic]:
     return parse(Source("x.par", text))[1]
 
 
-def told(text: str) -> list[str]:
+def messages(text: str) -> list[str]:
     """Return each error as ``line:column message: what is underlined: label``."""
     out = []
     for diagnostic in found_in(text):
@@ -238,7 +238,7 @@ def test_a_string_is_what_is_between_its_quotes() -> None:
 
 
 def test_only_one_comparison_stands_in_a_row() -> None:
-    assert told("a = b < c < d") == [
+    assert messages("a = b < c < d") == [
         "1:11 unexpected `<`: <: expected a comma or the end of the line"
     ]
 
@@ -406,7 +406,7 @@ BRACE_BELOW = (
 def test_an_error_costs_no_more_than_its_item(
     text: str, errors: list[str], rest: list[Any]
 ) -> None:
-    assert told(text) == errors
+    assert messages(text) == errors
     assert outline(parse(Source("x.par", text))[0]) == rest
 
 
@@ -451,7 +451,7 @@ def test_an_unclosed_block_says_where_the_indentation_closes_it() -> None:
 
 def test_all_errors_of_a_file_are_told_in_order() -> None:
     text = "a = @\nf {\n b =\n c = 1\n}\n'\ng = (\nh = 1 i = 2\n"
-    assert [line.split(" ")[0] for line in told(text)] == ["1:5", "3:5", "6:1", "7:5", "8:7"]
+    assert [line.split(" ")[0] for line in messages(text)] == ["1:5", "3:5", "6:1", "7:5", "8:7"]
 
 
 # Limits
@@ -535,7 +535,7 @@ def test_the_tables_are_those_of_the_grammar() -> None:
 def folded(tree: Tree[Token] | Token, builder: Builder) -> Any:
     """Return what our nodes make of Lark's own tree."""
     if isinstance(tree, Token):
-        return Written(tree.type, tree.start_pos or 0, str(tree))
+        return InsertedToken(tree.type, tree.start_pos or 0, str(tree))
     return getattr(builder, tree.data)([folded(child, builder) for child in tree.children])
 
 

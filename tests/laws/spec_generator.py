@@ -253,7 +253,7 @@ class Generator:
             case "switch":
                 return ("on", "off")
             case "word":
-                offered = self.plugins.named(field_.registry) if field_.registry else ()
+                offered = self.plugins.offers(field_.registry) if field_.registry else ()
                 return (*field_.choices, *offered)
             case "text":
                 return _TEXTS

@@ -702,18 +702,20 @@ def effects(text: str, *, sections: bool) -> tuple[Any, ...] | None:
     if not result.legal:
         return None
     found: list[Any] = [(d.id, d.message) for d in result.diagnostics]
-    found += [(f.name, plain(f.value)) for _, f in (*result.figures, *result.details)]
-    found += [(i.name, plain(i.coverage), i.formula.source) for _, i in result.intervals]
+    found += [(f.name, encode_plain(f.value)) for _, f in (*result.figures, *result.details)]
+    found += [(i.name, encode_plain(i.coverage), i.formula.source) for _, i in result.intervals]
     if result.outcome is not None:
-        found += [(o.name, plain(o.exposed), plain(o.hidden)) for o in result.outcome.ledger]
-        found += [(m.name, plain(m.bytes_)) for m in result.outcome.memory_lines]
+        found += [
+            (o.name, encode_plain(o.exposed), encode_plain(o.hidden)) for o in result.outcome.ledger
+        ]
+        found += [(m.name, encode_plain(m.bytes_)) for m in result.outcome.memory_lines]
     if sections:
         found += [(s.title, repr(s.rows), repr(s.notes)) for _, s in result.sections]
     scenario.forget()
     return tuple(found)
 
 
-def plain(value: Any) -> bytes:
+def encode_plain(value: Any) -> bytes:
     return np.asarray(value, dtype=float).tobytes()
 
 
@@ -742,11 +744,11 @@ def has_effect(name: str) -> bool:
         changed not in (None, effects(bases()[base].text, sections=sections))
         for sections in (False, True)
         for base, place, field in places()[name]
-        for changed in _changed(base, place, name, field, sections=sections)
+        for changed in _changes(base, place, name, field, sections=sections)
     )
 
 
-def _changed(
+def _changes(
     base: str, place: Place, name: str, field: Field, *, sections: bool
 ) -> Iterator[tuple[Any, ...] | None]:
     spec = bases()[base]

@@ -14,9 +14,10 @@ from spec_generator import Generator
 
 import parcost
 from parcost import Scenario, SpecError, Study
-from parcost.contract.schema import Curve, block_type, called
+from parcost.contract.schema import Curve, block_name, block_type
 from parcost.contract.study import Call
 from parcost.engine.session import Session
+from parcost.engine.study import SpecStudy
 from parcost.language.units import FLOPS, RATE
 from parcost_plugins.vocabulary import CollectiveChoice
 
@@ -60,14 +61,14 @@ def rates(study: Study) -> Mapping[str, float]:
             value = getattr(block, name)
             if field.kind == "children":
                 for child in value:
-                    look(child, f"{path}.{called(child)}")
+                    look(child, f"{path}.{block_name(child)}")
             elif field.dimension in (RATE, FLOPS) and not isinstance(value, (Curve, NoneType)):
                 found[f"{path}.{name}"] = value
 
     for schema, blocks in study.blocks.items():
         if block_type(schema).kind in ("device", "fabric", "offload"):
             for block in blocks:
-                look(block, called(block))
+                look(block, block_name(block))
     return found
 
 
@@ -94,7 +95,7 @@ def faster_with_more_work(seed: int, numbers: range) -> Iterator[str]:
         for name in WORK:
             if name == "layers" and training.model.parameters is not None:
                 continue  # the same parameters in more layers are no more work
-            path = name if "." in name else f"{called(training.model)}.{name}"
+            path = name if "." in name else f"{block_name(training.model)}.{name}"
             block = training if "." in name else training.model
             value = getattr(block, name.rpartition(".")[2])
             after = step(scenario.replace({path: 2 * value})) if value else None
@@ -105,16 +106,16 @@ def faster_with_more_work(seed: int, numbers: range) -> Iterator[str]:
 def below_their_bounds(seed: int, numbers: range, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Yield the collectives of steps that take less than nothing can beat."""
     asked: list[tuple[Study, str, Any, Any, str, Call]] = []
-    plain = Study.collective
+    plain = SpecStudy.collective
 
     def collective(
-        self: Study, operation: str, n: Any, group: Any, algorithm: str = "auto"
+        self: SpecStudy, operation: str, n: Any, group: Any, algorithm: str = "auto"
     ) -> Call:
         call = plain(self, operation, n, group, algorithm)
         asked.append((self, operation, n, group, algorithm, call))
         return call
 
-    monkeypatch.setattr(Study, "collective", collective)
+    monkeypatch.setattr(SpecStudy, "collective", collective)
     for what, *_ in steps(seed, numbers):
         for study, operation, n, group, algorithm, call in asked:
             if algorithm == "nccl":  # the library's own prediction, by its own table

@@ -25,7 +25,9 @@ def details(study: Study) -> dict[str, Any]:
     return found
 
 
-def held(bind: Bind, elements: float, values: dict[str, Any], **more: Any) -> dict[str, Any]:
+def memory_values(
+    bind: Bind, elements: float, values: dict[str, Any], **more: Any
+) -> dict[str, Any]:
     parameters = [Parameters(name="all", elements=elements, total=elements, count=(1.0,))]
     return details(bind({**SIXTEEN, **values}, parameters=parameters, **more))
 
@@ -47,7 +49,7 @@ def test_a_recipe_says_how_many_bytes_a_parameter_takes(
     values = {
         f"mixed.{k}": v for k, v in zip(("weights", "gradients", "optimizer"), recipe, strict=True)
     }
-    found = held(bind, 1e9, values)
+    found = memory_values(bind, 1e9, values)
     assert found["bytes_per_parameter"] == each
     assert found["state_total"] == each * 1e9
 
@@ -56,7 +58,7 @@ def test_a_recipe_says_how_many_bytes_a_parameter_takes(
     ("billions", "devices"), [(13, 3), (65, 13), (540, 108), (7, 2), (175, 35)]
 )
 def test_the_state_needs_so_many_devices_of_80_gb(bind: Bind, billions: int, devices: int) -> None:
-    found = held(bind, billions * 1e9, {"plain.memory": 80e9})
+    found = memory_values(bind, billions * 1e9, {"plain.memory": 80e9})
     assert found["devices_for_state"] == devices
 
 
@@ -64,7 +66,7 @@ def test_the_state_needs_so_many_devices_of_80_gb(bind: Bind, billions: int, dev
 def test_the_largest_model_grows_with_what_is_sharded(
     bind: Bind, zero: int, largest: float
 ) -> None:
-    found = held(bind, 1e9, {"plain.memory": 80e9, "layout.zero": zero})
+    found = memory_values(bind, 1e9, {"plain.memory": 80e9, "layout.zero": zero})
     assert found["largest_model"] == pytest.approx(largest * 1e9)
 
 
@@ -73,7 +75,7 @@ def test_gradients_that_accumulate_whole_are_held_whole(
     bind: Bind, zero: int, largest: float
 ) -> None:
     values = {"plain.memory": 80e9, "layout.zero": zero, "sharding.accumulate": "whole"}
-    assert held(bind, 1e9, values)["largest_model"] == pytest.approx(largest * 1e9)
+    assert memory_values(bind, 1e9, values)["largest_model"] == pytest.approx(largest * 1e9)
 
 
 def test_memory_by_class_adds_up(bind: Bind) -> None:

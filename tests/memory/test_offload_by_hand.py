@@ -10,12 +10,12 @@ import pytest
 
 from parcost_plugins.memory import offload
 from parcost_plugins.vocabulary import Cluster, Layout, LocalUpdates, Offload, Training
-from parcost_plugins.vocabulary.held import Alike
+from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 
-def kind(stages: tuple[int, ...] = (0,), of: int = 1) -> Alike:
+def kind(stages: tuple[int, ...] = (0,), of: int = 1) -> StageKind:
     """Return 1000 parameters that 8 ranks hold alike, of which 4 share what ZeRO shards."""
-    return Alike(
+    return StageKind(
         stages=stages, of=of, layers=1, layer=1000.0, matrix=0.0, before=0.0, after=0.0,
         elements=1000.0, group="data", replicas=8.0, shard=4.0,
     )  # fmt: skip
@@ -76,8 +76,8 @@ def test_the_state_that_a_host_keeps(said: dict[str, Any], bytes_: float) -> Non
 def test_the_fullest_host_keeps_the_stages_of_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """State of 6 kB on stages 0 and 3; a half of 100 and 300 B, of which 4 and 1 are alive."""
     monkeypatch.setattr(offload, "virtual_stages", lambda _: 4)
-    monkeypatch.setattr(offload, "alike", lambda _: [kind((0, 3), 4), kind((3,), 4)])
-    monkeypatch.setattr(offload, "_saved", lambda _: [100.0, 300.0, 0.0, 0.0])
+    monkeypatch.setattr(offload, "stage_kinds", lambda _: [kind((0, 3), 4), kind((3,), 4)])
+    monkeypatch.setattr(offload, "_activation_bytes", lambda _: [100.0, 300.0, 0.0, 0.0])
     outcome: Any = SimpleNamespace(alive=[4.0, 1.0, 1.0, 1.0])
     for devices, expected in (
         ([(0, 1), (2,)], 6000 + 200 + 150),
@@ -87,12 +87,12 @@ def test_the_fullest_host_keeps_the_stages_of_its_device(monkeypatch: pytest.Mon
     ):
         monkeypatch.setattr(offload, "stages_of_devices", lambda _, found=devices: found)
         study: Any = Fake(optimizer=0.5, activations=0.5)
-        assert offload.on_host(study, outcome) == pytest.approx(expected)
+        assert offload.host_bytes(study, outcome) == pytest.approx(expected)
         (figure,) = offload.details(study, outcome)
         assert figure.value == pytest.approx(expected)
     still: Any = Fake(optimizer=0.5)
-    assert offload.on_host(still, outcome) == pytest.approx(12000)  # activations stay
-    assert offload.on_host(Fake(), outcome) == 0.0  # type: ignore[arg-type]
+    assert offload.host_bytes(still, outcome) == pytest.approx(12000)  # activations stay
+    assert offload.host_bytes(Fake(), outcome) == 0.0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_fullest_host_keeps_the_stages_of_its_device(monkeypatch: pytest.Mon
 def test_what_travels_for_the_optimizer(
     said: dict[str, Any], expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offload, "alike", lambda _: [kind()])
+    monkeypatch.setattr(offload, "stage_kinds", lambda _: [kind()])
     found: Any = [*offload.terms(Fake(**said))]  # type: ignore[arg-type]
     assert {t.name: t.bytes_ for t in found} == {n: b for n, (b, _) in expected.items()}
     for term in found:
@@ -130,7 +130,7 @@ def test_what_travels_for_the_optimizer(
 
 def test_parameters_come_for_each_pass_that_gathers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of 1000 parameters of 2 B over the 4 ranks of a shard, at 50 B/s."""
-    monkeypatch.setattr(offload, "alike", lambda _: [kind()])
+    monkeypatch.setattr(offload, "stage_kinds", lambda _: [kind()])
     for again, passes in ((True, ["F", "B"]), (False, ["F"])):
         monkeypatch.setattr(offload, "reshards", lambda _, again=again: again)
         for overlap, window in ((True, ""), (False, None)):
@@ -144,7 +144,7 @@ def test_parameters_come_for_each_pass_that_gathers(monkeypatch: pytest.MonkeyPa
 
 def test_activations_travel_by_the_size_of_their_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     def names(saved: list[Any]) -> list[Any]:
-        monkeypatch.setattr(offload, "_saved", lambda _: saved)
+        monkeypatch.setattr(offload, "_activation_bytes", lambda _: saved)
         terms: Any = offload.terms(Fake(activations=0.5))  # type: ignore[arg-type]
         return [(t.name, t.pass_, t.bytes_, t.seconds, [*t.count]) for t in terms]
 
@@ -178,7 +178,7 @@ def test_what_forward_saves(monkeypatch: pytest.MonkeyPatch) -> None:
         memory(1000.0, 1, "forward", often=False),
     ]
     study: Any = SimpleNamespace(contributions=lambda _: parts)
-    assert offload._saved(study) == [130.0, 230.0]
+    assert offload._activation_bytes(study) == [130.0, 230.0]
 
 
 def failed(**said: Any) -> list[tuple[str, Any]]:
@@ -217,7 +217,7 @@ def test_rules_of_what_is_offloaded() -> None:
 
 def test_a_host_holds_as_much_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     GiB = 2.0**30
-    monkeypatch.setattr(offload, "on_host", lambda *_: 3 * GiB)
+    monkeypatch.setattr(offload, "host_bytes", lambda *_: 3 * GiB)
     outcome: Any = None
     for room, holds in ((2.9, False), (3.0, True), (3.1, True)):
         (check,) = offload.verdicts(Fake(host_memory=room * GiB), outcome)  # type: ignore[arg-type]

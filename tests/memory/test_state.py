@@ -18,7 +18,9 @@ STATE = ("weights", "gradients", "optimizer state")
 SIXTEEN = {"mixed.gradients": 2}  # 2 + 2 + 12 bytes per parameter
 
 
-def held(elements: float, count: Sequence[float] = (1.0,), place: Any = "layer") -> Parameters:
+def parameters_record(
+    elements: float, count: Sequence[float] = (1.0,), place: Any = "layer"
+) -> Parameters:
     name = f"{place} {count}"
     return Parameters(name=name, elements=elements, total=elements, count=count, place=place)
 
@@ -45,19 +47,21 @@ def test_each_zero_stage_shards_one_more_kind_of_state(
 ) -> None:
     values = {**SIXTEEN, "cluster.devices": 64, "layout.zero": zero}
     values["training.global_batch"] = 64
-    assert state(bind(values, parameters=[held(7.5e9)])) == pytest.approx(gigabytes * 1e9)
+    assert state(bind(values, parameters=[parameters_record(7.5e9)])) == pytest.approx(
+        gigabytes * 1e9
+    )
 
 
 def test_70b_on_tp_8_and_pp_2_without_replicas_take_70_gb_or_78_75(bind: Bind) -> None:
     layout = {"cluster.devices": 16, "layout.tp": 8, "layout.pp": 2, "layout.zero": 1}
-    quarter = [held(70e9 / 16 / 4, (4.0, 4.0))]
+    quarter = [parameters_record(70e9 / 16 / 4, (4.0, 4.0))]
     assert state(bind({**layout, **SIXTEEN}, parameters=quarter)) == pytest.approx(70e9)
     assert state(bind(layout, parameters=quarter)) == pytest.approx(78.75e9)
 
 
 def test_405b_on_64_devices_without_replicas_take_101_gb(bind: Bind) -> None:
     values = {**SIXTEEN, "cluster.devices": 64, "layout.tp": 8, "layout.pp": 8}
-    study = bind(values, parameters=[held(405e9 / 64, (1.0,) * 8)])
+    study = bind(values, parameters=[parameters_record(405e9 / 64, (1.0,) * 8)])
     assert state(study) == pytest.approx(101.25e9)
     (verdict,) = [check for _, check in verdicts(study) if check.id == "does-not-fit"]
     assert not verdict.holds
@@ -69,7 +73,7 @@ def verdicts(study: Study) -> list[Any]:
 
 def test_the_worked_example_holds_27_25_gb_of_state_on_stage_0(bind: Bind) -> None:
     values = {"cluster.devices": 64, "layout.tp": 8, "layout.pp": 4, "layout.zero": 1}
-    study = bind(values, parameters=[held(2_270_756_864.0, (1.0, 0.0, 0.0, 0.0))])
+    study = bind(values, parameters=[parameters_record(2_270_756_864.0, (1.0, 0.0, 0.0, 0.0))])
     assert outcome_of(study).memory_device == 0
     assert state(study) == pytest.approx(27.25e9, abs=5e6)  # 6 + 12 / 2 bytes each
 
@@ -77,14 +81,20 @@ def test_the_worked_example_holds_27_25_gb_of_state_on_stage_0(bind: Bind) -> No
 def test_zero_3_holds_two_gathered_layers_the_head_and_one_layers_gradients(bind: Bind) -> None:
     study = bind(
         {"layout.zero": 3},
-        parameters=[held(5e8, place="before"), held(1e9, (8.0,)), held(3e8, place="after")],
+        parameters=[
+            parameters_record(5e8, place="before"),
+            parameters_record(1e9, (8.0,)),
+            parameters_record(3e8, place="after"),
+        ],
     )
     found = lines(study)
     assert outcome_of(study).memory_moment == "backward"
     assert found["gathered layers"] == 2 * 1e9 * 2
     assert found["gathered ends"] == 3e8 * 2
     assert found["unsharded gradients"] == 1e9 * (2 + 4)
-    alone = bind({"layout.zero": 3, "cluster.devices": 1}, parameters=[held(1e9, (8.0,))])
+    alone = bind(
+        {"layout.zero": 3, "cluster.devices": 1}, parameters=[parameters_record(1e9, (8.0,))]
+    )
     assert not {"gathered layers", "gathered ends", "unsharded gradients"} & set(lines(alone))
 
 
@@ -106,10 +116,14 @@ def test_zero_3_holds_two_gathered_layers_the_head_and_one_layers_gradients(bind
 def test_zero_3_holds_the_ends_while_they_are_gathered_and_the_largest_gradient(
     bind: Bind, before: float, depth: int, after: float, gathered: float, gradients: float
 ) -> None:
-    ends = [held(n, place=place) for n, place in ((before, "before"), (after, "after")) if n]
+    ends = [
+        parameters_record(n, place=place)
+        for n, place in ((before, "before"), (after, "after"))
+        if n
+    ]
     study = bind(
         {"layout.zero": 3, "small.layers": depth},
-        parameters=[held(1e9, (float(depth),)), *ends],
+        parameters=[parameters_record(1e9, (float(depth),)), *ends],
     )
     found = lines(study)
     whole = found["gathered layers"] + found.get("gathered ends", 0.0)
@@ -119,17 +133,18 @@ def test_zero_3_holds_the_ends_while_they_are_gathered_and_the_largest_gradient(
 
 
 def test_zero_2_holds_a_bucket_of_whole_gradients(bind: Bind) -> None:
-    small = bind({"layout.zero": 2}, parameters=[held(1e9)])
+    small = bind({"layout.zero": 2}, parameters=[parameters_record(1e9)])
     assert lines(small)["gradient bucket"] == 1e9  # of 4e9
-    large = bind({"layout.zero": 2, "overlap.bucket": 9e9}, parameters=[held(1e9)])
+    large = bind({"layout.zero": 2, "overlap.bucket": 9e9}, parameters=[parameters_record(1e9)])
     assert lines(large)["gradient bucket"] == 4e9
-    alone = bind({"layout.zero": 2, "cluster.devices": 1}, parameters=[held(1e9)])
+    alone = bind({"layout.zero": 2, "cluster.devices": 1}, parameters=[parameters_record(1e9)])
     assert "gradient bucket" not in lines(alone)
 
 
 def test_the_next_zero_stage_never_holds_more_state(bind: Bind) -> None:
     held_ = [
-        state(bind({"layout.zero": zero}, parameters=[held(1e9, (8.0,))])) for zero in range(4)
+        state(bind({"layout.zero": zero}, parameters=[parameters_record(1e9, (8.0,))]))
+        for zero in range(4)
     ]
     assert held_ == sorted(held_, reverse=True)
 
@@ -147,7 +162,7 @@ def test_fragmentation_is_a_share_of_the_activations_alive(bind: Bind) -> None:
     formula = Formula(text="given")
     study = bind(
         {"memory.fragmentation": 0.06, "layout.pp": 4, "training.global_batch": 16},
-        parameters=[held(1e6, (2.0, 2.0, 2.0, 2.0))],
+        parameters=[parameters_record(1e6, (2.0, 2.0, 2.0, 2.0))],
         terms=[Work(name="f", seconds=1.0, pass_="F", formula=formula)],
         memory=[
             Memory(name="kept", bytes_=1e9, formula=formula, per_micro_batch=True),
@@ -167,7 +182,7 @@ def test_a_sweep_gives_at_every_point_what_that_point_gives_alone(bind: Bind, ze
     def study(devices: Any) -> Study:
         return bind(
             {"cluster.devices": devices, "layout.zero": zero, "memory.communicator": 1e8},
-            parameters=[held(1e8, (8.0,)), held(3e8, place="after")],
+            parameters=[parameters_record(1e8, (8.0,)), parameters_record(3e8, place="after")],
         )
 
     together = np.broadcast_to(outcome_of(study([1, 2, 4, 8])).memory_bytes, 4)

@@ -29,7 +29,7 @@ def terms(study: Study) -> dict[str, Any]:
     return {
         term.name: term
         for plugin, term in study.contributions("memory")
-        if plugin.name in ("memory_state", "memory_overheads")
+        if plugin.name in ("memory.state", "memory.overheads")
     }
 
 

@@ -73,7 +73,7 @@ def test_verdicts_say_how_much_of_what(bind: Bind) -> None:
     assert found.message == (
         "stage 3 needs 100.0 GiB in backward, and 76.0 GiB are usable: 24.0 GiB too much"
     )
-    assert found.notes == ("95 % of the 80 GiB of `plain`",)
+    assert found.notes == ("usable: 95 % of the 80 GiB of `plain`",)
     _, tight = fit.verdicts(study, outcome(70.0))
     assert tight.severity == "warning"
     found = diagnose(tight, study)
@@ -91,21 +91,21 @@ ZERO = "zero = 1; zero = 2; zero = 3"
     [
         (
             {"training.micro_batch": 6},
-            f"recompute = selective; recompute = full; {ZERO}; sequence_parallel = on; micro_batch = 3; tp = 2; pp = 2",
+            f"recompute = selective; recompute = full; norms = on; activation = on; mlp = on; {ZERO}; sequence_parallel = on; micro_batch = 3; tp = 2; cp = 2; pp = 2",
         ),
         (
             {"training.micro_batch": 3, "training.recompute": "selective", "layout.zero": 2, "layout.tp": 4},
-            "recompute = full; zero = 3; sequence_parallel = on; tp = 8; pp = 2",
+            "recompute = full; norms = on; activation = on; mlp = on; zero = 3; sequence_parallel = on; tp = 8; cp = 2; pp = 2",
         ),
         (
             {"training.recompute": "full", "layout.zero": 3, "layout.pp": 4, "layout.sequence_parallel": "on"},
-            "tp = 2; pp = 8",
+            "tp = 2; cp = 2; pp = 8",
         ),
     ],
 )  # fmt: skip
 def test_what_people_change_first(bind: Bind, values: dict[str, Any], expected: str) -> None:
     found = fit._changes(bind(values))
-    assert "; ".join(f"{path.split('.')[1]} = {fit._spelled(v)}" for path, v in found) == expected
+    assert "; ".join(f"{path.split('.')[1]} = {fit._text(v)}" for path, v in found) == expected
 
 
 # --- Figures ------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ LINK = {"plain.host_bandwidth": 10.0, "offload.host_memory_bandwidth": 3.0}
 
 
 def on_host(study: Study) -> Any:
-    return offload.on_host(study, evaluate(study))
+    return offload.host_bytes(study, evaluate(study))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ CLASSIC = "flash_attention = off, dropout = on"
 
 def memory(study: Study) -> list[Memory]:
     return [
-        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model_")
+        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model.")
     ]
 
 
@@ -125,7 +125,7 @@ def test_every_saved_tensor_has_its_own_name_and_formula(study_of: StudyOf) -> N
         assert letters <= set(term.formula.inputs), term.name
 
 
-def evaluated(term: Memory) -> float:
+def term_bytes(term: Memory) -> float:
     """The bytes that a formula such as ``2 s b f e / t`` says."""
     found, sign = 1.0, 1
     for letter in term.formula.text.split():
@@ -149,7 +149,7 @@ def test_formulas_say_what_the_bytes_are(
         f"{CLASSIC}, micro_batch = 2, recompute = {recompute}",
     )
     for term in memory(study):
-        assert term.bytes_ == pytest.approx(evaluated(term), rel=1e-12), term.name
+        assert term.bytes_ == pytest.approx(term_bytes(term), rel=1e-12), term.name
 
 
 @pytest.mark.parametrize(("sequence_parallel", "shards"), [("off", 1), ("on", 8)])

@@ -20,7 +20,7 @@ def attention(study: Study) -> float:
     return per_token / (2 * 8 * 2 * 64)
 
 
-def met(lengths: list[int], window: int) -> float:
+def attended_by_hand(lengths: list[int], window: int) -> float:
     """Pairs of tokens that attend to one another, halves of their own counted as in s / 2."""
     pairs = 0.0
     for length in lengths:
@@ -40,7 +40,7 @@ def test_an_encoder_meets_all_of_it(study_of: StudyOf) -> None:
 @pytest.mark.parametrize("window", [1, 128, 1000, 2048, 5000])
 def test_a_window_bounds_what_later_tokens_meet(study_of: StudyOf, window: int) -> None:
     study = study_of(f"model m {{ {SHAPE}, window = {window} }}")
-    assert attention(study) / 4 == pytest.approx(met([2048], window), abs=0.2)
+    assert attention(study) / 4 == pytest.approx(attended_by_hand([2048], window), abs=0.2)
     w = min(window, 2048)
     assert attention(study) / 4 == w - w * w / (2 * 2048)
 
@@ -52,7 +52,9 @@ def test_every_nth_layer_may_attend_to_all(study_of: StudyOf) -> None:
 
 def test_packed_documents_meet_their_own_tokens_only(study_of: StudyOf) -> None:
     study = study_of(f"model m {{ {SHAPE} }}", training="documents = [1024, 512, 256, 256]")
-    assert attention(study) / 4 == pytest.approx(met([1024, 512, 256, 256], 0), rel=1e-12)
+    assert attention(study) / 4 == pytest.approx(
+        attended_by_hand([1024, 512, 256, 256], 0), rel=1e-12
+    )
     squares = 1024**2 + 512**2 + 2 * 256**2
     assert attention(study) / 4 == squares / 2 / 2048
 
@@ -61,7 +63,9 @@ def test_a_window_bounds_long_documents_only(study_of: StudyOf) -> None:
     study = study_of(
         f"model m {{ {SHAPE}, window = 300 }}", training="documents = [1024, 512, 256, 256]"
     )
-    assert attention(study) / 4 == pytest.approx(met([1024, 512, 256, 256], 300), abs=0.2)
+    assert attention(study) / 4 == pytest.approx(
+        attended_by_hand([1024, 512, 256, 256], 300), abs=0.2
+    )
 
 
 def test_equal_documents_may_be_said_by_their_length(study_of: StudyOf) -> None:

@@ -31,7 +31,7 @@ def study_with(study_of: StudyOf, framework: str, model: str = "llama3_8b", **mo
     return study_of(model, training=training, extra=extra)
 
 
-def moved(study: Study) -> dict[tuple[str, str], float]:
+def stream_bytes(study: Study) -> dict[tuple[str, str], float]:
     """Return the bytes per token of streaming operators, one occurrence each."""
     found = (op for op in study.operators if isinstance(op, Stream))
     return {(op.name, op.pass_): op.bytes_ / TOKENS for op in found}  # type: ignore[misc]
@@ -61,7 +61,7 @@ def memory_terms(study: Study) -> Mapping[str, Memory]:
     ],
 )
 def test_norms(study_of: StudyOf, norm: str, forward: list[int], backward: list[int]) -> None:
-    found = moved(study_with(study_of, f"norm = {norm}"))
+    found = stream_bytes(study_with(study_of, f"norm = {norm}"))
     for name in ("layer norms", "final norm"):
         assert found[name, "F"] == sum(forward) * H
         assert found[name, "B"] == sum(backward) * H
@@ -82,7 +82,7 @@ def test_gated_activations(
     study_of: StudyOf, activation: str, forward: list[int], backward: list[int]
 ) -> None:
     study = study_with(study_of, f"activation = {activation}")
-    found = moved(study)
+    found = stream_bytes(study)
     assert found["MLP activation", "F"] == sum(forward) * F
     assert found["MLP activation", "B"] == sum(backward) * F
     # Where the product is a kernel of its own, it reads the activated gate, which is kept.
@@ -95,8 +95,8 @@ def test_gated_activations(
 def test_an_activation_without_gate_is_one_kernel_in_any_case(study_of: StudyOf) -> None:
     for activation in ("fused", "eager", "halves"):
         study = study_with(study_of, f"activation = {activation}", model="gpt3_6_7b")
-        assert moved(study)["MLP activation", "F"] == 4 * 4 * 4096
-        assert moved(study)["MLP activation", "B"] == 6 * 4 * 4096
+        assert stream_bytes(study)["MLP activation", "F"] == 4 * 4 * 4096
+        assert stream_bytes(study)["MLP activation", "B"] == 6 * 4 * 4096
         assert "activated gate" not in memory_terms(study)
 
 
@@ -111,14 +111,14 @@ def test_an_activation_without_gate_is_one_kernel_in_any_case(study_of: StudyOf)
     ],
 )
 def test_rotary_embeddings(study_of: StudyOf, rotary: str, kernels: list[int]) -> None:
-    found = moved(study_with(study_of, f"rotary = {rotary}"))
+    found = stream_bytes(study_with(study_of, f"rotary = {rotary}"))
     both = (A + K) * D
     assert found["rotary embedding", "F"] == found["rotary embedding", "B"] == sum(kernels) * both
 
 
 def test_dropout_and_additions(study_of: StudyOf) -> None:
     fused, eager = (
-        moved(study_with(study_of, f"dropout = {word}", training="dropout = on"))
+        stream_bytes(study_with(study_of, f"dropout = {word}", training="dropout = on"))
         for word in ("fused", "eager")
     )
     # branch and stream in, sum out; both gradients of the stream in, sum out
@@ -144,13 +144,14 @@ def test_dropout_and_additions(study_of: StudyOf) -> None:
 )
 def test_losses(study_of: StudyOf, loss: str, forward: list[int], backward: list[int]) -> None:
     study = study_with(study_of, f"loss = {loss}")
-    assert moved(study)["cross entropy", "F"] == sum(forward) * V
-    assert moved(study)["cross entropy", "B"] == sum(backward) * V
+    assert stream_bytes(study)["cross entropy", "F"] == sum(forward) * V
+    assert stream_bytes(study)["cross entropy", "B"] == sum(backward) * V
 
 
 def test_gradients_of_layers_of_their_own_are_added_up(study_of: StudyOf) -> None:
     together, apart = (
-        moved(study_with(study_of, f"separate_projections = {word}")) for word in ("off", "on")
+        stream_bytes(study_with(study_of, f"separate_projections = {word}"))
+        for word in ("off", "on")
     )
     more = {name: found for name, found in apart.items() if name not in together}
     assert more == {
@@ -165,17 +166,20 @@ def test_gradients_of_layers_of_their_own_are_added_up(study_of: StudyOf) -> Non
 
 
 def test_the_heads_of_stored_scores_are_put_side_by_side(study_of: StudyOf) -> None:
-    found = moved(study_of("gpt3_6_7b", training="flash_attention = off"))
+    found = stream_bytes(study_of("gpt3_6_7b", training="flash_attention = off"))
     name = "context in the order of tokens"
     assert found[name, "F"] == found[name, "B"] == 4 * H
-    assert (name, "F") not in moved(study_of("gpt3_6_7b"))
+    assert (name, "F") not in stream_bytes(study_of("gpt3_6_7b"))
 
 
 def test_biases_have_gradients_of_their_own(study_of: StudyOf) -> None:
-    found = moved(study_of("gpt3_6_7b"))
+    found = stream_bytes(study_of("gpt3_6_7b"))
     assert found["attention bias gradients", "B"] == 2 * (3 * H + H)
     assert found["MLP bias gradients", "B"] == 2 * (4 * H + H)
-    assert moved(study_of("qwen25_7b"))["attention bias gradients", "B"] == 2 * (28 + 2 * 4) * 128
+    assert (
+        stream_bytes(study_of("qwen25_7b"))["attention bias gradients", "B"]
+        == 2 * (28 + 2 * 4) * 128
+    )
 
 
 def test_a_loss_in_chunks_starts_as_many_kernels_for_each(study_of: StudyOf) -> None:
@@ -252,7 +256,7 @@ def test_frameworks_change_streams_and_no_product(study_of: StudyOf, name: str) 
         for study in (generic, other)
     ]
     assert shapes[0] == shapes[1]
-    assert moved(other) != moved(generic)
+    assert stream_bytes(other) != stream_bytes(generic)
 
 
 def test_sharded_parameters_are_copied_out_of_the_buffers_they_arrive_in(study_of: StudyOf) -> None:
@@ -288,7 +292,7 @@ def test_compiled_layers_have_one_kernel_of_each(study_of: StudyOf) -> None:
         training="framework = torchtitan",
         extra="use catalog.frameworks.torchtitan\nkernels { mode = compiled }",
     )
-    found = moved(study)
+    found = stream_bytes(study)
     assert found["layer norms", "F"] == 4 * H
     assert found["layer norms", "B"] == 10 * H
     assert found["MLP activation", "F"] == 6 * F

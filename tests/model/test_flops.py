@@ -12,11 +12,11 @@ from parcost_plugins.vocabulary import FusedAttention, Gemm
 StudyOf = Callable[..., Study]
 
 
-def forward(study: Study, kind: str) -> float:
+def forward_flops(study: Study, kind: str) -> float:
     return sum(f.per_token for f in study.flops if f.kind == kind)
 
 
-def executed(study: Study, passes: str, *, core: bool = True) -> float:
+def executed_flops(study: Study, passes: str, *, core: bool = True) -> float:
     """FLOPs of one micro-batch on one rank, over all virtual stages."""
     return sum(
         op.flops * sum(op.count)
@@ -27,7 +27,7 @@ def executed(study: Study, passes: str, *, core: bool = True) -> float:
 
 def test_llama_31_405b_takes_2524_gflop_per_token(study_of: StudyOf) -> None:
     study = study_of("llama31_405b", sequence=8192)
-    per_token = 3 * (forward(study, "matmul") + forward(study, "attention"))
+    per_token = 3 * (forward_flops(study, "matmul") + forward_flops(study, "attention"))
     assert per_token == pytest.approx(2.523956e12, rel=1e-6)
     assert per_token / (6 * 405_853_388_800) == pytest.approx(1.0365, abs=5e-5)
 
@@ -39,7 +39,7 @@ def test_the_formula_of_narayanan_2021_is_four_layer_and_three_head_passes(
     study = study_of("gpt3_175b")
     L, h, s, V = 96, 12_288, 2048, 50_257
     head = next(f.per_token for f in study.flops if f.name == "head")
-    layers = forward(study, "matmul") - head + 2 * forward(study, "attention")
+    layers = forward_flops(study, "matmul") - head + 2 * forward_flops(study, "attention")
     expected = 96 * L * h**2 * (1 + s / (6 * h) + V / (16 * L * h))
     assert 4 * layers + 3 * head == pytest.approx(expected, rel=1e-12)
 
@@ -47,13 +47,13 @@ def test_the_formula_of_narayanan_2021_is_four_layer_and_three_head_passes(
 def test_attention_is_half_of_what_the_palm_paper_counts(study_of: StudyOf) -> None:
     # its 12 L H Q T does not halve for causality
     study = study_of("llama3_70b", sequence=8192)
-    assert 3 * forward(study, "attention") == 12 * 80 * 64 * 128 * 8192 / 2
+    assert 3 * forward_flops(study, "attention") == 12 * 80 * 64 * 128 * 8192 / 2
 
 
 def test_a_tied_head_multiplies_as_well(study_of: StudyOf) -> None:
     study = study_of("gpt2_small")
     layer = 12 * 768**2
-    assert forward(study, "matmul") == 2 * (12 * layer + 50_257 * 768)
+    assert forward_flops(study, "matmul") == 2 * (12 * layer + 50_257 * 768)
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4, 8])
@@ -69,8 +69,8 @@ def test_products_over_the_ranks_add_up_to_the_definition(
     )
     tokens, padding = 2 * 2048, study_padding(study)
     for passes in "FBW":
-        run = tp * executed(study, passes, core=False) / tokens
-        assert run == pytest.approx(forward(study, "matmul") + padding, rel=1e-12)
+        run = tp * executed_flops(study, passes, core=False) / tokens
+        assert run == pytest.approx(forward_flops(study, "matmul") + padding, rel=1e-12)
 
 
 def study_padding(study: Study) -> float:
@@ -85,7 +85,7 @@ def test_the_fused_core_runs_the_causal_half_and_five_halves_of_it_backward(
 ) -> None:
     study = study_of("llama3_70b", layout=f"tp = {tp}")
     core = {op.pass_: op.flops * sum(op.count) for op in study.operators if is_core(op)}
-    assert tp * core["F"] / 2048 == pytest.approx(forward(study, "attention"), rel=1e-12)
+    assert tp * core["F"] / 2048 == pytest.approx(forward_flops(study, "attention"), rel=1e-12)
     assert core["B"] == 2.5 * core["F"]
 
 
@@ -103,23 +103,23 @@ def test_the_unfused_core_computes_what_is_masked_too(study_of: StudyOf) -> None
         )
         for passes in "FBW"
     }
-    assert 8 * core["F"] / 2048 == pytest.approx(2 * forward(study, "attention"), rel=1e-12)
+    assert 8 * core["F"] / 2048 == pytest.approx(2 * forward_flops(study, "attention"), rel=1e-12)
     assert core["B"] == 2 * core["F"]
     assert core["W"] == 0
 
 
 def test_doubling_the_micro_batch_doubles_the_flops(study_of: StudyOf) -> None:
     one, two = (study_of("llama3_8b", training=f"micro_batch = {b}") for b in (1, 2))
-    assert executed(two, "FBW") == 2 * executed(one, "FBW")
+    assert executed_flops(two, "FBW") == 2 * executed_flops(one, "FBW")
 
 
 def test_full_recomputation_of_llama_2_7b_executes_a_third_more(study_of: StudyOf) -> None:
     study = study_of("llama2_7b", sequence=4096, training="recompute = full")
-    asked = 3 * (forward(study, "matmul") + forward(study, "attention")) * 4096
-    again = executed(study, "R")
+    asked = 3 * (forward_flops(study, "matmul") + forward_flops(study, "attention")) * 4096
+    again = executed_flops(study, "R")
     assert 1 + again / asked == pytest.approx(1.3272, abs=5e-5)
     head = next(f.per_token for f in study.flops if f.name == "head")
-    layers = forward(study, "matmul") - head + forward(study, "attention")
+    layers = forward_flops(study, "matmul") - head + forward_flops(study, "attention")
     assert again == pytest.approx(layers * 4096, rel=1e-12)
 
 
@@ -127,16 +127,16 @@ def test_selective_recomputation_adds_the_core(study_of: StudyOf) -> None:
     study = study_of(
         "llama2_7b", sequence=4096, training="recompute = selective, flash_attention = off"
     )
-    asked = 3 * (forward(study, "matmul") + forward(study, "attention"))
-    core = forward(study, "attention")
+    asked = 3 * (forward_flops(study, "matmul") + forward_flops(study, "attention"))
+    core = forward_flops(study, "attention")
     assert 1 + core / asked == pytest.approx(1.0251, abs=5e-5)
     # by definition; separate kernels run the masked half as well
-    assert executed(study, "R") == pytest.approx(2 * core * 4096, rel=1e-12)
+    assert executed_flops(study, "R") == pytest.approx(2 * core * 4096, rel=1e-12)
 
 
 def test_a_fused_core_has_nothing_left_to_recompute_selectively(study_of: StudyOf) -> None:
     none, selective = (
         study_of("llama2_7b", training=f"recompute = {how}") for how in ("none", "selective")
     )
-    assert executed(selective, "FRBW") == executed(none, "FRBW")
-    assert executed(selective, "R") == 0
+    assert executed_flops(selective, "FRBW") == executed_flops(none, "FRBW")
+    assert executed_flops(selective, "R") == 0

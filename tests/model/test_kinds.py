@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Study
-from parcost_plugins.vocabulary.partition import Kind, having, kinds, recomputed_layers
+from parcost_plugins.vocabulary.partition import LayerKind, kinds, recomputed_layers, select_counts
 
 StudyOf = Callable[..., Study]
 
@@ -23,28 +23,28 @@ def test_deepseek_v3_starts_with_three_dense_layers(study_of: StudyOf) -> None:
         extra="schedule { stages = [2, 20, 20, 19] }",
     )
     found = kinds(study)
-    assert having(found, moe=False) == (2, 1, 0, 0)
-    assert having(found, moe=True) == (0, 19, 20, 19)
+    assert select_counts(found, moe=False) == (2, 1, 0, 0)
+    assert select_counts(found, moe=True) == (0, 19, 20, 19)
 
 
 def test_every_second_layer_of_llama_4_maverick_has_experts(study_of: StudyOf) -> None:
     found = kinds(study_of("llama4_maverick", layout="pp = 4"))
-    assert having(found, moe=True) == (6, 6, 6, 6)
+    assert select_counts(found, moe=True) == (6, 6, 6, 6)
     # every fourth layer attends to all tokens, and those have experts: 3, 7, 11, ...
-    assert having(found, windowed=False) == (3, 3, 3, 3)
-    assert having(found, moe=True, windowed=False) == (3, 3, 3, 3)
+    assert select_counts(found, windowed=False) == (3, 3, 3, 3)
+    assert select_counts(found, moe=True, windowed=False) == (3, 3, 3, 3)
 
 
 def test_gemma_2_alternates_from_a_windowed_layer_on(study_of: StudyOf) -> None:
     found = kinds(study_of("gemma2_2b", layout="pp = 2", extra="schedule { stages = [13, 13] }"))
-    assert having(found, windowed=True) == (7, 6)
-    assert having(found, windowed=False) == (6, 7)
+    assert select_counts(found, windowed=True) == (7, 6)
+    assert select_counts(found, windowed=False) == (6, 7)
 
 
 def test_layers_that_predict_stand_on_the_last_stage_with_experts(study_of: StudyOf) -> None:
     study = study_of("deepseek_v3_mtp", layout="pp = 2", extra="schedule { stages = [31, 30] }")
-    assert having(kinds(study)) == (31, 31)
-    assert having(kinds(study), moe=True) == (28, 31)
+    assert select_counts(kinds(study)) == (31, 31)
+    assert select_counts(kinds(study), moe=True) == (28, 31)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_every_layer_is_counted_once_in_its_place(
         layout="pp = 4",
         extra=f"schedule {{ stages = {stages} }}",
     )
-    expected: dict[Kind, list[int]] = {}
+    expected: dict[LayerKind, list[int]] = {}
     layers = iter(range(sum(stages)))
     for stage, count in enumerate(stages):
         for _ in range(count):
             layer = next(layers)
             moe = layer >= first and (layer - first) % moe_every == moe_every - 1
             full = full_every > 0 and layer % full_every == full_every - 1
-            expected.setdefault(Kind(moe, not full, False), [0] * 4)[stage] += 1
+            expected.setdefault(LayerKind(moe, not full, False), [0] * 4)[stage] += 1
     assert {kind: list(counts) for kind, counts in kinds(study).items()} == expected

@@ -16,16 +16,16 @@ BALANCED = "routing { distribution = balanced }"
 
 def of_model(study: Study) -> list[Memory]:
     return [
-        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model_")
+        term for plugin, term in study.contributions("memory") if plugin.name.startswith("model.")
     ]
 
 
-def kept(study: Study, *, of: tuple[int, ...]) -> dict[str, float]:
+def kept_bytes(study: Study, *, of: tuple[int, ...]) -> dict[str, float]:
     """Bytes that one layer of a kind keeps for a micro-batch, by tensor."""
     return {t.name: t.bytes_ for t in of_model(study) if t.per_micro_batch and tuple(t.count) == of}
 
 
-def forward(study: Study, kind: str) -> float:
+def forward_flops(study: Study, kind: str) -> float:
     return sum(f.per_token for f in study.flops if f.kind == kind)
 
 
@@ -39,14 +39,14 @@ def shapes(study: Study) -> dict[str, tuple[float, float, float, float]]:
 
 def test_deepseek_v3_takes_250_gflop_per_token(study_of: StudyOf) -> None:
     study = study_of("deepseek_v3", sequence=4096)
-    per_token = 3 * (forward(study, "matmul") + forward(study, "attention"))
+    per_token = 3 * (forward_flops(study, "matmul") + forward_flops(study, "attention"))
     assert per_token == pytest.approx(2.504499e11, rel=1e-6)
 
 
 def test_mixtral_multiplies_its_active_matrices(study_of: StudyOf) -> None:
     h, f, kv = 4096, 14_336, 1024
     layer = 2 * h * h + 2 * h * kv + 8 * h + 2 * 3 * h * f
-    assert forward(study_of("mixtral_8x7b"), "matmul") == 2 * (32 * layer + 32_000 * h)
+    assert forward_flops(study_of("mixtral_8x7b"), "matmul") == 2 * (32 * layer + 32_000 * h)
 
 
 def test_a_further_token_takes_another_layer_a_projection_and_the_head(study_of: StudyOf) -> None:
@@ -54,9 +54,9 @@ def test_a_further_token_takes_another_layer_a_projection_and_the_head(study_of:
     h, a, V = 7168, 128, 129_280
     latent = h * (1536 + 512 + 64) + 1536 * a * 192 + 512 * a * 256 + a * 128 * h
     mixture = 256 * h + 3 * h * (8 * 2048 + 2048)
-    more = forward(with_, "matmul") - forward(without, "matmul")
+    more = forward_flops(with_, "matmul") - forward_flops(without, "matmul")
     assert more == 2 * (latent + mixture + 2 * h * h + V * h)
-    attention = forward(with_, "attention") / forward(without, "attention")
+    attention = forward_flops(with_, "attention") / forward_flops(without, "attention")
     assert attention == pytest.approx(62 / 61)
 
 
@@ -129,7 +129,7 @@ def test_products_over_the_ranks_add_up_to_the_definition(study_of: StudyOf) -> 
     run = sum(
         op.flops * sum(op.count) for op in study.operators if type(op) is Gemm and op.pass_ == "F"
     )
-    assert 2 * run / 2048 == pytest.approx(forward(study, "matmul"), rel=1e-12)
+    assert 2 * run / 2048 == pytest.approx(forward_flops(study, "matmul"), rel=1e-12)
 
 
 def test_the_roles_tell_what_runs_in_low_precision(study_of: StudyOf) -> None:
@@ -152,13 +152,13 @@ def test_a_mixture_keeps_so_many_bytes_per_token(
     extra = BALANCED + f"\nframework own {{ router_weights = {router_weights} }}"
     study = study_of("deepseek_v3", layout="pp = 61", devices=61, sequence=4096, extra=extra)
     of = (0, 0, 0, *[1] * 58)
-    assert sum(kept(study, of=of).values()) / 4096 == bytes_
+    assert sum(kept_bytes(study, of=of).values()) / 4096 == bytes_
 
 
 def test_an_uneven_load_is_kept_by_the_busiest_rank(study_of: StudyOf) -> None:
     h, f = 7168, 2048
     even, uneven = (
-        kept(
+        kept_bytes(
             study_of(
                 "deepseek_v3",
                 layout="pp = 61",
@@ -175,7 +175,7 @@ def test_an_uneven_load_is_kept_by_the_busiest_rank(study_of: StudyOf) -> None:
 
 def test_latent_attention_keeps_its_waist_and_its_heads(study_of: StudyOf) -> None:
     study = study_of("deepseek_v3", layout="pp = 61", devices=61)
-    found = kept(study, of=(1,) * 61)
+    found = kept_bytes(study, of=(1,) * 61)
     a = 128
     heads = 2 * a * (192 + 192 + 128 + 128) + 4 * a
     waist = 2 * (1536 + 576)
@@ -186,7 +186,7 @@ def test_latent_attention_keeps_its_waist_and_its_heads(study_of: StudyOf) -> No
 def test_projecting_up_again_drops_queries_keys_and_values(study_of: StudyOf) -> None:
     study = study_of("deepseek_v3", extra="recompute { up_projection = on }")
     whole = study_of("deepseek_v3")
-    gone = set(kept(whole, of=(61,))) - set(kept(study, of=(61,)))
+    gone = set(kept_bytes(whole, of=(61,))) - set(kept_bytes(study, of=(61,)))
     assert gone == {"queries", "keys", "values"}
     again = {op.name for op in study.operators if op.pass_ == "R"}
     assert again == {"MLA query up projection", "MLA KV up projection", "rotary embedding"}
@@ -205,7 +205,9 @@ def test_recomputed_mixtures_run_everything_in_them_again(study_of: StudyOf) -> 
         "activation of routed experts",
         "routed experts, down",
     }
-    assert not [name for name in kept(study, of=(32,)) if "routed" in name or "router" in name]
+    assert not [
+        name for name in kept_bytes(study, of=(32,)) if "routed" in name or "router" in name
+    ]
 
 
 @pytest.mark.parametrize(
@@ -225,8 +227,8 @@ def test_a_part_that_is_made_again_is_neither_kept_nor_free(
     study_of: StudyOf, module: str, gone: set[str], bytes_per_token: float, run: set[str]
 ) -> None:
     study = study_of("llama3_70b", extra=f"recompute {{ {module} = on }}")
-    whole = kept(study_of("llama3_70b"), of=(80,))
-    found = kept(study, of=(80,))
+    whole = kept_bytes(study_of("llama3_70b"), of=(80,))
+    found = kept_bytes(study, of=(80,))
     assert set(whole) - set(found) == gone
     assert (sum(whole.values()) - sum(found.values())) / 2048 == bytes_per_token
     assert {op.name for op in study.operators if op.pass_ == "R"} == run

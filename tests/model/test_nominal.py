@@ -55,7 +55,7 @@ def test_a_layer_saves_what_the_model_says(study_of: StudyOf) -> None:
         layout="tp = 8",
         training="micro_batch = 2",
     )
-    (saved,) = [t for p, t in study.contributions("memory") if p.name == "model_nominal"]
+    (saved,) = [t for p, t in study.contributions("memory") if p.name == "model.stated_size"]
     assert saved.bytes_ == 34 * 8192 * 2048 * 2 / 8
     assert tuple(saved.count) == (80,)
 
@@ -73,5 +73,5 @@ def test_its_state_is_sixteen_bytes_a_parameter() -> None:
         """
     )
     study = scenario.studies()[0]
-    state = sum(t.bytes_ for p, t in study.contributions("memory") if p.name == "memory_state")
+    state = sum(t.bytes_ for p, t in study.contributions("memory") if p.name == "memory.state")
     assert state == 70e9

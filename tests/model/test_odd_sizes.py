@@ -172,29 +172,29 @@ def test_parameters_of_a_mixture() -> None:
 # --- FLOPs --------------------------------------------------------------------------------------
 
 
-def forward(study: Study) -> dict[str, float]:
+def forward_flops(study: Study) -> dict[str, float]:
     return {part.name: part.per_token for part in study.flops}
 
 
 def test_flops_of_a_token() -> None:
     # 8 layers; a token attends to 16.5 of 33 tokens
-    assert forward(study_of()) == {
+    assert forward_flops(study_of()) == {
         "attention projections": 2 * 8 * 96 * 160,
         "attention core": 2 * 8 * 6 * 20 * 16.5,
         "MLP": 2 * 8 * 3 * 96 * 140,
         "head": 2 * 4 * 96 * 210,
         "prediction projections": 2 * 3 * 192 * 96,
     }
-    latent = forward(study_of(LATENT))
+    latent = forward_flops(study_of(LATENT))
     projected = 96 * (18 + 28) + 18 * 84 + 24 * 108 + 96 * 48
     assert latent["attention projections"] == 2 * 5 * projected
     assert latent["attention core"] == 2 * 5 * 6 * (14 + 8) * 16.5
     # without compressed queries, they come from the stream
-    direct = forward(study_of(LATENT.replace("q_lora = 18, ", "")))
+    direct = forward_flops(study_of(LATENT.replace("q_lora = 18, ", "")))
     projected = 96 * 28 + 96 * 84 + 24 * 108 + 96 * 48
     assert direct["attention projections"] == 2 * 5 * projected
     # the router, three experts of three matrices, two shared ones, and their gate
-    mixture = forward(study_of(MIXTURE, layout=EXPERTS))
+    mixture = forward_flops(study_of(MIXTURE, layout=EXPERTS))
     assert mixture["mixture of experts"] == 2 * 5 * 96 * (12 + 3 * (3 * 28 + 2 * 20) + 1)
 
 
@@ -424,7 +424,7 @@ def test_learned_positions_are_on_every_rank_and_turn_nothing() -> None:
 
 
 def memory(study: Study) -> list[Any]:
-    return [t for plugin, t in study.contributions("memory") if plugin.name.startswith("model_")]
+    return [t for plugin, t in study.contributions("memory") if plugin.name.startswith("model.")]
 
 
 def computed(term: Memory) -> Any:

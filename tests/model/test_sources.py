@@ -99,3 +99,13 @@ def test_every_paper_that_a_formula_cites_is_in_the_list() -> None:
         if not re.search(rf"\b{author}\b[^|]*\b{year}\b", LISTED)
     }
     assert missing == set()
+
+
+def test_papers_of_several_versions_are_cited_by_name_and_year(study_of: StudyOf) -> None:
+    study = study_of("deepseek_v3_mtp")
+    cited = {one.source for one in (*study.operators, *study.parameters)}
+    assert {
+        "DeepSeek-AI 2024 (DeepSeek-V2), section 2.1",
+        "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2",
+        "Dao 2023 (FlashAttention 2), section 3.1",
+    } <= cited

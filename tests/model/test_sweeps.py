@@ -21,7 +21,7 @@ NUMBERS = {
 
 
 def contributed(study: Study, hook: str) -> Sequence[Any]:
-    return [c for plugin, c in study.contributions(hook) if plugin.name.startswith("model_")]
+    return [c for plugin, c in study.contributions(hook) if plugin.name.startswith("model.")]
 
 
 @pytest.mark.parametrize("hook", NUMBERS)

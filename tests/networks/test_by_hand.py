@@ -8,7 +8,7 @@ import pytest
 
 import parcost
 from parcost import Check, Figure
-from parcost_plugins.networks import shared
+from parcost_plugins.calculators.networks import sharing
 
 
 def answers(text: str) -> list[Any]:
@@ -21,7 +21,7 @@ def figures(text: str) -> dict[str, Any]:
     return {figure.name.partition(".")[2]: figure.value for figure in found}
 
 
-def broken(text: str) -> list[str]:
+def failed_rules(text: str) -> list[str]:
     found = [answer for answer in answers(text) if isinstance(answer, Check)]
     return [check.id for check in found if check.holds is False]
 
@@ -106,17 +106,17 @@ def test_the_routers_of_a_group_say_its_links_together_or_not_at_all() -> None:
     assert "most_groups" not in found
     assert (found["links"], found["valiant_hops"]) == (17.5, 5)
     for half in ({"routers": 4}, {"links_per_router": 3}):
-        assert broken(network("dragonfly", 60, groups=5, **half)) == ["network-lacks"]
-    assert broken(network("dragonfly", 60, groups="[5, 6]")) == ["network-lacks"]
-    assert broken(network("dragonfly", 60)) == ["network-lacks"] * 2
-    assert broken(network("torus", 60)) == ["network-lacks"]
+        assert failed_rules(network("dragonfly", 60, groups=5, **half)) == ["network-lacks"]
+    assert failed_rules(network("dragonfly", 60, groups="[5, 6]")) == ["network-lacks"]
+    assert failed_rules(network("dragonfly", 60)) == ["network-lacks"] * 2
+    assert failed_rules(network("torus", 60)) == ["network-lacks"]
 
 
 @pytest.mark.parametrize(
     "groups, wrong", [(1, ["network-groups"]), (2, []), (7, ["network-groups-divide"])]
 )
 def test_devices_divide_into_two_groups_or_more(groups: int, wrong: list[str]) -> None:
-    assert broken(network("dragonfly", 60, groups=groups, global_links=7)) == wrong
+    assert failed_rules(network("dragonfly", 60, groups=groups, global_links=7)) == wrong
 
 
 # --- fat trees and rails ------------------------------------------------------------------------------
@@ -177,9 +177,11 @@ def test_what_is_said_of_the_middle_is_said_of_this_network() -> None:
 
 
 def test_three_levels_of_switches_join_no_more_than_they_have_ports_for() -> None:
-    assert broken(network("fat_tree", 300, radix=10, oversubscription=2)) == []
-    assert broken(network("fat_tree", 301, radix=10, oversubscription=2)) == ["network-too-small"]
-    assert broken(network("fat_tree", 300)) == ["network-lacks"]
+    assert failed_rules(network("fat_tree", 300, radix=10, oversubscription=2)) == []
+    assert failed_rules(network("fat_tree", 301, radix=10, oversubscription=2)) == [
+        "network-too-small"
+    ]
+    assert failed_rules(network("fat_tree", 300)) == ["network-lacks"]
 
 
 # --- tori ---------------------------------------------------------------------------------------------
@@ -346,7 +348,7 @@ def test_little_flows_take_a_share_of_a_second() -> None:
 )
 def test_flows_over_nothing_have_no_figures(before: str, after: str) -> None:
     text = SHARING.replace(before, after)
-    assert broken(text) == ["flow-over-nothing"]
+    assert failed_rules(text) == ["flow-over-nothing"]
     assert figures(text) == {}
 
 
@@ -354,6 +356,6 @@ def test_flows_over_nothing_have_no_figures(before: str, after: str) -> None:
 def test_flows_times_resources_are_followed_up_to_a_limit(
     most: int, wrong: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared, "_MOST", most)
-    assert broken(SHARING) == wrong
+    monkeypatch.setattr(sharing, "_MOST", most)
+    assert failed_rules(SHARING) == wrong
     assert bool(figures(SHARING)) is not bool(wrong)

@@ -21,7 +21,7 @@ def figures(text: str) -> dict[str, Any]:
     return {f.name.partition(".")[2]: f.value for f in found if isinstance(f, parcost.Figure)}
 
 
-def said(text: str) -> list[Diagnostic]:
+def diagnostics_of(text: str) -> list[Diagnostic]:
     (scenario,) = parcost.load_text(text)
     return list(scenario.evaluate().diagnostics)
 
@@ -246,5 +246,5 @@ def test_an_overhead_is_a_share_of_compute_and_a_smaller_one_of_the_step() -> No
 def test_a_network_that_cannot_be_is_told_why(
     text: str, id: str, message: str, help: str | None
 ) -> None:
-    (found,) = said(text)
+    (found,) = diagnostics_of(text)
     assert (found.id, found.message, found.help) == (id, message, help)

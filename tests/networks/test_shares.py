@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import parcost
 from parcost import Figure
-from parcost_plugins.networks.shared import Moving, fair_rates, finish
+from parcost_plugins.calculators.networks.sharing import ActiveFlow, fair_rates, finish
 
 RESOURCES = "abcd"
 ROUTES = st.lists(st.sampled_from(RESOURCES), min_size=1, max_size=4, unique=True)
@@ -46,7 +46,7 @@ def test_flows_on_one_link_end_together_with_all_their_bytes(
 ) -> None:
     """The link is never idle: the last flow ends when all bytes have passed, which is the
     rule that seconds on the same resource add up."""
-    flows = {str(i): Moving(bytes_=size, over=["link"]) for i, size in enumerate(sizes)}
+    flows = {str(i): ActiveFlow(bytes_=size, over=["link"]) for i, size in enumerate(sizes)}
     ends = finish(flows, {"link": bandwidth})
     assert max(ends.values()) == pytest.approx(sum(sizes) / bandwidth)
 
@@ -59,23 +59,29 @@ def test_narrow_resources_are_shared_as_wide_ones_are() -> None:
 
 
 def test_of_two_flows_the_shorter_ends_at_twice_its_bytes() -> None:
-    flows = {"a": Moving(bytes_=3.0, over=["x"]), "b": Moving(bytes_=1.0, over=["x"])}
+    flows = {"a": ActiveFlow(bytes_=3.0, over=["x"]), "b": ActiveFlow(bytes_=1.0, over=["x"])}
     assert finish(flows, {"x": 0.5}) == {"b": 4.0, "a": 8.0}
 
 
 def test_a_flow_that_comes_later_takes_its_share_from_then_on() -> None:
     """2 B alone for 1 s at 1 B/s, then 1 B each at half of it."""
-    flows = {"a": Moving(bytes_=2.0, over=["x"]), "b": Moving(bytes_=1.0, over=["x"], start=1.0)}
+    flows = {
+        "a": ActiveFlow(bytes_=2.0, over=["x"]),
+        "b": ActiveFlow(bytes_=1.0, over=["x"], start=1.0),
+    }
     assert finish(flows, {"x": 1.0}) == {"a": 3.0, "b": 3.0}
 
 
 def test_a_flow_that_starts_on_an_idle_link_waits_for_nobody() -> None:
-    flows = {"a": Moving(bytes_=1.0, over=["x"]), "b": Moving(bytes_=1.0, over=["x"], start=5.0)}
+    flows = {
+        "a": ActiveFlow(bytes_=1.0, over=["x"]),
+        "b": ActiveFlow(bytes_=1.0, over=["x"], start=5.0),
+    }
     assert finish(flows, {"x": 1.0}) == {"a": 1.0, "b": 6.0}
 
 
 def test_nothing_to_move_takes_no_time() -> None:
-    assert finish({"a": Moving(bytes_=0.0, over=["x"])}, {"x": 1.0}) == {"a": 0.0}
+    assert finish({"a": ActiveFlow(bytes_=0.0, over=["x"])}, {"x": 1.0}) == {"a": 0.0}
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import parcost
 from parcost import Study, plain_of
 from parcost_plugins.operations import data, failures
 from parcost_plugins.operations.account import draw
-from parcost_plugins.operations.failures import daly, kept_first_order
+from parcost_plugins.operations.checkpoint import checkpoint_cost
+from parcost_plugins.operations.failures import daly, lasting_share_first_order
 from parcost_plugins.operations.goodput import losses, rhythm
-from parcost_plugins.operations.saving import saving
 from parcost_plugins.vocabulary import Checkpoint, Energy
 
 CARD = """
@@ -56,13 +56,13 @@ def test_daly_by_hand() -> None:
     # r = C / 2 M = 1 / 16: sqrt(64) (1 + 1 / 12 + 1 / 144) - 2 = 8 x 157 / 144 - 2
     assert daly(2.0, 16.0) == pytest.approx(121 / 18, rel=1e-15)
     assert daly(200.0, 100.0) == 100.0  # and not 8 / 9 of it
-    assert kept_first_order(20.0, 2.0, 100.0, 7.0) == pytest.approx(1 - 0.1 - 0.1 - 0.07)
+    assert lasting_share_first_order(20.0, 2.0, 100.0, 7.0) == pytest.approx(1 - 0.1 - 0.1 - 0.07)
 
 
 def test_a_job_that_never_fails_loses_nothing_to_failures() -> None:
     found = rhythm(study("checkpoint { blocking = 3 s, interval = 7 s }"))
     assert found is not None
-    assert (found.mtbf, found.restart, found.lost, found.useful) == (None, 0.0, 0.0, 0.7)
+    assert (found.mtbf, found.restart, found.lost, found.useful_share) == (None, 0.0, 0.0, 0.7)
 
 
 def test_slow_nodes_and_many_devices_count_in_what_is_useful() -> None:
@@ -71,7 +71,7 @@ def test_slow_nodes_and_many_devices_count_in_what_is_useful() -> None:
     assert found is not None
     assert found.mtbf == 10.0
     share = 8 / (10 * math.exp(0.3) * math.expm1(1.0))
-    assert found.useful == pytest.approx(0.8 * share)
+    assert found.useful_share == pytest.approx(0.8 * share)
 
 
 def test_exponents_end_where_floats_do() -> None:
@@ -140,9 +140,9 @@ def test_a_cycle_may_be_as_long_as_the_time_between_failures(restart: float, war
 # --- checkpoints ----------------------------------------------------------------------------
 
 
-def saved(text: str) -> Any:
+def checkpoint_figures(text: str) -> Any:
     of = study(text)
-    return saving(of, of[Checkpoint])
+    return checkpoint_cost(of, of[Checkpoint])
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def saved(text: str) -> Any:
 )
 def test_every_node_writes_its_part(cluster: str, seconds: float | None) -> None:
     text = f"{CARD}{cluster}\ncheckpoint {{ size = 7 TB, node_bandwidth = 1 GB/s }}"
-    found = saved(text).writing
+    found = checkpoint_figures(text).writing
     assert (None if found is None else plain_of(found)) == (
         None if seconds is None else pytest.approx(seconds)
     )
@@ -170,7 +170,7 @@ def test_a_copy_takes_a_shard_and_a_rate() -> None:
         ("host_bandwidth = 1 GB/s,", None),
         ("shards = 5, host_bandwidth = 1 GB/s,", 2000.0),
     ):
-        found = saved(f"checkpoint {{ {copy.format(more)} }}").blocking
+        found = checkpoint_figures(f"checkpoint {{ {copy.format(more)} }}").blocking
         assert (None if found is None else plain_of(found)) == blocking
 
 
@@ -202,7 +202,7 @@ training { sequence = 2048, micro_batch = 1, global_batch = 64 sequences }
 @pytest.mark.parametrize(("step", "holds"), [(1.0, True), (0.5, False)])
 def test_loaders_may_take_the_whole_step(step: float, holds: bool) -> None:
     of = study(CARD + JOB + f"data {{ rate = {2048 * 64} tokens, stall = 0.25 s }}")
-    (check,) = data.starved(of, SimpleNamespace(step_seconds=step))  # type: ignore[arg-type]
+    (check,) = data.loader_warning(of, SimpleNamespace(step_seconds=step))  # type: ignore[arg-type]
     assert check.holds is holds
     assert check.inputs["wait"] == 0.25 + 1.0 - step
     assert check.inputs["needed"] == 2048 * 64 / step
@@ -211,7 +211,7 @@ def test_loaders_may_take_the_whole_step(step: float, holds: bool) -> None:
 @pytest.mark.parametrize("more", ["stall = 1 s", "rate = 1 tokens, prefetch = off"])
 def test_nobody_starves_who_waits_for_the_data_anyway(more: str) -> None:
     of = study(CARD + JOB + f"data {{ {more} }}")
-    assert list(data.starved(of, SimpleNamespace(step_seconds=1.0))) == []  # type: ignore[arg-type]
+    assert list(data.loader_warning(of, SimpleNamespace(step_seconds=1.0))) == []  # type: ignore[arg-type]
     (wait,) = data.stall(of)
     assert wait.seconds == (1.0 if "stall" in more else 2048 * 64)
 

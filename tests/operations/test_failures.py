@@ -10,9 +10,9 @@ import pytest
 import parcost
 from parcost_plugins.operations.failures import (
     daly,
-    kept,
-    kept_first_order,
-    kept_without_failures,
+    lasting_share,
+    lasting_share_first_order,
+    lasting_share_without_failures,
     young,
 )
 
@@ -43,7 +43,7 @@ def test_young_and_daly_on_the_fleet_of_llama_3() -> None:
 
 
 def test_the_exact_share_at_a_given_interval() -> None:
-    assert kept(798.0, 30.0, 11135.08, 600.0) == pytest.approx(0.87968, abs=5e-6)
+    assert lasting_share(798.0, 30.0, 11135.08, 600.0) == pytest.approx(0.87968, abs=5e-6)
     found = result(JOB.format(more=", interval = 798 s"))
     assert found.figure("goodput") == pytest.approx(0.8797, abs=5e-5)
 
@@ -55,7 +55,7 @@ def test_the_chosen_optimum_is_used() -> None:
 
 def test_daly_is_the_best_interval_within_a_second() -> None:
     intervals = np.arange(600.0, 1000.0, 0.1)
-    best = intervals[np.argmax(kept(intervals, 30.0, M, 600.0))]
+    best = intervals[np.argmax(lasting_share(intervals, 30.0, M, 600.0))]
     assert abs(best - daly(30.0, M)) < 1.0
 
 
@@ -75,12 +75,12 @@ def test_the_exact_share_is_that_of_a_simulated_job() -> None:
                 clock += again
             clock += R
         clock, worked = clock + tau + C, worked + tau
-    assert worked / clock == pytest.approx(kept(tau, C, mtbf, R), rel=0.01)
+    assert worked / clock == pytest.approx(lasting_share(tau, C, mtbf, R), rel=0.01)
 
 
 def test_the_first_order_holds_where_everything_is_short() -> None:
-    assert kept_first_order(1000.0, 5.0, 1e6, 20.0) == pytest.approx(
-        kept(1000.0, 5.0, 1e6, 20.0), abs=5e-5
+    assert lasting_share_first_order(1000.0, 5.0, 1e6, 20.0) == pytest.approx(
+        lasting_share(1000.0, 5.0, 1e6, 20.0), abs=5e-5
     )
     found = result(JOB.format(more=", interval = 800 s"))
     by_hand = 1 - 30 / 800 - 800 / (2 * M) - 600 / M
@@ -88,20 +88,22 @@ def test_the_first_order_holds_where_everything_is_short() -> None:
 
 
 def test_a_job_that_hardly_ever_fails_pays_for_its_checkpoints_only() -> None:
-    assert kept(1000.0, 10.0, 1e15, 600.0) == pytest.approx(kept_without_failures(1000.0, 10.0))
-    assert kept_without_failures(990.0, 10.0) == 0.99
+    assert lasting_share(1000.0, 10.0, 1e15, 600.0) == pytest.approx(
+        lasting_share_without_failures(1000.0, 10.0)
+    )
+    assert lasting_share_without_failures(990.0, 10.0) == 0.99
     found = result("checkpoint { blocking = 10 s, interval = 990 s }")
     assert found.figure("goodput") == pytest.approx(0.99)
 
 
 def test_a_job_that_fails_all_the_time_gets_nowhere() -> None:
-    assert kept(1e6, 30.0, 10.0, 600.0) == pytest.approx(0.0, abs=1e-300)
+    assert lasting_share(1e6, 30.0, 10.0, 600.0) == pytest.approx(0.0, abs=1e-300)
 
 
 def test_arrays_and_plain_numbers_agree() -> None:
     blocking = np.array([1.0, 30.0, 300.0])
-    swept = kept(daly(blocking, M), blocking, M, 600.0)
-    alone = [kept(daly(c, M), c, M, 600.0) for c in blocking.tolist()]
+    swept = lasting_share(daly(blocking, M), blocking, M, 600.0)
+    alone = [lasting_share(daly(c, M), c, M, 600.0) for c in blocking.tolist()]
     assert swept == pytest.approx(alone, rel=1e-14)
     assert young(blocking, M) == pytest.approx([young(c, M) for c in blocking.tolist()])
 
@@ -109,7 +111,7 @@ def test_arrays_and_plain_numbers_agree() -> None:
 def test_a_sweep_of_the_restart_gives_what_each_point_gives_alone() -> None:
     text = JOB.format(more="").replace("restart = 600 s", "restart = [60 s, 600 s]")
     rows = parcost.load_text(text)[0].evaluate().rows()
-    by_hand = [kept(daly(30.0, M), 30.0, M, r) for r in (60.0, 600.0)]
+    by_hand = [lasting_share(daly(30.0, M), 30.0, M, r) for r in (60.0, 600.0)]
     assert [row["goodput"] for row in rows] == pytest.approx(by_hand)
 
 

@@ -16,7 +16,7 @@ training { sequence = 2048, micro_batch = 1, global_batch = 64 sequences }
 """
 
 
-def told(text: str) -> dict[str, parcost.Diagnostic]:
+def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
     report = parcost.load_text(text)[0].evaluate()
     return {d.id: d for d in report.diagnostics}
 
@@ -82,14 +82,14 @@ def told(text: str) -> dict[str, parcost.Diagnostic]:
     ],
 )
 def test_a_rule_speaks_in_the_words_of_the_spec(rule: str, text: str, says: str) -> None:
-    found = told(text)
+    found = diagnostics_by_id(text)
     assert rule in found
     assert says in found[rule].message
 
 
 def test_a_run_that_says_everything_once_breaks_no_rule() -> None:
     assert (
-        told(
+        diagnostics_by_id(
             JOB
             + "run { tokens = 1 T tokens }\nreliability { restart = 5 min }\n"
             + "checkpoint { storage = 10 GB/s, asynchronous = on }\n"

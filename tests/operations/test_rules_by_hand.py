@@ -52,13 +52,13 @@ def broken_rules(monkeypatch: pytest.MonkeyPatch) -> Any:
         blocks: dict[type, dict[str, Any]], saved: Any = (), rhythm: Any = None, **known: Any
     ) -> tuple[str, bool]:
         found = {"size": None, "writing": None, "blocking": None, **dict(saved)}
-        monkeypatch.setattr(rules, "saving", lambda *_: SimpleNamespace(**found))
+        monkeypatch.setattr(rules, "checkpoint_cost", lambda *_: SimpleNamespace(**found))
         monkeypatch.setattr(rules, "rhythm", lambda _: rhythm)
         monkeypatch.setattr(rules, "job_mtbf", lambda *_: known.get("mtbf"))
         monkeypatch.setattr(rules, "failing_devices", lambda *_: known.get("failing"))
         monkeypatch.setattr(rules, "draw", lambda *_: known.get("draw"))
         checks = []
-        asked = rules.stated(Fake(blocks))  # type: ignore[arg-type]
+        asked = rules.input_checks(Fake(blocks))  # type: ignore[arg-type]
         while True:
             try:
                 checks.append(next(asked))

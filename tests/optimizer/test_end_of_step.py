@@ -14,7 +14,7 @@ from parcost_plugins.vocabulary import Parameters
 Bind = Callable[..., Study]
 
 
-def held(elements: float, *, expert: bool = False) -> Parameters:
+def parameters_record(elements: float, *, expert: bool = False) -> Parameters:
     name = "experts" if expert else "others"
     return Parameters(name=name, elements=elements, total=elements, count=(1.0,), expert=expert)
 
@@ -37,22 +37,24 @@ def test_the_norm_is_added_up_over_every_device_of_the_job(bind: Bind) -> None:
 
 
 def test_without_clipping_there_is_no_norm_to_add_up(bind: Bind) -> None:
-    assert "all-reduce of the gradient norm" not in terms(bind(parameters=[held(1e9)]))
+    assert "all-reduce of the gradient norm" not in terms(bind(parameters=[parameters_record(1e9)]))
 
 
 @pytest.mark.parametrize("zero", [1, 2, 3])
 def test_experts_are_updated_by_the_ranks_that_hold_them(bind: Bind, zero: int) -> None:
     values = {"layout.zero": zero, "layout.ep": 4}
-    found = terms(bind(values, parameters=[held(1e9), held(1e9, expert=True)]))
+    found = terms(
+        bind(values, parameters=[parameters_record(1e9), parameters_record(1e9, expert=True)])
+    )
     assert found["optimizer update"].bytes_ == pytest.approx(30e9 / 8)
     assert found["optimizer update of experts"].bytes_ == pytest.approx(30e9 / 2)
 
 
 def test_context_parallel_ranks_share_the_update(bind: Bind) -> None:
     values = {"layout.zero": 1, "layout.cp": 4}  # two replicas of four ranks
-    found = terms(bind(values, parameters=[held(1e9)]))
+    found = terms(bind(values, parameters=[parameters_record(1e9)]))
     assert found["optimizer update"].bytes_ == pytest.approx(30e9 / 8)
-    lines = evaluate(bind(values, parameters=[held(1e9)])).memory_lines
+    lines = evaluate(bind(values, parameters=[parameters_record(1e9)])).memory_lines
     state = {line.name: line.bytes_ for line in lines}["optimizer state"]
     assert state == pytest.approx(12e9 / 8)
 
@@ -66,14 +68,14 @@ def test_a_rank_accumulates_whole_gradients_where_it_keeps_them(
         "sharding.accumulate": accumulate,
         "kernels.fused_accumulation": "off",
     }
-    (operator,) = bind(values, parameters=[held(1e9)]).operators
+    (operator,) = bind(values, parameters=[parameters_record(1e9)]).operators
     assert operator.bytes_ == pytest.approx(10e9 / shards)
 
 
 def test_a_sweep_to_no_clipping_adds_up_no_norm(bind: Bind) -> None:
     values = {"mixed.norm_traffic": [0, 1, 12], "wire.net.latency": 1e-3}
-    found = terms(bind(values, parameters=[held(1e9)]))
-    alone = terms(bind({**values, "mixed.norm_traffic": 1}, parameters=[held(1e9)]))
+    found = terms(bind(values, parameters=[parameters_record(1e9)]))
+    alone = terms(bind({**values, "mixed.norm_traffic": 1}, parameters=[parameters_record(1e9)]))
     name = "all-reduce of the gradient norm"
     each = alone[name].seconds
     assert each > 2e-3
@@ -89,7 +91,7 @@ def test_what_the_host_updates_the_device_does_not(bind: Bind, where: str, bytes
     values = {"offload.optimizer": 0.25, "offload.update": where, "plain.host_bandwidth": 1e9}
     (found,) = [
         term
-        for plugin, term in bind(values, parameters=[held(1e9)]).contributions("terms")
+        for plugin, term in bind(values, parameters=[parameters_record(1e9)]).contributions("terms")
         if plugin.name == "optimizer" and term.name == "optimizer update"
     ]
     assert found.bytes_ == bytes_

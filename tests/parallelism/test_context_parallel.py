@@ -13,7 +13,7 @@ import parcost
 from parcost import Memory, Result, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.vocabulary import Training
-from parcost_plugins.vocabulary.attended import attended, attended_by_the_busiest
+from parcost_plugins.vocabulary.attention_reach import attended_tokens, attended_tokens_of_busiest
 
 # Llama-3.1 405B has 128 query heads and 8 key and value heads of 128 in each of 126 layers.
 S = 131_072
@@ -74,7 +74,7 @@ def work(of: Study) -> dict[tuple[str, str], Work]:
     }
 
 
-def held(of: Study) -> dict[str, Memory]:
+def memory_terms(of: Study) -> dict[str, Memory]:
     return {
         term.name: term
         for plugin, term in of.contributions("memory")
@@ -208,11 +208,11 @@ def test_the_busiest_rank_is_the_one_of_which_most_pairs_are_not_masked(
     # a token meets half of itself and all that is before it, as far as the window reaches
     met = [min(i + 0.5, window if windowed else sequence) for i in within]
     ranks = np.reshape(met, (8, -1)).mean(axis=1)
-    mean = attended(of[Training], windowed=windowed)
-    most = attended_by_the_busiest(of[Training], 8.0, windowed=windowed)
+    mean = attended_tokens(of[Training], windowed=windowed)
+    most = attended_tokens_of_busiest(of[Training], 8.0, windowed=windowed)
     assert mean == pytest.approx(np.mean(met))
     assert most == pytest.approx(ranks.max())
-    several = attended_by_the_busiest(of[Training], np.array([1.0, 8.0, 2.0]), windowed=windowed)
+    several = attended_tokens_of_busiest(of[Training], np.array([1.0, 8.0, 2.0]), windowed=windowed)
     assert several[0] == pytest.approx(mean)
     assert several[1] == most
 
@@ -264,11 +264,11 @@ def test_compressed_keys_and_values_are_projected_up_where_they_arrive(algorithm
     micro_batches = latent.outcome.pipeline.micro_batches
     executed = latent.outcome.flops - whole.outcome.flops
     assert executed == pytest.approx(more * micro_batches, rel=1e-9)  # of one device
-    kept = held(latent.study)["projected keys and values"].bytes_
+    kept = memory_terms(latent.study)["projected keys and values"].bytes_
     tokens = 16_384 if algorithm == "all_gather" else 2048
     assert kept == tokens * 16 * (192 + 128) * 2
-    assert held(latent.study)["gradients of projected keys and values"].bytes_ == kept
-    assert "projected keys and values" not in held(whole.study)
+    assert memory_terms(latent.study)["gradients of projected keys and values"].bytes_ == kept
+    assert "projected keys and values" not in memory_terms(whole.study)
 
 
 def test_a_ring_by_blocks_executed_step_by_step_is_even_with_shares_from_either_end() -> None:
@@ -312,7 +312,7 @@ def test_a_gather_collects_the_keys_and_values_of_the_whole_sequence() -> None:
     assert gather.bytes_ == n
     assert gather.seconds == pytest.approx(15 / 16 * n / 50e9, rel=1e-9)
     assert gather.window is None
-    assert held(of)["gathered keys and values"].bytes_ == n
+    assert memory_terms(of)["gathered keys and values"].bytes_ == n
     assert set(work(of)) == {
         ("KV all-gather", "F"),
         ("KV all-gather", "B"),
@@ -363,7 +363,7 @@ def test_a_hybrid_trades_within_a_node_and_rings_between_nodes() -> None:
 
 def test_a_ring_holds_two_blocks_and_one_without_a_double_buffer() -> None:
     block = 33_554_432
-    double, single = held(study()), held(study("cp = 16", "double_buffer = off"))
+    double, single = memory_terms(study()), memory_terms(study("cp = 16", "double_buffer = off"))
     assert {name: term.bytes_ for name, term in double.items()} == {
         "KV block": block,
         "KV double buffer": block,
@@ -378,9 +378,11 @@ def test_a_ring_holds_two_blocks_and_one_without_a_double_buffer() -> None:
 
 
 def test_nothing_goes_round_where_a_sweep_trades_all_for_heads() -> None:
-    swept = held(study("cp = [1, 2, 4, 8]", "algorithm = ulysses", model=HEADS_64, devices=8))
+    swept = memory_terms(
+        study("cp = [1, 2, 4, 8]", "algorithm = ulysses", model=HEADS_64, devices=8)
+    )
     assert all(np.all(np.asarray(term.bytes_) == 0) for term in swept.values())
-    assert held(study("cp = 8", "algorithm = ulysses", model=HEADS_64, devices=8)) == {}
+    assert memory_terms(study("cp = 8", "algorithm = ulysses", model=HEADS_64, devices=8)) == {}
 
 
 def test_the_ring_buffer_of_128k_tokens_in_fp8() -> None:
@@ -434,7 +436,7 @@ def test_the_regime_is_told_in_words() -> None:
 def test_one_rank_exchanges_nothing() -> None:
     alone = study("cp = 1", devices=1)
     assert work(alone) == {}
-    assert held(alone) == {}
+    assert memory_terms(alone) == {}
     swept = work(study("cp = [1, 2, 4]"))
     assert np.broadcast_to(swept["KV ring", "F"].seconds, 3)[0] == 0
 
@@ -452,8 +454,8 @@ def test_arrays_cost_what_their_elements_cost(context: str) -> None:
             for attribute in ("seconds", "bytes_", "share"):
                 got = np.broadcast_to(getattr(many, attribute), 3)[i]
                 assert got == pytest.approx(getattr(term, attribute), rel=1e-9)
-        for name, buffer in held(alone).items():
-            got = np.broadcast_to(held(swept)[name].bytes_, 3)[i]
+        for name, buffer in memory_terms(alone).items():
+            got = np.broadcast_to(memory_terms(swept)[name].bytes_, 3)[i]
             assert got == pytest.approx(buffer.bytes_)
 
 
@@ -475,7 +477,7 @@ def test_a_sequence_divides_into_two_shares_for_each_rank() -> None:
         (
             "context-divides-sequence",
             "a sequence of 1000 tokens does not divide into 32 parts: each of the cp ranks has two, one from either end",
-            "take 992 or 1024 tokens",
+            "take 992 or 1024 tokens, or cp = 10 or 20",
         )
     ]
     assert failing(study("cp = 8", "balance = contiguous", sequence=1000, devices=8)) == []
@@ -485,7 +487,7 @@ def test_heads_divide_by_the_ranks_that_trade_for_them() -> None:
     ((id_, message, hint),) = failing(study("cp = 16", "algorithm = ulysses"))
     assert (id_, message) == (
         "ulysses-kv-heads",
-        "8 KV heads of a tensor-parallel rank do not divide by the 16 ranks that trade the sequence for them",
+        "8 KV heads of a tensor-parallel rank are not divisible by the 16 ranks that trade the sequence for them",
     )
     assert hint == "nearest legal: 8; a ring takes any degree, and a hybrid rings the rest"
     ((id_, _, _),) = failing(

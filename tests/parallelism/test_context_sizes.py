@@ -16,7 +16,7 @@ import parcost
 from parcost import Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.parallelism.context.exchange import exchange
-from parcost_plugins.parallelism.context.figures import _said
+from parcost_plugins.parallelism.context.figures import _regime_text
 
 SPEC = """
 device plain {{
@@ -75,7 +75,7 @@ def study(**more: Any) -> Study:
     return scenario.studies()[0]
 
 
-def own(of: Study, hook: str) -> list[Any]:
+def own_terms(of: Study, hook: str) -> list[Any]:
     found = [x for plugin, x in of.contributions(hook) if plugin.name == "context_parallel"]
     assert not of.faults
     return found
@@ -85,13 +85,13 @@ def work(of: Study) -> dict[tuple[str, str], Any]:
     """Return seconds, bytes and the share that may hide of each term."""
     return {
         (t.name, t.pass_): (t.seconds, t.bytes_, None if t.window is None else t.share)
-        for t in own(of, "terms")
+        for t in own_terms(of, "terms")
         if isinstance(t, Work) and not t.name.startswith("imbalance")
     }
 
 
-def held(of: Study) -> dict[str, Any]:
-    return {term.name: term for term in own(of, "memory")}
+def memory_terms(of: Study) -> dict[str, Any]:
+    return {term.name: term for term in own_terms(of, "memory")}
 
 
 def assert_terms(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
@@ -135,9 +135,9 @@ def test_layers_of_either_reach_gather_alike() -> None:
     more = {"layout": "cp = 3", "devices": 3, "batch": 15}
     model = f"{KV_HEADS}, window = 512, full_every = 3"
     of = study(**more, model=model, context="algorithm = all_gather")
-    assert {tuple(t.count) for t in own(of, "terms")} == {(6.0,)}
+    assert {tuple(t.count) for t in own_terms(of, "terms")} == {(6.0,)}
     ring = study(**more, model=model)
-    counts = {t.name: tuple(t.count) for t in own(ring, "terms") if t.pass_ == "F"}
+    counts = {t.name: tuple(t.count) for t in own_terms(ring, "terms") if t.pass_ == "F"}
     assert counts == {
         "KV ring": (2.0,),
         "KV ring, attention core in a window": (4.0,),
@@ -190,7 +190,7 @@ def test_parts_that_are_wider_than_a_node_trade_over_both_levels() -> None:
     seconds, bytes_, _ = work(of)["heads all-to-all", "F"]
     assert bytes_ == 4 * n
     assert seconds == pytest.approx(4 * n / 2 / 1e9)
-    resources = {t.name: t.resource for t in own(of, "terms")}
+    resources = {t.name: t.resource for t in own_terms(of, "terms")}
     assert resources == dict.fromkeys(
         ("heads all-to-all", "KV ring", "KV and gradient ring"), "net"
     )
@@ -204,7 +204,7 @@ def test_compressed_keys_travel_without_their_heads() -> None:
     block = TOKENS * (96 + 16) * 3
     assert work(of)["KV ring", "F"][1] == 2 * block
     projected = TOKENS * 6 * (64 + 80) * 2
-    assert {name: term.bytes_ for name, term in held(of).items()} == {
+    assert {name: term.bytes_ for name, term in memory_terms(of).items()} == {
         "KV block": block,
         "gradients of a KV block": TOKENS * (96 + 16) * 5,
         "attention output in fp32": 4 * TOKENS * 6 * (80 + 1),
@@ -212,7 +212,7 @@ def test_compressed_keys_travel_without_their_heads() -> None:
         "gradients of projected keys and values": projected,
     }
     whole = study(**CP_3, model=latent, context="algorithm = all_gather, latent = on")
-    assert held(whole)["projected keys and values"].bytes_ == 3 * projected
+    assert memory_terms(whole)["projected keys and values"].bytes_ == 3 * projected
     traded = study(**CP_3, model=latent, context="algorithm = ulysses")
     widths = 6 * (64 + 64 + 80 + 80)
     assert work(traded)["heads all-to-all", "F"][1] == TOKENS * widths * 3
@@ -247,7 +247,7 @@ FORWARD, BACKWARD = ("forward",), ("backward",)
 
 
 def test_buffers_are_of_one_layer_and_of_their_pass() -> None:
-    found = held(study(**CP_3))
+    found = memory_terms(study(**CP_3))
     both = FORWARD + BACKWARD
     assert {name: (term.bytes_, term.moments) for name, term in found.items()} == {
         "KV block": (BLOCK, both),
@@ -256,13 +256,13 @@ def test_buffers_are_of_one_layer_and_of_their_pass() -> None:
         "KV gradient double buffer": (GRADIENTS, BACKWARD),
         "attention output in fp32": (4 * TOKENS * 6 * 65, FORWARD),
     }
-    hybrid = held(study(**CP_6, context="algorithm = hybrid, ulysses = 3"))
+    hybrid = memory_terms(study(**CP_6, context="algorithm = hybrid, ulysses = 3"))
     assert {name: term.bytes_ for name, term in hybrid.items()} == {
         name: term.bytes_ for name, term in found.items()
     }
     assert {tuple(term.count) for term in found.values()} == {(1.0, 1.0)}
     assert all(term.once_per_device for term in found.values())
-    gathered = held(study(**CP_3, context="algorithm = all_gather"))
+    gathered = memory_terms(study(**CP_3, context="algorithm = all_gather"))
     assert {name: (term.bytes_, term.moments) for name, term in gathered.items()} == {
         "gathered keys and values": (3 * BLOCK, both),
         "gathered gradients of keys and values": (3 * GRADIENTS, BACKWARD),
@@ -271,26 +271,26 @@ def test_buffers_are_of_one_layer_and_of_their_pass() -> None:
 
 def test_stages_without_attention_hold_no_buffers() -> None:
     of = study(**CP_3 | {"layout": "tp = 2, cp = 3, pp = 2 }\nschedule { stages = [6, 0]"})
-    assert {tuple(term.count) for term in held(of).values()} == {(1.0, 0.0)}
+    assert {tuple(term.count) for term in memory_terms(of).values()} == {(1.0, 0.0)}
 
 
 def test_attention_that_writes_its_scores_holds_buffers_on_every_stage() -> None:
     """It is refused, and worked out all the same."""
     of = study(**CP_3, training="flash_attention = off")
-    assert {term.count for term in held(of).values()} == {1.0}
+    assert {term.count for term in memory_terms(of).values()} == {1.0}
 
 
 @pytest.mark.parametrize("context", ["", "algorithm = all_gather"])
 def test_one_rank_of_a_sweep_holds_no_buffers(context: str) -> None:
     of = study(layout="cp = [1, 2, 3]", devices=6, context=context)
-    for term in held(of).values():
+    for term in memory_terms(of).values():
         assert [bytes_ > 0 for bytes_ in np.asarray(term.bytes_)] == [False, True, True]
 
 
 # --- what is shown ------------------------------------------------------------------------
 
 
-def shown(**more: Any) -> dict[str, Any]:
+def figure_values(**more: Any) -> dict[str, Any]:
     of = study(**more)
     outcome = of.evaluate()
     found = of.plugins.ask("details", study=of, outcome=outcome)
@@ -304,7 +304,7 @@ CORE = 4 * 5 * 6144 * 2048 * 6 * 64 / 2 / 50e12
 
 
 def test_figures_of_a_ring_of_three() -> None:
-    found = shown(**CP_3, latency="1 ms")
+    found = figure_values(**CP_3, latency="1 ms")
     assert found["model_parallel_devices"] == 12
     assert found["cp_tokens"] == 2048
     assert found["cp_block"] == BLOCK
@@ -348,26 +348,26 @@ def test_figures_of_a_ring_of_three() -> None:
     ],
 )
 def test_volumes_of_a_layer(more: dict[str, Any], forward: float, backward: float) -> None:
-    found = shown(**more)
+    found = figure_values(**more)
     assert found["cp_volume_per_layer_forward"] == pytest.approx(forward)
     assert found["cp_volume_per_layer_backward"] == pytest.approx(backward)
     assert found["cp_volume"] == pytest.approx(3 * 2 * (forward + backward))
 
 
 def test_attention_without_blocks_works_on_none() -> None:
-    found = shown(**CP_3, training="flash_attention = off")
+    found = figure_values(**CP_3, training="flash_attention = off")
     assert (found["cp_work"], found["cp_overlap"]) == (0.0, float("inf"))
 
 
 def test_uneven_attention_is_work_and_no_traffic() -> None:
-    even, uneven = shown(**CP_3), shown(**CP_3, context="balance = contiguous")
+    even, uneven = figure_values(**CP_3), figure_values(**CP_3, context="balance = contiguous")
     extra = [x for x in uneven["ledger"] if x.name.startswith("imbalance")]
     assert sum(line.exposed for line in extra) > 0
     assert uneven["cp_seconds"] == pytest.approx(even["cp_seconds"])
 
 
 def test_a_buffer_is_held_of_two_ranks_and_more() -> None:
-    found = shown(layout="cp = [1, 2, 3]", devices=6, model="kv_heads = 12", batch=30)
+    found = figure_values(layout="cp = [1, 2, 3]", devices=6, model="kv_heads = 12", batch=30)
     blocks = [5 * 6144 / cp * 2 * 12 * 64 * 3 for cp in (1, 2, 3)]
     assert list(found["cp_buffer"]) == [0.0, 2 * blocks[1], 2 * blocks[2]]
 
@@ -413,7 +413,7 @@ def test_the_regime_names_a_degree_that_has_enough_tokens(rate: str, said: str) 
 
 
 def test_as_many_tokens_as_are_needed_are_enough() -> None:
-    said = _said(exchange(study(**CP_3)), 2048.0, 2048.0)
+    said = _regime_text(exchange(study(**CP_3)), 2048.0, 2048.0)
     assert said == "free overlap: 2048 tokens on a rank, and 2048 are enough"
 
 
@@ -422,7 +422,7 @@ def test_as_many_tokens_as_are_needed_are_enough() -> None:
 
 def failing(**more: Any) -> dict[str, Any]:
     of = study(**more)
-    return {c.id: diagnose(c, of) for c in own(of, "checks") if not np.all(c.holds)}
+    return {c.id: diagnose(c, of) for c in own_terms(of, "checks") if not np.all(c.holds)}
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,12 @@ def test_a_sequence_divides_into_shares(
     assert complaint.message == (
         f"a sequence of {sequence} tokens does not divide into {parts} parts{why}"
     )
-    assert complaint.help == f"take {below} or {above} tokens"
+    assert complaint.help is not None
+    tokens, _, ranks = complaint.help.partition(", or cp = ")
+    assert tokens == f"take {below} or {above} tokens"
+    assert bool(ranks) == (not isinstance(cp, str))  # a sweep has no single way out
+    for other in ranks.split(" or ") if ranks else ():
+        assert sequence % (int(other) * parts // cp) == 0
 
 
 @pytest.mark.parametrize(
@@ -491,7 +496,7 @@ def test_scores_are_written_only_where_no_blocks_arrive() -> None:
     off = "flash_attention = off"
     assert set(failing(**CP_3, training=off)) == {"context-needs-fused"}
     swept = study(layout="cp = [1, 2]", devices=6, batch=30, training=off)
-    (check,) = (c for c in own(swept, "checks") if c.id == "context-needs-fused")
+    (check,) = (c for c in own_terms(swept, "checks") if c.id == "context-needs-fused")
     assert list(check.holds) == [True, False]
 
 
@@ -504,7 +509,7 @@ def test_partners_beyond_a_node_are_warned_of_with_both_times() -> None:
         "12.8 ms, and 2.18 ms inside of it"
     )
     assert found.notes == ("a block is 11.8 MB, and 5.87 times slower there",)
-    (check,) = (c for c in own(study(**sizes, node=2), "checks") if not c.holds)
+    (check,) = (c for c in own_terms(study(**sizes, node=2), "checks") if not c.holds)
     shown = {name: check.inputs[name] for name in ("n", "there", "inside", "slower")}
     there, inside = 1e-3 + BLOCK / 1e9, 1e-3 + BLOCK / 1e10
     assert shown == pytest.approx(
@@ -521,5 +526,5 @@ def test_partners_beyond_a_node_are_warned_of_with_both_times() -> None:
     assert set(failing(**two, node=2)) == {"tp-cp-wider-than-fast-domain"}
     assert failing(layout="cp = 3", devices=3, node=1, batch=15) == {}
     swept = study(layout="tp = [1, 2], cp = 3", devices=6, node=2, batch=30)
-    (check,) = (c for c in own(swept, "checks") if c.id == "tp-cp-wider-than-fast-domain")
+    (check,) = (c for c in own_terms(swept, "checks") if c.id == "tp-cp-wider-than-fast-domain")
     assert list(check.holds) == [True, False]

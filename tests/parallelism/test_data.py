@@ -23,7 +23,7 @@ TWO = {"cluster.devices": 2, "training.global_batch": 2}
 OVERLAP = {"overlap.gradients": "on", "overlap.parameters": "on"}
 
 
-def held(
+def parameters_record(
     elements: float, count: Sequence[float] = (1.0,), place: str = "layer", **more: float
 ) -> Parameters:
     total = more.get("total", elements)
@@ -43,13 +43,13 @@ def ours(study: Study) -> dict[tuple[str, str], Any]:
     return {(term.name, getattr(term, "pass_", "")): term for term in found}
 
 
-def once(study: Study, name: str) -> Once:
+def once_term(study: Study, name: str) -> Once:
     term = ours(study)[name, ""]
     assert isinstance(term, Once)
     return term
 
 
-def exposed(outcome: Outcome, name: str) -> Any:
+def exposed_seconds(outcome: Outcome, name: str) -> Any:
     return sum(line.exposed for line in outcome.ledger if line.name == name)
 
 
@@ -57,29 +57,29 @@ def step(study: Study) -> Any:
     """Return the step without the optimizer, which is not at issue here."""
     outcome = evaluate(study)
     assert study.faults == []
-    return outcome.step_seconds - exposed(outcome, "optimizer update")
+    return outcome.step_seconds - exposed_seconds(outcome, "optimizer update")
 
 
 # --- ZeRO 0 and 1: once per step ----------------------------------------------------------
 
 
 def test_zero_0_reduces_fp32_gradients_once(bind: Bind) -> None:
-    term = once(bind(TWO, parameters=[held(1e9)]), "gradient all-reduce")
+    term = once_term(bind(TWO, parameters=[parameters_record(1e9)]), "gradient all-reduce")
     assert term.seconds == pytest.approx(2 * 0.5 * 4e9 / 1e9)
     assert (term.when, term.resource, term.bytes_) == ("drain", "net", 4e9)
 
 
 def test_zero_1_scatters_gradients_and_gathers_parameters(bind: Bind) -> None:
-    study = bind({**TWO, "layout.zero": 1}, parameters=[held(1e9)])
-    assert once(study, "gradient reduce-scatter").seconds == pytest.approx(0.5 * 4e9 / 1e9)
-    gather = once(study, "parameter all-gather")
+    study = bind({**TWO, "layout.zero": 1}, parameters=[parameters_record(1e9)])
+    assert once_term(study, "gradient reduce-scatter").seconds == pytest.approx(0.5 * 4e9 / 1e9)
+    gather = once_term(study, "parameter all-gather")
     assert gather.seconds == pytest.approx(0.5 * 2e9 / 1e9)
     assert gather.when == "end"
 
 
 @pytest.mark.parametrize("zero", range(4))
 def test_one_replica_costs_nothing(bind: Bind, zero: int) -> None:
-    parameters = [held(1e9, (8.0,)), held(1e8, place="before")]
+    parameters = [parameters_record(1e9, (8.0,)), parameters_record(1e8, place="before")]
     study = bind({"cluster.devices": 1, "layout.zero": zero}, parameters=parameters)
     assert all(term.seconds == 0 for term in ours(study).values())
 
@@ -101,9 +101,9 @@ def test_the_worked_example_of_70b_parameters_on_64_devices(bind: Bind) -> None:
             "layout.zero": 1,
         },
         parameters=[
-            held(layer, (20.0, 20.0, 20.0, 20.0)),
-            held(rows, (1.0, 0.0, 0.0, 0.0), "before"),
-            held(rows + 8192, (0.0, 0.0, 0.0, 1.0), "after"),
+            parameters_record(layer, (20.0, 20.0, 20.0, 20.0)),
+            parameters_record(rows, (1.0, 0.0, 0.0, 0.0), "before"),
+            parameters_record(rows + 8192, (0.0, 0.0, 0.0, 1.0), "after"),
         ],
     )
     seconds = {t.name: t.seconds for _, t in study.contributions("terms")}
@@ -114,9 +114,9 @@ def test_the_worked_example_of_70b_parameters_on_64_devices(bind: Bind) -> None:
 
 def test_stages_that_hold_the_same_are_priced_once_and_named(bind: Bind) -> None:
     parameters = [
-        held(1e6, (2.0, 2.0, 2.0, 2.0)),
-        held(5e6, (1.0, 0.0, 0.0, 0.0), "before"),
-        held(6e6, (0.0, 0.0, 0.0, 1.0), "after"),
+        parameters_record(1e6, (2.0, 2.0, 2.0, 2.0)),
+        parameters_record(5e6, (1.0, 0.0, 0.0, 0.0), "before"),
+        parameters_record(6e6, (0.0, 0.0, 0.0, 1.0), "after"),
     ]
     study = bind({"layout.pp": 4}, parameters=parameters)
     assert {name: term.count for (name, _), term in ours(study).items()} == {
@@ -138,10 +138,10 @@ def bucketed(bind: Bind, bucket: float, backward: float = 0.2) -> Any:
             "overlap.gradients": "on",
             "overlap.bucket": bucket,
         },
-        parameters=[held(125e6)],
+        parameters=[parameters_record(125e6)],
         terms=[work("F", 0.1), work("B", backward)],
     )
-    return exposed(evaluate(study), "gradient all-reduce")
+    return exposed_seconds(evaluate(study), "gradient all-reduce")
 
 
 def test_sixteen_buckets_leave_the_last_one_exposed(bind: Bind) -> None:
@@ -159,22 +159,27 @@ def test_a_reduction_longer_than_backward_leaves_the_excess(bind: Bind) -> None:
 
 
 def test_without_overlap_everything_is_exposed_after_backward(bind: Bind) -> None:
-    study = bind(TWO, parameters=[held(1e9)], terms=[work("F", 10.0), work("B", 20.0)])
-    assert exposed(evaluate(study), "gradient all-reduce") == pytest.approx(4.0)
+    study = bind(TWO, parameters=[parameters_record(1e9)], terms=[work("F", 10.0), work("B", 20.0)])
+    assert exposed_seconds(evaluate(study), "gradient all-reduce") == pytest.approx(4.0)
 
 
 def test_gathered_parameters_hide_under_the_first_forward_but_for_a_bucket(bind: Bind) -> None:
     values = {**TWO, **OVERLAP, "layout.zero": 1, "overlap.bucket": 500e6}
-    study = bind(values, parameters=[held(1e9)], terms=[work("F", 10.0), work("B", 20.0)])
+    study = bind(
+        values, parameters=[parameters_record(1e9)], terms=[work("F", 10.0), work("B", 20.0)]
+    )
     # 2 GB take 1 s in 4 buckets.
-    assert exposed(evaluate(study), "parameter all-gather") == pytest.approx(0.25)
+    assert exposed_seconds(evaluate(study), "parameter all-gather") == pytest.approx(0.25)
 
 
 def test_stages_that_drain_early_reduce_while_the_others_drain(bind: Bind) -> None:
     # Stage 1 ends its last backward pass 20 s before stage 0 does.
     study = bind(
         {"cluster.devices": 4, "layout.pp": 2},
-        parameters=[held(1e9, (2.0, 0.0), "before"), held(1e9, (4.0, 4.0))],
+        parameters=[
+            parameters_record(1e9, (2.0, 0.0), "before"),
+            parameters_record(1e9, (4.0, 4.0)),
+        ],
         terms=[work("F", 10.0, (1.0, 1.0)), work("B", 20.0, (1.0, 1.0))],
     )
     lines = {line.name: line.exposed for line in evaluate(study).ledger}
@@ -193,10 +198,12 @@ def test_zero_2_reduces_in_every_micro_batch_bucket_by_bucket(
     # are exposed where none may hide, and else the last.
     values = {**TWO, **overlap, "layout.zero": 2, "training.global_batch": 6}
     values["wire.net.latency"] = 0.25
-    study = bind(values, parameters=[held(1e9)], terms=[work("F", 10.0), work("B", 20.0)])
+    study = bind(
+        values, parameters=[parameters_record(1e9)], terms=[work("F", 10.0), work("B", 20.0)]
+    )
     outcome = evaluate(study)
-    assert exposed(outcome, "last gradient bucket") == pytest.approx(3 * 0.75)
-    rest = exposed(outcome, "gradient reduce-scatter")
+    assert exposed_seconds(outcome, "last gradient bucket") == pytest.approx(3 * 0.75)
+    rest = exposed_seconds(outcome, "gradient reduce-scatter")
     assert rest == pytest.approx(3 * 0.75 * (buckets - 1))
 
 
@@ -205,10 +212,10 @@ def test_whole_gradients_that_may_not_hide_leave_in_one_message(
     bind: Bind, zero: int, messages: int
 ) -> None:
     values = {**TWO, "layout.zero": zero, "overlap.bucket": 1e8, "wire.net.latency": 0.25}
-    study = bind(values, parameters=[held(1e9)])
+    study = bind(values, parameters=[parameters_record(1e9)])
     name = ["gradient all-reduce", "gradient reduce-scatter"][zero]
     # a ring of two: a reduce-scatter is one round of 2 GB, an all-reduce two
-    assert once(study, name).seconds == pytest.approx(messages * 2.25)
+    assert once_term(study, name).seconds == pytest.approx(messages * 2.25)
 
 
 # --- ZeRO 3: every layer ------------------------------------------------------------------
@@ -223,7 +230,9 @@ def layers(bind: Bind, depth: int, forward: float, backward: float, **more: Any)
         work("W", backward / 2, (depth,), host="weights"),
     ]
     more = {name.replace("__", "."): value for name, value in more.items()}
-    return bind({**values, **more}, parameters=[held(3e9, (float(depth),))], terms=terms)
+    return bind(
+        {**values, **more}, parameters=[parameters_record(3e9, (float(depth),))], terms=terms
+    )
 
 
 def test_ten_layers_hide_all_but_the_first_gathers_and_the_last_reduction(bind: Bind) -> None:
@@ -261,7 +270,11 @@ def test_the_embedding_is_gathered_first_and_the_head_kept_for_backward(bind: Bi
     values = {**TWO, **OVERLAP, "layout.zero": 3, "mixed.reduction": 2, "small.layers": 10}
     study = bind(
         values,
-        parameters=[held(1e9, place="before"), held(3e9, (10.0,)), held(2e9, place="after")],
+        parameters=[
+            parameters_record(1e9, place="before"),
+            parameters_record(3e9, (10.0,)),
+            parameters_record(2e9, place="after"),
+        ],
         terms=[work("F", 5.0, (10.0,)), work("B", 10.0, (10.0,))],
     )
     found = {key: (term.seconds, term.window) for key, term in ours(study).items()}
@@ -290,12 +303,12 @@ def test_compute_is_slower_while_traffic_hides_under_it(bind: Bind) -> None:
 def test_a_shared_embedding_is_added_up_by_both_ends(bind: Bind, zero: int, shards: int) -> None:
     # two replicas of four stages: from ZeRO 2 on each replica keeps half of the gradients
     parameters = [
-        held(1e6, (2.0, 2.0, 2.0, 2.0)),
-        held(1e9, (1.0, 0.0, 0.0, 0.0), "before"),
-        held(1e9, (0.0, 0.0, 0.0, 1.0), "after", total=0.0),
+        parameters_record(1e6, (2.0, 2.0, 2.0, 2.0)),
+        parameters_record(1e9, (1.0, 0.0, 0.0, 0.0), "before"),
+        parameters_record(1e9, (0.0, 0.0, 0.0, 1.0), "after", total=0.0),
     ]
     study = bind({"layout.pp": 4, "layout.zero": zero}, parameters=parameters)
-    term = once(study, "shared embedding all-reduce")
+    term = once_term(study, "shared embedding all-reduce")
     assert term.bytes_ == pytest.approx(4e9 / shards)
     assert term.seconds == pytest.approx(2 * 0.5 * 4e9 / shards / 1e9)
     assert list(term.count) == [1.0, 0.0, 0.0, 1.0]  # type: ignore[arg-type]
@@ -311,12 +324,12 @@ def test_ends_that_stand_on_one_device_send_no_gradients(
     """A V ends where it begins, and so do two ways through a pipeline; a ring does not."""
     inner = (0.0,) * (4 * chunks - 2)
     parameters = [
-        held(1e6, (2.0,) * 4 * chunks),
-        held(1e9, (1.0, *inner, 0.0), "before"),
-        held(1e9, (0.0, *inner, 1.0), "after", total=0.0),
+        parameters_record(1e6, (2.0,) * 4 * chunks),
+        parameters_record(1e9, (1.0, *inner, 0.0), "before"),
+        parameters_record(1e9, (0.0, *inner, 1.0), "after", total=0.0),
     ]
     values = {"layout.pp": 4, "schedule.kind": kind, "schedule.chunks": chunks}
-    known = [schedule for _, schedule in load().named("schedules").values()]
+    known = [schedule for _, schedule in load().offers("schedules").values()]
     study = bind(
         {**values, "training.global_batch": 32},
         schedules=[schedule for schedule in known if schedule.name == kind],
@@ -327,7 +340,7 @@ def test_ends_that_stand_on_one_device_send_no_gradients(
 
 
 def test_without_a_copy_nothing_is_added_up(bind: Bind) -> None:
-    parameters = [held(1e6, (4.0, 4.0)), held(1e9, (0.0, 1.0), "after")]
+    parameters = [parameters_record(1e6, (4.0, 4.0)), parameters_record(1e9, (0.0, 1.0), "after")]
     names = {name for name, _ in ours(bind({"layout.pp": 2}, parameters=parameters))}
     assert "shared embedding all-reduce" not in names
 
@@ -350,7 +363,7 @@ def test_a_sweep_gives_at_every_point_what_that_point_gives_alone(
                 "overlap.bucket": bucket,
                 "training.global_batch": 48,
             },
-            parameters=[held(1e8, (8.0,)), held(3e8, place="after")],
+            parameters=[parameters_record(1e8, (8.0,)), parameters_record(3e8, place="after")],
             terms=[work("F", 0.1, (8.0,)), work("B", 0.2, (8.0,))],
         )
 

@@ -12,7 +12,7 @@ import pytest
 
 from parcost import Formula, Section, Study, Work
 from parcost.engine.reduce import evaluate
-from parcost_plugins.parallelism.data.advice import _recommended
+from parcost_plugins.parallelism.data.advice import _recommendation
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]
@@ -190,6 +190,6 @@ def test_the_least_stage_is_taken_that_none_is_a_quarter_faster_than(
     seconds: tuple[float, ...], stage: int
 ) -> None:
     fitting = [(s, zero) for zero, s in enumerate(seconds)]
-    assert _recommended(fitting, 0.25) == (
+    assert _recommendation(fitting, 0.25) == (
         f"take ZeRO {stage}: of those that fit, none is more than 25 % faster"
     )

@@ -11,7 +11,7 @@ import parcost
 from parcost import Formula, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
-from parcost_plugins.parallelism.data.alone.buckets import exposed
+from parcost_plugins.calculators.data.buckets import exposed_seconds
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]
@@ -32,7 +32,7 @@ def test_equal_buckets_show_what_the_event_model_shows(
     count: int, each: float, backward: float
 ) -> None:
     ready = [backward * (i + 1) / count for i in range(count)]
-    assert exposed(float(count), each, backward) == pytest.approx(
+    assert exposed_seconds(float(count), each, backward) == pytest.approx(
         event_model(ready, [each] * count)
     )
 
@@ -110,7 +110,7 @@ def test_the_best_number_on_a_slow_wire_minimises_what_shows() -> None:
     text = EIGHT.replace("300 GB/s", "2 GB/s")
     found = figures(f"buckets b {{ {text} }}")
     volume = found["b.volume_time"]
-    shows = {n: exposed(float(n), 5e-6 + volume / n, 0.2) for n in range(1, 400)}
+    shows = {n: exposed_seconds(float(n), 5e-6 + volume / n, 0.2) for n in range(1, 400)}
     assert min(shows, key=shows.__getitem__) == pytest.approx(found["b.best_count"], abs=1)
     assert found["b.best_cost"] == pytest.approx(min(shows.values()))
 
@@ -118,9 +118,9 @@ def test_the_best_number_on_a_slow_wire_minimises_what_shows() -> None:
 def test_without_contention_more_buckets_show_less_until_the_wire_is_full() -> None:
     found = figures(f"buckets b {{ {EIGHT} }}")
     volume = found["b.volume_time"]
-    shows = [exposed(n, 5e-6 + volume / n, 0.2) for n in (1.0, 10.0, 1000.0, 39_416.0)]
+    shows = [exposed_seconds(n, 5e-6 + volume / n, 0.2) for n in (1.0, 10.0, 1000.0, 39_416.0)]
     assert shows == sorted(shows, reverse=True)
-    assert exposed(80_000.0, 5e-6 + volume / 80_000, 0.2) > shows[-1]
+    assert exposed_seconds(80_000.0, 5e-6 + volume / 80_000, 0.2) > shows[-1]
 
 
 def test_16_chunks_cost_an_eighth_more_than_the_best_26() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost_plugins.parallelism.data.alone.layers import timeline
+from parcost_plugins.calculators.data.layers import timeline
 from parcost_plugins.vocabulary import FsdpSketch
 
 

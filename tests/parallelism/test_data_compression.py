@@ -16,13 +16,13 @@ from parcost_plugins.vocabulary import Parameters
 Bind = Callable[..., Study]
 
 
-def held(elements: float = 1e9) -> list[Parameters]:
+def parameter_records(elements: float = 1e9) -> list[Parameters]:
     return [Parameters(name="matrix", elements=elements, total=elements, count=(1.0,))]
 
 
-def compressed(bind: Bind, method: str, elements: float = 1e9, **more: Any) -> Study:
+def compressed_study(bind: Bind, method: str, elements: float = 1e9, **more: Any) -> Study:
     values = {name.replace("__", "."): value for name, value in more.items()}
-    return bind({"compression.method": method, **values}, parameters=held(elements))
+    return bind({"compression.method": method, **values}, parameters=parameter_records(elements))
 
 
 def reduction(study: Study) -> Any:
@@ -57,27 +57,27 @@ def figures(text: str) -> dict[str, Any]:
     ],
 )
 def test_a_billion_gradients_take_what_they_send(bind: Bind, method: str, seconds: float) -> None:
-    assert reduction(compressed(bind, method)).seconds == pytest.approx(seconds)
+    assert reduction(compressed_study(bind, method)).seconds == pytest.approx(seconds)
 
 
 def test_low_rank_factors_go_round_as_two_sums(bind: Bind) -> None:
     # h 1024 x 1024 columns at rank 4: 4 B x 4 x 2048 in place of 4 B x 1024 x 1024
     n = 1024.0 * 1024
-    study = compressed(bind, "power_sgd", n, compression__rank=4)
+    study = compressed_study(bind, "power_sgd", n, compression__rank=4)
     assert reduction(study).seconds == pytest.approx(2 * 7 / 8 * 4 * 4 * 2048 / 1e9)
 
 
 def test_a_vector_and_a_matrix_that_hardly_shrinks_are_sent_whole(bind: Bind) -> None:
     # rank 512 of 1024 x 1024 needs as much as it is
     n = 1024.0 * 1024
-    study = compressed(bind, "power_sgd", n, compression__rank=512)
+    study = compressed_study(bind, "power_sgd", n, compression__rank=512)
     assert reduction(study).seconds == pytest.approx(2 * 7 / 8 * 4 * n / 1e9)
-    study = compressed(bind, "power_sgd", 1024.0)
+    study = compressed_study(bind, "power_sgd", 1024.0)
     assert reduction(study).seconds == pytest.approx(2 * 7 / 8 * 4 * 1024 / 1e9)
 
 
 def test_a_reduce_scatter_needs_the_first_half_of_the_exchange(bind: Bind) -> None:
-    study = compressed(bind, "int8", layout__zero=1)
+    study = compressed_study(bind, "int8", layout__zero=1)
     assert reduction(study).seconds == pytest.approx(7 / 8 * (1 + 4 / 256))
 
 
@@ -86,14 +86,14 @@ def test_compressing_streams_as_often_as_gradients_are_reduced(
     bind: Bind, zero: int, times: int
 ) -> None:
     # 12 B an element at 1 TB/s x 0.5, in each of three micro-batches or in the last
-    study = compressed(bind, "int8", layout__zero=zero, training__global_batch=24)
+    study = compressed_study(bind, "int8", layout__zero=zero, training__global_batch=24)
     lines = {line.name: line.exposed for line in evaluate(study).ledger}
     assert lines["gradient compression"] == pytest.approx(times * 12e9 / 0.5e12)
 
 
 def test_low_rank_multiplies_as_well(bind: Bind) -> None:
     n = 1024.0 * 1024
-    study = compressed(bind, "power_sgd", n, compression__rank=4)
+    study = compressed_study(bind, "power_sgd", n, compression__rank=4)
     lines = {line.name: line.exposed for line in evaluate(study).ledger}
     flops = 4 * 4 * n + 2 * 4 * n + 2 * 1024 * 16
     assert lines["gradient compression"] == pytest.approx(20 * n / 0.5e12 + flops / 100e12)
@@ -105,12 +105,12 @@ def test_low_rank_multiplies_as_well(bind: Bind) -> None:
 def test_what_was_not_sent_is_kept_for_the_next_step(
     bind: Bind, method: str, bytes_: float
 ) -> None:
-    lines = evaluate(compressed(bind, method)).memory_lines
+    lines = evaluate(compressed_study(bind, method)).memory_lines
     assert {line.name: line.bytes_ for line in lines}.get("compression residual", 0.0) == bytes_
 
 
 def test_steps_that_make_less_progress_count_more(bind: Bind) -> None:
-    study = compressed(bind, "top_k", compression__steps=1.25)
+    study = compressed_study(bind, "top_k", compression__steps=1.25)
     outcome = evaluate(study)
     found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
     assert found["equivalent_step_time"] == pytest.approx(1.25 * outcome.step_seconds)
@@ -121,7 +121,7 @@ def test_steps_that_make_less_progress_count_more(bind: Bind) -> None:
 @pytest.mark.parametrize("method", ["top_k", "power_sgd", "one_bit"])
 @pytest.mark.parametrize("zero", [1, 2, 3])
 def test_methods_that_need_whole_gradients_refuse_zero(bind: Bind, method: str, zero: int) -> None:
-    study = compressed(bind, method, layout__zero=zero)
+    study = compressed_study(bind, method, layout__zero=zero)
     checks = {check.id: check for _, check in study.contributions("checks")}
     check = checks["compression-needs-whole-gradients"]
     assert not check.holds
@@ -131,7 +131,7 @@ def test_methods_that_need_whole_gradients_refuse_zero(bind: Bind, method: str, 
 
 
 def test_compression_under_hybrid_sharding_is_refused(bind: Bind) -> None:
-    study = compressed(bind, "int8", layout__zero=1, sharding__shard=2)
+    study = compressed_study(bind, "int8", layout__zero=1, sharding__shard=2)
     checks = {check.id: check for _, check in study.contributions("checks")}
     assert not checks["compression-hybrid"].holds
 
@@ -229,7 +229,7 @@ def test_sharding_everything_is_1_5_times_the_traffic_only_with_one_micro_batch(
 @pytest.mark.parametrize("m", [1, 4])
 def test_a_study_sends_what_the_stages_say(bind: Bind, zero: int, m: int) -> None:
     values = {"layout.zero": zero, "training.global_batch": 8 * m, "mixed.gradients": 2}
-    study = bind(values, parameters=held())
+    study = bind(values, parameters=parameter_records())
     outcome = evaluate(study)
     found = {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
     text = f"{SIXTEEN} zero z {{ parameters = 1e9, ranks = 8, micro_batches = {m} }}"
@@ -252,5 +252,5 @@ def test_integers_are_added_up_in_a_node_before_they_leave_it(bind: Bind) -> Non
         "layout.zero": 1,
         "cluster.fabric": "nodes",
     }
-    study = bind(values, text=nodes, parameters=held())
+    study = bind(values, text=nodes, parameters=parameter_records())
     assert reduction(study).seconds == pytest.approx(0.5e9 / 10e9 + 3 / 4 * 0.5e9 / 1e9)

@@ -7,6 +7,7 @@ bytes in (P - 1) / P n / 1e9 seconds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ import pytest
 from parcost import Formula, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
-from parcost_plugins.vocabulary import Parameters
+from parcost_plugins.parallelism.data.shard_groups import _groups
+from parcost_plugins.vocabulary import Layout, LocalUpdates, Parameters
 
 Bind = Callable[..., Study]
 
@@ -29,7 +31,7 @@ HYBRID = {"sharding.shard": 2, "cluster.devices": 8}
 GIVEN = Formula(text="given")
 
 
-def held(
+def parameters_record(
     elements: float, count: Sequence[float] = (1.0,), place: Any = "layer", expert: bool = False
 ) -> Parameters:
     return Parameters(
@@ -63,13 +65,15 @@ def nodes(bind: Bind, values: dict[str, Any], **more: Any) -> Study:
 
 def test_context_parallel_ranks_reduce_gradients_with_the_replicas(bind: Bind) -> None:
     # cp 2 x dp 4 hold the same: 2 x 7/8 x 4 GB
-    study = bind({"layout.cp": 2}, parameters=[held(1e9)])
+    study = bind({"layout.cp": 2}, parameters=[parameters_record(1e9)])
     assert ours(study)["gradient all-reduce"].seconds == pytest.approx(2 * 7 / 8 * 4)
 
 
 def test_experts_reduce_over_the_ranks_that_hold_the_same_ones(bind: Bind) -> None:
     # dp 8 with ep 4: two ranks hold the same experts, eight the same of all else.
-    study = bind({"layout.ep": 4}, parameters=[held(1e9), held(2e9, expert=True)])
+    study = bind(
+        {"layout.ep": 4}, parameters=[parameters_record(1e9), parameters_record(2e9, expert=True)]
+    )
     found = ours(study)
     assert found["gradient all-reduce"].seconds == pytest.approx(2 * 7 / 8 * 4)
     assert found["gradient all-reduce of experts"].seconds == pytest.approx(2 * 1 / 2 * 8)
@@ -77,7 +81,7 @@ def test_experts_reduce_over_the_ranks_that_hold_the_same_ones(bind: Bind) -> No
 
 def test_experts_are_sharded_over_their_own_replicas(bind: Bind) -> None:
     values = {"layout.ep": 4, "layout.zero": 1}
-    study = bind(values, parameters=[held(1e9), held(2e9, expert=True)])
+    study = bind(values, parameters=[parameters_record(1e9), parameters_record(2e9, expert=True)])
     lines = {line.name: line.bytes_ for line in evaluate(study).memory_lines}
     assert lines["optimizer state"] == pytest.approx(12e9 / 8)
     assert lines["optimizer state of experts"] == pytest.approx(24e9 / 2)
@@ -89,7 +93,10 @@ def test_experts_are_sharded_over_their_own_replicas(bind: Bind) -> None:
 def test_stages_without_experts_have_none_to_reduce(bind: Bind) -> None:
     study = bind(
         {"layout.pp": 2, "layout.ep": 2},
-        parameters=[held(1e6, (4.0, 4.0)), held(1e6, (0.0, 4.0), expert=True)],
+        parameters=[
+            parameters_record(1e6, (4.0, 4.0)),
+            parameters_record(1e6, (0.0, 4.0), expert=True),
+        ],
     )
     assert {n: list(t.count) for n, t in ours(study).items() if "experts" in n} == {
         "gradient all-reduce of experts, stage 1": [0.0, 1.0]
@@ -101,7 +108,7 @@ def test_stages_without_experts_have_none_to_reduce(bind: Bind) -> None:
 
 def test_shards_within_a_node_reduce_inside_and_their_shares_across(bind: Bind) -> None:
     # Two ranks of a node share out 4 GB at 10 GB/s; of each half, four nodes add up 2 GB.
-    study = nodes(bind, {**HYBRID, "layout.zero": 1}, parameters=[held(1e9)])
+    study = nodes(bind, {**HYBRID, "layout.zero": 1}, parameters=[parameters_record(1e9)])
     found = ours(study)
     inside = found["gradient reduce-scatter"]
     assert (inside.resource, inside.seconds) == ("node", pytest.approx(1 / 2 * 4e9 / 10e9))
@@ -119,22 +126,24 @@ def test_shares_cross_once_per_step_or_with_every_micro_batch(
 ) -> None:
     values = {**HYBRID, "layout.zero": zero, "sharding.replicate": often}
     values["training.global_batch"] = 24  # three micro-batches on eight ranks
-    study = nodes(bind, values, parameters=[held(1e8, (8.0,))])
+    study = nodes(bind, values, parameters=[parameters_record(1e8, (8.0,))])
     net = [line for line in evaluate(study).ledger if line.resource == "net"]
     seconds = sum(line.exposed + line.hidden for line in net if "norm" not in line.name)
     assert seconds == pytest.approx(times * 2 * 3 / 4 * 8e8 * 4 / 2 / 1e9)
 
 
 def test_hybrid_sharding_holds_a_share_of_its_own_group(bind: Bind) -> None:
-    study = nodes(bind, {**HYBRID, "layout.zero": 3}, parameters=[held(1e9, (8.0,))])
+    study = nodes(bind, {**HYBRID, "layout.zero": 3}, parameters=[parameters_record(1e9, (8.0,))])
     lines = {line.name: line.bytes_ for line in evaluate(study).memory_lines}
     assert lines["weights"] == pytest.approx(8e9 * 2 / 2)
     assert lines["optimizer state"] == pytest.approx(8e9 * 12 / 2)
 
 
 def test_a_shard_over_all_ranks_is_no_hybrid(bind: Bind) -> None:
-    whole = bind({"sharding.shard": 8, "layout.zero": 3}, parameters=[held(1e9, (8.0,))])
-    plain = bind({"layout.zero": 3}, parameters=[held(1e9, (8.0,))])
+    whole = bind(
+        {"sharding.shard": 8, "layout.zero": 3}, parameters=[parameters_record(1e9, (8.0,))]
+    )
+    plain = bind({"layout.zero": 3}, parameters=[parameters_record(1e9, (8.0,))])
     assert evaluate(whole).step_seconds == evaluate(plain).step_seconds
     assert not any("shard" in name for name in ours(whole))
 
@@ -143,7 +152,7 @@ def test_a_shard_over_all_ranks_is_no_hybrid(bind: Bind) -> None:
 def test_a_sweep_over_shards_gives_what_each_gives_alone(bind: Bind, zero: int) -> None:
     def study(shard: Any) -> Study:
         values = {"sharding.shard": shard, "layout.zero": zero}
-        return nodes(bind, values, parameters=[held(1e8, (8.0,))])
+        return nodes(bind, values, parameters=[parameters_record(1e8, (8.0,))])
 
     together = evaluate(study([1, 2, 4, 8]))
     alone = [evaluate(study(shard)) for shard in (1, 2, 4, 8)]
@@ -152,7 +161,7 @@ def test_a_sweep_over_shards_gives_what_each_gives_alone(bind: Bind, zero: int) 
 
 
 def test_a_shard_that_does_not_divide_names_those_that_do(bind: Bind) -> None:
-    study = bind({"sharding.shard": 3, "layout.zero": 1}, parameters=[held(1e9)])
+    study = bind({"sharding.shard": 3, "layout.zero": 1}, parameters=[parameters_record(1e9)])
     found = diagnose(failed(study)["shard-divides"], study)
     assert found.message == (
         "shards of 3 ranks do not divide the 8 ranks (dp 8 x cp 1) that hold the same parameters"
@@ -161,14 +170,14 @@ def test_a_shard_that_does_not_divide_names_those_that_do(bind: Bind) -> None:
 
 
 def test_a_shard_without_zero_shards_nothing(bind: Bind) -> None:
-    study = bind({"sharding.shard": 2}, parameters=[held(1e9)])
+    study = bind({"sharding.shard": 2}, parameters=[parameters_record(1e9)])
     assert "shard-without-zero" in failed(study)
 
 
 def test_a_shard_with_expert_parallelism_is_an_error(bind: Bind) -> None:
     study = bind(
         {"sharding.shard": 2, "layout.zero": 1, "layout.ep": 2},
-        parameters=[held(1e9), held(1e9, expert=True)],
+        parameters=[parameters_record(1e9), parameters_record(1e9, expert=True)],
     )
     assert "shard-of-experts" in failed(study)
 
@@ -182,14 +191,14 @@ def test_a_shard_with_expert_parallelism_is_an_error(bind: Bind) -> None:
     ],
 )
 def test_choices_that_change_nothing_are_warned_of(bind: Bind, values: dict[str, Any]) -> None:
-    check = failed(bind(values, parameters=[held(1e9)]))["sharding-unused"]
+    check = failed(bind(values, parameters=[parameters_record(1e9)]))["sharding-unused"]
     assert check.severity == "warning"
 
 
 @pytest.mark.parametrize("zero", [2, 3])
 def test_gradients_that_are_sharded_may_be_kept_whole(bind: Bind, zero: int) -> None:
     values = {"sharding.accumulate": "whole", "layout.zero": zero}
-    assert "sharding-unused" not in failed(bind(values, parameters=[held(1e9)]))
+    assert "sharding-unused" not in failed(bind(values, parameters=[parameters_record(1e9)]))
 
 
 # --- when gradients are reduced, and what stays gathered ----------------------------------
@@ -213,7 +222,7 @@ def fsdp(bind: Bind, **more: Any) -> Study:
         Work(name="B", seconds=5.0, pass_="B", formula=GIVEN, count=(10.0,)),
         Work(name="W", seconds=5.0, pass_="W", formula=GIVEN, count=(10.0,), host="weights"),
     ]
-    return bind(values, parameters=[held(3e9, (10.0,))], terms=terms)
+    return bind(values, parameters=[parameters_record(3e9, (10.0,))], terms=terms)
 
 
 def step(study: Study) -> float:
@@ -263,14 +272,14 @@ def test_whole_gradients_are_reduced_once_and_held_whole(bind: Bind) -> None:
 
 def test_zero_2_with_whole_gradients_reduces_like_zero_1(bind: Bind) -> None:
     values = {"training.global_batch": 32, "layout.zero": 2, "sharding.accumulate": "whole"}
-    two = bind(values, parameters=[held(1e9)])
-    one = bind({**values, "layout.zero": 1}, parameters=[held(1e9)])
+    two = bind(values, parameters=[parameters_record(1e9)])
+    one = bind({**values, "layout.zero": 1}, parameters=[parameters_record(1e9)])
     assert evaluate(two).step_seconds == evaluate(one).step_seconds
 
 
 def test_an_embedding_tied_on_one_stage_stays_gathered(bind: Bind) -> None:
     values = {"layout.zero": 3, "small.layers": 10, "small.tied": "on"}
-    parameters = [held(1e9, place="before"), held(3e9, (10.0,))]
+    parameters = [parameters_record(1e9, place="before"), parameters_record(3e9, (10.0,))]
     tied = bind(values, parameters=parameters)
     assert "leading parameter all-gather F" in ours(tied)
     assert "leading parameter all-gather B" not in ours(tied)
@@ -287,7 +296,7 @@ WORKERS = {"local_updates.workers": 4, "local_updates.period": 100}
 
 @pytest.mark.parametrize("zero", [0, 1])
 def test_workers_reduce_among_their_own_and_meet_now_and_then(bind: Bind, zero: int) -> None:
-    study = nodes(bind, {**WORKERS, "layout.zero": zero}, parameters=[held(1e9)])
+    study = nodes(bind, {**WORKERS, "layout.zero": zero}, parameters=[parameters_record(1e9)])
     found = ours(study)
     name = "gradient reduce-scatter" if zero else "gradient all-reduce"
     assert found[name].resource == "node"
@@ -299,14 +308,14 @@ def test_workers_reduce_among_their_own_and_meet_now_and_then(bind: Bind, zero: 
 
 def test_workers_of_one_rank_reduce_nothing_else(bind: Bind) -> None:
     values = {"local_updates.workers": 8, "local_updates.period": 10, "local_updates.wire": 2}
-    found = ours(bind(values, parameters=[held(1e9)]))
+    found = ours(bind(values, parameters=[parameters_record(1e9)]))
     assert found["gradient all-reduce"].seconds == 0
     assert found["meeting of the workers"].seconds == pytest.approx(2 * 7 / 8 * 2 / 10)
 
 
 def test_parts_that_meet_in_turn_send_the_same_bytes(bind: Bind) -> None:
-    whole = bind(WORKERS, parameters=[held(1e9)])
-    parts = bind({**WORKERS, "local_updates.fragments": 10}, parameters=[held(1e9)])
+    whole = bind(WORKERS, parameters=[parameters_record(1e9)])
+    parts = bind({**WORKERS, "local_updates.fragments": 10}, parameters=[parameters_record(1e9)])
     name = "meeting of the workers"
     assert ours(parts)[name].bytes_ == pytest.approx(ours(whole)[name].bytes_)
     assert ours(parts)[name].seconds == pytest.approx(ours(whole)[name].seconds)
@@ -316,7 +325,7 @@ def test_steps_that_go_on_hide_a_meeting(bind: Bind) -> None:
     def exposed(overlap: int) -> Any:
         study = bind(
             {**WORKERS, "local_updates.overlap_steps": overlap},
-            parameters=[held(1e9)],
+            parameters=[parameters_record(1e9)],
             terms=[Work(name="b", seconds=2.0, pass_="B", formula=GIVEN)],
         )
         lines = evaluate(study).ledger
@@ -330,9 +339,9 @@ def test_steps_that_go_on_hide_a_meeting(bind: Bind) -> None:
 
 def test_an_outer_optimizer_holds_eight_bytes_a_parameter(bind: Bind) -> None:
     outer = {**WORKERS, "local_updates.method": "outer"}
-    lines = evaluate(bind(outer, parameters=[held(1e9)])).memory_lines
+    lines = evaluate(bind(outer, parameters=[parameters_record(1e9)])).memory_lines
     assert {line.name: line.bytes_ for line in lines}["outer optimizer state"] == 8e9
-    away = bind({**outer, "local_updates.offload": "on"}, parameters=[held(1e9)])
+    away = bind({**outer, "local_updates.offload": "on"}, parameters=[parameters_record(1e9)])
     assert "outer optimizer state" not in {line.name for line in evaluate(away).memory_lines}
 
 
@@ -352,6 +361,30 @@ def test_an_outer_optimizer_holds_eight_bytes_a_parameter(bind: Bind) -> None:
 def test_workers_that_cannot_meet_so_are_errors(
     bind: Bind, values: dict[str, Any], id_: str
 ) -> None:
-    study = bind(values, parameters=[held(1e9), held(1e9, expert=True)])
+    study = bind(values, parameters=[parameters_record(1e9), parameters_record(1e9, expert=True)])
     check = failed(study)[id_]
     assert diagnose(check, study).message
+
+
+@pytest.mark.parametrize(
+    ("workers", "zero", "shard", "groups"),
+    [
+        (1, 0, 1, ("dp", "")),
+        (1, 1, 8, ("dp", "")),
+        (1, 1, 4, ("shard", "replicate")),
+        (2, 0, 4, ("shard", "")),  # the four ranks of each of two workers
+        (2, 1, 4, ("shard", "")),
+        (2, 1, 2, ("shard", "replicate")),
+    ],
+)
+def test_gradients_of_eight_replicas_are_reduced_over_groups(
+    workers: float, zero: int, shard: float, groups: tuple[str, str]
+) -> None:
+    study: Any = {
+        LocalUpdates: SimpleNamespace(workers=float(workers)),
+        Layout: SimpleNamespace(zero=zero),
+    }
+    kind: Any = SimpleNamespace(shard=float(shard), replicas=8.0, expert=False, group="dp")
+    assert _groups(study, kind) == groups
+    kind.expert = True
+    assert _groups(study, kind) == ("dp", "")

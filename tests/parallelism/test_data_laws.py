@@ -21,7 +21,7 @@ plan { }
 """
 
 
-def studied(**values: Any) -> tuple[Study, Outcome]:
+def study_and_outcome(**values: Any) -> tuple[Study, Outcome]:
     (scenario,) = parcost.load_text(_TEXT)
     study = scenario.replace({k.replace("__", "."): v for k, v in values.items()}).studies()[0]
     assert study.legal()
@@ -31,7 +31,7 @@ def studied(**values: Any) -> tuple[Study, Outcome]:
 
 
 def details(**values: Any) -> dict[str, Any]:
-    study, outcome = studied(**values)
+    study, outcome = study_and_outcome(**values)
     return {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
 
 
@@ -59,7 +59,8 @@ def test_twice_the_tensor_ranks_halve_the_smallest_message_of_a_ring() -> None:
 @pytest.mark.parametrize("overlap", ["on", "off"])
 def test_the_next_zero_stage_holds_no_more_and_recomputing_keeps_less(overlap: str) -> None:
     held = [
-        studied(layout__zero=zero, overlap__gradients=overlap)[1].memory_bytes for zero in range(4)
+        study_and_outcome(layout__zero=zero, overlap__gradients=overlap)[1].memory_bytes
+        for zero in range(4)
     ]
     assert held == sorted(held, reverse=True)
     kept = [details(training__recompute=r)["activation_memory"] for r in ("none", "selective")]
@@ -69,7 +70,7 @@ def test_the_next_zero_stage_holds_no_more_and_recomputing_keeps_less(overlap: s
 
 @pytest.mark.parametrize("zero", range(4))
 def test_a_reduction_shows_no_more_than_it_takes_and_no_less_than_nothing(zero: int) -> None:
-    _, outcome = studied(layout__zero=zero)
+    _, outcome = study_and_outcome(layout__zero=zero)
     for line in outcome.ledger:
         assert line.exposed >= 0
         assert line.hidden >= 0
@@ -82,7 +83,7 @@ def test_a_reduction_shows_no_more_than_it_takes_and_no_less_than_nothing(zero: 
 
 def test_a_stage_that_drains_early_shows_what_its_slack_does_not_cover() -> None:
     # stage s ends s (t_B + t_W) before the step: only the first has no slack
-    _, outcome = studied(layout__pp=4, layout__tp=1, overlap__gradients="off")
+    _, outcome = study_and_outcome(layout__pp=4, layout__tp=1, overlap__gradients="off")
     shown = {
         line.name: line.exposed
         for line in outcome.ledger
@@ -100,7 +101,7 @@ def sections(study: Study, outcome: Outcome) -> dict[str, Any]:
 
 
 def test_the_least_stage_that_is_as_fast_as_any_that_fits_is_taken() -> None:
-    study, outcome = studied()
+    study, outcome = study_and_outcome()
     section = sections(study, outcome)["ZeRO stages"]
     assert [row[0] for row in section.rows] == ["ZeRO 0", "ZeRO 1", "ZeRO 2", "ZeRO 3"]
     steps = [float(row[5][0]) for row in section.rows]
@@ -111,18 +112,18 @@ def test_the_least_stage_that_is_as_fast_as_any_that_fits_is_taken() -> None:
     )
     assert section.notes[0].startswith(f"take ZeRO {best}:")
     for zero, row in enumerate(section.rows):
-        assert row[1][0] == studied(layout__zero=zero)[1].memory_bytes
+        assert row[1][0] == study_and_outcome(layout__zero=zero)[1].memory_bytes
 
 
 def test_a_model_that_no_stage_fits_has_to_be_cut() -> None:
-    study, outcome = studied(h100_sxm__memory=2**30)
+    study, outcome = study_and_outcome(h100_sxm__memory=2**30)
     assert sections(study, outcome)["ZeRO stages"].notes == [
         "none of them fits: the model has to be cut as well"
     ]
 
 
 def test_a_study_says_what_it_calls_as_fast_and_what_hidden() -> None:
-    study, outcome = studied(targets__as_fast=1, targets__exposed=1)
+    study, outcome = study_and_outcome(targets__as_fast=1, targets__exposed=1)
     found = sections(study, outcome)
     # any stage that fits will do then, and any reduction hides
     fitting = [row[0] for row in found["ZeRO stages"].rows if row[2] == "yes"]
@@ -134,19 +135,19 @@ def test_a_study_says_what_it_calls_as_fast_and_what_hidden() -> None:
 
 def test_what_may_be_exposed_may_be_all_of_it() -> None:
     """Without overlap all of the reduction is exposed, which is as much as the target says."""
-    study, outcome = studied(overlap__gradients="off", targets__exposed=1)
+    study, outcome = study_and_outcome(overlap__gradients="off", targets__exposed=1)
     rows = {row[0]: row for row in sections(study, outcome)["Checklist of data parallelism"].rows}
     assert rows["reduction hides"][1:] == ((0.0, "%"), "yes", "")
 
 
 def test_one_replica_has_no_stages_and_no_checklist() -> None:
-    study, outcome = studied(cluster__devices=2, layout__zero=0)
+    study, outcome = study_and_outcome(cluster__devices=2, layout__zero=0)
     titles = set(sections(study, outcome))
     assert not {"ZeRO stages", "Checklist of data parallelism"} & titles
 
 
 def test_the_checklist_says_what_does_not_hold() -> None:
-    study, outcome = studied(overlap__gradients="off", overlap__bucket=1e5)
+    study, outcome = study_and_outcome(overlap__gradients="off", overlap__bucket=1e5)
     rows = {row[0]: row for row in sections(study, outcome)["Checklist of data parallelism"].rows}
     assert rows["buckets outweigh their start-up"][2] == "no"
     assert rows["reduction may hide"][1:3] == ("off", "no")
@@ -155,7 +156,7 @@ def test_the_checklist_says_what_does_not_hold() -> None:
 
 
 def test_a_communicator_takes_294_mib_in_a_ring_of_16_channels() -> None:
-    study, _ = studied()
+    study, _ = study_and_outcome()
     lines = {m.name: m for _, m in study.contributions("memory")}
     # tp, the ranks that hold the same, and all ranks, which add up the norm of the gradients
     assert lines["communicators"].bytes_ == 3 * 16 * 2 * 9.1875 * 2**20
@@ -163,12 +164,14 @@ def test_a_communicator_takes_294_mib_in_a_ring_of_16_channels() -> None:
 
 @pytest.mark.parametrize(("zero", "shards"), [(0, 1), (1, 8)])
 def test_stages_that_stand_twice_add_their_gradients_up(zero: int, shards: int) -> None:
-    study, _ = studied(layout__tp=2, layout__pp=4, layout__zero=zero, schedule__kind="chimera")
+    study, _ = study_and_outcome(
+        layout__tp=2, layout__pp=4, layout__zero=zero, schedule__kind="chimera"
+    )
     found = [t for _, t in study.contributions("terms") if "between copies" in t.name]
     held = sum(p.elements * p.count[1] for p in study.parameters)
     middle = next(t for t in found if t.count[1])
     assert middle.bytes_ == pytest.approx(held * 4 / shards)
-    once, _ = studied(layout__pp=4, layout__zero=zero)
+    once, _ = study_and_outcome(layout__pp=4, layout__zero=zero)
     assert not [t for _, t in once.contributions("terms") if "between copies" in t.name]
 
 

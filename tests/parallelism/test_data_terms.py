@@ -25,7 +25,7 @@ OVERLAP = {"overlap.gradients": "on", "overlap.parameters": "on"}
 GIVEN = Formula(text="given")
 
 
-def held(
+def parameters_record(
     elements: float, count: Sequence[float] = (1.0,), place: Any = "layer", expert: bool = False
 ) -> Parameters:
     name = f"{place} {count} {expert} {elements}"
@@ -40,7 +40,7 @@ def ours(study: Study) -> list[Any]:
     return found
 
 
-def once(study: Study) -> dict[str, Any]:
+def once_terms(study: Study) -> dict[str, Any]:
     """Return seconds, gigabytes, the share of the pass beside, and the tail of each term."""
     return {
         term.name: (term.seconds, term.bytes_ / 1e9, term.beside, term.tail)
@@ -74,7 +74,7 @@ def assert_terms(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
 def test_gradients_leave_in_buckets_and_parameters_come_in_buckets(bind: Bind) -> None:
     values = {**FOUR, **OVERLAP, "layout.zero": 1}
     assert_terms(
-        once(bind(values, parameters=[held(1e9)])),
+        once_terms(bind(values, parameters=[parameters_record(1e9)])),
         {
             "gradient reduce-scatter": (3.0, 4.0, 3 / 4, 0.75),
             "parameter all-gather": (1.5, 2.0, 1 / 2, 0.75),
@@ -85,7 +85,7 @@ def test_gradients_leave_in_buckets_and_parameters_come_in_buckets(bind: Bind) -
 @pytest.mark.parametrize(("bucket", "count"), [(1e9, 4.0), (4e9, None)])
 def test_the_formula_counts_buckets(bind: Bind, bucket: float, count: float | None) -> None:
     values = {**FOUR, **OVERLAP, "overlap.bucket": bucket}
-    (term,) = ours(bind(values, parameters=[held(1e9)]))
+    (term,) = ours(bind(values, parameters=[parameters_record(1e9)]))
     formula = term.formula
     assert (formula.text == "N t") == (count is not None)
     assert formula.inputs.get("N") == (None if count is None else (count, ""))
@@ -94,7 +94,7 @@ def test_the_formula_counts_buckets(bind: Bind, bucket: float, count: float | No
 def test_what_may_not_hide_leaves_in_one_message(bind: Bind) -> None:
     values = {**FOUR, "layout.zero": 1, "overlap.first_bucket": 5e8}
     assert_terms(
-        once(bind(values, parameters=[held(1e9)])),
+        once_terms(bind(values, parameters=[parameters_record(1e9)])),
         {
             "gradient reduce-scatter": (3.0, 4.0, 0.0, 3.0),
             "parameter all-gather": (1.5, 2.0, 0.0, 1.5),
@@ -106,7 +106,7 @@ def test_a_smaller_first_bucket_leaves_the_rest_of_backward_to_the_others(bind: 
     """Half a gigabyte of four leaves first: seven eighths of backward are left."""
     values = {**FOUR, **OVERLAP, "overlap.first_bucket": 5e8}
     assert_terms(
-        once(bind(values, parameters=[held(1e9)])),
+        once_terms(bind(values, parameters=[parameters_record(1e9)])),
         {
             "gradient all-reduce": (5.25, 3.5, 7 / 8 * 3 / 4, 5.25 / 4),
             "smaller gradient bucket": (0.75, 0.5, 7 / 8, 0.0),
@@ -116,7 +116,7 @@ def test_a_smaller_first_bucket_leaves_the_rest_of_backward_to_the_others(bind: 
 
 def test_a_first_bucket_of_a_byte_takes_as_long_as_a_byte(bind: Bind) -> None:
     values = {**FOUR, **OVERLAP, "overlap.first_bucket": 1}
-    found = once(bind(values, parameters=[held(1e9)]))
+    found = once_terms(bind(values, parameters=[parameters_record(1e9)]))
     assert found["smaller gradient bucket"][0] == pytest.approx(1.5e-9)
 
 
@@ -124,7 +124,7 @@ def test_gradients_that_fit_in_the_first_bucket_leave_nothing_behind(bind: Bind)
     """400 MB in six messages of a ring, 10 ms each to start."""
     values = {**FOUR, **OVERLAP, "overlap.first_bucket": 5e8, "wire.net.latency": 0.01}
     assert_terms(
-        once(bind(values, parameters=[held(1e8)])),
+        once_terms(bind(values, parameters=[parameters_record(1e8)])),
         {
             "gradient all-reduce": (0.0, 0.0, 0.0, 0.0),
             "smaller gradient bucket": (0.66, 0.4, 0.0, 0.0),
@@ -137,7 +137,7 @@ def test_each_point_of_a_sweep_over_buckets_is_what_it_is_alone(bind: Bind, late
     def found(first: Any, bucket: Any) -> dict[str, Any]:
         values = {"overlap.first_bucket": first, "overlap.bucket": bucket}
         values |= {**FOUR, **OVERLAP, "wire.net.latency": latency}
-        return once(bind(values, parameters=[held(1e9)]))
+        return once_terms(bind(values, parameters=[parameters_record(1e9)]))
 
     swept = found([2.5e8, 5e8, 1e9], 5e8)
     for i, first in enumerate((2.5e8, 5e8)):
@@ -154,19 +154,19 @@ def test_shares_of_hybrid_sharding_leave_in_buckets_too(
 ) -> None:
     """Two ranks share 4 GB out; each adds its 2 GB up with the other half of the ranks."""
     values = {**FOUR, **OVERLAP, "sharding.shard": 2, "sharding.replicate": often}
-    one = bind({**values, "layout.zero": 1}, parameters=[held(1e9)])
+    one = bind({**values, "layout.zero": 1}, parameters=[parameters_record(1e9)])
     across = "all-reduce of gradient shards"
     assert_terms(
-        once(one),
+        once_terms(one),
         {
             "gradient reduce-scatter": (2.0, 4.0, 3 / 4, 0.5),
             across: (2.0, 2.0, 3 / 4, 0.5),
             "parameter all-gather": (1.0, 2.0, 1 / 2, 0.5),
         },
     )
-    two = bind({**values, "layout.zero": 2}, parameters=[held(1e9)])
+    two = bind({**values, "layout.zero": 2}, parameters=[parameters_record(1e9)])
     shares = {across: (2.0, 2.0, 3 / 4, 0.5)} if whole else {}
-    assert_terms(once(two), {**shares, "parameter all-gather": (1.0, 2.0, 1 / 2, 0.5)})
+    assert_terms(once_terms(two), {**shares, "parameter all-gather": (1.0, 2.0, 1 / 2, 0.5)})
     crossing = {
         (f"last {across}", "W"): (0.5, 0.5, None),
         (across, "W"): (1.5, 1.5, 3 / 4),
@@ -183,8 +183,8 @@ def test_shares_of_hybrid_sharding_leave_in_buckets_too(
 
 def test_without_zero_there_are_no_shares_to_add_up(bind: Bind) -> None:
     """It is refused, and worked out as if nothing were said of shares."""
-    study = bind({"sharding.shard": 2}, parameters=[held(1e9)])
-    assert_terms(once(study), {"gradient all-reduce": (7.0, 4.0, 0.0, 7.0)})
+    study = bind({"sharding.shard": 2}, parameters=[parameters_record(1e9)])
+    assert_terms(once_terms(study), {"gradient all-reduce": (7.0, 4.0, 0.0, 7.0)})
 
 
 # --- in every micro-batch -----------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_zero_2_reduces_in_buckets_of_which_the_last_has_nothing_to_hide_under(
 ) -> None:
     values = {**FOUR, **OVERLAP, "layout.zero": 2, "overlap.bucket": bucket}
     assert_terms(
-        work(bind(values, parameters=[held(1e9)])),
+        work(bind(values, parameters=[parameters_record(1e9)])),
         {("last gradient bucket", "W"): (*last, None), ("gradient reduce-scatter", "W"): others},
     )
 
@@ -214,7 +214,11 @@ def fsdp(bind: Bind, **more: Any) -> Study:
         "mixed.reduction": 2,
         **{name.replace("__", "."): value for name, value in more.items()},
     }
-    parameters = [held(2e9, place="before"), held(1e9, (5.0,)), held(3e9, place="after")]
+    parameters = [
+        parameters_record(2e9, place="before"),
+        parameters_record(1e9, (5.0,)),
+        parameters_record(3e9, place="after"),
+    ]
     return bind(values, parameters=parameters)
 
 
@@ -265,7 +269,9 @@ def test_gathers_hide_that_are_issued_ahead_and_may_hide(
 
 def test_one_layer_has_no_other_to_hide_under(bind: Bind) -> None:
     values = {**FOUR, **OVERLAP, "layout.zero": 3, "small.layers": 1}
-    found = work(bind(values, parameters=[held(1e9), held(2e9, place="after")]))
+    found = work(
+        bind(values, parameters=[parameters_record(1e9), parameters_record(2e9, place="after")])
+    )
     assert_terms(
         found,
         {
@@ -298,14 +304,18 @@ def test_a_tied_embedding_is_kept_only_where_both_ends_are_one_stage(bind: Bind)
     assert name in work(fsdp(bind))
     assert name not in work(fsdp(bind, small__tied="on"))
     values = {**FOUR, "layout.zero": 3, "layout.pp": 2, "small.tied": "on"}
-    parameters = [held(1e9, (1.0, 0.0), "before"), held(1e9, (4.0, 4.0))]
+    parameters = [parameters_record(1e9, (1.0, 0.0), "before"), parameters_record(1e9, (4.0, 4.0))]
     apart = work(bind(values, parameters=parameters))
     assert ("leading parameter all-gather, stage 0", "B") in apart
 
 
 def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> None:
     framework = "framework ours { gather_copy = 6 B, reduction_copy = 10 B }"
-    parameters = [held(3.0, (4.0, 4.0)), held(5.0, (4.0, 4.0)), held(7.0, (0.0, 1.0), "after")]
+    parameters = [
+        parameters_record(3.0, (4.0, 4.0)),
+        parameters_record(5.0, (4.0, 4.0)),
+        parameters_record(7.0, (0.0, 1.0), "after"),
+    ]
 
     def found(values: dict[str, Any], text: str = framework) -> dict[tuple[str, str], Any]:
         study = bind({**FOUR, "layout.pp": 2, **values}, text, parameters=parameters)
@@ -376,11 +386,11 @@ def test_the_volume_is_what_the_links_carry(
         study = bind(
             {**values, "layout.zero": zero, "training.global_batch": 24, "small.layers": 5},
             parameters=[
-                held(2e9, place="before"),
-                held(1024.0 * 3072, (5.0,)),
-                held(1024.0 * 300, (10.0,)),
-                held(1024.0, (10.0,)),
-                held(3e9, place="after"),
+                parameters_record(2e9, place="before"),
+                parameters_record(1024.0 * 3072, (5.0,)),
+                parameters_record(1024.0 * 300, (10.0,)),
+                parameters_record(1024.0, (10.0,)),
+                parameters_record(3e9, place="after"),
             ],
         )
         m = study.pipeline.micro_batches
@@ -401,7 +411,7 @@ def details(study: Study) -> dict[str, Any]:
 
 def test_one_replica_of_nothing_sends_nothing(bind: Bind) -> None:
     values = {"cluster.devices": 1, "training.global_batch": 1}
-    found = details(bind(values, parameters=[held(0.0)]))
+    found = details(bind(values, parameters=[parameters_record(0.0)]))
     volumes = ("dp_volume", "dp_volume_replicas", "dp_volume_total", "gradient_bytes")
     assert [found[name] for name in volumes] == [0.0] * 4
 
@@ -410,13 +420,20 @@ def test_one_replica_of_nothing_sends_nothing(bind: Bind) -> None:
 def test_a_few_parameters_are_gathered_to_the_byte(bind: Bind, tied: str, gathered: int) -> None:
     """Four before five layers of eight each; forward all, backward all but a tied embedding."""
     values = {**FOUR, "layout.zero": 3, "small.layers": 5, "small.tied": tied}
-    study = bind(values, parameters=[held(4.0, place="before"), held(8.0, (5.0,))])
+    study = bind(
+        values, parameters=[parameters_record(4.0, place="before"), parameters_record(8.0, (5.0,))]
+    )
     assert details(study)["dp_volume"] == 3 / 4 * (4 * 44 + 2 * gathered)
 
 
 def test_experts_send_over_their_own_replicas(bind: Bind) -> None:
     """Eight replicas of 4 GB, and two of the 8 GB of experts."""
-    found = details(bind({"layout.ep": 4}, parameters=[held(1e9), held(2e9, expert=True)]))
+    found = details(
+        bind(
+            {"layout.ep": 4},
+            parameters=[parameters_record(1e9), parameters_record(2e9, expert=True)],
+        )
+    )
     plain = 2 * 7 / 8 * 4e9 + 2 * 1 / 2 * 8e9
     assert found["dp_volume"] == pytest.approx(plain)
     assert found["dp_volume_replicas"] == pytest.approx(plain)
@@ -428,7 +445,10 @@ def test_the_stage_that_holds_most_sends_most_and_all_of_them_the_total(bind: Bi
     values = {"cluster.devices": 24, "layout.tp": 2, "layout.cp": 3, "layout.pp": 2}
     values |= {"training.sequence": 1152, "layout.zero": 1, "mixed.reduction": 4}
     for head in ((0.0, 1.0), (1.0, 0.0)):
-        study = bind(values, parameters=[held(1e9, (4.0, 4.0)), held(3e9, head, "after")])
+        study = bind(
+            values,
+            parameters=[parameters_record(1e9, (4.0, 4.0)), parameters_record(3e9, head, "after")],
+        )
         found = details(study)
         # six ranks hold the same: 5/6 of 4 B reduced and of 2 B gathered
         assert found["dp_volume"] == pytest.approx(5 / 6 * 6 * 7e9)
@@ -442,7 +462,7 @@ def test_the_stage_that_holds_most_sends_most_and_all_of_them_the_total(bind: Bi
 
 def test_steps_that_progress_less_are_worth_more_of_them(bind: Bind) -> None:
     values = {"compression.method": "fp16", "compression.steps": 1.5}
-    found = details(bind(values, parameters=[held(1e9)]))
+    found = details(bind(values, parameters=[parameters_record(1e9)]))
     assert found["equivalent_step_time"] == pytest.approx(1.5 * found["step"])
 
 
@@ -462,17 +482,19 @@ def test_a_micro_batch_whose_backward_pass_is_as_long_as_the_reduction(bind: Bin
         Work(name=p, seconds=s, pass_=p, formula=GIVEN)  # type: ignore[arg-type]
         for p, s in (("F", 7.0), ("B", 0.2), ("W", 0.1), ("R", 0.04))
     ]
-    zero = bind(values, parameters=[held(3e8)], terms=work_)
+    zero = bind(values, parameters=[parameters_record(3e8)], terms=work_)
     found = details(zero)
     assert found["reduction_time"] == pytest.approx(1.2)
     # the pass has 340 ms, of which three quarters of the buckets see 3/4
     assert found["overlap_efficiency"] == pytest.approx(0.75 * 0.34 / 1.2)
     assert found["micro_batch_for_overlap"] == 11  # 3 x 1.2 / 0.34 = 10.6
-    one = details(bind({**values, "layout.zero": 1}, parameters=[held(3e8)], terms=work_))
+    one = details(
+        bind({**values, "layout.zero": 1}, parameters=[parameters_record(3e8)], terms=work_)
+    )
     assert one["reduction_time"] == pytest.approx(0.6)
     assert one["micro_batch_for_overlap"] == 6  # 5.3
     squeezed = {**values, "compression.method": "fp16", "compression.cast_traffic": 5}
-    half = details(bind(squeezed, parameters=[held(3e8)], terms=work_))
+    half = details(bind(squeezed, parameters=[parameters_record(3e8)], terms=work_))
     assert half["reduction_time"] == pytest.approx(0.6 + 1.5e9 / 0.5e12)
 
 
@@ -495,10 +517,15 @@ def test_low_rank_factors_are_of_each_matrix_that_shrinks(bind: Bind) -> None:
         "small.layers": 5,
     }
     study = bind(
-        values, parameters=[held(matrices, (5.0,)), held(small, (5.0,)), held(vectors, (10.0,))]
+        values,
+        parameters=[
+            parameters_record(matrices, (5.0,)),
+            parameters_record(small, (5.0,)),
+            parameters_record(vectors, (10.0,)),
+        ],
     )
     rows, columns, whole = 5 * 4 * 2 * 1024, 5 * 4 * 2 * 3072, 4 * (5 * small + 10 * vectors)
-    found = once(study)
+    found = once_terms(study)
     sent = rows + columns + whole
     assert found["gradient all-reduce"][:2] == pytest.approx((1.5 * sent / 1e9, sent / 1e9))
     flops = 5 * (6 * 4 * matrices + 2 * 1024 * 4**2)
@@ -517,9 +544,11 @@ def test_a_matrix_that_is_as_small_as_its_factors_is_sent_as_it_is(
 ) -> None:
     """Rank 256 at a rate of 2: 512 (1024 + w) against 1024 w, the same for w = 1024."""
     values = {**FOUR, **LOW_RANK, "compression.rank": 256, "compression.minimum_rate": 2}
-    study = bind({**values, "compression.factor": 1}, parameters=[held(1024.0 * columns)])
+    study = bind(
+        {**values, "compression.factor": 1}, parameters=[parameters_record(1024.0 * columns)]
+    )
     n = 256 * (1024 + columns) if shrinks else 4 * 1024 * columns
-    found = once(study)
+    found = once_terms(study)
     assert found["gradient all-reduce"][1] == pytest.approx(n / 1e9)
     flops = (6 * 256 * 1024 * columns + 2 * 1024 * 256**2) * shrinks
     expected = 20 * 1024 * columns / 0.5e12 + flops / 100e12
@@ -528,8 +557,11 @@ def test_a_matrix_that_is_as_small_as_its_factors_is_sent_as_it_is(
 
 def test_low_rank_factors_of_experts_are_their_own(bind: Bind) -> None:
     n, of_experts = 1024.0 * 1024, 1024.0 * 2048
-    study = bind({**LOW_RANK, "layout.ep": 4}, parameters=[held(n), held(of_experts, expert=True)])
-    found = once(study)
+    study = bind(
+        {**LOW_RANK, "layout.ep": 4},
+        parameters=[parameters_record(n), parameters_record(of_experts, expert=True)],
+    )
+    found = once_terms(study)
     assert found["gradient all-reduce"][1] * 1e9 == pytest.approx(4 * 4 * 2048)
     assert found["gradient all-reduce of experts"][1] * 1e9 == pytest.approx(4 * 4 * 3072)
     flops = 6 * 4 * of_experts + 2 * 1024 * 16
@@ -540,8 +572,14 @@ def test_low_rank_factors_of_experts_are_their_own(bind: Bind) -> None:
 def test_low_rank_factors_are_of_what_a_stage_holds(bind: Bind) -> None:
     n = 1024.0 * 1024
     values = {**FOUR, **LOW_RANK, "layout.pp": 2}
-    study = bind(values, parameters=[held(n, (4.0, 4.0)), held(2 * n, (0.0, 1.0), "after")])
-    found = once(study)
+    study = bind(
+        values,
+        parameters=[
+            parameters_record(n, (4.0, 4.0)),
+            parameters_record(2 * n, (0.0, 1.0), "after"),
+        ],
+    )
+    found = once_terms(study)
     first, last = 4 * 4 * 4 * 2048, 4 * 4 * 4 * 2048 + 4 * 4 * 3072
     assert found["gradient all-reduce, stage 0"][1] * 1e9 == pytest.approx(first)
     assert found["gradient all-reduce, stage 1"][1] * 1e9 == pytest.approx(last)
@@ -549,7 +587,10 @@ def test_low_rank_factors_are_of_what_a_stage_holds(bind: Bind) -> None:
 
 def test_one_replica_compresses_nothing(bind: Bind) -> None:
     values = {"cluster.devices": 1, "training.global_batch": 1, "compression.method": "int8"}
-    assert once(bind(values, parameters=[held(1e9)]))["gradient compression"][0] == 0.0
+    assert (
+        once_terms(bind(values, parameters=[parameters_record(1e9)]))["gradient compression"][0]
+        == 0.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -564,7 +605,9 @@ def test_one_replica_compresses_nothing(bind: Bind) -> None:
 def test_what_is_reduced_in_every_micro_batch_is_compressed_there(
     bind: Bind, values: dict[str, Any], every: bool
 ) -> None:
-    study = bind({**FOUR, **values, "compression.method": "int8"}, parameters=[held(1e9)])
+    study = bind(
+        {**FOUR, **values, "compression.method": "int8"}, parameters=[parameters_record(1e9)]
+    )
     (found,) = [term for term in ours(study) if term.name == "gradient compression"]
     assert isinstance(found, Work) == every
     assert found.formula.inputs["F"] == (0.0, "FLOP")
@@ -582,25 +625,25 @@ def test_levels_are_exchanged_one_by_one_only_where_that_is_faster(bind: Bind) -
     values = {"compression.method": "int8", "compression.scale": 0, "cluster.fabric": "nodes"}
     values["layout.zero"] = 1
     name = "gradient reduce-scatter"
-    by_levels = once(bind(values, text % "0 s", parameters=[held(8e9)]))[name][0]
+    by_levels = once_terms(bind(values, text % "0 s", parameters=[parameters_record(8e9)]))[name][0]
     assert by_levels == pytest.approx(4 / 10 + 3)
     two = {**values, "cluster.devices": 2, "training.global_batch": 2}
-    node = bind(two, text % "0 s", parameters=[held(8e9)])
-    assert once(node)[name][0] == pytest.approx(0.4)
+    node = bind(two, text % "0 s", parameters=[parameters_record(8e9)])
+    assert once_terms(node)[name][0] == pytest.approx(0.4)
     texts = [term.formula.text.startswith("the faster of") for term in ours(node)]
     assert not any(texts)
 
 
 def test_the_formula_of_an_exchange_has_the_bytes_of_both_halves(bind: Bind) -> None:
     values = {**FOUR, "compression.method": "int8", "compression.scale": 0}
-    terms = {term.name: term for term in ours(bind(values, parameters=[held(1e9)]))}
+    terms = {term.name: term for term in ours(bind(values, parameters=[parameters_record(1e9)]))}
     formula = terms["gradient all-reduce"].formula
     assert formula.text == "sum(t)"
     assert [part.inputs["n"] for part in formula.parts.values()] == [(1e9, "B")] * 2
 
 
 def test_a_single_gradient_is_sent_as_it_is(bind: Bind) -> None:
-    found = once(bind({**FOUR, **LOW_RANK}, parameters=[held(1.0)]))
+    found = once_terms(bind({**FOUR, **LOW_RANK}, parameters=[parameters_record(1.0)]))
     assert found["gradient all-reduce"][1] == pytest.approx(4e-9)
 
 
@@ -621,9 +664,9 @@ def test_a_meeting_is_an_average_over_the_steps_between(bind: Bind) -> None:
         "training.global_batch": 40,
         "layout.zero": 1,
     }
-    study = bind(values, parameters=[held(4e9)])
+    study = bind(values, parameters=[parameters_record(4e9)])
     # of 2 GB in each part half a step's five micro-batches are beside it
-    seconds, bytes_, beside, _ = once(study)["meeting of the workers"]
+    seconds, bytes_, beside, _ = once_terms(study)["meeting of the workers"]
     assert (seconds, bytes_, beside) == pytest.approx((1.5 * 2 / 4, 2 / 4, 2 * 5 / 4))
 
 
@@ -631,21 +674,23 @@ def test_a_meeting_is_an_average_over_the_steps_between(bind: Bind) -> None:
 def test_two_stages_that_run_both_ways_add_their_copies_up(
     bind: Bind, zero: int, shards: int
 ) -> None:
-    (dualpipe,) = (s for _, s in load().named("schedules").values() if s.name == "dualpipe")
+    (dualpipe,) = (s for _, s in load().offers("schedules").values() if s.name == "dualpipe")
     values = {"layout.pp": 2, "schedule.kind": "dualpipe", "layout.zero": zero}
     values |= {"cluster.devices": 4, "training.global_batch": 16}
-    study = bind(values, schedules=[dualpipe], parameters=[held(1e9, (1.0, 1.0))])
-    seconds, bytes_, _, _ = once(study)["all-reduce between copies of a stage"]
+    study = bind(values, schedules=[dualpipe], parameters=[parameters_record(1e9, (1.0, 1.0))])
+    seconds, bytes_, _, _ = once_terms(study)["all-reduce between copies of a stage"]
     assert (seconds, bytes_) == pytest.approx((4 / shards, 4 / shards))
-    usual = bind({"layout.pp": 2, "layout.zero": zero}, parameters=[held(1e9, (1.0, 1.0))])
-    assert "all-reduce between copies of a stage" not in once(usual)
+    usual = bind(
+        {"layout.pp": 2, "layout.zero": zero}, parameters=[parameters_record(1e9, (1.0, 1.0))]
+    )
+    assert "all-reduce between copies of a stage" not in once_terms(usual)
 
 
 def test_what_the_last_stage_holds_twice_is_added_up_twice(bind: Bind) -> None:
     twice = Parameters(name="tied", elements=1e9, total=0.0, count=(0.0, 2.0), place="after")
     values = {**FOUR, "layout.pp": 2, "small.layers": 8}
-    study = bind(values, parameters=[held(1e6, (4.0, 4.0)), twice])
-    assert once(study)["shared embedding all-reduce"][:2] == pytest.approx((8.0, 8.0))
+    study = bind(values, parameters=[parameters_record(1e6, (4.0, 4.0)), twice])
+    assert once_terms(study)["shared embedding all-reduce"][:2] == pytest.approx((8.0, 8.0))
 
 
 # --- rules --------------------------------------------------------------------------------
@@ -679,7 +724,7 @@ def workers(
 
 def complaints(bind: Bind, values: dict[str, Any]) -> dict[str, Any]:
     """Return what the rules of data parallelism say, on eight devices."""
-    study = bind(values, parameters=[held(1e9, [1.0] * values.get("layout.pp", 1))])
+    study = bind(values, parameters=[parameters_record(1e9, [1.0] * values.get("layout.pp", 1))])
     checks = [c for _, c in study.contributions("checks") if c.id in IDS and not np.all(c.holds)]
     assert study.faults == []
     return {check.id: diagnose(check, study) for check in checks}

@@ -10,16 +10,18 @@ from attrs import evolve
 
 from parcost import Formula, Once, Work
 from parcost_plugins.parallelism.data import volumes
-from parcost_plugins.parallelism.data.wire import GRADIENTS
+from parcost_plugins.parallelism.data.shard_groups import GRADIENTS
 from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates, Sharding, Training
-from parcost_plugins.vocabulary.held import Alike
+from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 RANKS = {"inside": 4.0, "across": 3.0}
 
 
-def kind(*, expert: bool = False, stages: tuple[int, ...] = (0,), elements: float = 800.0) -> Alike:
+def kind(
+    *, expert: bool = False, stages: tuple[int, ...] = (0,), elements: float = 800.0
+) -> StageKind:
     """Return 3 layers of 200 parameters between 150 and 50, on 8 replicas, sharded over 4."""
-    return Alike(
+    return StageKind(
         stages=stages, of=2, layers=3, layer=200.0, matrix=0.0, before=150.0, after=50.0,
         elements=elements, group="data", replicas=8.0, shard=4.0, expert=expert,
     )  # fmt: skip
@@ -63,7 +65,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     monkeypatch.setattr(volumes, "reduces_each_micro_batch", lambda _: found["each"])
     monkeypatch.setattr(volumes, "scatters", lambda _: found["scatters"])
     monkeypatch.setattr(volumes, "reshards", lambda _: found["reshards"])
-    monkeypatch.setattr(volumes, "held_once", lambda _: found["once"])
+    monkeypatch.setattr(volumes, "is_tied", lambda _: found["once"])
     return found
 
 
@@ -123,7 +125,7 @@ def test_what_a_micro_batch_gathers(
 ) -> None:
     chosen.update(choices)
     study: Any = Fake(keep_last=keep_last)
-    assert volumes._gathered(study, wire()) == elements
+    assert volumes._gathered_parameters(study, wire()) == elements
 
 
 def test_a_last_layer_that_is_kept_is_gathered_once() -> None:
@@ -135,11 +137,11 @@ def test_a_last_layer_that_is_kept_is_gathered_once() -> None:
     ):
         one: Any = SimpleNamespace(kind=evolve(kind(), layers=layers))
         study: Any = Fake(keep_last=keep_last)
-        assert volumes._gathered(study, one) == elements
+        assert volumes._gathered_parameters(study, one) == elements
 
 
 def test_nothing_is_sent_where_nothing_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volumes, "wires", lambda _: [])
+    monkeypatch.setattr(volumes, "shard_groups", lambda _: [])
     monkeypatch.setattr(volumes, "stages_of_devices", lambda _: [(0,)])
     found = {f.name: f.value for f in volumes.figures(Fake(), outcome())}  # type: ignore[arg-type]
     assert [found[name] for name in ("dp_volume", "dp_volume_replicas", "gradient_bytes")] == [
@@ -162,8 +164,8 @@ def test_what_a_reduction_sends(
 ) -> None:
     monkeypatch.setattr(volumes, "SUMMED", {"summed": 6})
     monkeypatch.setattr(volumes, "EXCHANGED", {"exchanged"})
-    monkeypatch.setattr(volumes, "quantised", lambda _: 0.5)
-    monkeypatch.setattr(volumes, "kept", lambda _: 0.01)
+    monkeypatch.setattr(volumes, "quantised_bytes", lambda _: 0.5)
+    monkeypatch.setattr(volumes, "top_k_bytes", lambda _: 0.01)
     monkeypatch.setattr(volumes, "low_rank", lambda *_: (0.3, 0.4))
     study: Any = Fake(method=method)
     assert volumes._reduction(study, wire()) == pytest.approx(bytes_, rel=1e-12)
@@ -171,7 +173,7 @@ def test_what_a_reduction_sends(
 
 def figures(study: Any, outcome: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     held = [wire(stages=(0,)), wire(stages=(1,), elements=400.0)]
-    monkeypatch.setattr(volumes, "wires", lambda _: held)
+    monkeypatch.setattr(volumes, "shard_groups", lambda _: held)
     monkeypatch.setattr(volumes, "stages_of_devices", lambda _: [(0,), (1,)])
     return {f.name: f.value for f in volumes.figures(study, outcome)}
 
@@ -185,7 +187,9 @@ def outcome(*lines: Any) -> Any:
 GIVEN = Formula(text="given")
 
 
-def once(exposed: float, hidden: float = 0.0, tag: str = GRADIENTS, when: Any = "drain") -> Any:
+def ledger_line(
+    exposed: float, hidden: float = 0.0, tag: str = GRADIENTS, when: Any = "drain"
+) -> Any:
     term = Once(name="x", seconds=1.0, formula=GIVEN, when=when, tag=tag)
     return SimpleNamespace(name="x", term=term, exposed=exposed, hidden=hidden, pass_=None)
 
@@ -210,7 +214,7 @@ def test_the_figures_of_two_stages(monkeypatch: pytest.MonkeyPatch) -> None:
         "micro_batch_for_overlap": 1,
     }
     assert found == pytest.approx(expected, rel=1e-12)
-    monkeypatch.setattr(volumes, "kept", lambda _: 0.01)
+    monkeypatch.setattr(volumes, "top_k_bytes", lambda _: 0.01)
     longer = figures(Fake(method="top_k", steps=1.5), outcome(), monkeypatch)
     assert longer["equivalent_step_time"] == 10.5
 
@@ -218,9 +222,9 @@ def test_the_figures_of_two_stages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_well_a_reduction_hides(monkeypatch: pytest.MonkeyPatch) -> None:
     """8 s of it, 6 s hidden; five backward passes of 10 s in all, for a micro-batch of 3."""
     lines = [
-        once(2.0, 6.0),
-        once(100.0, 100.0, when="end"),
-        once(100.0, 100.0, tag="other"),
+        ledger_line(2.0, 6.0),
+        ledger_line(100.0, 100.0, when="end"),
+        ledger_line(100.0, 100.0, tag="other"),
         work("B", 4.0, 50.0),
         work("W", 5.0),
         work("F", 100.0),
@@ -231,8 +235,8 @@ def test_how_well_a_reduction_hides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["reduction_time"] == 8.0
     assert found["overlap_efficiency"] == pytest.approx(0.75)
     assert found["micro_batch_for_overlap"] == 12  # 3 x 8 / 2
-    brief = figures(Fake(), outcome(once(0.125, 0.375), work("B", 0.5)), monkeypatch)
+    brief = figures(Fake(), outcome(ledger_line(0.125, 0.375), work("B", 0.5)), monkeypatch)
     assert (brief["reduction_time"], brief["overlap_efficiency"]) == (0.5, 0.75)
     assert brief["micro_batch_for_overlap"] == 15  # 3 x 0.5 / 0.1
-    more = [once(0.1), *lines]
+    more = [ledger_line(0.1), *lines]
     assert figures(Fake(), outcome(*more), monkeypatch)["micro_batch_for_overlap"] == 13

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import parcost
-from parcost import Diagnostic, Edge, Op, Study, load_text
+from parcost import Diagnostic, Edge, Op, PipelineShape, Schedule, Study, load_text
 from parcost.engine.evaluation import diagnose, rules
 from parcost_plugins.vocabulary import layers
 
@@ -100,19 +100,19 @@ def test_layers_that_do_not_divide_name_the_nearest_stages_and_a_list_that_fits(
     bind: Bind,
 ) -> None:
     (found,) = complaints(bind({"layout.pp": 4, "small.layers": 18}), "layers-divide")
-    assert found.message == "18 layers do not divide by pp 4"
+    assert found.message == "18 layers are not divisible by pp 4"
     assert found.help == (
         "pp = 3 or 6 divides; or count both ends as layers: "
-        "`count_embedding = on, count_head = on`; "
-        "or let the first stages have one more: `assignment = front`; "
-        "or deal them unevenly: `stages = [...]` with 2 times 5 and 2 times 4"
+        "`schedule.count_embedding = on` with `schedule.count_head = on`; "
+        "or let the first stages have one more: `schedule.assignment = front`; "
+        "or deal them unevenly: `schedule.stages = [...]` with 2 times 5 and 2 times 4"
     )
 
 
 def test_counted_ends_and_chunks_are_in_the_message(bind: Bind) -> None:
     values = {"layout.pp": 4, "schedule.chunks": 2, "schedule.count_head": "on"}
     (found,) = complaints(bind(values), "layers-divide")
-    assert found.message == "8 layers and an end do not divide by pp 4 x chunks 2 = 8"
+    assert found.message == "8 layers and an end are not divisible by pp 4 x chunks 2 = 8"
 
 
 def test_layers_that_divide_with_their_ends_pass(bind: Bind) -> None:
@@ -175,19 +175,19 @@ def test_a_list_of_stages_must_cover_the_stages_and_the_layers(bind: Bind) -> No
     assert not complaints(right, "stages-count", "stages-sum", "layers-divide")
 
 
-class Even:
+class EvenSchedule(Schedule):
     name = "even"
 
     def order(self, *_: int) -> list[list[Op]]:
         raise AssertionError("asked for an order that does not exist")
 
-    def limits(self, _stages: int, micro_batches: int, _chunks: int) -> str | None:
-        return "micro-batches come in pairs" if micro_batches % 2 else None
+    def limits(self, shape: PipelineShape) -> str | None:
+        return "micro-batches come in pairs" if shape.micro_batches % 2 else None
 
 
 def test_a_schedule_that_does_not_exist_there_says_why(bind: Bind) -> None:
     values = {"schedule.kind": "even", "training.global_batch": [24, 32]}
-    study = bind(values, schedules=[Even()])
+    study = bind(values, schedules=[EvenSchedule()])
     (check,) = [c for c in rules(study).failed if c.id == "schedule-limits"]
     assert list(check.holds) == [False, True]  # 3 and 4 micro-batches on each of 8 replicas
     assert diagnose(check, study).message == (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Check, Op, Scenario, Study, Work, hookimpl
+from parcost import Check, Op, Scenario, Schedule, Study, Work, hookimpl
 from parcost.engine.evaluation import diagnose
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Gemm
@@ -64,7 +64,7 @@ def work(of: Study) -> dict[tuple[str, str], Work]:
     }
 
 
-def sent(terms: dict[tuple[str, str], Work], passes: str, stage: int = 0) -> float:
+def sent_bytes(terms: dict[tuple[str, str], Work], passes: str, stage: int = 0) -> float:
     """Bytes that a rank sends for one micro-batch on a virtual stage."""
     return sum(t.seconds * t.count[stage] for t in terms.values() if t.pass_ in passes)
 
@@ -81,9 +81,9 @@ def test_a_layer_reduces_twice_forward_and_twice_backward() -> None:
     # GPT-3, 2048 tokens, 8 ranks: 352.3 MB per layer and rank
     found = layers_alone("tp = 8, vocabulary_multiple = 128", model="gpt3_175b")
     per_layer = 4 * 2 * 7 / 8 * 2 * 2048 * 12_288
-    assert sent(found, "FRBW") == pytest.approx(96 * per_layer, rel=1e-12)
+    assert sent_bytes(found, "FRBW") == pytest.approx(96 * per_layer, rel=1e-12)
     assert per_layer == pytest.approx(352.3e6, rel=1e-4)
-    assert sent(found, "F") == sent(found, "BW")
+    assert sent_bytes(found, "F") == sent_bytes(found, "BW")
 
 
 def test_sequence_parallelism_sends_the_same_and_gathers_saved_inputs_again() -> None:
@@ -93,8 +93,8 @@ def test_sequence_parallelism_sends_the_same_and_gathers_saved_inputs_again() ->
         t.seconds * t.count[0] for (name, _), t in shard.items() if name.startswith("saved input")
     )
     assert again == pytest.approx(32 * 2 * 7 / 8 * M_A, rel=1e-12)
-    assert sent(shard, "F") == pytest.approx(sent(plain, "F"), rel=1e-12)
-    assert sent(shard, "BW") - again == pytest.approx(sent(plain, "BW"), rel=1e-12)
+    assert sent_bytes(shard, "F") == pytest.approx(sent_bytes(plain, "F"), rel=1e-12)
+    assert sent_bytes(shard, "BW") - again == pytest.approx(sent_bytes(plain, "BW"), rel=1e-12)
     assert {name: tuple(t.count) for (name, p), t in shard.items() if p == "F"} == {
         "tensor all-gather": (64,),
         "tensor reduce-scatter": (64,),
@@ -109,7 +109,7 @@ def test_full_recomputation_repeats_what_the_layers_send_forward(sequence_parall
     forward = {(t.name, tuple(t.count)) for t in found.values() if t.pass_ == "F"}
     assert again == {(name, count) for name, count in forward if count == (32, 32)}
     selective = {"training": f"sequence = {S}, recompute = selective"}
-    assert not sent(work(study("tp = 8", **selective)), "R")
+    assert not sent_bytes(work(study("tp = 8", **selective)), "R")
 
 
 def test_the_ends_of_sequence_parallelism() -> None:
@@ -201,7 +201,7 @@ def test_what_hides_takes_multiprocessors_from_compute() -> None:
     assert {t.slowdown for t in found.values()} == {12 / (132 - 12)}
 
 
-class PutsOff:
+class PutsOff(Schedule):
     """Input gradients first, all weight gradients at the end."""
 
     name = "puts_off"
@@ -259,7 +259,7 @@ def test_a_layer_of_llama_3_70b_forward_and_backward() -> None:
     (collective,) = {t.seconds for name, t in works if name == "tensor_parallel"}
     assert collective == pytest.approx(0.34122e-3, abs=5e-9)
 
-    priced = ("kernel_pricing", "tensor_parallel")
+    priced = ("kernels.pricing", "tensor_parallel")
 
     def layer(passes: str) -> float:
         return sum(
@@ -294,13 +294,13 @@ def failing(of: Study) -> list[tuple[str, str, str | None]]:
 def test_heads_must_divide() -> None:
     # neither do the MLP's 28,672 columns nor the 2048 tokens, for the same reason
     assert failing(study("tp = 6, sequence_parallel = on", model="llama3_70b")) == [
-        ("heads-divide", "64 heads do not divide by tp = 6", "nearest legal: tp = 4 or 8")
+        ("heads-divide", "64 heads are not divisible by tp = 6", "nearest legal: tp = 4 or 8")
     ]
 
 
 def test_more_ranks_than_heads_have_only_fewer_ranks_to_go_to() -> None:
     ((_, message, hint),) = failing(study("tp = 48"))
-    assert message == "32 heads do not divide by tp = 48"
+    assert message == "32 heads are not divisible by tp = 48"
     assert hint == "nearest legal: tp = 32"
 
 
@@ -313,7 +313,7 @@ def test_kv_heads_divide_or_are_copied() -> None:
     assert failing(study("tp = 6", model=MODEL % (4, 3072, 1020))) == [
         (
             "kv-heads-divide",
-            "4 KV heads do not divide by tp = 6, nor tp by them",
+            "4 KV heads are not divisible by tp = 6, nor tp by them",
             "nearest legal: tp = 4 or 12",
         )
     ]
@@ -323,7 +323,7 @@ def test_the_mlp_must_divide() -> None:
     assert failing(study("tp = 4", model=MODEL % (4, 3074, 1024))) == [
         (
             "ffn-divide",
-            "an MLP of width 3074 does not divide by tp = 4",
+            "an MLP of width 3074 is not divisible by tp = 4",
             "nearest legal: tp = 2",
         )
     ]
@@ -333,7 +333,7 @@ def test_the_vocabulary_must_divide_or_be_padded() -> None:
     assert failing(study("tp = 4", model=MODEL % (4, 3072, 50_257))) == [
         (
             "vocabulary-divide",
-            "a vocabulary of 50257 does not divide by tp = 4",
+            "a vocabulary of 50257 is not divisible by tp = 4",
             "`layout.vocabulary_multiple = 128` pads it to 50688, as Megatron-LM does",
         )
     ]
@@ -347,7 +347,7 @@ def test_sequence_parallelism_needs_equal_shares() -> None:
     assert failing(study("tp = 8, sequence_parallel = on", **odd)) == [
         (
             "sequence-divide",
-            "a sequence of 2049 tokens does not divide by tp = 8",
+            "a sequence of 2049 tokens is not divisible by tp = 8",
             "sequence parallelism gives every rank the same share: take 2048 or 2056 tokens",
         )
     ]
@@ -370,7 +370,7 @@ def test_rules_judge_a_sweep_point_by_point() -> None:
     assert found["heads-divide"].holds.tolist() == [True, False, True, False]
     assert failing(swept)[0] == (
         "heads-divide",
-        "64 heads do not divide by tp = 6",
+        "64 heads are not divisible by tp = 6",
         "nearest legal: tp = 4 or 8",
     )
 
@@ -566,7 +566,7 @@ def test_context_parallel_ranks_send_their_share() -> None:
         0
     ] == (
         "sequence-divide",
-        "a sequence of 2056 tokens does not divide by tp x cp = 16",
+        "a sequence of 2056 tokens is not divisible by tp x cp = 16",
         "sequence parallelism gives every rank the same share: take 2048 or 2064 tokens",
     )
 

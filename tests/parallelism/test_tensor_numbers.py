@@ -15,7 +15,18 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Formula, Once, Op, Study, Work, formula, hookimpl
+from parcost import (
+    Formula,
+    KernelModel,
+    Once,
+    Op,
+    PipelineShape,
+    Schedule,
+    Study,
+    Work,
+    formula,
+    hookimpl,
+)
 from parcost.engine.evaluation import diagnose
 from parcost.plugins.discovery import load
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
@@ -78,17 +89,17 @@ def study(*, plugins: Any = None, **more: Any) -> Study:
     return scenario.studies()[0]
 
 
-def own(of: Study, hook: str = "terms") -> list[Any]:
+def own_terms(of: Study, hook: str = "terms") -> list[Any]:
     found = [x for plugin, x in of.contributions(hook) if plugin.name == "tensor_parallel"]
     assert not of.faults
     return found
 
 
 def work(of: Study) -> dict[tuple[str, str], Any]:
-    return {(t.name, t.pass_): t for t in own(of) if isinstance(t, Work)}
+    return {(t.name, t.pass_): t for t in own_terms(of) if isinstance(t, Work)}
 
 
-def shown(**more: Any) -> dict[str, Any]:
+def figure_values(**more: Any) -> dict[str, Any]:
     of = study(**more)
     outcome = of.evaluate()
     found = of.plugins.ask("details", study=of, outcome=outcome)
@@ -185,7 +196,7 @@ def test_what_runs_again_sends_again() -> None:
 
 def test_gradients_of_norms_are_added_up_stage_by_stage() -> None:
     """Two norms of 768 gains in each of three layers, and the last one, of 5 B each."""
-    found: dict[str, Any] = {t.name: t for t in own(study(**SHARDED)) if isinstance(t, Once)}
+    found: dict[str, Any] = {t.name: t for t in own_terms(study(**SHARDED)) if isinstance(t, Once)}
     sizes = {name: (tuple(t.count), t.bytes_, t.seconds) for name, t in found.items()}
     assert sizes == {
         "norm gradient all-reduce": (
@@ -200,14 +211,14 @@ def test_gradients_of_norms_are_added_up_stage_by_stage() -> None:
         ),
     }
     empty = {"layout": f"{SHARDED['layout']} }}\nschedule {{ stages = [0, 6]"}
-    once: list[Any] = [t for t in own(study(**empty)) if isinstance(t, Once)]
+    once: list[Any] = [t for t in own_terms(study(**empty)) if isinstance(t, Once)]
     assert [tuple(t.count) for t in once] == [(0.0, 1.0)]
 
 
 # --- what products lose -------------------------------------------------------------------
 
 
-class Sum:
+class Sum(KernelModel):
     """Products that take a second, 2 ms for each row and 5 ms for each element of a sum."""
 
     name = "sum"
@@ -299,7 +310,7 @@ def test_one_rank_cuts_nothing() -> None:
 def test_figures_count_pairs_layers_and_micro_batches(
     more: dict[str, Any], forward: int, backward: int, sent: float
 ) -> None:
-    found = shown(**more)
+    found = figure_values(**more)
     ring = 1.5 * SUMMED if "sequence" not in more["layout"] else 0.75 * SUMMED
     expected = {
         "tp_collectives_per_layer_forward": 2 * forward,
@@ -322,7 +333,7 @@ def test_figures_count_pairs_layers_and_micro_batches(
 
 
 def test_ranks_beyond_the_kv_heads_have_one_each() -> None:
-    found = shown(**FOUR, kv=2)
+    found = figure_values(**FOUR, kv=2)
     assert (found["tp_kv_columns"], found["kv_columns"]) == (64, 128)
 
 
@@ -334,7 +345,7 @@ def test_ranks_beyond_the_kv_heads_have_one_each() -> None:
     ],
 )
 def test_seconds_are_those_of_the_ledger_over_compute(more: dict[str, Any], lost: bool) -> None:
-    found = shown(**more)
+    found = figure_values(**more)
     of_tensor, compute = [], []
     for line in found["ledger"]:
         if line.plugin is not None and line.plugin.name == "tensor_parallel":
@@ -355,7 +366,7 @@ def test_seconds_are_those_of_the_ledger_over_compute(more: dict[str, Any], lost
 # --- schedules ----------------------------------------------------------------------------
 
 
-class Limited:
+class Limited(Schedule):
     """A schedule with weight gradients apart that exists for one number of micro-batches."""
 
     name = "limited"
@@ -367,8 +378,8 @@ class Limited:
         every = range(micro_batches)
         return [[Op(k, j, s) for k in ("F", "B", "W") for j in every] for s in range(stages)]
 
-    def limits(self, _stages: int, micro_batches: int, _chunks: int) -> str | None:
-        return None if micro_batches == self.only else "not so many"
+    def limits(self, shape: PipelineShape) -> str | None:
+        return None if shape.micro_batches == self.only else "not so many"
 
 
 @pytest.mark.parametrize(
@@ -388,7 +399,7 @@ def test_an_order_of_twice_to_six_times_the_stages_tells(
 
 def failing(**more: Any) -> dict[str, Any]:
     of = study(**more)
-    return {c.id: diagnose(c, of) for c in own(of, "checks") if not np.all(c.holds)}
+    return {c.id: diagnose(c, of) for c in own_terms(of, "checks") if not np.all(c.holds)}
 
 
 @pytest.mark.parametrize(

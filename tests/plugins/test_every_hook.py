@@ -60,8 +60,8 @@ class Untouchable:
         raise EndError
 
 
-def deep(*_: Any) -> Any:
-    return deep()
+def recurse(*_: Any) -> Any:
+    return recurse()
 
 
 def raising(error: BaseException) -> Callable[[], Any]:
@@ -95,12 +95,12 @@ WAYS: dict[str, Callable[[], Any]] = {
     "returns a class": lambda: [dict],
     "returns a huge repr": lambda: [Endless()],
     "returns what cannot be read": lambda: [Untouchable()],
-    "recurses": deep,
+    "recurses": recurse,
 }
 
 
 @cache
-def usual() -> Plugins:
+def shipped_plugins() -> Plugins:
     return load()
 
 
@@ -110,8 +110,8 @@ def reports(plugins: Plugins) -> list[Report]:
 
 
 @cache
-def good() -> list[dict[str, Any]]:
-    return [numbers(report) for report in reports(usual())]
+def good_results() -> list[dict[str, Any]]:
+    return [numbers(report) for report in reports(shipped_plugins())]
 
 
 def numbers(report: Report) -> dict[str, Any]:
@@ -125,10 +125,10 @@ def numbers(report: Report) -> dict[str, Any]:
     return found
 
 
-def broken(**hooks: Any) -> Plugins:
+def load_broken(**hooks: Any) -> Plugins:
     """Return the usual plugins and one that is first by name, with those hooks."""
     module = SimpleNamespace(**{name: hookimpl(do) for name, do in hooks.items()})
-    return Plugins((Plugin("aaa", "aaa-dist", "1.0", module), *usual().loaded))
+    return Plugins((Plugin("aaa", "aaa-dist", "1.0", module), *shipped_plugins().loaded))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -136,9 +136,9 @@ def broken(**hooks: Any) -> Plugins:
 def test_a_hook_that_fails_is_named_and_nothing_else_changes(hook: str, way: str) -> None:
     if way == "returns an array" and hook == "rooms":
         pytest.skip("rooms are numbers, and several of them")
-    plugins = broken(**{hook: WAYS[way]})
+    plugins = load_broken(**{hook: WAYS[way]})
     found = reports(plugins)
-    assert [numbers(report) for report in found] == good()
+    assert [numbers(report) for report in found] == good_results()
     if hook in ELSEWHERE:
         (study,) = parcost.Session(plugins).load_text(STEP)[0].studies()
         list(plugins.ask(hook, [], study=study, name="ranks", rows=[0]))
@@ -175,9 +175,9 @@ def test_a_formula_that_cannot_be_shown_is_a_fault_of_its_plugin(hook: str, form
         "memory": lambda: [parcost.Memory(name="x", bytes_=1.0, formula=given)],
     }
     figure = [parcost.Figure(name="x", title="x", value=1.0, unit="s", formula=given)]
-    plugins = broken(**{hook: answers.get(hook, lambda: figure)})
+    plugins = load_broken(**{hook: answers.get(hook, lambda: figure)})
     found = reports(plugins)[0]
-    assert numbers(found) == good()[0]
+    assert numbers(found) == good_results()[0]
     assert found.exit_code == 3
     (fault,) = found.result.faults
     assert str(fault).startswith(f"plugin `aaa` of aaa-dist 1.0 failed in `{hook}`: gave ")
@@ -195,14 +195,14 @@ def test_a_name_that_cannot_be_printed_is_a_fault_of_its_plugin(hook: str, name:
         "memory": lambda: [parcost.Memory(name=name, bytes_=1.0, formula=formula)],
     }
     figure = [parcost.Figure(name=name, title="x", value=1.0, unit="s", formula=formula)]
-    found = reports(broken(**{hook: answers.get(hook, lambda: figure)}))[0]
-    assert numbers(found) == good()[0]
+    found = reports(load_broken(**{hook: answers.get(hook, lambda: figure)}))[0]
+    assert numbers(found) == good_results()[0]
     (fault,) = found.result.faults
     assert str(fault).startswith(f"plugin `aaa` of aaa-dist 1.0 failed in `{hook}`: gave a ")
     assert str(fault).isprintable()
 
 
-class Other:
+class OtherClass(parcost.Collective, parcost.Schedule, parcost.KernelModel, parcost.Exporter):
     """An algorithm, a schedule, a model of kernels and a format, whatever is asked for."""
 
     operations = frozenset({"all_reduce"})
@@ -223,13 +223,13 @@ class Other:
     [("collectives", "ring"), ("schedules", "gpipe"), ("kernels", "tiled"), ("exporters", "csv")],
 )
 def test_a_name_that_is_taken_stays_with_its_plugin(hook: str, name: str) -> None:
-    plugins = broken(**{hook: lambda: [Other(f"{name}_else"), Other(name)]})
-    assert [numbers(report) for report in reports(plugins)] == good()
+    plugins = load_broken(**{hook: lambda: [OtherClass(f"{name}_else"), OtherClass(name)]})
+    assert [numbers(report) for report in reports(plugins)] == good_results()
     (fault,) = plugins.faults
     assert fault.message.startswith(f"offers `{name}`, which plugin `")
-    assert plugins.named(hook).keys() == usual().named(hook).keys()
-    assert type(plugins.named(hook)[name][1]) is type(usual().named(hook)[name][1])
-    assert f"{name}_else" not in plugins.named(hook)
+    assert plugins.offers(hook).keys() == shipped_plugins().offers(hook).keys()
+    assert type(plugins.offers(hook)[name][1]) is type(shipped_plugins().offers(hook)[name][1])
+    assert f"{name}_else" not in plugins.offers(hook)
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -237,25 +237,27 @@ def test_a_hook_that_wants_what_there_is_not_is_named(hook: str) -> None:
     def odd(whatever: Any) -> list[Any]:
         return [whatever]
 
-    plugins = broken(**{hook: odd})
+    plugins = load_broken(**{hook: odd})
     (fault,) = plugins.faults
     assert fault.hook == hook
     assert "whatever" in fault.message
-    assert [plugin.name for plugin in plugins.plugins] == [p.name for p in usual().plugins]
+    assert [plugin.name for plugin in plugins.plugins] == [
+        p.name for p in shipped_plugins().plugins
+    ]
 
 
 def test_of_two_plugins_that_fail_both_are_named() -> None:
     module = SimpleNamespace(terms=hookimpl(raising(ValueError("one"))))
     other = SimpleNamespace(termz=hookimpl(raising(ValueError("other"))))
     added = (Plugin("one", module=module), Plugin("other", module=other))
-    plugins = Plugins((*usual().loaded, *added))
+    plugins = Plugins((*shipped_plugins().loaded, *added))
     found = reports(plugins)
-    assert [numbers(report) for report in found] == good()
+    assert [numbers(report) for report in found] == good_results()
     assert [fault.plugin.name for fault in found[0].result.faults] == ["other", "one"]
 
 
 def test_of_two_plugins_that_name_a_library_the_second_is_left_out() -> None:
-    plugins = broken(library=lambda study: ["mpi"])  # noqa: ARG005  a hook is asked by name
+    plugins = load_broken(library=lambda study: ["mpi"])  # noqa: ARG005  a hook is asked by name
     found = reports(plugins)
-    assert [numbers(report) for report in found] == good()
+    assert [numbers(report) for report in found] == good_results()
     assert "names the communication library" in plugins.faults[0].message

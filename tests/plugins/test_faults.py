@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import parcost
-from parcost import Check, Figure, Formula, Memory, Once, PluginError, Report, Work, block, hookimpl
-from parcost.batch.entries import told
+from parcost import (
+    Check,
+    Collective,
+    Figure,
+    Formula,
+    Library,
+    Memory,
+    Once,
+    PluginError,
+    Report,
+    Schedule,
+    Work,
+    block,
+    hookimpl,
+)
+from parcost.batch.entries import entry_of
 from parcost.plugins.discovery import load
 
 pytestmark = pytest.mark.slow
@@ -27,7 +41,7 @@ training { sequence = 2048, global_batch = 8 sequences }
 """
 
 
-def evaluated(*plugins: tuple[str, Any]) -> Report:
+def evaluate_with(*plugins: tuple[str, Any]) -> Report:
     session = parcost.Session(load(*plugins))
     return session.load_text(SPEC)[0].evaluate()
 
@@ -40,7 +54,7 @@ def test_a_plugin_that_raises_is_named_and_costs_only_its_own_terms() -> None:
     def broken() -> Any:
         raise KeyError("warp")
 
-    good, bad = evaluated(), evaluated(("warp", SimpleNamespace(terms=hookimpl(broken))))
+    good, bad = evaluate_with(), evaluate_with(("warp", SimpleNamespace(terms=hookimpl(broken))))
     assert faults(bad) == ["plugin `warp` terms: raised KeyError: 'warp'"]
     assert bad.exit_code == 3
     assert bad.result.outcome is not None
@@ -62,7 +76,7 @@ def test_a_calculation_that_raises_is_named_in_a_study_without_a_step() -> None:
 
 def test_a_plugin_that_returns_something_else_is_named() -> None:
     plugin = SimpleNamespace(terms=hookimpl(lambda: ["ten seconds"]))
-    bad = evaluated(("warp", plugin))
+    bad = evaluate_with(("warp", plugin))
     assert faults(bad) == [
         "plugin `warp` terms: returned str where Work or Edge or Once is asked for"
     ]
@@ -74,13 +88,13 @@ def test_a_plugin_that_repeats_a_name_is_named_with_the_owner() -> None:
         formula = Formula(text="1 s")
         return [Once(name="optimizer update", seconds=1.0, when="end", formula=formula)]
 
-    bad = evaluated(("warp", SimpleNamespace(terms=hookimpl(again))))
+    bad = evaluate_with(("warp", SimpleNamespace(terms=hookimpl(again))))
     (said,) = faults(bad)
     assert said.startswith(
         "plugin `warp` terms: repeats the name `optimizer update`, which plugin "
     )
     assert bad.exit_code == 3
-    assert bad.result.figure("step_time") == evaluated().result.figure("step_time")
+    assert bad.result.figure("step_time") == evaluate_with().result.figure("step_time")
 
 
 @pytest.mark.parametrize("seconds", ["ten", -1.0, float("nan"), None, np.array([1.0, -1.0])])
@@ -89,7 +103,7 @@ def test_a_time_that_is_none_is_refused(seconds: Any) -> None:
         formula = Formula(text="?")
         return [Once(name="strange", seconds=seconds, when="end", formula=formula)]
 
-    bad = evaluated(("warp", SimpleNamespace(terms=hookimpl(strange))))
+    bad = evaluate_with(("warp", SimpleNamespace(terms=hookimpl(strange))))
     (said,) = faults(bad)
     assert said.startswith("plugin `warp` terms: gave the term `strange` seconds = ")
     assert bad.exit_code == 3
@@ -102,21 +116,21 @@ class OtherLayout:
 
 def test_two_plugins_may_not_declare_one_block() -> None:
     twin = SimpleNamespace(blocks=hookimpl(lambda: [OtherLayout]))
-    bad = evaluated(("twin", twin))
+    bad = evaluate_with(("twin", twin))
     (line,) = faults(bad)
     assert line.startswith("plugin `twin` blocks: offers the block `layout`, which plugin `")
     assert line.endswith("offers already; the plugin is left out")
     assert bad.exit_code == 3
-    assert bad.result.figure("step_time") == evaluated().result.figure("step_time")
+    assert bad.result.figure("step_time") == evaluate_with().result.figure("step_time")
 
 
 def test_a_class_that_is_no_block_is_refused() -> None:
-    (line,) = faults(evaluated(("twin", SimpleNamespace(blocks=hookimpl(lambda: [dict])))))
+    (line,) = faults(evaluate_with(("twin", SimpleNamespace(blocks=hookimpl(lambda: [dict])))))
     assert "returned the class dict, which is not declared with" in line
 
 
 def test_an_algorithm_that_takes_for_ever_is_an_error_and_not_a_time() -> None:
-    class Stuck:
+    class Stuck(Collective):
         name, source = "stuck", "a test"
         operations = frozenset({"reduce_scatter", "all_gather", "all_reduce"})
 
@@ -165,7 +179,7 @@ def test_every_answer_is_stamped_with_plugin_and_distribution() -> None:
         formula = Formula(text="1 ms", source="by hand")
         return [Work(name="mine", seconds=1e-3, pass_="F", formula=formula)]
 
-    report = evaluated(("mine", SimpleNamespace(terms=hookimpl(mine))))
+    report = evaluate_with(("mine", SimpleNamespace(terms=hookimpl(mine))))
     assert report.result.outcome is not None
     owners = {line.name: line.plugin for line in report.result.outcome.ledger if line.plugin}
     assert owners["mine"].name == "mine"
@@ -174,7 +188,9 @@ def test_every_answer_is_stamped_with_plugin_and_distribution() -> None:
 
 
 def test_a_step_that_is_faster_than_the_peak_is_not_believed() -> None:
-    session = parcost.Session(load(without=["kernel_pricing", "tensor_parallel", "host"]))
+    session = parcost.Session(
+        load(without=["kernels.pricing", "tensor_parallel", "frameworks.host"])
+    )
     report = session.load_text(SPEC)[0].evaluate()
     (fast,) = (d for d in report.diagnostics if d.id == "faster-than-peak")
     # MFU is the least time over that of the step, however short both are
@@ -205,7 +221,7 @@ def test_an_array_of_another_length_is_a_fault_of_whoever_made_it(
 ) -> None:
     plugin = ("warp", SimpleNamespace(**{hook: hookimpl(lambda: [SHAPES[hook]()])}))
     report = parcost.Session(load(plugin)).load_text(text)[0].evaluate()
-    entry = told(report, "full")
+    entry = entry_of(report, "full")
     assert entry.exit_code == 3
     assert not entry.rejected
     (said,) = entry.faults
@@ -221,7 +237,8 @@ def test_a_schedule_that_raises_is_named_with_its_plugin(method: str) -> None:
     def broken(*_: Any) -> Any:
         raise KeyError("warp")
 
-    schedule = SimpleNamespace(name="warped", order=broken, **{method: broken})
+    own = {"name": "warped", "order": broken, method: broken}
+    schedule = type("Warped", (Schedule,), own)()
     plugin = ("warp", SimpleNamespace(schedules=hookimpl(lambda: [schedule])))
     text = SPEC.replace("tp = 8", "pp = 2, tp = 4") + "schedule { kind = warped }\n"
     (scenario,) = parcost.Session(load(plugin)).load_text(text)
@@ -233,7 +250,8 @@ def test_a_schedule_that_raises_is_named_with_its_plugin(method: str) -> None:
 
 @pytest.mark.parametrize("found", [None, "1f1b"])
 def test_a_schedule_that_is_none_for_a_study_is_named_with_its_plugin(found: Any) -> None:
-    schedule = SimpleNamespace(name="warped", for_study=lambda _: found)
+    own = {"name": "warped", "order": lambda *_: [], "for_study": lambda *_: found}
+    schedule = type("Warped", (Schedule,), own)()
     plugin = ("warp", SimpleNamespace(schedules=hookimpl(lambda: [schedule])))
     text = SPEC.replace("tp = 8", "pp = 2, tp = 4") + "schedule { kind = warped }\n"
     (scenario,) = parcost.Session(load(plugin)).load_text(text)
@@ -242,3 +260,110 @@ def test_a_schedule_that_is_none_for_a_study_is_named_with_its_plugin(found: Any
         match=r"plugin `warp` failed in `schedules`: `for_study` returned .* where a schedule is",
     ):
         scenario.evaluate()
+
+
+class Broken(Collective):
+    """An algorithm that fails, or has no time, for one operation."""
+
+    name, source = "broken", "a test"
+    operations = frozenset({"all_reduce", "all_gather", "reduce_scatter"})
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def seconds(self, operation: str, n: Any, group: Any) -> Any:  # noqa: ARG002
+        if self.answer is None:
+            raise KeyError("warp")
+        return self.answer
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        return "0"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"), [(None, "raised KeyError: 'warp'"), ("soon", "is 'soon', where seconds")]
+)
+def test_an_algorithm_that_fails_is_left_out_and_named(answer: Any, said: str) -> None:
+    library = Library(name="ours", source="us", algorithms={"all_reduce": ("broken", "ring")})
+    hooks = {"collectives": lambda: [Broken(answer)], "libraries": lambda: [library]}
+    plugin = ("odd", SimpleNamespace(**{name: hookimpl(do) for name, do in hooks.items()}))
+    text = SPEC.replace("= 8 seq", "= 16 seq").replace("{ devices = 8 }", "{ devices = 16 }")
+    (plain,) = parcost.load_text(text + "collectives { data = ring }\n")
+    (scenario,) = parcost.Session(load(plugin)).load_text(text + "collectives { library = any }\n")
+    report = scenario.evaluate()
+    assert report.exit_code == 3
+    (fault,) = {
+        str(f) for f in report.result.faults if f.hook == "collectives" and "all_r" in str(f)
+    }
+    assert fault.startswith(
+        "plugin `odd` failed in `collectives`: `seconds` of `broken` for all_re"
+    )
+    assert said in fault
+    assert report.result.figure("step_time") <= plain.evaluate().result.figure("step_time")
+    (named,) = parcost.Session(load(plugin)).load_text(text + "collectives { data = broken }\n")
+    with pytest.raises(PluginError, match="plugin `odd` failed in `collectives`: `seconds` of"):
+        named.evaluate()
+
+
+class FormerSchedule:
+    """A schedule of the first version of the contract, without a class to derive from."""
+
+    name = "former"
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[Any]:  # noqa: ARG002
+        return []
+
+
+class FormerMethods(Schedule):
+    """A schedule whose optional method takes several positional arguments."""
+
+    name = "former"
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> list[Any]:  # noqa: ARG002
+        return []
+
+    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # type: ignore[override]  # noqa: ARG002
+        return None
+
+
+class FormerCollective:
+    """An algorithm of the first version."""
+
+    name, operations, source = "former", frozenset({"all_reduce"}), "a test"
+
+    def seconds(self, *_: Any) -> float:
+        return 1.0
+
+    def formula(self, operation: str) -> str:  # noqa: ARG002
+        return "1"
+
+
+@pytest.mark.parametrize(
+    ("hook", "thing", "change"),
+    [
+        ("schedules", FormerSchedule, "it derives from `parcost.Schedule`"),
+        ("schedules", FormerMethods, "`limits` takes one object"),
+        ("collectives", FormerCollective, "it derives from `parcost.Collective`"),
+    ],
+)
+def test_a_plugin_of_the_former_contract_gets_one_line_that_says_what_changed(
+    hook: str, thing: type, change: str
+) -> None:
+    (fault,) = load(("old", SimpleNamespace(**{hook: hookimpl(lambda: [thing()])}))).broken
+    assert str(fault).startswith(f"plugin `old` failed in `{hook}`: returned {thing.__name__}")
+    assert "written for version 1 of the contract: since then " + change in fault.message
+    assert "docs/plugins.md" in fault.message
+
+
+def test_a_plugin_of_another_version_of_the_contract_is_left_out() -> None:
+    module = ModuleType("new")
+
+    @hookimpl
+    def terms() -> list[Once]:
+        return []
+
+    vars(module).update(PARCOST_API=parcost.API_VERSION + 1, terms=terms)
+    (fault,) = load(("new", module)).broken
+    assert f"needs version {parcost.API_VERSION + 1} of the contract" in fault.message
+    vars(module)["PARCOST_API"] = parcost.API_VERSION
+    assert load(("new", module)).broken == ()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Check, Edge, Figure, Formula, PluginError, SpecError, Work, hookimpl
+from parcost import Check, Edge, Figure, Formula, PluginError, Schedule, SpecError, Work, hookimpl
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import LinkSheet
 
@@ -147,7 +147,7 @@ def test_a_sweep_holds_no_lists() -> None:
 
 
 def test_a_schedule_whose_closed_form_fails_is_named() -> None:
-    class Hasty:
+    class Hasty(Schedule):
         name = "hasty"
 
         def order(self, stages: int, micro_batches: int, chunks: int) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost import Check, Report, SpecError, Study, hookimpl
-from parcost.output.search import faults, ranked
+from parcost.output.search import faults, rank_layouts
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import Wish, search
 from parcost.search.space import space
@@ -68,7 +68,7 @@ def with_(hook: str, **words: Any) -> Plugins:
     return load(("odd", SimpleNamespace(**{hook: hookimpl(lambda: [check(**words)])})))
 
 
-def evaluated(text: str, plugins: Plugins | None) -> Report:
+def evaluate_text(text: str, plugins: Plugins | None) -> Report:
     return parcost.load_text(text, plugins=plugins)[0].evaluate()
 
 
@@ -81,7 +81,7 @@ def searched(plugins: Plugins) -> Iterator[str]:
         yield from (d.message for d in error.diagnostics if d.id == "plugin-failed")
     else:
         assert not found.proven
-        yield from faults(found, ranked(found))
+        yield from faults(found, rank_layouts(found))
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -89,7 +89,7 @@ def searched(plugins: Plugins) -> Iterator[str]:
 def test_it_is_told_and_no_good_report(case: str, hook: str) -> None:
     words, said = FAULTY[case]
     for text in (TEXT, SWEPT):
-        report = evaluated(text, with_(hook, **words))
+        report = evaluate_text(text, with_(hook, **words))
         found = {(f.plugin.name, f.hook, f.message) for r in report.results for f in r.faults}
         ((plugin, where, message),) = found
         assert (plugin, where) == ("odd", hook)
@@ -99,7 +99,7 @@ def test_it_is_told_and_no_good_report(case: str, hook: str) -> None:
 
 @pytest.mark.parametrize("hook", ["checks", "verdicts"])
 def test_no_point_of_a_sweep_is_good_by_it(hook: str) -> None:
-    for row in evaluated(SWEPT, with_(hook, holds="yes")).rows():
+    for row in evaluate_text(SWEPT, with_(hook, holds="yes")).rows():
         assert not row["feasible"]
 
 
@@ -115,7 +115,7 @@ def test_a_search_tells_it(case: str, hook: str) -> None:
 
 @pytest.mark.parametrize("holds", [True, np.True_, np.array(True), np.ones(1, dtype=bool)])
 def test_what_holds_needs_no_words(holds: Any) -> None:
-    report = evaluated(SWEPT, with_("checks", holds=holds, message="{nothing}"))
+    report = evaluate_text(SWEPT, with_("checks", holds=holds, message="{nothing}"))
     assert report.exit_code == 0
 
 
@@ -130,6 +130,6 @@ def test_words_are_said_of_every_point() -> None:
             )
         ]
 
-    report = evaluated(SWEPT, load(("odd", SimpleNamespace(checks=hookimpl(checks)))))
+    report = evaluate_text(SWEPT, load(("odd", SimpleNamespace(checks=hookimpl(checks)))))
     assert [row["reason"] for row in report.rows()] == ["", "tp = 4 is 2.0"]
     assert report.exit_code == 0

@@ -9,8 +9,8 @@ import pytest
 
 import parcost
 from parcost import SpecError
-from parcost_plugins.networks.shared import Moving, fair_rates, finish
-from parcost_plugins.vocabulary.nearest import all_divisors, divisors
+from parcost_plugins.calculators.networks.sharing import ActiveFlow, fair_rates, finish
+from parcost_plugins.vocabulary.neighbours import all_divisors, divisors
 
 JOB = """
 use catalog.devices.h100_sxm
@@ -127,7 +127,10 @@ def test_shares_are_fair_over_any_resources() -> None:
 
 
 def test_a_flow_that_starts_later_takes_its_share_from_then_on() -> None:
-    first, second = Moving(bytes_=4.0, over=["a"]), Moving(bytes_=1.0, over=["a"], start=2.0)
+    first, second = (
+        ActiveFlow(bytes_=4.0, over=["a"]),
+        ActiveFlow(bytes_=1.0, over=["a"], start=2.0),
+    )
     assert finish({"first": first, "second": second}, {"a": 1.0}) == {"second": 4.0, "first": 5.0}
 
 

@@ -15,7 +15,7 @@ from parcost import Check, Edge, Figure, Formula, Memory, Once, SpecError, Study
 from parcost.contract.terms import Names
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
 
@@ -38,7 +38,7 @@ def work(**numbers: Any) -> Work:
     return Work(**{"name": "odd", "seconds": 0.01, "pass_": "F", "formula": FORMULA, **numbers})
 
 
-def once(**numbers: Any) -> Once:
+def once_term(**numbers: Any) -> Once:
     return Once(**{"name": "odd", "seconds": 0.01, "when": "end", "formula": FORMULA, **numbers})
 
 
@@ -73,11 +73,11 @@ def with_(*terms: Any) -> Plugins:
     return load(("odd", SimpleNamespace(**{hook: hookimpl(lambda: list(terms))})))
 
 
-def alone(plugins: Plugins | None) -> Any:
+def evaluate_single(plugins: Plugins | None) -> Any:
     return parcost.load_text(TEXT, plugins=plugins)[0].evaluate().result
 
 
-def found(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None) -> Found:
+def run_search(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     axes = axes or {"layout.zero": [0, 1]}
     return search(space(scenario, axes, list(axes)), Wish(keep=3, budget_seconds=1e9))
@@ -86,10 +86,10 @@ def found(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None) -> 
 FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
     "negative count": (lambda: work(count=-1.0), "`odd` count = -1.0"),
     "a negative count": (lambda: work(count=(1.0, -1.0)), "`odd` count = "),
-    "count of nan": (lambda: once(count=NAN), "`odd` count = nan"),
+    "count of nan": (lambda: once_term(count=NAN), "`odd` count = nan"),
     "a count of nan": (lambda: memory(count=(1.0, NAN)), "`odd` count = "),
     "infinite count": (lambda: memory(count=INF), "`odd` count = inf"),
-    "an infinite count": (lambda: once(count=[1.0, INF]), "`odd` count = "),
+    "an infinite count": (lambda: once_term(count=[1.0, INF]), "`odd` count = "),
     "count in words": (lambda: work(count="11"), "`odd` count = "),
     "no count": (lambda: work(count=None), "`odd` count = None"),
     "counts of arrays": (lambda: work(count=(np.ones(2), 1.0)), "`odd` count = "),
@@ -98,7 +98,7 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
     "too few counts of memory": (lambda: memory(count=(1.0,)), "`odd` counts 1 virtual stages"),
     "unknown pass": (lambda: work(pass_="X"), "`odd` is in `X`"),
     "unknown moment": (lambda: memory(moments=("lunch",)), "`odd` is in `lunch`"),
-    "unknown when": (lambda: once(when="noon"), "`odd` is in `noon`"),
+    "unknown when": (lambda: once_term(when="noon"), "`odd` is in `noon`"),
     "set of moments": (lambda: memory(moments={"forward"}), "`odd` moments = {'forward'}"),
     "no moments": (lambda: memory(moments=None), "`odd` moments = None"),
     "freed twice": (lambda: memory(per_micro_batch=True, freed_at_b=2.0), "`odd` freed_at_b = 2"),
@@ -114,7 +114,7 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
         "`odd` resources at array([2])",
     ),
     "name below 0": (
-        lambda: once(resource=Names(("a", "b"), np.array(-1))),
+        lambda: once_term(resource=Names(("a", "b"), np.array(-1))),
         "`odd` resources at array(-1)",
     ),
     "too long": (lambda: work(seconds=np.ones(7)), "`odd` seconds of shape (7,)"),
@@ -132,15 +132,15 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
     "no name": (lambda: work(name=None), "gave a Work the name None"),
     "names": (lambda: memory(name=["a"]), "gave a Memory the name ['a']"),
     "passes": (lambda: work(pass_=["F"]), "`odd` pass_ = ['F']"),
-    "whens": (lambda: once(when=["end"]), "`odd` when = ['end']"),
+    "whens": (lambda: once_term(when=["end"]), "`odd` when = ['end']"),
     "resources": (lambda: edge(resource=["compute"]), "`odd` resource = ['compute']"),
     "hosts": (lambda: work(host=["x"]), "`odd` host = ['x']"),
     "windows": (lambda: work(window=["x"]), "`odd` window = ['x']"),
     "also in a word": (lambda: work(also="node"), "`odd` also = 'node'"),
-    "also no text": (lambda: once(also=(3,), also_busy=(1.0,)), "`odd` also = (3,)"),
+    "also no text": (lambda: once_term(also=(3,), also_busy=(1.0,)), "`odd` also = (3,)"),
     "also no share": (lambda: work(also=("node",)), "`odd` also_busy = ()"),
     "also too busy": (lambda: work(also=("x",), also_busy=(1.5,)), "`odd` also_busy = 1.5"),
-    "also nan": (lambda: once(also=("x",), also_busy=(NAN,)), "`odd` also_busy = nan"),
+    "also nan": (lambda: once_term(also=("x",), also_busy=(NAN,)), "`odd` also_busy = nan"),
     "also too long": (
         lambda: work(also=("x",), also_busy=(np.ones(7),)),
         "`odd` a number of also_busy of shape (7,)",
@@ -148,8 +148,11 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
     "decimals": (lambda: work(seconds=Decimal(1)), "`odd` seconds = "),
     "complex": (lambda: work(seconds=1j), "`odd` seconds = 1j"),
     "complex numbers": (lambda: memory(bytes_=np.array(1j)), "`odd` bytes_ = array(0.+1.j)"),
-    "objects": (lambda: once(seconds=np.array([1], dtype=object)), "`odd` seconds = array([1], d"),
-    "letters": (lambda: once(seconds=np.array(["1"])), "`odd` seconds = array(['1']"),
+    "objects": (
+        lambda: once_term(seconds=np.array([1], dtype=object)),
+        "`odd` seconds = array([1], d",
+    ),
+    "letters": (lambda: once_term(seconds=np.array(["1"])), "`odd` seconds = array(['1']"),
 }
 
 
@@ -157,11 +160,11 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
 def test_what_no_step_has_is_left_out_and_told(case: str) -> None:
     make, said = FAULTY[case]
     plugins = with_(make())
-    result = alone(plugins)
+    result = evaluate_single(plugins)
     (fault,) = result.faults
     assert (fault.plugin.name, fault.hook) == ("odd", hook_of(make()))
     assert said in fault.message
-    sound = alone(None)
+    sound = evaluate_single(None)
     assert result.figure("step_time") == sound.figure("step_time")
     assert result.outcome.memory_bytes == sound.outcome.memory_bytes
 
@@ -169,7 +172,7 @@ def test_what_no_step_has_is_left_out_and_told(case: str) -> None:
 @pytest.mark.parametrize("case", [case for case in FAULTY if case != "check too long"])
 def test_a_search_leaves_it_out_as_well_and_proves_nothing(case: str) -> None:
     make, said = FAULTY[case]
-    result, without = found(with_(make())), found(None)
+    result, without = run_search(with_(make())), run_search(None)
     assert any("odd" in fault and said in fault for fault in result.faults)
     assert not result.proven
     assert without.proven
@@ -179,7 +182,7 @@ def test_a_search_leaves_it_out_as_well_and_proves_nothing(case: str) -> None:
 
 def test_a_search_with_a_rule_of_a_wrong_shape_names_who_made_it() -> None:
     with pytest.raises(SpecError) as error:  # no layout by itself meets a rule that is none
-        found(with_(check(holds=np.ones(7) > 0)))
+        run_search(with_(check(holds=np.ones(7) > 0)))
     said = [d.message for d in error.value.diagnostics if d.id == "plugin-failed"]
     assert any("`odd` failed in `checks`: gave `odd` holds of shape (7,)" in one for one in said)
 
@@ -189,18 +192,18 @@ def test_a_search_with_a_rule_of_a_wrong_shape_names_who_made_it() -> None:
 def test_a_figure_of_no_number_is_left_out_and_told(hook: str, value: Any) -> None:
     figure = Figure(name="odd", title="odd", value=value, unit="", formula=FORMULA)
     plugins = load(("odd", SimpleNamespace(**{hook: hookimpl(lambda: [figure])})))
-    result = alone(plugins)
+    result = evaluate_single(plugins)
     assert not [f for _, f in (*result.figures, *result.details) if f.name == "odd"]
     (fault,) = result.faults
     assert (fault.plugin.name, fault.hook) == ("odd", hook)
     assert fault.message == f"gave the figure `odd` value = {value!r}, which is no number"
-    assert result.figure("step_time") == alone(None).figure("step_time")
+    assert result.figure("step_time") == evaluate_single(None).figure("step_time")
 
 
 @pytest.mark.parametrize("numbers", [np.array([1, 2], dtype=object), np.array([1j, 2j])])
 def test_numbers_that_are_none_are_left_out_of_a_sweep(numbers: Any) -> None:
     text = TEXT.replace("tp = 4", "tp = [2, 4]")
-    plugins = with_(once(seconds=numbers))
+    plugins = with_(once_term(seconds=numbers))
     report = parcost.load_text(text, plugins=plugins)[0].evaluate()
     good = parcost.load_text(text)[0].evaluate()
     (message,) = {fault.message for result in report.results for fault in result.faults}
@@ -218,7 +221,7 @@ def test_an_array_over_the_layouts_of_a_search_is_one_of_their_number() -> None:
         return [work(seconds=0.01 / tp)]
 
     plugins = load(("odd", SimpleNamespace(terms=hookimpl(seen))))
-    assert found(plugins, axes).proven
+    assert run_search(plugins, axes).proven
     assert len(lengths) > 1
 
 
@@ -240,8 +243,8 @@ def test_terms_of_own_kinds_are_added_up_in_a_search_as_alone() -> None:
 
     hooks = SimpleNamespace(terms=hookimpl(terms), memory=hookimpl(held))
     plugins = load(("odd", hooks))
-    best = found(plugins).best[0]
-    outcome = alone(plugins).outcome
+    best = run_search(plugins).best[0]
+    outcome = evaluate_single(plugins).outcome
     assert best.values == {"layout.zero": 1}
     assert (best.seconds, best.bytes_) == (outcome.step_seconds, outcome.memory_bytes)
 
@@ -260,10 +263,10 @@ def test_terms_of_own_kinds_are_added_up_in_a_search_as_alone() -> None:
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("make", [work, once, memory])
+@pytest.mark.parametrize("make", [work, once_term, memory])
 def test_a_count_may_be_a_number_of_any_kind(make: Any, count: Any) -> None:
     plain, odd = with_(make(count=(1.0, 1.0))), with_(make(count=count))
-    assert alone(odd).figure("step_time") == alone(plain).figure("step_time")
-    assert not alone(odd).faults
-    assert found(odd).best[0].seconds == found(plain).best[0].seconds
-    assert found(odd).proven
+    assert evaluate_single(odd).figure("step_time") == evaluate_single(plain).figure("step_time")
+    assert not evaluate_single(odd).faults
+    assert run_search(odd).best[0].seconds == run_search(plain).best[0].seconds
+    assert run_search(odd).proven

@@ -57,7 +57,7 @@ def study(recipe: str = ALL, **more: Any) -> Study:
     return scenario.first
 
 
-def own(of: Study, hook: str = "terms") -> dict[tuple[str, str], Any]:
+def own_terms(of: Study, hook: str = "terms") -> dict[tuple[str, str], Any]:
     found = of.contributions(hook)
     assert not of.faults
     return {
@@ -70,7 +70,7 @@ def own(of: Study, hook: str = "terms") -> dict[tuple[str, str], Any]:
 def test_a_tensor_is_cast_in_three_kernels() -> None:
     casts = {
         key: (t.bytes_, t.seconds, tuple(t.count))
-        for key, t in own(study()).items()
+        for key, t in own_terms(study()).items()
         if key[0].startswith("cast for")
     }
     expected = {}
@@ -96,7 +96,7 @@ def test_each_expert_of_a_rank_has_kernels_of_its_own() -> None:
     }
     experts = {
         key: (t.bytes_, t.seconds)
-        for key, t in own(study(**more)).items()
+        for key, t in own_terms(study(**more)).items()
         if "expert" in key[0] and key[1] == "F"
     }
     sizes = sorted(bytes_ for bytes_, _ in experts.values())
@@ -120,7 +120,7 @@ def test_each_expert_of_a_rank_has_kernels_of_its_own() -> None:
 def test_what_a_recipe_does_not_say_costs_nothing(
     recipe: str, more: dict[str, Any], names: set[str]
 ) -> None:
-    found = {name.split(" for ")[0] for name, _ in own(study(recipe, **more))}
+    found = {name.split(" for ")[0] for name, _ in own_terms(study(recipe, **more))}
     assert found == {name.removesuffix(" for") for name in names}
 
 
@@ -128,7 +128,7 @@ def test_weights_of_unequal_stages_are_cast_and_copied_by_stage() -> None:
     of = study(**TWO_STAGES)
     casts = {
         name: (t.bytes_, t.seconds, tuple(t.count))
-        for (name, _), t in own(of).items()
+        for (name, _), t in own_terms(of).items()
         if name.startswith("weight")
     }
     assert casts == {
@@ -139,7 +139,7 @@ def test_weights_of_unequal_stages_are_cast_and_copied_by_stage() -> None:
         )
         for stage, layers, count in ((0, 3, (1.0, 0.0)), (1, 2, (0.0, 1.0)))
     }
-    copies = {name: (t.bytes_, tuple(t.count)) for (name, _), t in own(of, "memory").items()}
+    copies = {name: (t.bytes_, tuple(t.count)) for (name, _), t in own_terms(of, "memory").items()}
     assert copies == {
         "narrow weights, stage 0": (3 * 3 * LINEAR, (1.0, 0.0)),
         "narrow weights, stage 1": (3 * 2 * LINEAR, (0.0, 1.0)),
@@ -148,23 +148,25 @@ def test_weights_of_unequal_stages_are_cast_and_copied_by_stage() -> None:
 
 def test_stages_that_hold_the_same_are_named_together() -> None:
     four: dict[str, Any] = {"devices": 4, "layout": "pp = 4", "schedule": "stages = [1, 2, 1, 1]"}
-    names = [name for name, _ in own(study(**four), "memory")]
+    names = [name for name, _ in own_terms(study(**four), "memory")]
     assert names == ["narrow weights, stages 0, 2, 3", "narrow weights, stage 1"]
     empty: dict[str, Any] = {"devices": 2, "layout": "pp = 2", "schedule": "stages = [5, 0]"}
-    assert [name for name, _ in own(study(**empty), "memory")] == ["narrow weights, stage 0"]
+    assert [name for name, _ in own_terms(study(**empty), "memory")] == ["narrow weights, stage 0"]
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_copies_are_held_but_of_what_comes_and_goes(zero: int) -> None:
     of = study(layout=f"zero = {zero}", devices=2)
-    assert bool(own(of, "memory")) == (zero != 3)
-    assert own(study("cast = 4 B"), "memory") == {}
-    assert [t.bytes_ for t in own(study("weight_copies = 1 B"), "memory").values()] == [5 * LINEAR]
+    assert bool(own_terms(of, "memory")) == (zero != 3)
+    assert own_terms(study("cast = 4 B"), "memory") == {}
+    assert [t.bytes_ for t in own_terms(study("weight_copies = 1 B"), "memory").values()] == [
+        5 * LINEAR
+    ]
 
 
 def test_the_stage_with_most_tensors_agrees_on_its_greatest_values() -> None:
     """Four products of three operands in each of three layers, 4 B each, of two ranks."""
-    (term,) = (t for (name, _), t in own(study(**TWO_STAGES)).items() if "amax" in name)
+    (term,) = (t for (name, _), t in own_terms(study(**TWO_STAGES)).items() if "amax" in name)
     assert term.bytes_ == 4 * 3 * 4 * 3
     assert term.seconds == pytest.approx(term.bytes_ / 1e9)
     assert term.formula.parts["t"].parts["n"].inputs["k"] == (36.0, "")
@@ -184,7 +186,7 @@ def test_every_product_is_counted(wide: str, layers: int) -> None:
     assert share.value == pytest.approx(layers * linear / (5 * (linear + core) + head))
 
 
-def shown(of: Study) -> dict[str, Any]:
+def figure_values(of: Study) -> dict[str, Any]:
     found = {f.name: f for _, f in of.plugins.ask("details", study=of, outcome=of.evaluate())}
     assert not of.faults
     return found
@@ -192,7 +194,7 @@ def shown(of: Study) -> dict[str, Any]:
 
 def test_the_narrow_peak_is_used_by_what_is_trained_in_a_second() -> None:
     of = study(devices=2)
-    figure = shown(of)["mfu_fp8"]
+    figure = figure_values(of)["mfu_fp8"]
     inputs = {name: value for name, (value, _) in figure.formula.inputs.items()}
     assert (inputs["tokens"], inputs["N"], inputs["peak"]) == (16 * 1024, 2, 2e14)
     flops = 16 * 1024 * inputs["C"]
@@ -201,7 +203,7 @@ def test_the_narrow_peak_is_used_by_what_is_trained_in_a_second() -> None:
 
 def test_a_class_is_listed_with_what_is_held_and_sent_of_an_element() -> None:
     recipe = f"{ALL}, kept = 1 B, gather = 3 B, reduction = 5 B, tensor_gather = 1 B, scale = 4 B"
-    found = shown(study(f"{recipe}, scale_block = 8, dispatch = 7 B, combine = 9 B"))
+    found = figure_values(study(f"{recipe}, scale_block = 8, dispatch = 7 B, combine = 9 B"))
     assert found["narrow_bits"].value == 8 * (1 + 4 / 8)
     ratios = {
         name.removeprefix("bytes_of_"): figure.value

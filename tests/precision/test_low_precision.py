@@ -43,7 +43,7 @@ def result(*args: str, **options: str) -> Result:
     return scenario.evaluate().results[0]
 
 
-def own(of: Study, hook: str = "terms") -> dict[tuple[str, str], Work | Once | Memory]:
+def own_terms(of: Study, hook: str = "terms") -> dict[tuple[str, str], Work | Once | Memory]:
     assert not of.faults
     return {
         (term.name, getattr(term, "pass_", "")): term
@@ -59,7 +59,7 @@ SIMPLE = "narrow = fp8, cast = 4 B, weight_cast = 4 B, weight_copies = 2 B, amax
 
 
 def test_inputs_are_cast_forward_and_gradients_backward() -> None:
-    found = own(study(SIMPLE))
+    found = own_terms(study(SIMPLE))
     casts = {key: term for key, term in found.items() if key[0].startswith("cast for")}
     # read 2 B and write 1 B twice, of each element of what a linear layer multiplies
     for name, inputs, outputs in (
@@ -78,38 +78,38 @@ def test_inputs_are_cast_forward_and_gradients_backward() -> None:
 
 
 def test_wide_layers_cast_nothing() -> None:
-    found = own(study(f"{SIMPLE}, wide_first = 4, wide_last = 4"))
+    found = own_terms(study(f"{SIMPLE}, wide_first = 4, wide_last = 4"))
     assert sum(found["cast for QKV projection", "F"].count) == LAYERS - 8
 
 
 def test_weights_are_cast_once_per_step_by_every_replica() -> None:
     for layout in ("zero = 0", "zero = 1"):
-        term = own(study(SIMPLE, layout))["weight cast", ""]
+        term = own_terms(study(SIMPLE, layout))["weight cast", ""]
         assert isinstance(term, Once)
         assert term.bytes_ == 4 * LAYERS * LINEAR
         assert term.when == "end"
 
 
 def test_ranks_agree_on_one_greatest_value_per_operand() -> None:
-    term = own(study(SIMPLE))["amax all-reduce", ""]
+    term = own_terms(study(SIMPLE))["amax all-reduce", ""]
     # four linear layers of three operands in each of 32 layers, 4 B each, over all devices
     assert term.bytes_ == 4 * 3 * 4 * LAYERS
     assert term.formula.parts["t"].inputs["P"][0] == 8
-    assert ("amax all-reduce", "") not in own(study(SIMPLE.replace("job", "none")))
+    assert ("amax all-reduce", "") not in own_terms(study(SIMPLE.replace("job", "none")))
 
 
 def test_narrow_copies_of_linear_layers_are_held_beside_the_weights() -> None:
-    (held,) = own(study(SIMPLE), "memory").values()
+    (held,) = own_terms(study(SIMPLE), "memory").values()
     assert held.bytes_ * sum(held.count) == 2 * LAYERS * LINEAR
-    assert own(study(SIMPLE, "zero = 3"), "memory") == {}
-    tp = own(study(SIMPLE, "tp = 8"), "memory").values()
+    assert own_terms(study(SIMPLE, "zero = 3"), "memory") == {}
+    tp = own_terms(study(SIMPLE, "tp = 8"), "memory").values()
     assert sum(h.bytes_ * sum(h.count) for h in tp) == 2 * LAYERS * LINEAR / 8
 
 
 def test_a_recipe_without_a_narrow_type_costs_nothing() -> None:
     plain = study("")
-    assert own(plain) == {}
-    assert own(plain, "memory") == {}
+    assert own_terms(plain) == {}
+    assert own_terms(plain, "memory") == {}
 
 
 # --- What shrinks ---------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ def test_bits_of_an_element_with_its_scaling_factor(recipe: str, device: str, bi
     assert result(recipe, device=device).figure("narrow_bits") == bits
 
 
-def sent(of: Study) -> dict[str, float]:
+def sent_bytes(of: Study) -> dict[str, float]:
     """Bytes of each collective on one rank, by name."""
     return {
         term.name: float(np.max(term.bytes_))
@@ -139,18 +139,21 @@ def sent(of: Study) -> dict[str, float]:
 
 def test_delayed_scaling_shrinks_nothing_that_is_sent() -> None:
     layout = "tp = 4, sequence_parallel = on, pp = 2, zero = 1"
-    assert sent(study("fp8_delayed", layout)) == sent(study("", layout))
+    assert sent_bytes(study("fp8_delayed", layout)) == sent_bytes(study("", layout))
 
 
 def test_fp8_weights_halve_the_parameter_all_gather_and_no_gradient() -> None:
-    wide, small = sent(study("", "zero = 1")), sent(study("fp8_param_gather", "zero = 1"))
+    wide, small = (
+        sent_bytes(study("", "zero = 1")),
+        sent_bytes(study("fp8_param_gather", "zero = 1")),
+    )
     assert small["parameter all-gather"] == wide["parameter all-gather"] / 2
     assert small["gradient reduce-scatter"] == wide["gradient reduce-scatter"]
 
 
 def test_casting_before_a_gather_halves_it_and_no_sum() -> None:
     layout = "tp = 4, sequence_parallel = on, pp = 2"
-    wide, small = sent(study("", layout)), sent(study("fp8_tensor_gather", layout))
+    wide, small = sent_bytes(study("", layout)), sent_bytes(study("fp8_tensor_gather", layout))
     for name in ("tensor all-gather", "output gradient all-gather"):
         assert small[name] == wide[name] / 2
     for name in ("tensor reduce-scatter", "activation hop", "input gradient reduce-scatter"):
@@ -206,7 +209,7 @@ def test_bytes_held_per_parameter(recipe: str, bytes_: int) -> None:
     state = sum(
         term.bytes_ * sum(term.count)
         for plugin, term in of.contributions("memory")
-        if plugin.name == "memory_state" and term.moments != ("backward",)
+        if plugin.name == "memory.state" and term.moments != ("backward",)
     )
     assert state == pytest.approx(bytes_ * 8_030_261_248)
 
@@ -345,8 +348,8 @@ def test_arrays_cost_what_their_elements_cost() -> None:
         (study(SIMPLE, "tp = [1, 4]"), [study(SIMPLE, "tp = 1"), study(SIMPLE, "tp = 4")]),
     ):
         for i, of in enumerate(alone):
-            for key, term in own(of).items():
-                got = np.broadcast_to(own(swept)[key].seconds, 2)[i]
+            for key, term in own_terms(of).items():
+                got = np.broadcast_to(own_terms(swept)[key].seconds, 2)[i]
                 assert got == pytest.approx(term.seconds, rel=1e-12)
 
 

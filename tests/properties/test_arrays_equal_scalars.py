@@ -56,7 +56,7 @@ def sweeps(draw: st.DrawFn) -> dict[str, list[object]]:
     return picked
 
 
-def spelled(picked: dict[str, list[object]]) -> str:
+def spec_text(picked: dict[str, list[object]]) -> str:
     values = {
         name: str(items[0]) if len(items) == 1 else "[" + ", ".join(map(str, items)) + "]"
         for name, items in picked.items()
@@ -64,7 +64,7 @@ def spelled(picked: dict[str, list[object]]) -> str:
     return BASE.format(**values)
 
 
-def alone(picked: dict[str, object]) -> dict[str, object] | None:
+def evaluate_point(picked: dict[str, object]) -> dict[str, object] | None:
     """Return the figures of one point, or None where a rule refuses it."""
     (scenario,) = parcost.load_text(BASE.format(**picked))
     try:
@@ -96,7 +96,7 @@ AXES = {
 def test_a_sweep_equals_its_points_one_by_one(picked: dict[str, list[object]]) -> None:
     if len(picked["overlap"]) > 1:
         picked["overlap"] = picked["overlap"][:1]  # written twice, it would be two axes
-    (scenario,) = parcost.load_text(spelled(picked))
+    (scenario,) = parcost.load_text(spec_text(picked))
     rows = scenario.evaluate().rows()
     expected = math.prod(len(v) for v in picked.values())
     assert len(rows) == expected
@@ -105,7 +105,7 @@ def test_a_sweep_equals_its_points_one_by_one(picked: dict[str, list[object]]) -
         for axis, _ in scenario.axes:
             value = row[axis]
             point[AXES[axis]] = int(value) if isinstance(value, float) else value
-        figures = alone(point)
+        figures = evaluate_point(point)
         if figures is None:
             assert not row["feasible"]
             continue
@@ -125,6 +125,6 @@ def test_what_a_group_keeps_busy_is_decided_point_by_point() -> None:
     text = BASE.format(**{**picked, "tp": "[2, 16]"})
     rows = parcost.load_text(text)[0].evaluate().rows()
     for row in rows:
-        figures = alone({**picked, "tp": int(row["layout.tp"])})
+        figures = evaluate_point({**picked, "tp": int(row["layout.tp"])})
         assert figures is not None
         assert row["step_time"] == pytest.approx(figures["step_time"], rel=1e-12)

@@ -74,20 +74,20 @@ def passes(study: Study) -> tuple[int, ...]:
     return (1, 2, 3) if study.query(splits) else (1, 2)
 
 
-def over(several: Variants, function: Callable[..., Any]) -> dict[tuple[int, ...], Any]:
+def values_over(several: Variants, function: Callable[..., Any]) -> dict[tuple[int, ...], Any]:
     """Return the answer of a query under all combinations."""
     every = product(*map(range, several.shape))
     return {at: several.at(at).query(function) for at in every}
 
 
 def test_an_answer_is_computed_once_for_each_value_that_it_reads() -> None:
-    found = over(variants(), ranks)
+    found = values_over(variants(), ranks)
     assert CALLS == ["ranks", "ranks"]
     assert all(value == 4.0 * (1, 2)[at[0]] for at, value in found.items())
 
 
 def test_what_is_read_may_depend_on_what_was_read_before() -> None:
-    found = over(variants(), shards)
+    found = values_over(variants(), shards)
     assert CALLS.count("shards") == 1 + 3  # tp = 1, and tp = 2 under three stages
     assert all(value == (4.0 if at[0] == 0 else 10.0 * at[1]) for at, value in found.items())
 
@@ -95,13 +95,13 @@ def test_what_is_read_may_depend_on_what_was_read_before() -> None:
 def test_a_query_reads_what_the_queries_that_it_asks_have_read_whether_known_or_not() -> None:
     several = variants()
     several.at((0, 0, 0)).query(ranks)
-    found = over(several, shards)
+    found = values_over(several, shards)
     assert found[0, 2, 2] == 4.0
     assert found[1, 2, 2] == 20.0
 
 
 def test_a_query_depends_on_a_plain_answer_and_not_on_what_it_was_made_from() -> None:
-    found = over(variants(), passes)
+    found = values_over(variants(), passes)
     assert CALLS.count("splits") == 3
     assert CALLS.count("passes") == 2
     assert {at: len(value) for at, value in found.items()} == {
@@ -136,7 +136,7 @@ def test_what_fails_is_asked_again_and_its_reads_count() -> None:
         except ZeroDivisionError:
             return (0.0,)
 
-    found = over(variants(), careful)
+    found = values_over(variants(), careful)
     assert all(value == (0.0 if at[1] == 1 else 1.0,) for at, value in found.items())
 
 

@@ -15,7 +15,7 @@ from parcost.engine.study import contribution
 from parcost.plugins.discovery import load
 from parcost.search.variants import Choice, Variants
 from parcost_plugins.vocabulary import Layout, ScheduleChoice
-from parcost_plugins.vocabulary.partition import each, layers, on_first, on_last
+from parcost_plugins.vocabulary.partition import layers, map_stages, on_first, on_last
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -36,7 +36,7 @@ READERS = {
     "operators": set[str](),
     "parameters": set[str](),
     "terms": {"data_parallel", "optimizer", "pipeline", "tensor_parallel"},
-    "memory": {"memory_overheads", "memory_state"},
+    "memory": {"memory.overheads", "memory.state"},
 }
 
 
@@ -91,11 +91,11 @@ def test_a_row_is_how_many_there_are_in_all_and_says_how_many_on_each_stage() ->
 
 
 def test_rows_of_rows_are_counted_stage_by_stage() -> None:
-    both = each(max, Row(1.0, on_first), Row(1.0, on_last))
+    both = map_stages(max, Row(1.0, on_first), Row(1.0, on_last))
     assert isinstance(both, Row)
     assert both.of(study()) == (1.0, 0.0, 0.0, 1.0)
-    assert each(min, Row(16, layers), 3).of(study()) == (3, 3, 3, 3)  # type: ignore[attr-defined]
-    assert each(min, (1, 5), 3) == (1, 3)
+    assert map_stages(min, Row(16, layers), 3).of(study()) == (3, 3, 3, 3)  # type: ignore[attr-defined]
+    assert map_stages(min, (1, 5), 3) == (1, 3)
 
 
 def test_answers_by_row_are_those_by_stage_under_all_stages() -> None:
@@ -111,8 +111,8 @@ def test_answers_by_row_are_those_by_stage_under_all_stages() -> None:
                 ScheduleChoice: (_with(base[ScheduleChoice], chunks=chunks),),
             }
         )
-        among = [(a.name, a.count) for a in _counted(several.at(at), hook)]
-        assert among == [(a.name, a.count) for a in _counted(alone, hook)]
+        among = [(a.name, a.count) for a in _count_rows(several.at(at), hook)]
+        assert among == [(a.name, a.count) for a in _count_rows(alone, hook)]
         assert among
 
 
@@ -120,7 +120,7 @@ def _with(block: Any, **values: Any) -> Any:
     return type(block)(**{**vars(block), **values})
 
 
-def _counted(study: Study, hook: str) -> Iterator[Any]:
+def _count_rows(study: Study, hook: str) -> Iterator[Any]:
     return (a for _, a in study.contributions(hook) if hasattr(a, "count"))
 
 

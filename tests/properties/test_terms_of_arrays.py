@@ -115,7 +115,9 @@ def sweeps(draw: st.DrawFn, family: str) -> tuple[dict[str, Any], dict[str, list
     return fixed, points
 
 
-def legal(scenario: parcost.Scenario, points: dict[str, list[float]]) -> dict[str, list[float]]:
+def legal_points(
+    scenario: parcost.Scenario, points: dict[str, list[float]]
+) -> dict[str, list[float]]:
     """Leave out values until every combination of the others meets the rules."""
     while True:
         (study,) = scenario.replace(points).studies()
@@ -137,7 +139,7 @@ def legal(scenario: parcost.Scenario, points: dict[str, list[float]]) -> dict[st
         points = {**points, name: points[name][:i] + points[name][i + 1 :]}
 
 
-def said(outcome: Outcome, point: int) -> dict[tuple[str, ...], float]:
+def outcome_values(outcome: Outcome, point: int) -> dict[tuple[str, ...], float]:
     """Return every number of an outcome at one point of its arrays; zeros are left out."""
     found: dict[tuple[str, ...], float] = {}
 
@@ -168,8 +170,8 @@ def assert_each_point_alone(scenario: parcost.Scenario, points: Mapping[str, lis
     count = len(study.axes[0][1])
     for i in sorted({0, count // 2, count - 1}):
         here = {name: float(values[i]) for name, values in study.axes}
-        alone = said(scenario.replace(here).studies()[0].evaluate(), 0)
-        found = said(together, i)
+        alone = outcome_values(scenario.replace(here).studies()[0].evaluate(), 0)
+        found = outcome_values(together, i)
         for name in alone | found:
             whole = alone[("memory",) if name[0] in ("held", "memory") else ("step",)]
             least = 0.0 if name == ("flops",) else 1e-12 * whole
@@ -189,7 +191,7 @@ def scenario_of(family: str, fixed: Mapping[str, Any]) -> parcost.Scenario:
 def test_layouts_priced_at_once_are_priced_as_one_by_one(family: str, data: st.DataObject) -> None:
     fixed, swept = data.draw(sweeps(family))
     scenario = scenario_of(family, fixed)
-    points = legal(scenario, swept)
+    points = legal_points(scenario, swept)
     assume(any(len(values) > 1 for values in points.values()))
     assert_each_point_alone(scenario, points)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,13 +34,13 @@ class Make:
     """Terms without ceremony, and the sum of them."""
 
     def __init__(self) -> None:
-        registered = load().named("schedules")
+        registered = load().offers("schedules")
         self.registered = {name: schedule for name, (_, schedule) in registered.items()}
         self.schedules: dict[str, Any] = {}
         for name, schedule in self.registered.items():
-            copies = getattr(schedule, "copies", 1)
-            free = SimpleNamespace(name=name, order=schedule.order, copies=copies)  # of limits
+            free = ORDERS.ListedSchedule(name, schedule.order, schedule.copies)  # of limits
             self.schedules[name] = schedule if name in ("gpipe", "one_f_one_b") else free
+        self.listed = ORDERS.ListedSchedule
         self.any_order = ORDERS.any_order
         self.any_pairs = ORDERS.any_pairs
         self.simulate = ORDERS.simulate

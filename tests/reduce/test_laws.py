@@ -14,9 +14,9 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost import Edge, Memory, Once, Pair, Pipeline, Work
+from parcost import Edge, Memory, Once, Pair, Pipeline, PipelineShape, Work
 from parcost.engine.maxima import total
-from parcost.search.timing import Timed
+from parcost.search.timing import ScheduleTimes
 
 RESOURCES = ("compute", "link", "network")
 seconds = st.integers(0, 8).map(float)
@@ -130,7 +130,7 @@ def times(term: Any, x: int) -> float:
     return float(term.count if isinstance(term.count, float) else term.count[x])
 
 
-def own(step: Any) -> list[list[int]]:
+def own_orders(step: Any) -> list[list[int]]:
     """Return the virtual stages of each device."""
     return [sorted(ran) for ran in runs(step)]
 
@@ -168,7 +168,9 @@ def test_memory_adds_up_to_the_fullest_moment_of_the_fullest_device(step: Any) -
     found = add_up(step)
     assert found.memory_bytes == total(x.bytes_ for x in found.memory_lines)
     lists = schedule(step).order(step.p, step.m, step.v)
-    fullest = [max(moments(step, ops, held)) for ops, held in zip(lists, own(step), strict=True)]
+    fullest = [
+        max(moments(step, ops, held)) for ops, held in zip(lists, own_orders(step), strict=True)
+    ]
     assert found.device_memory == fullest
     assert found.memory_bytes == max(fullest)
     assert found.memory_device == fullest.index(max(fullest))
@@ -326,7 +328,7 @@ def test_more_bytes_anywhere_never_make_a_device_emptier(step: Any, data: Any) -
 def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any) -> None:
     schedule_ = MAKE.registered.get(step.kind, schedule(step))
     if (
-        schedule_.limits(step.p, step.m, step.v)
+        schedule_.limits(PipelineShape(stages=step.p, micro_batches=step.m, chunks=step.v))
         if step.kind in MAKE.registered
         else (
             step.m > 2 * step.p + 2  # an order of its own for every number has no sketch
@@ -336,15 +338,15 @@ def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any
     cut = Pipeline(
         schedule=step.kind, stages=step.p, micro_batches=np.array([float(step.m)]), chunks=step.v
     )
-    timed = Timed(cut, schedule_, step.terms, np.ones(1, dtype=bool), {})
+    timed = ScheduleTimes(cut, schedule_, step.terms, np.ones(1, dtype=bool), {})
     found = add_up(step)
     slack = 1e-12 * found.step_seconds
-    assert np.all(timed.least() <= found.step_seconds + slack)
+    assert np.all(timed.minimum_seconds() <= found.step_seconds + slack)
     bound, exact = (np.broadcast_to(value, 1) for value in timed.step())
     assert bound[0] <= found.step_seconds + slack
     if exact[0]:
         assert bound[0] == pytest.approx(found.step_seconds, rel=1e-12)
-    assert np.all(timed.fullest(step.memory, {}) <= found.memory_bytes * (1 + 1e-12))
+    assert np.all(timed.peak_memory(step.memory, {}) <= found.memory_bytes * (1 + 1e-12))
 
 
 @given(step=steps(), data=st.data())
@@ -364,12 +366,12 @@ def test_fill_and_drain_are_what_a_simulator_says(step: Any, data: Any) -> None:
     ]
     lists = schedule(step).order(step.p, step.m, step.v)
     releases = {}
-    for d, held in enumerate(own(step)):
+    for d, held in enumerate(own_orders(step)):
         for i, x in enumerate(held):
             releases[x, d] = sum(gather[y] for y in held[: i + 1])
     piped = MAKE.simulate(lists, {"F": F, "B": B, "W": W}, uneven, releases)
     done = piped.seconds
-    for d, held in enumerate(own(step)):
+    for d, held in enumerate(own_orders(step)):
         free = 0.0
         for x in reversed(held):
             free = max(free, piped.ends[x, d]) + reduction[x]
@@ -405,7 +407,7 @@ def test_candidates_in_an_array_give_what_each_gives_alone(step: Any, data: Any)
     ]
     many = add_up(step, arrays, m=m)
     for i in range(k):
-        alone = add_up(step, [at(term, i) for term in arrays], m=float(m[i]))
+        alone = add_up(step, [value_at(term, i) for term in arrays], m=float(m[i]))
         for name in ("step_seconds", "makespan_seconds", "memory_bytes", "device", "flops"):
             assert pick(getattr(many, name), i) == pytest.approx(getattr(alone, name), rel=1e-12)
         found = {(x.name, x.pass_): pick(x.exposed, i) for x in many.ledger}
@@ -415,7 +417,7 @@ def test_candidates_in_an_array_give_what_each_gives_alone(step: Any, data: Any)
         assert list(found.values()) == pytest.approx([0.0] * len(found), abs=1e-9)
 
 
-def at(term: Any, i: int) -> Any:
+def value_at(term: Any, i: int) -> Any:
     changes: dict[str, Any] = {"seconds": pick(term.seconds, i)}
     if isinstance(term, (Work, Once)):
         changes["slowdown"] = pick(term.slowdown, i)

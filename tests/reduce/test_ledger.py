@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from attrs import evolve
 
-from parcost import PluginError, SpecError, Study
+from parcost import PluginError, SpecError
 from parcost.contract.plugin import Plugin
 from parcost.contract.terms import Pipeline
 from parcost.engine.reduce import evaluate, reduce
+from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
 
 
@@ -242,15 +243,15 @@ def test_a_term_that_makes_no_sense_is_a_fault(
     assert str(error.value).endswith(complaint)
 
 
-class Bare(SimpleNamespace):
+class BareSchedule(SimpleNamespace):
     """A study without a spec."""
 
-    schedule, scheduled = Study.schedule, Study.scheduled
+    schedule, schedule_named = SpecStudy.schedule, SpecStudy.schedule_named
 
 
 def study(schedule: str, *more: tuple[str, Any], chunks: int = 1) -> Any:
     pipeline = Pipeline(schedule=schedule, stages=2, micro_batches=4.0, chunks=chunks)
-    return Bare(
+    return BareSchedule(
         name="study",
         path="study.par",
         pipeline=pipeline,
@@ -278,8 +279,8 @@ def test_a_schedule_that_does_not_exist_there_names_the_spec() -> None:
     )
 
 
-def test_a_bad_order_is_its_plugin_s_mistake() -> None:
-    schedule = SimpleNamespace(name="mine", order=lambda *_: [[], []])
+def test_a_bad_order_is_its_plugin_s_mistake(make: Any) -> None:
+    schedule = make.listed("mine", lambda *_: [[], []])
     from parcost import hookimpl
 
     module = SimpleNamespace(schedules=hookimpl(lambda: [schedule]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from parcost import Op
 
 
-def held(outcome: Any) -> dict[str, Any]:
+def memory_lines(outcome: Any) -> dict[str, Any]:
     return {x.name: x.bytes_ for x in outcome.memory_lines}
 
 
@@ -38,7 +37,7 @@ def test_activations_are_held_as_often_as_micro_batches_are_alive(make: Any, ste
         assert found.device_memory == [7.0 + 10.0 * n for n in alive]
         assert found.memory_bytes == 7.0 + 10.0 * alive[0]
         assert (found.memory_device, found.memory_moment) == (0, "forward")
-        assert held(found) == {"activations": 10.0 * alive[0], "weights": 7.0}
+        assert memory_lines(found) == {"activations": 10.0 * alive[0], "weights": 7.0}
 
 
 def test_stages_hold_what_they_count(make: Any, step: Any) -> None:
@@ -47,7 +46,7 @@ def test_stages_hold_what_they_count(make: Any, step: Any) -> None:
     head = make.memory("head", 300.0, count=(0, 0, 0, 1))
     found = step(layers, embedding, head, p=4, m=16.0)
     assert found.device_memory == [380.0, 240.0, 160.0, 370.0]
-    assert held(found) == {"layers": 280.0, "embedding": 100.0}
+    assert memory_lines(found) == {"layers": 280.0, "embedding": 100.0}
 
 
 def test_a_transient_counts_only_at_its_moment(make: Any, step: Any) -> None:
@@ -70,7 +69,7 @@ def test_no_micro_batch_is_alive_while_the_optimizer_runs(make: Any, step: Any) 
     activations = make.memory("activations", 10.0, per_micro_batch=True)
     update = make.memory("update", 45.0, moments=("optimizer",))
     found = step(activations, update, p=4, m=8.0)
-    assert held(found) == {"update": 45.0}
+    assert memory_lines(found) == {"update": 45.0}
     assert found.device_memory == [45.0] * 4
 
 
@@ -78,7 +77,7 @@ def test_what_a_device_holds_once_is_not_held_for_every_chunk(make: Any, step: A
     context = make.memory("context", 5.0, once_per_device=True)
     weights = make.memory("weights", 7.0)
     found = step(context, weights, p=2, m=4.0, v=3, schedule="interleaved")
-    assert held(found) == {"context": 5.0, "weights": 21.0}
+    assert memory_lines(found) == {"context": 5.0, "weights": 21.0}
 
 
 def test_chunks_of_a_device_are_fullest_together_and_not_each(make: Any, step: Any) -> None:
@@ -87,13 +86,13 @@ def test_chunks_of_a_device_are_fullest_together_and_not_each(make: Any, step: A
         Op("F", 0, 0), Op("F", 1, 0), Op("F", 2, 0), Op("F", 0, 1), Op("BW", 0, 1), Op("BW", 0, 0),
         Op("F", 1, 1), Op("BW", 1, 1), Op("BW", 1, 0), Op("F", 2, 1), Op("BW", 2, 1), Op("BW", 2, 0),
     ]  # fmt: skip
-    schedule = SimpleNamespace(name="hand", order=lambda *_: [ops])
+    schedule = make.listed("hand", lambda *_: [ops])
     found = step(
         make.memory("small", 1.0, count=(1, 0), per_micro_batch=True),
         make.memory("large", 10.0, count=(0, 1), per_micro_batch=True),
         v=2, m=3.0, schedule=schedule,
     )  # fmt: skip
-    assert held(found) == {"small": 3.0, "large": 10.0}
+    assert memory_lines(found) == {"small": 3.0, "large": 10.0}
     assert found.alive == [3.0, 1.0]
 
 
@@ -105,14 +104,14 @@ def test_the_moment_with_the_most_bytes_need_not_have_the_most_micro_batches(
         Op("F", 0, 0), Op("F", 1, 0), Op("F", 2, 0), Op("F", 0, 1), Op("BW", 0, 1), Op("BW", 0, 0),
         Op("F", 1, 1), Op("F", 2, 1), Op("BW", 2, 1), Op("BW", 1, 1), Op("BW", 1, 0), Op("BW", 2, 0),
     ]  # fmt: skip
-    schedule = SimpleNamespace(name="hand", order=lambda *_: [ops])
+    schedule = make.listed("hand", lambda *_: [ops])
     for small, large, expected in ((10.0, 1.0, (30.0, 1.0)), (1.0, 10.0, (2.0, 20.0))):
         found = step(
             make.memory("small", small, count=(1, 0), per_micro_batch=True),
             make.memory("large", large, count=(0, 1), per_micro_batch=True),
             v=2, m=3.0, schedule=schedule,
         )  # fmt: skip
-        assert held(found) == dict(zip(("small", "large"), expected, strict=True))
+        assert memory_lines(found) == dict(zip(("small", "large"), expected, strict=True))
 
 
 def test_the_fullest_device_and_moment_are_found_for_each_candidate(make: Any, step: Any) -> None:
@@ -128,7 +127,7 @@ def test_the_fullest_device_and_moment_are_found_for_each_candidate(make: Any, s
     assert list(found.memory_bytes) == [20.0, 110.0, 100.0]
     assert list(found.memory_device) == [0, 1, 0]
     assert list(found.memory_moment) == ["forward", "forward", "optimizer"]
-    assert list(held(found)["activations"]) == [20.0, 10.0, 0.0]
+    assert list(memory_lines(found)["activations"]) == [20.0, 10.0, 0.0]
 
 
 def test_micro_batches_may_differ_between_candidates(make: Any, step: Any) -> None:

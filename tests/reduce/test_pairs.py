@@ -33,13 +33,13 @@ def test_a_fifth_that_is_communication_hides_in_every_pair(make: Any) -> None:
     works = passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0))
     found = make.step(*works, p=8, m=32.0, schedule="dualpipe")
     assert found.step_seconds == 864  # F = B = W = 10, and a pair is 24
-    assert found.pipelined.times.pair(0, 7) == 24
+    assert found.run.times.pair(0, 7) == 24
 
 
 def test_what_pairs_hide_counts_as_hidden(make: Any) -> None:
     works = passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0))
     found = make.step(*works, p=8, m=32.0, schedule="dualpipe")
-    pairs = found.pipelined.plan.orders[0][1].pairs[int(found.device)]
+    pairs = found.run.plan.orders[0][1].pairs[int(found.device)]
     often = sum(pairs.values())  # of the device that has the fewest: it is the busiest
     assert often == 32 - 12 + 1
     for kind in "FBW":
@@ -53,7 +53,7 @@ def test_what_pairs_hide_counts_as_hidden(make: Any) -> None:
 def test_devices_with_equal_passes_are_as_busy_as_their_own_pairs_leave_them(make: Any) -> None:
     works = passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0))
     found = make.step(*works, p=8, m=32.0, schedule="dualpipe")
-    often = [sum(pairs.values()) for pairs in found.pipelined.plan.orders[0][1].pairs]
+    often = [sum(pairs.values()) for pairs in found.run.plan.orders[0][1].pairs]
     assert len(set(often)) > 1
     assert found.device_seconds == pytest.approx([32 * 30.0 - n * 6.0 for n in often])
 
@@ -71,7 +71,7 @@ def test_a_pair_is_as_long_as_its_kernels_its_messages_or_its_longer_half(
     compute: Any, net: Any, pair: float, make: Any
 ) -> None:
     found = make.step(*passes(make, compute, net), p=2, m=4.0, schedule="dualpipe")
-    assert found.pipelined.times.pair(1, 0) == pair
+    assert found.run.times.pair(1, 0) == pair
 
 
 def test_messages_on_two_resources_hide_beside_each_other(make: Any) -> None:
@@ -82,20 +82,20 @@ def test_messages_on_two_resources_hide_beside_each_other(make: Any) -> None:
         make.work("across", 7.0, "B", resource="network"),
     ]
     found = make.step(*works, p=2, m=4.0, schedule="dualpipe")
-    assert found.pipelined.times.pair(1, 0) == 8.0  # as long as the backward half alone
+    assert found.run.times.pair(1, 0) == 8.0  # as long as the backward half alone
 
 
 def test_kernels_are_slower_while_messages_hide(make: Any) -> None:
     works = passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0), slowdown=0.25)
     found = make.step(*works, p=2, m=4.0, schedule="dualpipe")
-    assert found.pipelined.times.pair(1, 0) == 24.0 + 0.25 * 6.0
+    assert found.run.times.pair(1, 0) == 24.0 + 0.25 * 6.0
 
 
 @pytest.mark.parametrize("share, pair", [(0.0, 30.0), (0.5, 27.0), (1.0, 24.0)])
 def test_a_share_of_the_gain_may_be_had(share: float, pair: float, make: Any) -> None:
     works = [(Plugin("test"), w) for w in passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0))]
     cut = Pipeline(schedule="dualpipe", stages=2, micro_batches=4.0, overlap=share)
-    run = reduce(cut, make.schedules["dualpipe"], works).pipelined
+    run = reduce(cut, make.schedules["dualpipe"], works).run
     assert run is not None
     assert run.times.pair(1, 0) == pair
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from parcost.engine import bounds, memory, reduce, stage_costs, step_costs
-from parcost.engine.maxima import Choice
+from parcost.engine.maxima import MaximumChoice
 from parcost.search import timing
 
 EXAMPLES = 200  # at most: what is listed here needs a few dozen
@@ -104,11 +104,15 @@ def _released_at_once(_: Any) -> Any:
 
 
 def _first_device(function: Any) -> Any:
-    return lambda values: (function(values)[0], Choice(0, (0,)))
+    return lambda values: (function(values)[0], MaximumChoice(0, (0,)))
 
 
 def _forgets_the_last(function: Any) -> Any:
     return lambda values: function(list(values)[:-1])
+
+
+def _slows_nothing(function: Any) -> Any:
+    return lambda load, guests: dict.fromkeys(function(load, guests), False)
 
 
 FAULTS = [
@@ -132,13 +136,13 @@ FAULTS = [
     ),
     Fault(
         "what slows its hosts most does not hide first",
-        [(stage_costs, "_is_slow")],
-        constant(lambda _: False),
+        [(stage_costs, "_slows_hosts")],
+        _slows_nothing,
         "test_windows",
     ),
     Fault(
         "further resources of a transfer are never busy",
-        [(stage_costs, "also"), (step_costs, "also")],
+        [(stage_costs, "shared_resources"), (step_costs, "shared_resources")],
         constant(lambda _: ()),
         "test_windows",
     ),
@@ -150,7 +154,7 @@ FAULTS = [
     ),
     Fault(
         "one kind of message hides another",
-        [(reduce, "slower")],
+        [(reduce, "add_hops")],
         constant(lambda _, other: other),
         "fill_and_drain_are_what_a_simulator_says",
     ),
@@ -174,19 +178,19 @@ FAULTS = [
     ),
     Fault(
         "the fullest device is the first",
-        [(memory, "largest")],
+        [(memory, "find_maximum")],
         _first_device,
         "memory_adds_up_to_the_fullest_moment_of_the_fullest_device",
     ),
     Fault(
         "a micro-batch too many is alive",
-        [(memory.Held, "alive")],
+        [(memory.DeviceMemory, "alive")],
         _one_micro_batch_more,
         "memory_adds_up_to_the_fullest_moment_of_the_fullest_device",
     ),
     Fault(
         "what a device holds once is held for every stage",
-        [(memory.Held, "_counted")],
+        [(memory.DeviceMemory, "_count_memory")],
         constant(
             lambda self, term, held: sum(stage_costs.count(term, self.plan.stage[k]) for k in held)
         ),
@@ -218,7 +222,7 @@ FAULTS = [
     ),
     Fault(
         "the memory of a search has a micro-batch too many",
-        [(timing.Held, "_more")],
+        [(timing.DeviceMemory, "_more")],
         constant(lambda _self, alive, _k: alive + (alive > 0)),
         "a_bound_is_never_above_the_replay_and_what_is_exact_equals_it",
     ),

@@ -144,6 +144,15 @@ def test_what_slows_nothing_hides_under_what_its_hosts_take_longer(make: Any) ->
         assert make.step(work, gather, other).step_seconds == step
 
 
+def test_what_slows_nothing_may_be_another_work_for_each_candidate(make: Any) -> None:
+    """Ten seconds are twelve beside `gather`, which hides `other`, and 17 if that slows them too."""
+    work = make.work("layer", 10.0)
+    gather = make.work("gather", 8.0, window="", resource="link", slowdown=0.25)
+    slows = np.array([0.0, 0.5])
+    other = make.work("other", 12.0, window="", resource="processor", slowdown=slows)
+    assert list(make.step(work, gather, other).step_seconds) == [12.0, 19.0]
+
+
 def test_what_slows_most_is_settled_for_each_candidate(make: Any) -> None:
     host = make.work("gemm", 10.0, host="w")
     slower = np.array([0.1, 0.3])
@@ -171,7 +180,9 @@ def test_recomputation_lengthens_the_input_gradient(make: Any) -> None:
 # --- fully sharded data parallel -------------------------------------------------------------
 
 
-def sharded(make: Any, layers: int, F: float, BW: float, gather: float, scatter: float) -> float:
+def sharded_seconds(
+    make: Any, layers: int, F: float, BW: float, gather: float, scatter: float
+) -> float:
     """Return one micro-batch of FSDP: prefetch hides one layer less than there are."""
     share = (layers - 1) / layers
     wire = {"resource": "link", "share": share, "window": "layers", "count": layers - 1}
@@ -189,11 +200,11 @@ def sharded(make: Any, layers: int, F: float, BW: float, gather: float, scatter:
 
 
 def test_ten_sharded_layers_bound_by_compute_take_159(make: Any) -> None:
-    assert sharded(make, 10, F=5, BW=10, gather=3, scatter=3) == pytest.approx(159)
+    assert sharded_seconds(make, 10, F=5, BW=10, gather=3, scatter=3) == pytest.approx(159)
 
 
 def test_forty_sharded_layers_bound_by_their_wire_take_447(make: Any) -> None:
-    assert sharded(make, 40, F=5, BW=4, gather=3, scatter=3) == pytest.approx(447)
+    assert sharded_seconds(make, 40, F=5, BW=4, gather=3, scatter=3) == pytest.approx(447)
 
 
 # --- a whole pass as the window --------------------------------------------------------------

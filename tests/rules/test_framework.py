@@ -7,7 +7,7 @@ import pytest
 import parcost
 from parcost import Diagnostic, SpecError
 from parcost_plugins.vocabulary import Framework, Training
-from parcost_plugins.vocabulary.offers import listed, offers_of, stated, target_of
+from parcost_plugins.vocabulary.offers import active_offers, offers_of, target_of, value_texts
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -122,14 +122,16 @@ framework ours {
 """
 
 
-def own(offer: str, layout: str = "tp = 2, pp = 4", schedule: str = "") -> list[Diagnostic]:
+def own_diagnostics(
+    offer: str, layout: str = "tp = 2, pp = 4", schedule: str = ""
+) -> list[Diagnostic]:
     return refusals(spec("", layout, schedule, more=OWN % offer))
 
 
 def test_a_framework_of_ones_own_says_what_it_has() -> None:
     offer = 'degrees { attribute = "layout.tp", values = "1, 2, 4", since = "8 since 1.1" }'
-    assert not own(offer)
-    (found,) = own(offer, "tp = 8, pp = 4")
+    assert not own_diagnostics(offer)
+    (found,) = own_diagnostics(offer, "tp = 8, pp = 4")
     assert "`ours` 1.0 has no `layout.tp = 8`" in found.message
     assert [*found.notes] == ["it has `1`, `2`, `4`; 8 since 1.1"]  # and no source
     assert found.help is not None
@@ -157,7 +159,7 @@ def test_points_of_a_sweep_are_refused_one_by_one() -> None:
     ],
 )
 def test_a_statement_about_nothing_is_a_mistake(offer: str, says: str, severity: str) -> None:
-    found = [d for d in own(offer) if d.id == "framework-offer-unknown"]
+    found = [d for d in own_diagnostics(offer) if d.id == "framework-offer-unknown"]
     assert [d.severity.value for d in found] == [severity]
     assert says in found[0].message
     assert found[0].help
@@ -193,13 +195,13 @@ def test_every_statement_of_the_catalogue_is_about_something_and_has_a_source() 
     assert len(frameworks) >= 15
     for study, framework in frameworks:
         assert framework.label == "generic" or framework.version
-        for offer in stated(framework):
+        for offer in active_offers(framework):
             where = f"{framework.label}.{offer.label}"
             assert target_of(study, offer) is not None, where
             origin = study.origin(offer, "values")
             assert origin is not None, where
             assert origin.source, where
-            assert listed(offer), where
+            assert value_texts(offer), where
 
 
 def test_defaults_of_a_framework_are_among_what_it_has() -> None:
@@ -215,7 +217,7 @@ def test_defaults_of_a_framework_are_among_what_it_has() -> None:
             ("sharding.accumulate", framework.accumulate),
         ):
             for offer in offers_of(framework, attribute):
-                assert default in listed(offer), framework.label
+                assert default in value_texts(offer), framework.label
                 judged.add(attribute)
     assert judged >= {"context.algorithm", "overlap.gradients"}
 
@@ -236,9 +238,9 @@ def test_schedules_of_the_plugins_agree_with_the_profiles() -> None:
     for name, profile in profiles.items():
         framework = parcost.load_text(spec(profile))[0].first[Training].framework
         (offer,) = offers_of(framework, "schedule.kind")
-        schedules = study.plugins.named("schedules").items()
+        schedules = study.plugins.offers("schedules").items()
         says = {kind for kind, (_, s) in schedules if name in getattr(s, "frameworks", ())}
-        assert set(listed(offer)) == says
+        assert set(value_texts(offer)) == says
 
 
 def test_a_run_that_took_place_is_not_refused_for_a_version_that_is_a_guess() -> None:

@@ -62,7 +62,7 @@ def seconds(found: Report) -> tuple[float, ...] | None:
         return None
 
 
-def idle(found: Report) -> list[str]:
+def unread_levels(found: Report) -> list[str]:
     return [d.message for d in found.result.diagnostics if d.id == "no-effect"]
 
 
@@ -86,7 +86,7 @@ def test_oversubscription_of_the_outermost_level_divides_what_crosses_it() -> No
     """Gradients cross the spine, each rank by its port of 50 GB/s, of which 4:1 leaves a quarter."""
     plain = float(report(more=TRANSFER % "hierarchical").result.figure("t.seconds"))
     narrow = report(more=TRANSFER % "hierarchical", spine=", kind = fat_tree, oversubscription = 4")
-    assert idle(narrow) == []
+    assert unread_levels(narrow) == []
     bytes_ = 1e9 * (1 - 1 / 2)  # two leaves of four nodes
     added = float(narrow.result.figure("t.seconds")) - plain
     assert added == pytest.approx(bytes_ * (4 - 1) / 50e9, rel=1e-9)
@@ -100,7 +100,7 @@ def test_a_group_within_a_leaf_of_known_radix_does_not_notice_it() -> None:
         ending = written if written != ", " else ", kind = fat_tree, oversubscription = 4"
         spec = two.replace("latency = 5 us }", f"latency = 5 us{ending} }}")
         found = parcost.load_text(spec)[0].evaluate()
-        assert bool([m for m in idle(found) if "oversubscription" in m]) is not crosses
+        assert bool([m for m in unread_levels(found) if "oversubscription" in m]) is not crosses
 
 
 @pytest.mark.parametrize(
@@ -117,16 +117,16 @@ def test_what_leaves_every_link_as_it_is_has_no_effect(
     level: str, written: str, named: list[str]
 ) -> None:
     expected = [f"`{name}` of level `{level}` has no effect" for name in named]
-    assert idle(report(**{level: written})) == expected
+    assert unread_levels(report(**{level: written})) == expected
 
 
 def test_a_level_that_nothing_crosses_has_no_effect() -> None:
     found = report(16, spine=", efficiency = 50 %, collisions = 2")
-    assert sorted(idle(found)) == [
+    assert sorted(unread_levels(found)) == [
         "`collisions` of level `spine` has no effect",
         "`efficiency` of level `spine` has no effect",
     ]
 
 
 def test_a_fact_with_a_source_is_none() -> None:
-    assert idle(report(16, spine=', efficiency = 50 % @measured("ours")')) == []
+    assert unread_levels(report(16, spine=', efficiency = 50 % @measured("ours")')) == []

@@ -9,7 +9,8 @@ import pytest
 
 import parcost
 from parcost import Group
-from parcost_plugins.rules import framework, unread
+from parcost_plugins.frameworks import features
+from parcost_plugins.rules import unread_attributes
 from parcost_plugins.topology.links import AlphaBeta
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -51,7 +52,7 @@ def test_links_count_where_a_group_crosses_them() -> None:
         stub: Any = SimpleNamespace(
             shape=one.shape, links=one.links, pairs=one.links, ranks=one.ranks, **vars(whole)
         )
-        return latencies([*unread._numbers(stub)])
+        return latencies([*unread_attributes._numbers(stub)])
 
     assert numbers(4.0, 1.0) == [7, 8, 9, 1, 1, 1, 1]
     assert numbers(1.0, 4.0) == [7, 8, 9, 2, 2, 2, 2]
@@ -63,12 +64,12 @@ def test_links_count_where_a_group_crosses_them() -> None:
 def test_the_job_counts_where_a_transfer_is_of_it() -> None:
     groups = [(None, group(2.0, name="job")), (None, group(1.0, 3.0, name="tp"))]
     study: Any = SimpleNamespace(contributions=lambda _: groups)
-    of = {name: [*unread._numbers(g)] for _, g in groups for name in [g.name]}
-    assert unread._links(study, job=False) == of["tp"]
-    assert unread._links(study, job=True) == [*of["job"], *of["tp"]]
-    assert unread._are_equal([1.0, 2.0], [1.0, 2.0])
-    assert not unread._are_equal([1.0, 2.0], [1.0, 2.5])
-    assert not unread._are_equal([1.0, 2.5], [2.0, 2.5])
+    of = {name: [*unread_attributes._numbers(g)] for _, g in groups for name in [g.name]}
+    assert unread_attributes._links(study, job=False) == of["tp"]
+    assert unread_attributes._links(study, job=True) == [*of["job"], *of["tp"]]
+    assert unread_attributes._are_equal([1.0, 2.0], [1.0, 2.0])
+    assert not unread_attributes._are_equal([1.0, 2.0], [1.0, 2.5])
+    assert not unread_attributes._are_equal([1.0, 2.5], [2.0, 2.5])
 
 
 def test_seconds_of_a_study() -> None:
@@ -78,7 +79,7 @@ def test_seconds_of_a_study() -> None:
     figure = parcost.Figure(name="f", title="f", value=5.0, unit="s", formula=formula)
     answers = {"terms": terms, "calculations": [(None, figure), (None, SimpleNamespace())]}
     study: Any = SimpleNamespace(contributions=answers.__getitem__)
-    assert unread._times(study) == [2.0, 0.0, 5.0]
+    assert unread_attributes._times(study) == [2.0, 0.0, 5.0]
 
 
 @pytest.mark.parametrize(
@@ -98,11 +99,11 @@ def test_layers_that_are_recomputed_as_a_whole(
         Training: SimpleNamespace(recompute=recompute),
         Recompute: SimpleNamespace(every=every, layers=layers),
     }
-    assert unread._recomputes_all(study) is whole
+    assert unread_attributes._recomputes_all(study) is whole
 
 
 def test_who_sends_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unread, "dispatcher_of", lambda _: "deepep")
+    monkeypatch.setattr(unread_attributes, "dispatcher_of", lambda _: "deepep")
     for experts, dispatcher, read in (
         (0, "alltoall", True),  # another line says that there are none
         (1, "alltoall", False),
@@ -110,7 +111,7 @@ def test_who_sends_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
         (8, "deepep", True),
     ):
         study: Any = {Training: SimpleNamespace(model=SimpleNamespace(experts=experts))}
-        assert unread._dispatches(study, dispatcher) is read
+        assert unread_attributes._dispatches(study, dispatcher) is read
 
 
 def test_a_default_may_be_another_attribute() -> None:
@@ -121,16 +122,16 @@ def test_a_default_may_be_another_attribute() -> None:
     )
     blocks = {Overlap: (overlap,), ScheduleChoice: (schedule,), Layout: (layout,)}
     study: Any = SimpleNamespace(blocks=blocks)
-    assert unread._default(study, overlap, "chunks") == 2  # `layout.tp`
-    assert unread._default(study, schedule, "group") == 3  # `layout.pp`
-    assert unread._default(study, layout, "tp") == 1
-    assert unread._default(study, schedule, "kind") == "one_f_one_b"  # a word is no path
-    assert unread._default(SimpleNamespace(blocks={}), overlap, "chunks") is None  # type: ignore[arg-type]
+    assert unread_attributes._default(study, overlap, "chunks") == 2  # `layout.tp`
+    assert unread_attributes._default(study, schedule, "group") == 3  # `layout.pp`
+    assert unread_attributes._default(study, layout, "tp") == 1
+    assert unread_attributes._default(study, schedule, "kind") == "one_f_one_b"  # a word is no path
+    assert unread_attributes._default(SimpleNamespace(blocks={}), overlap, "chunks") is None  # type: ignore[arg-type]
 
 
 def test_no_level_of_a_study_without_a_job() -> None:
     for blocks in ({}, {Cluster: SimpleNamespace()}, {Training: SimpleNamespace()}):
-        assert [*unread._levels(blocks)] == []  # type: ignore[arg-type]
+        assert [*unread_attributes._levels(blocks)] == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("groups", "job"), [(("tp",), False), (("tp", "job"), True), ((), False)])
@@ -143,9 +144,9 @@ def test_links_of_the_job_count_where_a_transfer_crosses_them(
         asked.append(job)
         return [1.0]
 
-    monkeypatch.setattr(unread, "_links", links)
-    monkeypatch.setattr(unread, "_written", lambda _, __, name: name == "efficiency")
-    monkeypatch.setattr(unread, "evolve", lambda one, **_: one)
+    monkeypatch.setattr(unread_attributes, "_links", links)
+    monkeypatch.setattr(unread_attributes, "_is_written", lambda _, __, name: name == "efficiency")
+    monkeypatch.setattr(unread_attributes, "evolve", lambda one, **_: one)
     levels = (SimpleNamespace(label="node"), SimpleNamespace(label="named"))
     blocks = {
         Cluster: SimpleNamespace(fabric=SimpleNamespace(levels=levels)),
@@ -155,7 +156,7 @@ def test_links_of_the_job_count_where_a_transfer_crosses_them(
     study: Any = SimpleNamespace(
         get=blocks.get, all=lambda _: transfers, with_blocks=lambda _: study
     )
-    (check,) = unread._levels(study)
+    (check,) = unread_attributes._levels(study)
     assert (check.subject, check.holds, check.severity) == ("node.efficiency", False, "warning")
     assert asked == [job, job]
 
@@ -178,4 +179,4 @@ def test_links_of_the_job_count_where_a_transfer_crosses_them(
 )
 def test_the_nearest_of_an_offer(values: str, kind: str, value: Any, near: str) -> None:
     offer: Any = SimpleNamespace(attribute="a.b", values=values, beyond="any")
-    assert framework._nearest(offer, value, kind) == near
+    assert features._nearest_values(offer, value, kind) == near

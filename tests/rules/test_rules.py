@@ -19,7 +19,7 @@ def complaints(study: Study) -> list[Diagnostic]:
     return [diagnose(check, study) for check in rules(study).failed]
 
 
-def only(study: Study) -> tuple[str, str, str | None]:
+def only_failure(study: Study) -> tuple[str, str, str | None]:
     (found,) = complaints(study)
     return found.id, found.message, found.help
 
@@ -36,7 +36,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             {"cluster.devices": 64, "layout.tp": 8, "layout.pp": 3, "small.layers": 9},
             (
                 "devices-divide",
-                "64 devices do not divide by tp 8 x pp 3 = 24",
+                "64 devices are not divisible by tp 8 x pp 3 = 24",
                 "pp = 1 divides, or take 48 or 72 devices",
             ),
         ),
@@ -44,7 +44,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             {"cluster.devices": 8, "layout.tp": 3},
             (
                 "devices-divide",
-                "8 devices do not divide by tp 3 x pp 1 = 3",
+                "8 devices are not divisible by tp 3 x pp 1 = 3",
                 "tp = 2 or 4 divides, or take 6 or 9 devices",
             ),
         ),
@@ -53,7 +53,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             (
                 "devices-few",
                 "tp 4 x pp 4 = 16 devices are needed, and the cluster has 8",
-                None,
+                "take 16 devices or a multiple of them, or pp = 2",
             ),
         ),
         (
@@ -69,7 +69,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             {"training.global_batch": 30},
             (
                 "batch-divides",
-                "a global batch of 30 does not divide by micro_batch 1 x dp 8 = 8",
+                "a global batch of 30 is not divisible by micro_batch 1 x dp 8 = 8",
                 "take 24 or 32 sequences",
             ),
         ),
@@ -110,7 +110,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
 def test_a_mistake_is_reported_once_with_its_arithmetic_and_a_way_out(
     bind: Bind, values: dict[str, Any], said: tuple[str, str, str | None]
 ) -> None:
-    assert only(bind(values)) == said
+    assert only_failure(bind(values)) == said
 
 
 def test_zero_without_replicas_is_a_warning(bind: Bind) -> None:
@@ -153,14 +153,14 @@ def test_a_sweep_holds_where_each_point_alone_does(bind: Bind, batch: int, tp: i
 
 
 def test_context_parallel_ranks_count_in_the_product(bind: Bind) -> None:
-    found = only(bind({"cluster.devices": 64, "layout.tp": 4, "layout.cp": 3}))
+    found = only_failure(bind({"cluster.devices": 64, "layout.tp": 4, "layout.cp": 3}))
     assert found == (
         "devices-divide",
-        "64 devices do not divide by tp 4 x cp 3 x pp 1 = 12",
+        "64 devices are not divisible by tp 4 x cp 3 x pp 1 = 12",
         "cp = 2 or 4 divides, or take 60 or 72 devices",
     )
     given = {"cluster.devices": 64, "layout.tp": 4, "layout.cp": 2, "layout.dp": 4}
-    product = only(bind(given | {"training.global_batch": 32}))
+    product = only_failure(bind(given | {"training.global_batch": 32}))
     assert product == (
         "layout-product",
         "tp 4 x cp 2 x pp 1 x dp 4 = 32, and the cluster has 64 devices",
@@ -199,17 +199,17 @@ def test_experts_that_are_not_there_are_not_split(bind: Bind) -> None:
     [
         (
             {"layout.tp": 2, "layout.ep": 3},
-            "tp 2 x cp 1 x dp 4 = 8 ranks of a stage do not divide by ep 3 x etp 1 = 3",
+            "tp 2 x cp 1 x dp 4 = 8 ranks of a stage are not divisible by ep 3 x etp 1 = 3",
             "ep = 2 or 4 divides",
         ),
         (
             {"layout.tp": 2, "layout.ep": 2, "layout.etp": 3},
-            "tp 2 x cp 1 x dp 4 = 8 ranks of a stage do not divide by ep 2 x etp 3 = 6",
+            "tp 2 x cp 1 x dp 4 = 8 ranks of a stage are not divisible by ep 2 x etp 3 = 6",
             "etp = 2 or 4 divides",
         ),
         (
             {"layout.tp": 2, "layout.ep": 16},
-            "tp 2 x cp 1 x dp 4 = 8 ranks of a stage do not divide by ep 16 x etp 1 = 16",
+            "tp 2 x cp 1 x dp 4 = 8 ranks of a stage are not divisible by ep 16 x etp 1 = 16",
             "ep = 8 divides",
         ),
     ],
@@ -220,6 +220,36 @@ def test_the_ranks_of_a_stage_are_cut_whole_among_experts(
     found = {c.id: c for c in complaints(bind(values))}["experts-ranks"]
     assert (found.message, found.help) == (message, help)
     assert found.notes == ("a stage has tp x cp x dp = etp x ep x edp ranks",)
+
+
+@pytest.mark.parametrize(
+    ("fp8", "doubted"),
+    [
+        (1.49, True),
+        (1.5, True),
+        (1.51, False),
+        (2.0, False),
+        (2.99, False),
+        (3.0, True),
+        (3.1, True),
+    ],
+)
+def test_a_narrower_type_is_about_twice_as_fast(fp8: float, doubted: bool) -> None:
+    text = f"""
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama32_1b
+use catalog.precisions.bf16
+device own extends h100_sxm {{
+  tf32 = 50 TFLOP/s dense, fp16 = 100 TFLOP/s dense, bf16 = 100 TFLOP/s dense
+  fp8 = {100 * fp8} TFLOP/s dense
+}}
+cluster {{ device = own, devices = 8 }}
+training {{ sequence = 2048, global_batch = 8 sequences }}
+"""
+    found = [d.message for d in parcost.load_text(text)[0].check() if d.id == "sparse-peak"]
+    says = f"fp8 at {100 * fp8:g} TFLOPS is {fp8:.3g} times fp16 at 100 TFLOPS: dense peaks differ "
+    assert found == doubted * [says + "by 2, so one of them is sparse"]
 
 
 DEVICES = sorted(

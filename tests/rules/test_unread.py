@@ -19,10 +19,12 @@ training {{ sequence = 8192, micro_batch = 1, global_batch = 32 sequences }}
 """
 
 
-def idle(more: str) -> list[Diagnostic]:
+def unread_warnings(more: str) -> list[Diagnostic]:
     report = parcost.load_text(SPEC.format(more=more))[0].evaluate()
     return [d for d in report.result.diagnostics if d.id == "no-effect"]
 
+
+AWAY = "offload { optimizer = 10 % }"
 
 # What is written; what is told; and what else makes it read.
 UNREAD = [
@@ -51,6 +53,45 @@ UNREAD = [
         "`nodes`",
         "checkpoint { node_bandwidth = 5 GB/s }",
     ),
+    ("schedule { transfers = blocking }", "`transfers`", "layout { pp = 2 }"),
+    ("schedule { count_head = on }", "`count_head`", "layout { pp = 2 }"),
+    ("schedule { count_embedding = on }", "`count_embedding`", "layout { pp = 2 }"),
+    (
+        "overlap { gradients = off, parameters = off, bucket = 1 MB }",
+        "`bucket`",
+        "",
+    ),
+    ("overlap { gradients = off, first_bucket = 1 MB }", "`first_bucket`", ""),
+    (
+        "overlap { gradients = off, parameters = off, multiprocessors = 9 }",
+        "`multiprocessors`",
+        "",
+    ),
+    ("collectives { context = ring }", "`context`", "layout { cp = 2 }"),
+    ("collectives { pipeline = direct }", "`pipeline`", "layout { pp = 2 }"),
+    ("collectives { tensor = ring }", "`tensor`", "layout { tp = 2 }"),
+    ("kernels { static_power = 30 % }", "`static_power`", ""),
+    ("kernels { lowest_voltage = 50 % }", "`lowest_voltage`", ""),
+    ("memory { communicator = 9 MB, peers = 3 }", "`peers`", ""),
+    ("memory { communicator = 9 MB, channels = 9 }", "`channels`", ""),
+    ("memory { communicator = 9 MB, connection = 9 MB }", "`connection`", ""),
+    ("model llama3_8b { rope_dim = 64, v_dim = 64 }", "`rope_dim`, `v_dim`", ""),
+    ("model llama3_8b { saved = 1 MB }", "`saved`", ""),
+    ("precision bf16 { wide_first = 2 }", "`wide_first`", "precision bf16 { narrow = fp8 }"),
+    ("precision bf16 { dispatch = 1 B }", "`dispatch`", ""),
+    (
+        "precision bf16 { tensor_gather = 1 B }",
+        "`tensor_gather`",
+        "layout { tp = 2, sequence_parallel = on }",
+    ),
+    ("offload { host_memory_bandwidth = 1 GB/s }", "`host_memory_bandwidth`", AWAY),
+    ("offload { update = device }", "`update`", AWAY),
+    ("offload { host_memory = 1 TB }", "`host_memory`", AWAY),
+    ("offload { overlap = off }", "`overlap`", "offload { activations = 10 % }"),
+    ("local_updates { workers = 1, method = outer }", "`method`", ""),
+    ("local_updates { fragments = 2 }", "`fragments`", "local_updates { workers = 2, period = 8 }"),
+    ("local_updates { overlap_steps = 2 }", "`overlap_steps`", ""),
+    ("local_updates { offload = on }", "`offload`", ""),
 ]
 
 
@@ -67,12 +108,57 @@ def merged(one: str, other: str) -> str:
 
 @pytest.mark.parametrize(("written", "named", "needs"), UNREAD)
 def test_what_nothing_reads_is_told(written: str, named: str, needs: str) -> None:
-    (found,) = idle(merged(written, "layout { zero = 1 }"))
+    (found,) = unread_warnings(merged(written, "layout { zero = 1 }"))
     assert found.message == f"{named} {'have' if ',' in named else 'has'} no effect"
     assert found.help is not None
     assert found.help.startswith("read with ")
     if needs:
-        assert idle(merged(written, needs)) == []
+        assert unread_warnings(merged(written, needs)) == []
+
+
+@pytest.mark.parametrize(
+    ("kernels", "device", "named"),
+    [
+        ("static_power = 30 %", "power = 700 W, power_cap = 500 W", []),
+        ("lowest_voltage = 95 %", "power = 700 W, power_cap = 500 W", []),
+        ("", "in_one_layout = on", ["`in_one_layout` has no effect"]),
+        ("", "static_power = 30 %", ["`static_power` has no effect"]),
+        ("", "static_power = 30 %, power = 700 W, power_cap = 500 W", []),
+    ],
+)
+def test_facts_of_a_device_of_ones_own_wait_for_what_reads_them(
+    kernels: str, device: str, named: list[str]
+) -> None:
+    text = SPEC.replace("memory = 1 TB", f"memory = 1 TB, {device}")
+    kernels = f"kernels {{ {kernels} }}\n" if kernels else ""
+    report = parcost.load_text(text.format(more=f"{kernels}layout {{ zero = 1 }}"))[0].evaluate()
+    assert [d.message for d in report.result.diagnostics if d.id == "no-effect"] == named
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        "buffer_factor = 3",
+        "hide = pair",
+        "distribution = uniform",
+        "counts = 9 B",
+        "node_limit = 1",
+    ],
+)
+def test_how_tokens_are_spread_waits_for_several_ranks(attribute: str) -> None:
+    name = attribute.partition(" ")[0]
+    for ep, named in ((1, [f"`{name}` has no effect"]), (8, [])):
+        more = f"layout {{ zero = 1, ep = {ep} }}\nrouting {{ {attribute} }}"
+        report = parcost.load_text(EXPERTS.format(more=more))[0].evaluate()
+        found = [d.message for d in report.result.diagnostics if d.id == "no-effect"]
+        assert found == named
+
+
+@pytest.mark.parametrize(("ep", "count"), [(1, 1), (8, 0)])
+def test_the_algorithm_of_an_exchange_waits_for_several_ranks(ep: int, count: int) -> None:
+    more = f"layout {{ zero = 1, ep = {ep} }}\ncollectives {{ expert = pairwise }}"
+    report = parcost.load_text(EXPERTS.format(more=more))[0].evaluate()
+    assert [d.id for d in report.result.diagnostics].count("no-effect") == count
 
 
 def test_parts_of_layers_that_are_recomputed_as_a_whole_are_told() -> None:
@@ -90,13 +176,13 @@ def test_parts_of_layers_that_are_recomputed_as_a_whole_are_told() -> None:
 
 def test_the_balance_of_ranks_that_trade_the_sequence_for_heads_is_told() -> None:
     base = "layout { zero = 1, cp = 2 }\n"
-    (found,) = idle(base + "context { algorithm = ulysses, balance = contiguous }")
+    (found,) = unread_warnings(base + "context { algorithm = ulysses, balance = contiguous }")
     assert found.message == "`balance` has no effect"
-    assert idle(base + "context { algorithm = ring, balance = contiguous }") == []
+    assert unread_warnings(base + "context { algorithm = ring, balance = contiguous }") == []
 
 
 def test_what_the_catalogue_holds_for_every_case_is_not_told() -> None:
-    assert idle("") == []
+    assert unread_warnings("") == []
 
 
 @pytest.mark.parametrize(
@@ -104,11 +190,11 @@ def test_what_the_catalogue_holds_for_every_case_is_not_told() -> None:
     ["schedule { group = 1 }", "overlap { chunks = 1 }", "context { double_buffer = on }"],
 )
 def test_a_default_that_is_spelled_out_is_not_told(default: str) -> None:
-    assert idle(default) == []
+    assert unread_warnings(default) == []
 
 
 def test_a_fact_with_a_source_may_wait_to_be_used() -> None:
-    assert idle('datacenter { pue = 1.3 @measured("our meters") }') == []
+    assert unread_warnings('datacenter { pue = 1.3 @measured("our meters") }') == []
 
 
 # Mixtral sends 2 of 8 experts to each token.

@@ -6,7 +6,7 @@ import pytest
 
 import parcost
 from parcost import Study
-from parcost_plugins.vocabulary import chosen
+from parcost_plugins.vocabulary import run_choices
 from parcost_plugins.vocabulary.context import algorithm
 
 SPEC = """
@@ -54,21 +54,24 @@ def test_what_hides(
     framework: str, layout: str, gradients: bool, parameters: bool, tensor: str, blocks: bool
 ) -> None:
     made = study(framework, layout)
-    assert chosen.hides_gradients(made) is gradients
-    assert chosen.hides_parameters(made) is parameters
-    assert chosen.tensor_overlap(made) == tensor
-    assert chosen.blocks_on_transfers(made) is blocks
+    assert run_choices.hides_gradients(made) is gradients
+    assert run_choices.hides_parameters(made) is parameters
+    assert run_choices.tensor_overlap(made) == tensor
+    assert run_choices.blocks_on_transfers(made) is blocks
 
 
 def test_messages_of_megatron_overlap_with_interleaving() -> None:
     more = "schedule { kind = interleaved, chunks = 2 }"
-    assert not chosen.blocks_on_transfers(study("megatron_core", "tp = 2, pp = 4", more))
+    assert not run_choices.blocks_on_transfers(study("megatron_core", "tp = 2, pp = 4", more))
 
 
 def test_torchtitan_reduces_once_and_keeps_parameters_where_it_has_a_pipeline() -> None:
     alone, pipelined = study("torchtitan", "zero = 3"), study("torchtitan", "pp = 4, zero = 3")
-    assert (chosen.reduces_each_micro_batch(alone), chosen.reshards(alone)) == (True, True)
-    assert (chosen.reduces_each_micro_batch(pipelined), chosen.reshards(pipelined)) == (
+    assert (run_choices.reduces_each_micro_batch(alone), run_choices.reshards(alone)) == (
+        True,
+        True,
+    )
+    assert (run_choices.reduces_each_micro_batch(pipelined), run_choices.reshards(pipelined)) == (
         False,
         False,
     )
@@ -82,12 +85,12 @@ def test_a_spec_goes_before_its_framework() -> None:
     context { algorithm = ulysses }
     """
     made = study("megatron_core", "tp = 2, cp = 2, zero = 3", more)
-    assert chosen.hides_gradients(made)
-    assert chosen.hides_parameters(made)
-    assert chosen.tensor_overlap(made) == "on"
-    assert not chosen.blocks_on_transfers(made)
-    assert not chosen.reduces_each_micro_batch(made)
-    assert not chosen.reshards(made)
+    assert run_choices.hides_gradients(made)
+    assert run_choices.hides_parameters(made)
+    assert run_choices.tensor_overlap(made) == "on"
+    assert not run_choices.blocks_on_transfers(made)
+    assert not run_choices.reduces_each_micro_batch(made)
+    assert not run_choices.reshards(made)
     assert algorithm(made) == "ulysses"
 
 

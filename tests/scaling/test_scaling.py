@@ -101,6 +101,8 @@ def test_exposed_traffic_needs_nine_times_the_critical_batch_for_ninety_percent(
     there = result(text.format(batch=90, machine=machine))
     assert there.figure("b.efficiency_exposed") == pytest.approx(0.9)
     assert there.figure("b.efficiency") == 1.0
+    whole = result(text.format(batch=1, machine=f"{machine}, target = 100 %"))
+    assert whole.figure("b.batch_for_target_exposed") == float("inf")
 
 
 def test_no_batch_hides_traffic_that_hides_under_nothing() -> None:

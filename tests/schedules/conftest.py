@@ -28,7 +28,7 @@ ORDERS = _orders()
 @pytest.fixture(scope="session")
 def shipped() -> dict[str, Any]:
     """Every schedule as it is shipped, by name."""
-    return {name: schedule for name, (_, schedule) in load().named("schedules").items()}
+    return {name: schedule for name, (_, schedule) in load().offers("schedules").items()}
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from parcost import Op, Pair
+from parcost import Op, Pair, Schedule
+
+
+class ListedSchedule(Schedule):
+    """A schedule of an order that is written down."""
+
+    def __init__(self, name: str, order: Callable[..., Any], copies: int = 1) -> None:
+        self.name, self._order, self.copies = name, order, copies
+
+    def order(self, *shape: int) -> Any:
+        return self._order(*shape)
 
 
 def any_order(seed: int) -> Any:
@@ -32,7 +42,7 @@ def any_order(seed: int) -> Any:
             lists[device[op.stage]].append(op)
         return lists
 
-    return SimpleNamespace(name=f"any_{seed}", order=order)
+    return ListedSchedule(f"any_{seed}", order)
 
 
 def any_pairs(seed: int) -> Any:
@@ -61,7 +71,7 @@ def any_pairs(seed: int) -> Any:
                 done.add((each.kind[0], each.micro_batch, each.stage))
         return lists
 
-    return SimpleNamespace(name=f"pairs_{seed}", order=order, copies=2)
+    return ListedSchedule(f"pairs_{seed}", order, copies=2)
 
 
 def needs(op: Op, virtual: int) -> set[tuple[str, int, int]]:

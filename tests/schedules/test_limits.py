@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import SpecError
+from parcost import PipelineShape, SpecError
 from parcost.engine.orders import order_of
 
 HALF = "with one chunk per device"
 V_SHAPED = (
     "it has two model chunks per device, one on the way down and one on the way up: chunks = 2"
 )
+
+
+def shape_of(p: int, m: int, v: int) -> PipelineShape:
+    return PipelineShape(stages=p, micro_batches=m, chunks=v)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ V_SHAPED = (
 def test_a_schedule_says_why_it_does_not_run_and_what_would(
     name: str, p: int, m: int, v: int, why: str, shipped: Any
 ) -> None:
-    assert shipped[name].limits(p, m, v) == why
+    assert shipped[name].limits(shape_of(p, m, v)) == why
 
 
 @pytest.mark.slow
@@ -56,7 +60,8 @@ def test_what_the_limits_of_a_dual_pipe_let_through_has_an_order(
 ) -> None:
     """With one device the two directions never meet, and the order of one runs out."""
     schedule = shipped[name]
-    legal = [(p, m) for p, m in product(range(1, 9), range(1, 41)) if not schedule.limits(p, m, v)]
+    sizes = product(range(1, 9), range(1, 41))
+    legal = [(p, m) for p, m in sizes if not schedule.limits(shape_of(p, m, v))]
     assert all((1, m) in legal for m in range(2, 41)) == (name == "dualpipe_v")
     for p, m in legal:
         order_of(schedule, p, m, v, blocking=False)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from parcost import Times
-from parcost_plugins.schedules.nearest import (
-    alike,
-    fused,
-    highest,
-    lowest,
+from parcost_plugins.schedules.stage_times import (
+    backward_times,
+    is_uniform,
+    maximum_of,
+    minimum_of,
     multiples,
     one_chunk,
     two_chunks,
@@ -35,21 +35,21 @@ def test_how_many_chunks_a_schedule_takes() -> None:
 
 
 def test_columns_that_are_the_same_on_every_stage() -> None:
-    assert alike()
-    assert alike([1.0], [2.0, 2.0])
-    assert not alike([1.0, 1.0], [2.0, 2.0, 3.0])
+    assert is_uniform()
+    assert is_uniform([1.0], [2.0, 2.0])
+    assert not is_uniform([1.0, 1.0], [2.0, 2.0, 3.0])
     some = np.array([1.0, 2.0])
-    assert alike([some, some])
-    assert [*np.atleast_1d(alike([some, np.array([1.0, 3.0])]))] == [True, False]
+    assert is_uniform([some, some])
+    assert [*np.atleast_1d(is_uniform([some, np.array([1.0, 3.0])]))] == [True, False]
 
 
 def test_the_largest_and_the_smallest_elementwise() -> None:
     a, b = np.array([1.0, 5.0, 3.0]), np.array([2.0, 4.0, 3.0])
-    assert np.array_equal(highest([a, b, 1.5]), [2.0, 5.0, 3.0])
-    assert np.array_equal(lowest([a, b, 3.5]), [1.0, 3.5, 3.0])
-    assert (highest([3.0]), lowest(iter([3.0, 2.0, 4.0]))) == (3.0, 2.0)
+    assert np.array_equal(maximum_of([a, b, 1.5]), [2.0, 5.0, 3.0])
+    assert np.array_equal(minimum_of([a, b, 3.5]), [1.0, 3.5, 3.0])
+    assert (maximum_of([3.0]), minimum_of(iter([3.0, 2.0, 4.0]))) == (3.0, 2.0)
 
 
 def test_both_parts_of_backward_together() -> None:
     times = Times(F=[1.0, 1.0], B=[2.0, 3.0], W=[4.0, 0.5])
-    assert fused(times) == pytest.approx([6.0, 3.5])
+    assert backward_times(times) == pytest.approx([6.0, 3.5])

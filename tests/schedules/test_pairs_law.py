@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parcost import Formula, Work
-from parcost.engine.pairs import together
+from parcost.engine.pairs import pair_times
 from parcost.engine.stage_costs import load
 
 NOTHING = Formula(text="given", inputs={})
@@ -20,7 +20,7 @@ def step(host: float) -> float:
         )
     ]
     both = load(works, 0)
-    return together(both, both, 1.0).seconds
+    return pair_times(both, both, 1.0).seconds
 
 
 def test_messages_that_hide_keep_their_link_busy() -> None:

@@ -8,13 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parcost import Pipeline
+from parcost import Case, Pipeline, PipelineShape
 from parcost.contract.terms import Times
 from parcost.engine.bounds import lower_bound
 from parcost.engine.orders import order_of
 from parcost.engine.replay import Plan, Timeline, run
 from parcost.engine.trace import activities
 from parcost_plugins.schedules.interleaved import Interleaved
+
+
+def case_of(times: Times, hop: Any, p: int, m: Any, v: int) -> Case:
+    even = not isinstance(hop, tuple)
+    boundaries = () if even else hop
+    longest = hop if even else max(hop, default=0)
+    return Case(
+        stages=p, micro_batches=m, chunks=v, times=times, hop=longest, boundaries=boundaries
+    )
+
+
+def shape_of(p: int, m: int, v: int) -> PipelineShape:
+    return PipelineShape(stages=p, micro_batches=m, chunks=v)
 
 
 def order(schedule: Any, p: int, m: int, chunks: int = 1) -> Any:
@@ -30,7 +43,7 @@ def replay(
     return run(found, Times(F, B, W), hop, [0] * len(found.device))
 
 
-def equal(
+def equal_timeline(
     schedule: Any, p: int, m: int, f: Any, b: Any, w: Any, hop: Any = 0, chunks: int = 1
 ) -> Timeline:
     n = p * chunks
@@ -59,7 +72,7 @@ def most_alive(schedule: Any, p: int, m: int, chunks: int = 1) -> list[int]:
 def test_1f1b_of_4_stages_and_8_micro_batches_idles_three_eighths_as_long_as_it_works(
     one_f_one_b: Any,
 ) -> None:
-    found = equal(one_f_one_b, 4, 8, 1, 1, 1)
+    found = equal_timeline(one_f_one_b, 4, 8, 1, 1, 1)
     assert found.seconds == 33
     assert (found.seconds - 24) / 24 == 0.375
     assert (found.seconds - 24) / found.seconds == pytest.approx(0.2727, abs=5e-5)
@@ -84,7 +97,7 @@ def test_eight_devices_and_32_micro_batches_take_what_the_table_says(
     name: str, v: int, seconds: float, span: float, alive: int, shipped: Any
 ) -> None:
     times = (1 / v, 1 / v, 1 / v)
-    assert equal(shipped[name], 8, 32, *times, chunks=v).seconds == seconds
+    assert equal_timeline(shipped[name], 8, 32, *times, chunks=v).seconds == seconds
     assert max(spans(shipped[name], 8, 32, *times, chunks=v)) == span
     assert most_alive(shipped[name], 8, 32, v)[0] == alive
 
@@ -95,14 +108,14 @@ def test_the_closed_forms_of_the_table_hold(
 ) -> None:
     del span, alive
     times = Times(*[[1 / v] * (8 * v)] * 3)
-    assert shipped[name].closed_form(times, 0, 8, 32, v) == (seconds, True)
+    assert shipped[name].closed_form(case_of(times, 0, 8, 32, v)) == (seconds, True)
 
 
 def test_without_a_barrier_a_step_is_as_long_as_its_longest_span(shipped: Any) -> None:
-    assert equal(shipped["zb_h1"], 4, 8, 10, 8, 12).seconds == 270
+    assert equal_timeline(shipped["zb_h1"], 4, 8, 10, 8, 12).seconds == 270
     assert max(spans(shipped["zb_h1"], 4, 8, 10, 8, 12)) == 264
     assert max(spans(shipped["zb_h2"], 4, 8, 12, 10, 10)) == 262
-    assert equal(shipped["zb_v"], 8, 32, 1, 1, 1, chunks=2).seconds == 199
+    assert equal_timeline(shipped["zb_v"], 8, 32, 1, 1, 1, chunks=2).seconds == 199
     assert max(spans(shipped["zb_v"], 8, 32, 1, 1, 1, chunks=2)) == 192
 
 
@@ -121,7 +134,7 @@ def test_dualpipe_gains_nothing_where_it_fills_and_drains(shipped: Any) -> None:
     times = Times(ten, ten, ten, dict.fromkeys(cut.pairs, 24))
     assert cut.timeline(times, 0).seconds == 864
     assert 864 > 32 * 24 + 42
-    assert not dualpipe.closed_form(times, 0, 8, 32, 1)[1]
+    assert not dualpipe.closed_form(case_of(times, 0, 8, 32, 1))[1]
 
 
 @pytest.mark.parametrize("r", range(8))
@@ -132,30 +145,30 @@ def test_a_device_of_dualpipe_runs_that_many_pairs(r: int, shipped: Any) -> None
 
 
 def test_dualpipe_v_on_half_the_devices_takes_as_long(shipped: Any) -> None:
-    assert equal(shipped["dualpipe_v"], 4, 16, 1, 1, 1, chunks=2).seconds == 102
+    assert equal_timeline(shipped["dualpipe_v"], 4, 16, 1, 1, 1, chunks=2).seconds == 102
 
 
 @pytest.mark.parametrize("d", [2, 4, 6, 8])
 def test_a_unit_of_chimera_idles_d_minus_2_backward_passes(d: int, shipped: Any) -> None:
     for f, b in ((1, 2), (1, 1), (3, 4)):
-        assert equal(shipped["chimera"], d, d, f, b, 0).seconds == d * f + (2 * d - 2) * b
+        assert equal_timeline(shipped["chimera"], d, d, f, b, 0).seconds == d * f + (2 * d - 2) * b
     found = most_alive(shipped["chimera"], d, d)
     assert (min(found), max(found)) == (d // 2 + 1, d)
 
 
 def test_a_unit_of_six_takes_26(shipped: Any) -> None:
-    assert equal(shipped["chimera"], 6, 6, 1, 2, 0).seconds == 26
+    assert equal_timeline(shipped["chimera"], 6, 6, 1, 2, 0).seconds == 26
 
 
 @pytest.mark.parametrize("units", [1, 2, 5])
 def test_units_of_chimera_interlock_where_passes_take_as_long(units: int, shipped: Any) -> None:
     d = 6
-    found = equal(shipped["chimera"], d, units * d, 1, 1, 0).seconds
+    found = equal_timeline(shipped["chimera"], d, units * d, 1, 1, 0).seconds
     assert found == 2 * units * d + d - 2
 
 
 def test_four_stages_with_two_chunks_take_57_chunk_units(interleaved: Any) -> None:
-    assert equal(interleaved, 4, 8, 1, 1, 1, chunks=2).seconds == 57
+    assert equal_timeline(interleaved, 4, 8, 1, 1, 1, chunks=2).seconds == 57
 
 
 @given(p=st.integers(2, 6), k=st.integers(2, 4), f=st.integers(1, 9), b=st.integers(1, 9),
@@ -165,8 +178,10 @@ def test_zero_bubble_idles_p_minus_1_times_what_its_rarest_resource_leaves(
 ) -> None:
     m, work = k * p, k * p * (f + b + w)
     one, two = shipped["zb_h1"], shipped["zb_h2"]
-    assert equal(one, p, m, f, b, w).seconds == work + (p - 1) * max(f + b - w, f, b)
-    assert equal(two, p, m, f, b, w).seconds == work + (p - 1) * max(f, f + b - 2 * w, b - f)
+    assert equal_timeline(one, p, m, f, b, w).seconds == work + (p - 1) * max(f + b - w, f, b)
+    assert equal_timeline(two, p, m, f, b, w).seconds == work + (p - 1) * max(
+        f, f + b - 2 * w, b - f
+    )
     assert max(spans(one, p, m, f, b, w)) == work + (p - 1) * max(f + b - w, b)
     assert max(spans(two, p, m, f, b, w)) == work + (p - 1) * max(f + b - 2 * w, b - f, 0)
 
@@ -176,7 +191,7 @@ def test_zero_bubble_idles_p_minus_1_times_what_its_rarest_resource_leaves(
 def test_interleaving_divides_the_bubble_by_the_chunks(
     p: int, k: int, v: int, f: int, b: int, interleaved: Any
 ) -> None:
-    found = equal(interleaved, p, k * p, f, b, 0, chunks=v)
+    found = equal_timeline(interleaved, p, k * p, f, b, 0, chunks=v)
     assert found.seconds == (k * p * v + p - 1) * (f + b)
 
 
@@ -188,17 +203,17 @@ def test_interleaving_divides_the_bubble_by_the_chunks(
     ],
 )  # fmt: skip
 def test_one_device_never_idles(name: str, v: int, shipped: Any) -> None:
-    assert equal(shipped[name], 1, 7, 2, 3, 4, chunks=v).seconds == 7 * 9 * v
+    assert equal_timeline(shipped[name], 1, 7, 2, 3, 4, chunks=v).seconds == 7 * 9 * v
 
 
 @pytest.mark.parametrize("v", [2, 3, 4])
 def test_more_chunks_idle_less(v: int, interleaved: Any, one_f_one_b: Any) -> None:
     fewer = (
-        equal(interleaved, 4, 8, 12 / (v - 1), 24 / (v - 1), 0, chunks=v - 1)
+        equal_timeline(interleaved, 4, 8, 12 / (v - 1), 24 / (v - 1), 0, chunks=v - 1)
         if v > 2
-        else equal(one_f_one_b, 4, 8, 12, 24, 0)
+        else equal_timeline(one_f_one_b, 4, 8, 12, 24, 0)
     )
-    assert equal(interleaved, 4, 8, 12 / v, 24 / v, 0, chunks=v).seconds < fewer.seconds
+    assert equal_timeline(interleaved, 4, 8, 12 / v, 24 / v, 0, chunks=v).seconds < fewer.seconds
 
 
 def test_zb_v_holds_as_much_on_every_device_and_no_more_than_1f1b_on_its_first(zb_v: Any) -> None:
@@ -218,7 +233,7 @@ def test_dualpipe_holds_one_micro_batch_more_than_there_are_stages(shipped: Any)
 
 def test_one_micro_batch_passes_every_stage_alone(gpipe: Any, one_f_one_b: Any) -> None:
     for schedule in (gpipe, one_f_one_b):
-        assert equal(schedule, 5, 1, 2, 3, 4).seconds == 5 * 9
+        assert equal_timeline(schedule, 5, 1, 2, 3, 4).seconds == 5 * 9
 
 
 # --- unequal stages ---------------------------------------------------------------------
@@ -274,13 +289,13 @@ def test_1f1b_is_never_faster_than_any_stage_lets_it_be(
 
 
 def test_1f1b_pays_for_messages_with_every_micro_batch(one_f_one_b: Any) -> None:
-    assert equal(one_f_one_b, 4, 16, 100, 200, 0).seconds == 5700
-    assert equal(one_f_one_b, 4, 16, 100, 200, 0, hop=1).seconds == 5728
+    assert equal_timeline(one_f_one_b, 4, 16, 100, 200, 0).seconds == 5700
+    assert equal_timeline(one_f_one_b, 4, 16, 100, 200, 0, hop=1).seconds == 5728
 
 
 def test_interleaving_pays_once(interleaved: Any) -> None:
-    assert equal(interleaved, 4, 8, 50, 100, 0, chunks=2).seconds == 2850
-    assert equal(interleaved, 4, 8, 50, 100, 0, hop=5, chunks=2).seconds == 2920
+    assert equal_timeline(interleaved, 4, 8, 50, 100, 0, chunks=2).seconds == 2850
+    assert equal_timeline(interleaved, 4, 8, 50, 100, 0, hop=5, chunks=2).seconds == 2920
 
 
 @given(p=st.integers(2, 5), k=st.integers(2, 3), w=st.integers(1, 9), f=st.integers(0, 9),
@@ -291,8 +306,8 @@ def test_zero_bubble_pays_two_round_trips_or_one(
     w = max(w, 2 * hop)  # 2 c <= W <= min(F, B), so that F + B >= 2 W
     m, f, b = k * p, f + w, b + w
     one, two = shipped["zb_h1"], shipped["zb_h2"]
-    late = equal(one, p, m, f, b, w, hop).seconds
-    assert late == equal(one, p, m, f, b, w).seconds + 4 * (p - 1) * hop
+    late = equal_timeline(one, p, m, f, b, w, hop).seconds
+    assert late == equal_timeline(one, p, m, f, b, w).seconds + 4 * (p - 1) * hop
     span = max(spans(two, p, m, f, b, w, hop))
     assert span == max(spans(two, p, m, f, b, w)) + 2 * (p - 1) * hop
 
@@ -309,8 +324,8 @@ def test_breadth_first_pays_for_all_boundaries_or_for_one_way_and_back(
 ) -> None:
     looped = shipped["breadth_first"]
     for m, hops in ((p, 2 * (p * v - 1)), (4 * p, 2 * (p - 1))):
-        late = equal(looped, p, m, 100, 200, 0, 1, chunks=v).seconds
-        assert late == equal(looped, p, m, 100, 200, 0, chunks=v).seconds + hops
+        late = equal_timeline(looped, p, m, 100, 200, 0, 1, chunks=v).seconds
+        assert late == equal_timeline(looped, p, m, 100, 200, 0, chunks=v).seconds + hops
 
 
 @pytest.mark.parametrize("p", [3, 4, 5, 6])
@@ -327,10 +342,12 @@ def test_1f1b_pays_for_every_message_twice_where_sending_blocks(
 
 def test_interleaving_in_larger_groups_hides_messages(shipped: Any) -> None:
     wider = Interleaved(6)
-    late = equal(wider, 4, 12, 100, 200, 0, 5, chunks=2).seconds
-    assert late == equal(wider, 4, 12, 100, 200, 0, chunks=2).seconds + 2 * 3 * 5
-    narrow = equal(shipped["interleaved"], 4, 12, 100, 200, 0, 5, chunks=2).seconds
-    assert narrow == equal(shipped["interleaved"], 4, 12, 100, 200, 0, chunks=2).seconds + 70
+    late = equal_timeline(wider, 4, 12, 100, 200, 0, 5, chunks=2).seconds
+    assert late == equal_timeline(wider, 4, 12, 100, 200, 0, chunks=2).seconds + 2 * 3 * 5
+    narrow = equal_timeline(shipped["interleaved"], 4, 12, 100, 200, 0, 5, chunks=2).seconds
+    assert (
+        narrow == equal_timeline(shipped["interleaved"], 4, 12, 100, 200, 0, chunks=2).seconds + 70
+    )
 
 
 def test_a_last_stage_slower_by_two_hops_hides_all_round_trips_but_one(one_f_one_b: Any) -> None:
@@ -365,10 +382,10 @@ def test_a_closed_form_is_the_replay_wherever_it_holds(
 ) -> None:
     m, times, hop = pipeline
     p, schedule = len(times.F), shipped[name]
-    seconds, mask = schedule.closed_form(times, hop, p, m, 1)
+    seconds, mask = schedule.closed_form(case_of(times, hop, p, m, 1))
     if mask:
         found = replay(schedule, m, *map(list, times[:3]), hop)  # type: ignore[arg-type]
-        starts, ends = schedule.spans(times, hop, p, m, 1)
+        starts, ends = schedule.spans(case_of(times, hop, p, m, 1))
         assert seconds == found.seconds
         assert list(starts) == found.starts
         assert list(ends) == found.ends
@@ -404,10 +421,10 @@ def test_closed_forms_and_bounds_of_equal_stages_hold_for_every_schedule(
 ) -> None:
     name, grouped, p, m, v, (f, b, w), hop = case
     schedule, n = grouped or shipped[name], p * v
-    assert schedule.limits(p, m, v) is None
+    assert schedule.limits(shape_of(p, m, v)) is None
     times = Times([f] * n, [b] * n, [w] * n)
-    found = equal(schedule, p, m, f, b, w, hop, v).seconds
-    seconds, mask = schedule.closed_form(times, hop, p, m, v)
+    found = equal_timeline(schedule, p, m, f, b, w, hop, v).seconds
+    seconds, mask = schedule.closed_form(case_of(times, hop, p, m, v))
     assert not mask or seconds == found
     cut = Plan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
     assert lower_bound(cut, times, hop) <= found
@@ -427,7 +444,7 @@ def test_no_schedule_is_faster_than_its_bound_or_its_closed_form_on_any_stages(
     found = replay(schedule, m, *map(list, times[:3]), hop, v).seconds  # type: ignore[arg-type]
     cut = Plan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
     assert lower_bound(cut, times, hop) <= found
-    seconds, mask = schedule.closed_form(times, hop, p, m, v)
+    seconds, mask = schedule.closed_form(case_of(times, hop, p, m, v))
     assert not mask or seconds == found
 
 
@@ -450,7 +467,7 @@ def test_the_closed_form_of_1f1b_holds_for_equal_stages_and_any_hop(
     p: int, m: int, f: int, b: int, hop: int, one_f_one_b: Any
 ) -> None:
     times = Times([f] * p, [b] * p, [0] * p)
-    seconds, mask = one_f_one_b.closed_form(times, hop, p, m, 1)
+    seconds, mask = one_f_one_b.closed_form(case_of(times, hop, p, m, 1))
     trips = (p - 1) + (m - 2) - (m - 2) // p if p > 1 else 0
     assert mask
     assert seconds == (m + p - 1) * (f + b) + 2 * hop * trips
@@ -458,12 +475,12 @@ def test_the_closed_form_of_1f1b_holds_for_equal_stages_and_any_hop(
 
 def test_the_closed_form_of_1f1b_holds_for_a_head_on_the_last_stage(one_f_one_b: Any) -> None:
     times = Times([10, 10, 10, 13], [20, 20, 20, 26], [0, 0, 0, 0])
-    assert one_f_one_b.closed_form(times, 1, 4, 16, 1) == (714 + 6, True)
+    assert one_f_one_b.closed_form(case_of(times, 1, 4, 16, 1)) == (714 + 6, True)
 
 
 def test_the_closed_form_of_1f1b_does_not_hold_for_a_slow_first_stage(one_f_one_b: Any) -> None:
     times = Times([13, 10, 10, 10], [26, 20, 20, 20], [0, 0, 0, 0])
-    assert not one_f_one_b.closed_form(times, 0, 4, 16, 1)[1]
+    assert not one_f_one_b.closed_form(case_of(times, 0, 4, 16, 1))[1]
 
 
 # --- slack -------------------------------------------------------------------------------
@@ -475,6 +492,6 @@ def test_equal_stages_idle_one_pass_more_the_further_from_the_first(
     p: int, m: int, f: int, b: int, w: int, gpipe: Any, one_f_one_b: Any
 ) -> None:
     for schedule in (gpipe, one_f_one_b):
-        found = equal(schedule, p, m, f, b, w)
+        found = equal_timeline(schedule, p, m, f, b, w)
         assert found.starts == [s * f for s in range(p)]
         assert [found.seconds - end for end in found.ends] == [s * (b + w) for s in range(p)]

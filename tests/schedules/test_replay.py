@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parcost import Op, Pair, Pipeline, SpecError
+from parcost import Op, Pair, Pipeline, Schedule, SpecError
 from parcost.contract.terms import Times
-from parcost.engine.bounds import busy, lower_bound
+from parcost.engine.bounds import device_seconds, lower_bound
 from parcost.engine.compiled_order import OrderError
 from parcost.engine.orders import order_of
 from parcost.engine.replay import Plan, Timeline
@@ -22,8 +23,18 @@ from parcost.engine.trace import activities
 seconds = st.integers(0, 12)
 
 
+class ListedSchedule(Schedule):
+    """A schedule of an order that is written down."""
+
+    def __init__(self, name: str, order: Callable[..., Any], copies: int = 1) -> None:
+        self.name, self._order, self.copies = name, order, copies
+
+    def order(self, *shape: int) -> Any:
+        return self._order(*shape)
+
+
 def bad(lists: Any) -> Any:
-    return SimpleNamespace(name="bad", order=lambda *_: lists)
+    return ListedSchedule("bad", lambda *_: lists)
 
 
 def plan(schedule: Any, p: int, m: Any, v: int = 1, *, blocking: bool = False) -> Plan:
@@ -201,7 +212,7 @@ def test_no_pipeline_is_faster_than_its_busiest_device_or_its_bound(
     found = plan((any_pairs if both else any_order)(case.seed), case.p, case.m, case.v)
     times = Times(case.F, case.B, case.W)
     least = lower_bound(found, times, case.hop)
-    assert max(busy(found, times)) <= least <= found.timeline(times, case.hop).seconds
+    assert max(device_seconds(found, times)) <= least <= found.timeline(times, case.hop).seconds
 
 
 def test_an_order_is_asked_for_once() -> None:
@@ -211,10 +222,10 @@ def test_an_order_is_asked_for_once() -> None:
         asked.append((p, m, v))
         return [[Op("F", 0, 0), Op("BW", 0, 0)]]
 
-    schedule = SimpleNamespace(name="once", order=order)
+    schedule = ListedSchedule("once", order)
     assert order_of(schedule, 1, 1, 1) is order_of(schedule, 1, 1, 1)
     assert asked == [(1, 1, 1)]
-    other = SimpleNamespace(name="once", order=order)
+    other = ListedSchedule("once", order)
     assert order_of(other, 1, 1, 1) is not order_of(schedule, 1, 1, 1)
 
 
@@ -288,7 +299,7 @@ def test_a_stage_on_two_devices_is_refused() -> None:
 
 def test_a_schedule_may_keep_two_copies_and_no_more() -> None:
     lists = [[F(0, 0), F(1, 1), BW(1, 1), BW(0, 0)], [F(1, 0), F(0, 1), BW(0, 1), BW(1, 0)]]
-    schedule = SimpleNamespace(name="good", order=lambda *_: lists, copies=2)
+    schedule = ListedSchedule("good", lambda *_: lists, copies=2)
     order = order_of(schedule, 2, 2, 1)
     assert order.stage == (0, 1, 0, 1)
     assert order.device == (0, 1, 1, 0)
@@ -298,7 +309,7 @@ def test_a_schedule_may_keep_two_copies_and_no_more() -> None:
 
 def test_a_micro_batch_stays_on_the_device_where_it_began() -> None:
     lists = [[F(0, 0), F(0, 1), BW(0, 1)], [BW(0, 0)]]
-    schedule = SimpleNamespace(name="bad", order=lambda *_: lists, copies=2)
+    schedule = ListedSchedule("bad", lambda *_: lists, copies=2)
     with pytest.raises(OrderError, match="without its F before it"):
         order_of(schedule, 2, 1, 1)
 
@@ -348,7 +359,7 @@ def test_an_order_that_raises_is_named() -> None:
     def order(*_: int) -> list[list[Op]]:
         raise ZeroDivisionError("oops")
 
-    schedule = SimpleNamespace(name="bad", order=order)
+    schedule = ListedSchedule("bad", order)
     with pytest.raises(OrderError, match="`order` raised ZeroDivisionError: oops"):
         order_of(schedule, 2, 1, 1)
 

@@ -16,8 +16,8 @@ import parcost
 from parcost import SpecError
 from parcost.engine.scenario import Scenario
 from parcost.search.best_first import Wish, search
-from parcost.search.replays import replayed
-from parcost.search.result import spelled
+from parcost.search.replays import replay_layouts
+from parcost.search.result import spec_text
 from parcost.search.scores import Scores, score
 from parcost.search.space import Group, Space
 from parcost.search.space import space as space_of
@@ -141,7 +141,7 @@ training {{ sequence = {rng.choice([2048, 4096])}, global_batch = {batch} sequen
 
 
 @frozen(kw_only=True, eq=False)
-class Alone:
+class LayoutCost:
     """One layout, evaluated by itself."""
 
     seconds: float
@@ -150,7 +150,7 @@ class Alone:
 
 
 @frozen(kw_only=True, eq=False)
-class Known:
+class KnownCost:
     """What the arrays of a search say of one layout."""
 
     legal: bool
@@ -165,14 +165,14 @@ class Known:
 
 def key_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the values of a layout, in one way of writing them."""
-    said = {name: spelled(value) for name, value in values.items()}
+    said = {name: spec_text(value) for name, value in values.items()}
     return tuple(
         (name, float(v) if isinstance(v, (int, float)) else v.strip('"'))
         for name, v in sorted(said.items())
     )
 
 
-def alone(scenario: Scenario, values: Mapping[str, Any]) -> Alone | None:
+def layout_cost(scenario: Scenario, values: Mapping[str, Any]) -> LayoutCost | None:
     """Return what one layout costs by the public API, or None where a rule refuses it."""
     try:
         result = scenario.replace(values).evaluate().result
@@ -180,7 +180,7 @@ def alone(scenario: Scenario, values: Mapping[str, Any]) -> Alone | None:
         return None
     if result.outcome is None:
         return None
-    return Alone(
+    return LayoutCost(
         seconds=float(result.outcome.step_seconds),
         bytes_=float(result.outcome.memory_bytes),
         fits=bool(result.feasible),
@@ -189,16 +189,16 @@ def alone(scenario: Scenario, values: Mapping[str, Any]) -> Alone | None:
 
 def one_by_one(
     scenario: Scenario, axes: Mapping[str, list[Any]]
-) -> Iterator[tuple[dict[str, Any], Alone | None]]:
+) -> Iterator[tuple[dict[str, Any], LayoutCost | None]]:
     """Yield every layout of a space with what it costs by itself."""
     for values in product(*axes.values()):
         at = dict(zip(axes, values, strict=True))
-        yield at, alone(scenario, at)
+        yield at, layout_cost(scenario, at)
 
 
-def at_once(space: Space) -> dict[tuple[Any, ...], Known]:
+def at_once(space: Space) -> dict[tuple[Any, ...], KnownCost]:
     """Return what the arrays of a search say of every layout that has a place in one."""
-    found: dict[tuple[Any, ...], Known] = {}
+    found: dict[tuple[Any, ...], KnownCost] = {}
     few: Sequence[int] = ()  # plugins, which one structure finds for all
     with np.errstate(all="ignore"):
         for group in space.groups():
@@ -208,17 +208,17 @@ def at_once(space: Space) -> dict[tuple[Any, ...], Known]:
     return found
 
 
-def _of(group: Group, few: Sequence[int]) -> dict[tuple[Any, ...], Known]:
-    found: dict[tuple[Any, ...], Known] = {}
-    bounds = {(b.place, b.index): b.seconds for b in Scores(group).bounded()}
-    for b in Scores(group, few).bounded():  # whichever is higher may be too high
+def _of(group: Group, few: Sequence[int]) -> dict[tuple[Any, ...], KnownCost]:
+    found: dict[tuple[Any, ...], KnownCost] = {}
+    bounds = {(b.place, b.index): b.seconds for b in Scores(group).bound_layouts()}
+    for b in Scores(group, few).bound_layouts():  # whichever is higher may be too high
         bounds[b.place, b.index] = np.fmax(bounds[b.place, b.index], b.seconds)
     for scored in score(group):
         structure, shape = scored.structure, scored.legal.shape
         bound = np.broadcast_to(bounds[scored.place, scored.index], shape)
         wide = [np.broadcast_to(a, shape) for a in (scored.seconds, scored.exact, scored.bytes_)]
         where = np.nonzero(scored.legal)
-        seconds, bytes_, fits = replayed(scored, where)
+        seconds, bytes_, fits = replay_layouts(scored, where)
         fits = np.broadcast_to(fits, seconds.shape)
         for i, index in enumerate(zip(*where, strict=True)):
             values: dict[str, Any] = dict(structure.values)
@@ -226,7 +226,7 @@ def _of(group: Group, few: Sequence[int]) -> dict[tuple[Any, ...], Known]:
             for k, choice in enumerate(structure.choices):
                 at = scored.index if k == scored.choice else index[k]
                 values[choice.name] = choice.values[at]
-            found[key_of(values)] = Known(
+            found[key_of(values)] = KnownCost(
                 legal=True,
                 bound=float(bound[index]),
                 seconds=float(wide[0][index]),

@@ -15,7 +15,7 @@ from parcost.contract.plugin import Plugin
 from parcost.output.search_points import Points
 from parcost.search.best_first import Wish, search
 from parcost.search.space import space
-from parcost.search.term_arrays import Windows, merged
+from parcost.search.term_arrays import Windows, merge_terms
 
 Compare = Callable[..., tuple[list[str], int]]
 
@@ -63,7 +63,7 @@ def test_memory_that_is_a_share_of_activations_is_not_added_up() -> None:
     half = Memory(name="kept", bytes_=1.0, formula=formula, of_activations=-0.5)
     plain = Memory(name="plain", bytes_=1.0, formula=formula)
     plugin = Plugin("any")
-    found = merged([(plugin, term) for term in (half, half, plain, plain)], Windows())
+    found = merge_terms([(plugin, term) for term in (half, half, plain, plain)], Windows())
     assert [(m.of_activations, m.bytes_) for _, m in found] == [
         (-0.5, 1.0),
         (-0.5, 1.0),
@@ -99,7 +99,7 @@ MORE: list[dict[str, list[Any]]] = [
 OBJECTIVES = ["step_time", "mfu", "tokens_per_second_per_device", "fewest_devices"]
 
 
-def mixed(seed: int) -> tuple[str, dict[str, list[Any]], str]:
+def mixed_space(seed: int) -> tuple[str, dict[str, list[Any]], str]:
     """Return a spec, the axes of a small space and an objective."""
     rng = random.Random(seed)
     model = (DENSE, EXPERTS)[seed % 2]
@@ -119,7 +119,7 @@ def mixed(seed: int) -> tuple[str, dict[str, list[Any]], str]:
 def test_every_exact_score_that_is_written_or_listed_is_that_of_the_layout_by_itself(
     seed: int,
 ) -> None:
-    text, axes, objective = mixed(seed)
+    text, axes, objective = mixed_space(seed)
     (scenario,) = parcost.load_text(text)
     whole = space(scenario, axes, list(axes))
     lines: list[str] = []

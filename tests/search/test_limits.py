@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import parcost
-from parcost_plugins.choices.goal import limits
+from parcost_plugins.search_space.goal import limits
 
 TEXT = """
 use catalog.devices.h100_sxm

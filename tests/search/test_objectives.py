@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost_plugins.choices.goal import limits, rules
-from parcost_plugins.choices.objective import all_of, flops_per_token, peak_of
+from parcost_plugins.search_space.goal import limits, rules
+from parcost_plugins.search_space.objective import all_of, flops_per_token, peak_of
 from parcost_plugins.vocabulary import Cluster, Price, Search, Training
 
 

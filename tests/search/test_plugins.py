@@ -12,7 +12,7 @@ import parcost
 from parcost import Check, Formula, Outcome, SpecError, Study, Work, hookimpl
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout, Training
 
@@ -33,13 +33,13 @@ AXES: dict[str, list[Any]] = {
 }
 
 
-def found(plugins: Plugins | None) -> Found:
+def run_search(plugins: Plugins | None) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     return search(space(scenario, AXES, list(AXES)), Wish(keep=3, budget_seconds=1e9))
 
 
 @hookimpl
-def slow(study: Study) -> list[Work]:
+def slow_terms(study: Study) -> list[Work]:
     """Take a second for each micro-batch, but under full recomputation, and at tp 4."""
     if study[Training].recompute == "full":
         return []
@@ -49,9 +49,9 @@ def slow(study: Study) -> list[Work]:
 
 
 def test_the_terms_of_another_plugin_change_the_winner() -> None:
-    without = found(None).best[0]
+    without = run_search(None).best[0]
     assert (without.values["layout.tp"], without.values["training.recompute"]) != (4.0, "none")
-    best = found(load(("nuisance", SimpleNamespace(terms=slow)))).best
+    best = run_search(load(("nuisance", SimpleNamespace(terms=slow_terms)))).best
     for layout in best:
         avoided = layout.values["training.recompute"] == "full" or layout.values["layout.tp"] == 4.0
         assert avoided
@@ -60,7 +60,7 @@ def test_the_terms_of_another_plugin_change_the_winner() -> None:
 def test_the_order_of_plugins_changes_no_bit() -> None:
     usual = load()
     reversed_ = Plugins(tuple(reversed(usual.plugins)))
-    for one, other in zip(found(usual).best, found(reversed_).best, strict=True):
+    for one, other in zip(run_search(usual).best, run_search(reversed_).best, strict=True):
         assert (one.seconds, one.bytes_, one.values) == (other.seconds, other.bytes_, other.values)
 
 
@@ -90,7 +90,7 @@ def test_what_a_verdict_refuses_is_left_out_and_rules_nothing_out(keep: int) -> 
             expected.append((float(result.outcome.step_seconds), at))
     assert expected
     by_degree = {
-        at["layout.tp"]: seconds for seconds, at in sorted(expected, key=first, reverse=True)
+        at["layout.tp"]: seconds for seconds, at in sorted(expected, key=first_item, reverse=True)
     }
     result_ = search(space(scenario, AXES, list(AXES)), Wish(keep=keep, budget_seconds=1e9))
     assert [layout.seconds for layout in result_.best] == sorted(by_degree.values())[:keep]
@@ -105,11 +105,11 @@ def test_where_a_verdict_refuses_everything_it_is_named() -> None:
 
     plugins = load(("never", SimpleNamespace(verdicts=never)))
     with pytest.raises(SpecError) as error:
-        found(plugins)
+        run_search(plugins)
     said = error.value.diagnostics[0]
     assert said.id == "nothing-within-limits"
     assert "`never`" in said.message
 
 
-def first(pair: tuple[float, Any]) -> float:
+def first_item(pair: tuple[float, Any]) -> float:
     return pair[0]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Op, PluginError, Times, hookimpl
+from parcost import Case, Op, PluginError, Schedule, hookimpl
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ AXES: dict[str, list[Any]] = {"layout.tp": [1, 2, 4, 8], "layout.zero": [0, 1]}
 NAN = float("nan")
 
 
-class Plain:
+class PlainSchedule(Schedule):
     """All forward passes, and then all backward passes."""
 
     name = "plain"
@@ -44,13 +44,13 @@ class Plain:
         ]
 
 
-def offered(**methods: Any) -> Plugins:
-    schedule = type("Own", (Plain,), methods)()
+def load_schedule(**methods: Any) -> Plugins:
+    schedule = type("Own", (PlainSchedule,), methods)()
     return load(("own", SimpleNamespace(schedules=hookimpl(lambda: [schedule]))))
 
 
-def found(**methods: Any) -> Found:
-    (scenario,) = parcost.load_text(TEXT, plugins=offered(**methods))
+def run_search(**methods: Any) -> SearchResult:
+    (scenario,) = parcost.load_text(TEXT, plugins=load_schedule(**methods))
     return search(space(scenario, AXES, list(AXES)), Wish(keep=3, budget_seconds=1e9))
 
 
@@ -66,7 +66,6 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
     "limits raise": ("limits", raises, "raised KeyError: 'warp'"),
     "bound raises": ("lower_bound", raises, "raised KeyError: 'warp'"),
     "bound in words": ("lower_bound", gives("soon"), "returns str where numbers are"),
-    "no bound": ("lower_bound", gives(None), "returns NoneType where numbers are"),
     "bound too long": ("lower_bound", gives(np.ones(7)), r"an array of shape \(7,\) for times"),
     "form raises": ("closed_form", raises, "raised KeyError: 'warp'"),
     "one number": ("closed_form", gives(1.0), "returns float where seconds and where they"),
@@ -75,7 +74,7 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
     "mask too long": ("closed_form", gives((1.0, np.ones(7) > 0)), r"shape \(7,\) for times"),
     "negative": ("closed_form", gives((-1.0, True)), "is a negative time"),
     "spans raise": ("spans", raises, "raised KeyError: 'warp'"),
-    "spans of nothing": ("spans", gives(None), "returns NoneType where starts and ends"),
+    "spans of a number": ("spans", gives(0.0), "returns float where starts and ends"),
     "too few spans": ("spans", gives(([0.0], [1.0])), "no start and end for each of 2 virtual"),
     "spans in words": ("spans", gives((["a", "b"], [1.0, 2.0])), "returns str where numbers"),
     "spans too long": ("spans", gives(([np.ones(7)] * 2, [1.0, 2.0])), r"shape \(7,\) for"),
@@ -93,13 +92,13 @@ def methods(case: str) -> tuple[dict[str, Any], str]:
 def test_a_search_names_what_a_schedule_does_not_say(case: str) -> None:
     own, match = methods(case)
     with pytest.raises(PluginError, match=match):
-        found(**own)
+        run_search(**own)
 
 
 @pytest.mark.parametrize("case", [c for c in FAULTY if FAULTY[c][0] != "lower_bound"])
 def test_so_does_an_evaluation(case: str) -> None:
     own, match = methods(case)
-    (scenario,) = parcost.load_text(TEXT, plugins=offered(**own))
+    (scenario,) = parcost.load_text(TEXT, plugins=load_schedule(**own))
     with pytest.raises(PluginError, match=match):
         scenario.evaluate()
 
@@ -116,27 +115,28 @@ ORDERS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", ORDERS)
 def test_what_is_no_order_is_named_alone_and_in_a_search(case: str) -> None:
     lists, said = ORDERS[case]
-    (scenario,) = parcost.load_text(TEXT, plugins=offered(order=gives(lists)))
+    (scenario,) = parcost.load_text(TEXT, plugins=load_schedule(order=gives(lists)))
     match = (
         "plugin `own` failed in `schedules`: schedule `plain` at p = 2, m = {}, v = 1: .*" + said
     )
     with pytest.raises(PluginError, match=match.format(8)):
         scenario.evaluate()
     with pytest.raises(PluginError, match=match.format(6)):
-        found(order=gives(lists))
+        run_search(order=gives(lists))
 
 
 def test_a_bound_that_is_no_number_hides_no_layout() -> None:
-    best = found().best
+    best = run_search().best
 
-    def bound(_: Any, times: Times, *__: Any) -> Any:  # of the best layout, and no other
-        return np.where(times.F[0] == np.min(times.F[0]), NAN, 0.0 * times.F[0])
+    def bound(_: Any, case: Case) -> Any:  # of the best layout, and no other
+        first = case.times.F[0]
+        return np.where(first == np.min(first), NAN, 0.0 * first)
 
     def bounds(*_: Any) -> float:
         return NAN
 
     for own in (bound, bounds):
-        result = found(lower_bound=own)
+        result = run_search(lower_bound=own)
         assert [x.values for x in result.best] == [x.values for x in best]
         assert [x.seconds for x in result.best] == [x.seconds for x in best]
         assert not result.proven
@@ -146,21 +146,21 @@ def test_a_bound_that_is_no_number_hides_no_layout() -> None:
 
 
 def test_a_closed_form_that_is_no_number_is_none() -> None:
-    result = found(closed_form=lambda *_: (NAN, False))
+    result = run_search(closed_form=lambda *_: (NAN, False))
     assert result.proven
-    assert [x.seconds for x in result.best] == [x.seconds for x in found().best]
+    assert [x.seconds for x in result.best] == [x.seconds for x in run_search().best]
 
 
 @pytest.mark.parametrize(
     ("method", "says"),
     [
-        ("lower_bound", lambda _, times, *__: 1e3 * times.F[0]),
-        ("closed_form", lambda _, times, *__: (1e3 * times.F[0], True)),
+        ("lower_bound", lambda _, case: 1e3 * case.times.F[0]),
+        ("closed_form", lambda _, case: (1e3 * case.times.F[0], True)),
     ],
 )
 def test_what_a_step_beats_proves_nothing(method: str, says: Any) -> None:
     text = TEXT + "memory { usable = 100 % }\ndevice h100_sxm { memory = 1 TB }\n"
-    (scenario,) = parcost.load_text(text, plugins=offered(**{method: says}))
+    (scenario,) = parcost.load_text(text, plugins=load_schedule(**{method: says}))
     axes = {"layout.pp": [1, 2], "layout.tp": [4, 8], "layout.zero": [1]}
     result = search(space(scenario, axes, list(axes)), Wish(keep=4, budget_seconds=1e9))
     assert not result.proven

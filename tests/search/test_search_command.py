@@ -52,7 +52,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return go
 
 
-def found(run: Run, text: str, *arguments: str) -> Any:
+def search_json(run: Run, text: str, *arguments: str) -> Any:
     code, out, err = run(text, *arguments, "--format", "json")
     assert code == 0, err
     return json.loads(out)
@@ -63,7 +63,7 @@ def found(run: Run, text: str, *arguments: str) -> Any:
 
 def test_sweeps_are_axes_and_the_block_names_the_others(run: Run) -> None:
     text = SPEC + 'layout { tp = [2, 4] }\nsearch { axes = "zero", top = 3 }\n'
-    data = found(run, text)
+    data = search_json(run, text)
     assert data["points"] == 2 * 4
     assert set(data["best"][0]["values"]) == {"layout.tp", "layout.zero"}
     assert all(type(value) is int for value in data["best"][0]["values"].values())
@@ -71,13 +71,13 @@ def test_sweeps_are_axes_and_the_block_names_the_others(run: Run) -> None:
 
 def test_flags_go_before_the_block(run: Run) -> None:
     text = SPEC + 'search { axes = "tp", objective = mfu, top = 1 }\n'
-    data = found(run, text, "--axes", "zero", "--objective", "step_time", "--top", "2")
+    data = search_json(run, text, "--axes", "zero", "--objective", "step_time", "--top", "2")
     assert (data["objective"], data["points"]) == ("step_time", 4)
 
 
 def test_mfu_finds_what_step_time_finds_at_one_size(run: Run) -> None:
-    by_time = found(run, SPEC, *NARROW)["best"][0]
-    by_mfu = found(run, SPEC, *NARROW, "--objective", "mfu")["best"][0]
+    by_time = search_json(run, SPEC, *NARROW)["best"][0]
+    by_mfu = search_json(run, SPEC, *NARROW, "--objective", "mfu")["best"][0]
     assert by_time["values"] == by_mfu["values"]
     assert 0.2 < by_mfu["objective"] < 0.7
 
@@ -100,16 +100,16 @@ def test_mfu_finds_what_step_time_finds_at_one_size(run: Run) -> None:
 def test_every_layout_that_is_listed_meets_a_limit(
     run: Run, limit: str, meets: Callable[[Any], bool]
 ) -> None:
-    data = found(run, SPEC + f"search {{ {limit} }}\n", *NARROW)
+    data = search_json(run, SPEC + f"search {{ {limit} }}\n", *NARROW)
     assert data["best"]
     assert all(meets(best) for best in data["best"])
     assert all(meets(point) for point in data["front"])
 
 
 def test_a_limit_costs_exactly_the_layouts_that_break_it(run: Run) -> None:
-    every = found(run, SPEC, *NARROW, "--top", "100")["best"]
+    every = search_json(run, SPEC, *NARROW, "--top", "100")["best"]
     roomy = [x for x in every if x["memory_bytes"] <= 40 * 2**30]
-    some = found(run, SPEC + "search { most_memory = 40 GiB }\n", *NARROW, "--top", "100")
+    some = search_json(run, SPEC + "search { most_memory = 40 GiB }\n", *NARROW, "--top", "100")
     fastest = {x["values"]["layout.tp"]: x["step_seconds"] for x in some["best"]}
     assert sum(some["limits"].values()) > 0
     for kept in roomy:
@@ -120,11 +120,11 @@ def test_the_fewest_devices_that_meet_a_deadline_are_found(run: Run) -> None:
     text = SPEC.replace("devices = 64", "devices = [16, 32, 64, 128]")
     steps = {}
     for devices in (16, 32, 64, 128):
-        one = found(run, text, *NARROW, "--over", f"cluster.devices={devices}")
+        one = search_json(run, text, *NARROW, "--over", f"cluster.devices={devices}")
         steps[devices] = one["best"][0]["step_seconds"]
     deadline = (steps[32] + steps[64]) / 2  # 64 devices do, 32 do not
     text += f"search {{ objective = fewest_devices, longest_step = {deadline} s }}\n"
-    best = found(run, text, *NARROW)["best"][0]
+    best = search_json(run, text, *NARROW)["best"][0]
     assert best["objective"] == best["values"]["cluster.devices"] == 64
     assert best["step_seconds"] == pytest.approx(steps[64], rel=1e-12)
 
@@ -145,7 +145,7 @@ def test_every_layout_of_the_table_has_its_mfu_and_headroom(run: Run) -> None:
     _, out, _ = run(SPEC, *NARROW)
     (header,) = [line for line in out.splitlines() if "headroom" in line]
     assert header.split() == ["MFU", "step", "memory", "headroom", "layout"]
-    for best in found(run, SPEC, *NARROW)["best"]:
+    for best in search_json(run, SPEC, *NARROW)["best"]:
         (scenario,) = parcost.load_text(SPEC)
         again = scenario.replace(best["values"]).evaluate().result
         assert best["mfu"] == pytest.approx(again.figure("mfu"), rel=1e-12)
@@ -159,7 +159,7 @@ def test_a_choice_without_effect_is_told_once(run: Run) -> None:
     code, out, _ = run(SPEC, *NARROW, "--set", "layout.pp=1")
     assert code == 0
     assert "The step of the first stays the same with" in " ".join(out.split())
-    data = found(run, SPEC, *NARROW)
+    data = search_json(run, SPEC, *NARROW)
     degrees = [best["values"]["layout.tp"] for best in data["best"]]
     assert len(degrees) == len(set(degrees))
     first = data["best"][0]
@@ -173,7 +173,7 @@ def test_a_choice_without_effect_is_told_once(run: Run) -> None:
 
 
 def test_neighbours_of_the_winner_are_what_they_cost_alone(run: Run) -> None:
-    data = found(run, SPEC, *NARROW)
+    data = search_json(run, SPEC, *NARROW)
     values = data["best"][0]["values"]
     for other in data["neighbours"]:
         if other["runs"]:
@@ -321,7 +321,7 @@ def test_what_is_too_large_can_be_sampled_and_a_seed_draws_the_same(run: Run) ->
     flags = [f"--over=micro_batch={numbers}", "--over=tp=1,2,4", "--over=pp=1,2"]
     flags += ["--axes", "tp,pp,micro_batch,zero", "--sample", "10"]
     flags += ["--set", "training.recompute=full"]
-    one, two = found(run, SPEC, *flags), found(run, SPEC, *flags)
+    one, two = search_json(run, SPEC, *flags), search_json(run, SPEC, *flags)
     assert one["best"] == two["best"]
     assert one["legal"] == 10 <= one["sampled"]
     assert not one["proven"]
@@ -337,7 +337,7 @@ def test_an_empty_space_names_the_rule_and_the_value_that_would_do(run: Run) -> 
 def test_what_the_spec_says_against_every_layout_is_underlined(run: Run) -> None:
     code, _, err = run(SPEC + "layout { pp = 3 }\n", "--axes", "tp,zero")
     assert code == 1
-    assert "error[layers-divide]: 32 layers do not divide by pp 3" in err
+    assert "error[layers-divide]: 32 layers are not divisible by pp 3" in err
     assert "spec.par:7:10" in err
     assert "error[empty-space]" in err
     assert "`layout.pp` = 1 or 2 or 4 or 8 would do" in err
@@ -347,7 +347,7 @@ def test_an_empty_space_with_sweeps_in_the_spec_is_told_like_any_other(run: Run)
     text = SPEC.replace("training {", "training { recompute = [none, full],")
     code, _, err = run(text + "layout { pp = 3, zero = [0, 1] }\n", "--axes", "tp")
     assert code == 1
-    assert "error[layers-divide]: 32 layers do not divide by pp 3" in err
+    assert "error[layers-divide]: 32 layers are not divisible by pp 3" in err
     assert "spec.par:7:10" in err
     assert "error[empty-space]" in err
 
@@ -375,7 +375,7 @@ def test_of_several_limits_it_is_told_that_others_may_be_broken(run: Run) -> Non
     assert code == 1
     assert "layouts that fit has step <= 0.001 s" in err
     assert "loosen that limit; a layout is counted under the first that it breaks" in err
-    step = found(run, SPEC, *NARROW)["best"][0]["step_seconds"]
+    step = search_json(run, SPEC, *NARROW)["best"][0]["step_seconds"]
     text = SPEC + f"search {{ longest_step = {1.1 * step} s, least_mfu = 99 % }}\n"
     code, _, err = run(text, *NARROW)
     assert code == 1
@@ -394,9 +394,9 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
     assert code == 2
     assert "objectives of this study are step_time" in err
     assert "others take more in the spec, such as a price" in err
-    assert "docs/search.md" in err
+    assert "docs/guide/search.md" in err
     priced = SPEC + "price { device_hour = 2 USD/h }\n"
-    best = found(run, priced, *NARROW, "--objective", "cost_per_million_tokens")["best"][0]
+    best = search_json(run, priced, *NARROW, "--objective", "cost_per_million_tokens")["best"][0]
     hours = best["step_seconds"] * 64 / 3600
     assert best["objective"] == pytest.approx(2 * hours / (128 * 8192) * 1e6)
 
@@ -438,7 +438,7 @@ def test_a_sample_that_finds_nothing_says_what_to_ask_for(run: Run) -> None:
 def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost.search import sample
 
-    calls, usual = [], sample.alone
+    calls, usual = [], sample.evaluate_layout
 
     def pressed(*arguments: Any) -> Any:
         calls.append(1)
@@ -446,7 +446,7 @@ def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.Monk
             raise KeyboardInterrupt
         return usual(*arguments)
 
-    monkeypatch.setattr(sample, "alone", pressed)
+    monkeypatch.setattr(sample, "evaluate_layout", pressed)
     code, out, _ = run(SPEC, *NARROW, "--over", "zero=1,2", "--sample", "1000")
     assert code == 130
     assert "It was interrupted before as many were drawn" in out
@@ -519,7 +519,7 @@ def test_flags_and_sweeps_go_before_what_the_block_names_in_vain(run: Run) -> No
     assert run(text, *NARROW, "--objective", "mfu")[0] == 0
     swept = SPEC.replace("sequence = 8192", "sequence = [4096, 8192]")
     swept += 'search { axes = "tp, training.sequence" }\n'
-    best = found(run, swept, "--over", "tp=2,4,8")["best"][0]
+    best = search_json(run, swept, "--over", "tp=2,4,8")["best"][0]
     assert set(best["values"]) == {"layout.tp", "training.sequence"}
 
 
@@ -536,12 +536,12 @@ def test_the_printed_command_says_all_that_the_search_was_told(
     studies = "study narrow { layout { tp = 2 } }\nstudy wide { layout { tp = 4 } }\n"
     Path("two studies.par").write_text(SPEC + studies, encoding="utf-8")
     told = ["--study", "wide", "--set", "training.global_batch=256 sequences"]
-    told += ["--without", "advice"]
+    told += ["--without", "analysis.advice"]
     search = ["search", "two studies.par", "--axes", "pp,zero", "--top", "3", *told]
     assert main([*search, "--format", "json"]) == 0
     for layout in json.loads(capsys.readouterr().out)["best"]:
         report = evaluated_again(layout, capsys)
-        assert (report["name"], report["without"]) == ("wide", ["advice"])
+        assert (report["name"], report["without"]) == ("wide", ["analysis.advice"])
 
 
 def evaluated_again(layout: Any, capsys: pytest.CaptureFixture[str]) -> Any:
@@ -604,7 +604,7 @@ def test_quantities_are_said_as_they_were_written_and_to_the_bit(
     flags = ["--axes=tp,zero", *flags]
     _, out, _ = run(f"{SPEC}{swept}\n", *flags)
     assert not [text for text in said if text not in out], out
-    for layout in found(run, f"{SPEC}{swept}\n", *flags)["best"]:
+    for layout in search_json(run, f"{SPEC}{swept}\n", *flags)["best"]:
         evaluated_again(layout, capsys)
 
 
@@ -704,7 +704,7 @@ def test_whatever_the_spec_sweeps_is_an_axis(run: Run, block: str, path: str, va
         kind = "kind = interleaved, " if path == "chunks" else ""
         text += f"{block} {{ {kind}{swept} }}\n" + (f"layout {{ {more} }}\n" if more else "")
     text += 'search { axes = "layout.tp" }\n'
-    data = found(run, text, "--over", "tp=2,4")
+    data = search_json(run, text, "--over", "tp=2,4")
     (scenario,) = parcost.load_text(text)
     rows = scenario.replace({"layout.tp": [2, 4]}).evaluate().rows()
     steps = [row["step_time"] for row in rows if row["feasible"]]
@@ -717,7 +717,7 @@ def test_whatever_the_spec_sweeps_is_an_axis(run: Run, block: str, path: str, va
 def test_the_highest_mfu_is_that_of_the_device_that_uses_most_of_its_peak(run: Run) -> None:
     text = SPEC.replace("devices = 64", "devices = 64, device = [h100_sxm, b200]")
     text = "use catalog.devices.b200\n" + text
-    data = found(run, text, "--axes", "tp", "--over", "tp=2,4,8", "--objective", "mfu")
+    data = search_json(run, text, "--axes", "tp", "--over", "tp=2,4,8", "--objective", "mfu")
     (scenario,) = parcost.load_text(text)
     rows = scenario.replace({"layout.tp": [2, 4, 8]}).evaluate().rows()
     best = max((row for row in rows if row["feasible"]), key=lambda row: row["mfu"])
@@ -735,7 +735,7 @@ PIPED = ("--axes", "pp,schedule,chunks", "--over", "pp=1,2,4", "--over", "chunks
 
 def schedules(run: Run, text: str, *arguments: str) -> tuple[set[str], list[str]]:
     """Return the schedules of the layouts that are listed, and those that are left out."""
-    data = found(run, text, *arguments, "--top", "50")
+    data = search_json(run, text, *arguments, "--top", "50")
     listed = {layout["values"]["schedule.kind"] for layout in data["best"]}
     return listed, data["not_searched"].get("schedule.kind", [])
 
@@ -751,7 +751,7 @@ def test_a_search_takes_schedules_that_frameworks_have_unless_the_spec_names_oth
 
     own = SHARDED + "schedule { kind = dualpipe }\n"
     assert "dualpipe" not in schedules(run, own, *PIPED)[1]
-    data = found(run, own, "--axes", "pp,schedule", "--over", "pp=2")
+    data = search_json(run, own, "--axes", "pp,schedule", "--over", "pp=2")
     assert data["points"] == 3  # DualPipe of the spec, and the two
 
     swept = SHARDED + "schedule { kind = [chimera, gpipe] }\n"
@@ -764,7 +764,7 @@ def test_the_page_says_which_schedules_were_left_out_and_how_to_include_them(run
     (line,) = re.findall(r"Not searched: schedule.*?--over schedule=\S+", " ".join(out.split()))
     assert "dualpipe, dualpipe_v (PyTorch), gpipe" in line
     _, _, over = line.rpartition("--over ")
-    data = found(run, SHARDED, *PIPED, "--over", over.strip())
+    data = search_json(run, SHARDED, *PIPED, "--over", over.strip())
     assert data["not_searched"] == {}
     assert data["points"] == 3 * 2 * len(over.split(","))
 
@@ -774,15 +774,15 @@ def test_a_schedule_of_a_plugin_says_itself_that_a_search_takes_it(
 ) -> None:
     plugin = tmp_path / "own.py"
     text = """
-from parcost import Op, hookimpl
+from parcost import Op, Schedule, hookimpl
 
-class Own:
+class Own(Schedule):
     name = "own"
     frameworks = {"Inhouse": "pipe.py"}
     search_default = DEFAULT
 
-    def limits(self, stages, micro_batches, chunks):
-        return None if chunks == 1 else "one chunk"
+    def limits(self, shape):
+        return None if shape.chunks == 1 else "one chunk"
 
     def order(self, stages, micro_batches, chunks):
         each = range(micro_batches)

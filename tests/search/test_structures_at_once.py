@@ -41,10 +41,10 @@ def spaces(axes: dict[str, list[Any]] = AXES, **hooks: Any) -> tuple[Space, Spac
     plugins = load(("own", SimpleNamespace(**{k: hookimpl(v) for k, v in hooks.items()})))
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     found = space(scenario, axes, list(axes))
-    return found, evolve(found, together=False)
+    return found, evolve(found, merges=False)
 
 
-def listed(whole: Space) -> list[tuple[Any, ...]]:
+def best_layouts(whole: Space) -> list[tuple[Any, ...]]:
     """Return what a search lists."""
     found = search(whole, Wish(keep=8, budget_seconds=1e9))
     assert found.proven
@@ -60,21 +60,21 @@ def test_no_hook_of_ours_depends_on_the_number_of_stages() -> None:
             (hook, str(plugin))
             for hook in ("checks", "pipelines", "terms", "memory", "rooms", "goals", "objectives")
             for i, plugin in enumerate(group.variants.base.plugins.implementing(hook))
-            if group.variants.shared(hook, i) is None
+            if group.variants.common_answers(hook, i) is None
         }
     assert not apart
 
 
 def test_structures_at_once_are_what_they_are_one_by_one() -> None:
     together, apart = spaces()
-    assert listed(together) == listed(apart)
+    assert best_layouts(together) == best_layouts(apart)
 
 
 def test_devices_are_groups_of_their_own() -> None:
     axes = {"cluster.device": ["h100_sxm", "b200"], **AXES}
     together, apart = spaces(axes)
     assert len(list(together.groups())) == 2
-    assert listed(together) == listed(apart)
+    assert best_layouts(together) == best_layouts(apart)
 
 
 def by_stages(study: Study) -> float:
@@ -101,7 +101,7 @@ def test_a_plugin_may_read_the_number_of_stages_in_any_way(reader: str) -> None:
         return [Once(name="own", seconds=seconds, formula=Formula(text="own"), when="end")]
 
     together, apart = spaces(terms=terms)
-    assert listed(together) == listed(apart)
+    assert best_layouts(together) == best_layouts(apart)
 
 
 def test_what_fails_for_several_numbers_of_stages_alone_is_no_fault() -> None:
@@ -111,5 +111,5 @@ def test_what_fails_for_several_numbers_of_stages_alone_is_no_fault() -> None:
         return [Once(name="own", seconds=1e-3, formula=Formula(text="own"), when="end")]
 
     together, apart = spaces(terms=terms)
-    assert listed(together) == listed(apart)
+    assert best_layouts(together) == best_layouts(apart)
     assert not together.faults

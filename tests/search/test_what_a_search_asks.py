@@ -12,7 +12,7 @@ import parcost
 from parcost import Axis, Diagnostic, Goal, Limit, Objective, PluginError, SpecError, hookimpl
 from parcost.plugins.discovery import load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,9 @@ training { sequence = 4096, global_batch = 32 sequences, recompute = full }
 NAN, INF = float("nan"), float("inf")
 
 
-def found(objective: str = "step_time", names: tuple[str, ...] = ("tp",), **hooks: Any) -> Found:
+def run_search(
+    objective: str = "step_time", names: tuple[str, ...] = ("tp",), **hooks: Any
+) -> SearchResult:
     plugins = load(("odd", SimpleNamespace(**{k: hookimpl(v) for k, v in hooks.items()})))
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     return search(space(scenario, {"layout.tp": [2, 4, 8]}, names), Wish(objective=objective))
@@ -52,16 +54,18 @@ ROOMS: dict[str, tuple[Any, str]] = {
     "nan": (NAN, "gave the room nan"),
     "nothing": (None, "gave the room None"),
     "complex": (80j, "gave the room 80j"),
+    "one for each of five": (np.full(5, 80e9), "gave a room of shape (5,), where "),
+    "a table": (np.full((2, 2), 80e9), "gave a room of shape (2, 2), where "),
 }
 
 
 @pytest.mark.parametrize("case", ROOMS)
 def test_a_room_that_is_none_leaves_the_others(case: str) -> None:
     room, said = ROOMS[case]
-    result = found(rooms=lambda: [room])
+    result = run_search(rooms=lambda: [room])
     assert any(f"plugin `odd` failed in `rooms`: {said}" in one for one in result.faults)
     assert not result.proven
-    assert [x.values for x in result.best] == [x.values for x in found().best]
+    assert [x.values for x in result.best] == [x.values for x in run_search().best]
 
 
 FAULTY: dict[str, tuple[str, Any, str]] = {
@@ -76,6 +80,9 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
     "no function": ("goals", limit(True), "the limit `odd` raised TypeError: "),
     "limit says nothing": ("goals", limit(lambda *_: True, says=7), "which is none or says"),
     "no limit": ("goals", Goal(limits=["odd"]), "gave a goal the limit 'odd'"),
+    "objective of a number": ("goals", Goal(objective=7), "gave a goal objective = 7"),  # type: ignore[arg-type]
+    "axes in a word": ("goals", Goal(axes="tp"), "gave a goal axes = 'tp'"),
+    "keeps none": ("goals", Goal(keep=0), "gave a goal keep = 0"),
     "no limits": ("goals", Goal(limits=7), "gave a goal limits = 7"),  # type: ignore[arg-type]
     "cost raises": ("objectives", objective(raises), "the cost of `own` raised GeneratorExit"),
     "cost of nan": ("objectives", objective(lambda s: s * NAN), "the cost of `own` is "),
@@ -93,10 +100,10 @@ def test_a_search_that_cannot_go_on_names_who_is_to_blame(case: str, wanted: str
     if hook == "goals" and wanted == "own":
         wanted = "mfu"
     if "which" in said or "gave" in said:
-        assert any(said in fault for fault in found(wanted, **{hook: lambda: [answer]}).faults)
+        assert any(said in fault for fault in run_search(wanted, **{hook: lambda: [answer]}).faults)
         return
     with pytest.raises(PluginError) as error:
-        found(wanted, **{hook: lambda: [answer]})
+        run_search(wanted, **{hook: lambda: [answer]})
     assert f"{error.value}".startswith(f"plugin `odd` failed in `{hook}`: {said}")
 
 
@@ -116,8 +123,8 @@ AXES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", AXES)
 def test_an_axis_that_is_none_names_its_plugin_and_leaves_the_others(case: str) -> None:
     axis, said = AXES[case]
-    result = found(axes=lambda: [axis])
-    assert result.best[0].values == found().best[0].values
+    result = run_search(axes=lambda: [axis])
+    assert result.best[0].values == run_search().best[0].values
     assert not result.proven
     (fault,) = result.faults
     assert "plugin `odd` failed in `axes`: gave " in fault
@@ -126,7 +133,7 @@ def test_an_axis_that_is_none_names_its_plugin_and_leaves_the_others(case: str) 
 
 def test_numbers_of_any_kind_are_answers() -> None:
     axes = [Axis(attribute="layout.zero", values=np.array([0, 1, 2]))]  # type: ignore[arg-type]
-    result = found(
+    result = run_search(
         "own",
         ("tp", "zero"),
         axes=lambda: axes,
@@ -135,7 +142,7 @@ def test_numbers_of_any_kind_are_answers() -> None:
         objectives=lambda: [objective(lambda s: np.where(s > 1e9, INF, s), np.float32)],
     )
     assert result.proven
-    assert result.best[0].values == found(names=("tp", "zero")).best[0].values
+    assert result.best[0].values == run_search(names=("tp", "zero")).best[0].values
 
 
 def test_a_spec_error_of_a_plugin_says_whose_it_is() -> None:
@@ -143,7 +150,7 @@ def test_a_spec_error_of_a_plugin_says_whose_it_is() -> None:
         raise SpecError([Diagnostic("mine", "own error", notes=("own note",))])
 
     with pytest.raises(SpecError) as error:
-        found(terms=terms)
+        run_search(terms=terms)
     (said,) = error.value.diagnostics
     assert (said.id, said.notes) == ("mine", ("own note", "plugin `odd` was asked for `terms`"))
 

@@ -12,7 +12,7 @@ import pytest
 import parcost
 from parcost.cli import main
 from parcost.search.best_first import Wish, search
-from parcost.search.space import offered, space
+from parcost.search.space import offered_axes, space
 
 SPEC = """
 use catalog.devices.h100_sxm
@@ -33,7 +33,7 @@ def spec(framework: str = "", more: str = "") -> str:
 
 
 def values(framework: str, more: str = "") -> Mapping[str, Sequence[Any]]:
-    axes = offered(parcost.load_text(spec(framework, more))[0].first)
+    axes = offered_axes(parcost.load_text(spec(framework, more))[0].first)
     return {name: list(axis.values) for name, axis in axes.items()}
 
 
@@ -69,7 +69,7 @@ def test_axes_have_what_the_framework_has(
 
 
 def test_what_is_left_out_of_an_axis_is_named() -> None:
-    axes = offered(parcost.load_text(spec("megatron_lm_2021"))[0].first)
+    axes = offered_axes(parcost.load_text(spec("megatron_lm_2021"))[0].first)
     assert axes["layout.zero"].lacking == [1, 2, 3]
     assert "megatron_lm_2021" in axes["layout.zero"].lacks
     assert "zb_v" in axes["schedule.kind"].lacking

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Formula, Objective, SpecError, Study, Work, hookimpl
+from parcost import Collective, Formula, Objective, SpecError, Study, Work, hookimpl
 from parcost.contract.page import Line
 from parcost.engine.scenario import Scenario
-from parcost.output.search import ranked, tell
+from parcost.output.search import rank_layouts, search_page
 from parcost.plugins.discovery import load
 from parcost.search.best_first import Wish, search
-from parcost.search.result import Found
+from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
 
@@ -40,7 +40,7 @@ def scenario(text: str = TEXT, **hooks: Any) -> Scenario:
     return found
 
 
-def found(axes: dict[str, list[Any]], text: str = TEXT, **hooks: Any) -> Found:
+def run_search(axes: dict[str, list[Any]], text: str = TEXT, **hooks: Any) -> SearchResult:
     return search(space(scenario(text, **hooks), axes, list(axes)), EVERYTHING)
 
 
@@ -49,7 +49,7 @@ def nuisance(seconds: float) -> Work:
     return Work(name="nuisance", seconds=seconds, pass_="F", formula=formula)
 
 
-class Moody:
+class Moody(Collective):
     """An all-reduce that is nearly free, but only without sequence parallelism."""
 
     name = "moody"
@@ -91,7 +91,7 @@ def test_the_price_of_a_collective_is_that_of_the_choice_that_it_reads() -> None
         for sp in ("on", "off")
         for zero in (0, 1)
     ]
-    best = found(axes, text, collectives=collectives).best[0]
+    best = run_search(axes, text, collectives=collectives).best[0]
     assert best.values["layout.sequence_parallel"] == "off"
     assert best.seconds == min(steps)
     assert max(steps) > 10 * min(steps)
@@ -103,7 +103,7 @@ def rooms(study: Study) -> list[float]:
 
 
 def test_room_by_a_choice_is_that_of_each_layout() -> None:
-    result = found({"layout.sequence_parallel": ["off", "on"]}, rooms=rooms)
+    result = run_search({"layout.sequence_parallel": ["off", "on"]}, rooms=rooms)
     assert (result.legal, result.large) == (2, 1)
     assert [x.values["layout.sequence_parallel"] for x in result.best] == ["on"]
 
@@ -121,7 +121,7 @@ def test_room_by_a_choice_under_a_condition_is_refused() -> None:
     }
     text = TEXT.replace("tp = 4", "tp = 4, zero = 1, sequence_parallel = on")
     with pytest.raises(SpecError, match="depends on `layout") as error:
-        found(axes, text, rooms=rooms_at_zero_2)
+        run_search(axes, text, rooms=rooms_at_zero_2)
     assert error.value.diagnostics[0].id == "depends-on-choice"
 
 
@@ -133,14 +133,18 @@ def fails_at_zero_2(study: Study) -> list[Work]:
 
 
 def test_a_plugin_that_fails_is_told_and_nothing_is_proven() -> None:
-    result = found({"layout.zero": [0, 1, 2]}, terms=fails_at_zero_2)
+    result = run_search({"layout.zero": [0, 1, 2]}, terms=fails_at_zero_2)
     assert not result.proven
     assert any("odd" in fault and "not today" in fault for fault in result.faults)
     whole = space(scenario(TEXT, terms=fails_at_zero_2), {"layout.zero": [0, 1, 2]}, [])
-    said = [item.text for item in tell(whole, result, ranked(result)) if isinstance(item, Line)]
+    said = [
+        item.text
+        for item in search_page(whole, result, rank_layouts(result))
+        if isinstance(item, Line)
+    ]
     assert "A plugin failed, so nothing is proven." in said
     assert not any(text.startswith("No other layout") for text in said)
-    assert found({"layout.zero": [0, 1]}, terms=fails_at_zero_2).proven
+    assert run_search({"layout.zero": [0, 1]}, terms=fails_at_zero_2).proven
 
 
 def test_a_condition_on_another_axis_is_seen() -> None:
@@ -158,7 +162,7 @@ def test_a_condition_on_another_axis_is_seen() -> None:
         for pp in (1, 2)
         for zero in (1, 2)
     }
-    best = found(axes, text).best[0]
+    best = run_search(axes, text).best[0]
     assert best.seconds == min(steps.values())
     assert (best.values["layout.pp"], best.values["layout.zero"]) == min(
         steps, key=lambda k: steps[k]
@@ -168,7 +172,7 @@ def test_a_condition_on_another_axis_is_seen() -> None:
 def test_an_interrupted_replay_loses_no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost.search import queue
 
-    calls, usual = [], queue.replayed
+    calls, usual = [], queue.replay_layouts
 
     def once(*arguments: Any) -> Any:
         calls.append(1)
@@ -182,21 +186,21 @@ def test_an_interrupted_replay_loses_no_layout(monkeypatch: pytest.MonkeyPatch) 
         "layout.pp": [2, 4],
         "training.recompute": ["none", "full"],
     }
-    monkeypatch.setattr(queue, "replayed", once)
-    result = found(axes)
+    monkeypatch.setattr(queue, "replay_layouts", once)
+    result = run_search(axes)
     assert result.interrupted
     assert not result.proven
-    monkeypatch.setattr(queue, "replayed", usual)
-    assert found(axes).best[0].seconds <= result.best[0].seconds
+    monkeypatch.setattr(queue, "replay_layouts", usual)
+    assert run_search(axes).best[0].seconds <= result.best[0].seconds
 
 
 def test_limits_that_only_a_replay_breaks_are_named() -> None:
     axes: dict[str, list[Any]] = {"schedule.kind": ["zb_h1"]}
     text = TEXT.replace("layout { tp = 4 }", "layout { tp = 2, pp = 4 }")
-    step = found(axes, text).best[0].seconds
+    step = run_search(axes, text).best[0].seconds
     limit = f"search {{ longest_step = {step * 0.9999} s }}\n"
     with pytest.raises(SpecError) as error:
-        found(axes, text + limit)
+        run_search(axes, text + limit)
     assert error.value.diagnostics[0].id == "nothing-within-limits"
 
 
@@ -212,7 +216,7 @@ def test_groups_of_an_interleaved_schedule_are_an_axis() -> None:
     text = TEXT.replace("layout { tp = 4 }", "layout { tp = 1, pp = 4 }")
     text += "schedule { kind = interleaved, chunks = 2 }\n"
     groups = [4, 8]
-    result = found({"schedule.group": groups}, text)
+    result = run_search({"schedule.group": groups}, text)
     single = [scenario(text).replace({"schedule.group": g}).evaluate().result for g in groups]
     steps = {g: float(r.figure("step_time")) for g, r in zip(groups, single, strict=True)}
     assert {x.values["schedule.group"]: x.seconds for x in result.best} == steps
@@ -230,9 +234,9 @@ def test_what_never_ends_is_counted_as_an_evaluation_calls_it(where: str) -> Non
     axes: dict[str, list[Any]] = {"layout.tp": [2, 4, 8], "layout.zero": [1, 3]}
     if where == "everywhere":
         with pytest.raises(SpecError, match="has an outcome that `cannot-run` accepts"):
-            found(axes, terms=hookimpl(terms))
+            run_search(axes, terms=hookimpl(terms))
         return
-    result = found(axes, terms=hookimpl(terms))
+    result = run_search(axes, terms=hookimpl(terms))
     assert {one.values["layout.tp"] for one in result.best} == {2, 8}
     assert result.refused == {"cannot-run": 2}
 

@@ -15,7 +15,7 @@ import pytest
 
 from parcost.cli import streams
 from parcost.language.diagnostics import Diagnostic
-from parcost.language.escapes import csv_cell, visible, visible_json, visible_lines
+from parcost.language.escapes import csv_cell, escape_json, escape_line, escape_lines
 from parcost.output.diagnostics import github
 
 pytestmark = pytest.mark.slow
@@ -141,8 +141,8 @@ def test_a_workflow_is_told_nothing_but_the_problem() -> None:
 
 
 def test_each_way_out_spells_in_its_notation() -> None:
-    assert visible("a\tb\u202e\n") == "a\\tb\\u202e\\n"
-    assert visible_lines("a\tb\u202e\n") == "a\tb\\u202e\n"
-    assert json.loads(visible_json(json.dumps({"a": ODD + "\U000e0001é"}, ensure_ascii=False))) == {
+    assert escape_line("a\tb\u202e\n") == "a\\tb\\u202e\\n"
+    assert escape_lines("a\tb\u202e\n") == "a\tb\\u202e\n"
+    assert json.loads(escape_json(json.dumps({"a": ODD + "\U000e0001é"}, ensure_ascii=False))) == {
         "a": ODD + "\U000e0001é"
     }

@@ -65,7 +65,7 @@ def latin(path: Path) -> None:
     path.write_bytes(b"# caf\xe9\n")
 
 
-def sparse(size: int) -> Callable[[Path], None]:
+def sparse_file(size: int) -> Callable[[Path], None]:
     def make(path: Path) -> None:
         with path.open("wb") as file:
             file.truncate(size)
@@ -119,7 +119,7 @@ def test_no_reader_opens_what_is_no_regular_file(run: Run, reader: str, shape: s
 def test_no_reader_takes_more_than_its_limit(run: Run, reader: str) -> None:
     read, suffix, kind = READERS[reader]
     path = Path(f"odd{suffix}")
-    sparse(LIMITS[kind] + 1)(path)
+    sparse_file(LIMITS[kind] + 1)(path)
     done = read(run, path)
     assert (done.code, ids(done.text)) == (2, {"file-too-large"})
     assert f"{LIMITS[kind]:,}" in done.text
@@ -206,7 +206,7 @@ def test_whatever_lies_in_the_cache_is_evaluated_again(
         Path(f"specs/{i}.par").write_text(SPEC.replace("8192", str(4096 * (i + 1))))
     first = run("eval", "specs", "--format", "csv")
     kept = [*cache_entries(tmp_path), *(tmp_path / "caches").glob("parcost/facts/*")]
-    makers = {**MISSHAPEN, "large": sparse(LIMITS["result in the cache"] + 1), "latin": latin}
+    makers = {**MISSHAPEN, "large": sparse_file(LIMITS["result in the cache"] + 1), "latin": latin}
     for path in kept:
         path.unlink()
         makers[shape](path)
@@ -255,7 +255,7 @@ def test_stdin_has_a_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_of_a_plugin_has_a_limit(run: Run) -> None:
     Path("a.par").write_text(SPEC)
-    sparse(LIMITS["file of a plugin"] + 1)(Path("big.py"))
+    sparse_file(LIMITS["file of a plugin"] + 1)(Path("big.py"))
     done = run("eval", "a.par", "--plugin", "big.py")
     assert (done.code, ids(done.text)) == (3, {"file-too-large"})  # a plugin that is left out
 
@@ -278,8 +278,8 @@ def test_files_are_opened_in_one_place() -> None:
         "core/parcost/cli/streams.py",  # opens /dev/null
         "core/parcost/cli/__init__.py",  # opens /dev/null
         "core/parcost/spec/sources.py",  # a file inside of a wheel
-        "core/parcost/reference/api.py",  # writes docs/api.md
-        "core/parcost/reference/language.py",  # makes docs/language.md
+        "core/parcost/references/api.py",  # writes docs/api.md
+        "core/parcost/references/language.py",  # makes docs/language.md
     }
     found = [one for one in opened_elsewhere() if one.partition(":")[0] not in allowed]
     found = [one for one in found if not one.startswith("grammar/")]

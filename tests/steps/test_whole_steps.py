@@ -54,7 +54,7 @@ class Stage:
 
 
 @dataclass
-class Dense:
+class DenseStep:
     """A dense decoder: h wide, s tokens, causal attention, a gated MLP of 4 h, untied ends."""
 
     layers: int
@@ -191,7 +191,7 @@ training {{
 }}
 """
     )
-    stages = Dense(layers=8, tp=tp, recompute=recompute).divide(counts)
+    stages = DenseStep(layers=8, tp=tp, recompute=recompute).divide(counts)
     play_schedule = one_f_one_b if schedule == "one_f_one_b" else gpipe
     ends = play_schedule(stages, micro_batches, hop=1024 * 1024 * 2 / LINK)
     # The gradients of a stage leave when it has drained; the optimizer waits for all of them.
@@ -208,7 +208,7 @@ def adam(parameters: float, ranks: int) -> float:
     return 30 * parameters / ranks / MEMORY
 
 
-def whole_model(model: Dense) -> Stage:
+def whole_model(model: DenseStep) -> Stage:
     (only,) = model.divide([model.layers])
     return only
 
@@ -222,7 +222,7 @@ layout { tp = 4, zero = 0, sequence_parallel = on }
 training { sequence = 1024 tokens, global_batch = 8 sequences }
 """
     )
-    stage = whole_model(Dense(layers=8, tp=4))
+    stage = whole_model(DenseStep(layers=8, tp=4))
     half, h = ring(1024 * 1024 * 2, 4), 1024
     # Each way through the embedding and the head costs one half of an all-reduce: scattered
     # or gathered, forward and backward.
@@ -247,7 +247,7 @@ layout { zero = 3 }
 training { sequence = 1024 tokens, global_batch = 16 sequences }
 """
     )
-    stage = whole_model(Dense(layers=8))
+    stage = whole_model(DenseStep(layers=8))
     # What is used last is still gathered when the backward pass begins with it.
     last = 1000 * 1024 + 1024
     gathered = ring(2 * stage.parameters, 8) + ring(2 * (stage.parameters - last), 8)
@@ -267,7 +267,7 @@ training { sequence = 4096 tokens, global_batch = 2 sequences }
 """
     )
     h, s = 1024, 4096
-    model = Dense(layers=8, sequence=s)
+    model = DenseStep(layers=8, sequence=s)
     core = model.attention() / 4 / PEAK  # a quarter of the sequence, balanced over the ranks
     message = s / 4 * 2 * h * 2 / LINK  # keys and values of a quarter, 2 bytes each
     products = model.products() / 4 / PEAK
@@ -296,7 +296,7 @@ training { sequence = 1024 tokens, global_batch = 8 sequences }
 """
     )
     s, h = 1024, 1024
-    model = Dense(layers=4)
+    model = DenseStep(layers=4)
     products = 2 * s * h * (4 * h + 8) + 2 * (2 * s) * h * 3 * 512  # router and experts with it
     exchange = 2 * s * h * 2 * 3 / 4 / LINK  # two copies of each token, three quarters leave
     metadata = 2 * s * 8 * 3 / 4 / LINK
@@ -357,6 +357,6 @@ training { sequence = 1024 tokens, global_batch = 16 sequences }
     # gate, up and their product are divided; one fp32 number a row and head.
     layer = 4 * 2 * s * h + 4 * 2 * s * h / t + 3 * 2 * s * 4 * h / t + 4 * s * 8 / t
     ids = 8 * s
-    first, _ = Dense(layers=8, tp=2).divide([4, 4])
+    first, _ = DenseStep(layers=8, tp=2).divide([4, 4])
     state = first.parameters * (2 + 4 + 12 / 2)
     assert result.figure("memory") == pytest.approx(state + 2 * (4 * layer + ids), rel=1e-9)

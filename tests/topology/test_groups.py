@@ -59,7 +59,7 @@ def coordinates(sizes: dict[str, int], order: str) -> list[dict[str, int]]:
     return [dict(zip(reversed(names), values, strict=True)) for values in slow_first]
 
 
-def together(every: list[dict[str, int]], names: tuple[str, ...]) -> list[list[int]]:
+def group_ranks(every: list[dict[str, int]], names: tuple[str, ...]) -> list[list[int]]:
     """Return the ranks that differ in the coordinates *names* alone."""
     groups = defaultdict(list)
     for rank, own in enumerate(every):
@@ -97,7 +97,7 @@ def test_groups_have_the_members_and_the_shape_that_their_coordinates_give(
         "dp_cp": ("dp", "cp"),
         "shard": ("dp", "cp"),
     }.items():
-        expected = together(every, along)
+        expected = group_ranks(every, along)
         assert sorted(ranks.groups[name].tolist()) == expected
         group = given_.group(name)
         assert group.ranks == len(expected[0])
@@ -131,7 +131,7 @@ def test_experts_are_cut_over_the_ranks_of_a_stage(
     every = coordinates(experts, first)
     ranks = Ranks.of(given_)
     for name in ("etp", "ep", "edp"):
-        expected = together(every, (name,))
+        expected = group_ranks(every, (name,))
         assert sorted(ranks.groups[name].tolist()) == expected
         assert given_.group(name).ranks == experts[name]
         assert list(given_.group(name).shape) == looked_at(expected, [8], ranks.count)

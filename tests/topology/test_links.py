@@ -13,16 +13,16 @@ import parcost
 from parcost import Curve, Group, SpecError
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.ring import Ring
-from parcost_plugins.topology.links import AlphaBeta, Measured, Slowest
+from parcost_plugins.topology.links import AlphaBeta, LinkSet, MeasuredLink
 from parcost_plugins.vocabulary import Cluster
 
 KIB, MIB, GIB = 2.0**10, 2.0**20, 2.0**30
 
 
-def measured(*points: tuple[float, float], latency: float = 0.0, ports: Any = 1.0) -> Measured:
+def measured(*points: tuple[float, float], latency: float = 0.0, ports: Any = 1.0) -> MeasuredLink:
     sizes, seconds = zip(*points, strict=True)
     curve = Curve(sizes=np.array(sizes), seconds=np.array(seconds))
-    return Measured(name="node", latency=latency, curve=curve, ports=ports)
+    return MeasuredLink(name="node", latency=latency, curve=curve, ports=ports)
 
 
 def test_a_link_pays_for_rounds_and_bytes() -> None:
@@ -147,7 +147,7 @@ def test_collectives_ask_a_measured_link_for_messages_of_their_size() -> None:
 def test_links_that_a_round_waits_for_together_count_only_where_they_are_crossed() -> None:
     near, far = measured((1e3, 1e-5), (1e5, 4e-5)), AlphaBeta(name="f", latency=1.0, bandwidth=1.0)
     crossed = (np.array([True, True]), np.array([True, False]))
-    link = Slowest(name="f", latency=1.0, bandwidth=1.0, links=(near, far), crossed=crossed)
+    link = LinkSet(name="f", latency=1.0, bandwidth=1.0, links=(near, far), crossed=crossed)
     assert link.seconds(1.0, 1e4) == pytest.approx([1e4 + 1.0, 2e-5])
 
 

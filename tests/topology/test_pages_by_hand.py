@@ -15,7 +15,7 @@ from parcost.engine.rules import diagnose
 from parcost.numeric import INFINITY
 from parcost_plugins import topology
 from parcost_plugins.topology import details, views
-from parcost_plugins.topology.decomposition import Decomposition, has_experts, joined
+from parcost_plugins.topology.decomposition import Decomposition, has_experts, join
 from parcost_plugins.topology.placement import _share
 from parcost_plugins.topology.tiers import _routes, switches, tiers
 from parcost_plugins.vocabulary import Cluster, Level
@@ -243,7 +243,7 @@ def test_traffic_that_stays_on_a_rail_is_listed(tp: int, pxn: str, rows: list[An
 # --- rules ----------------------------------------------------------------------------------------------
 
 
-def broken(given: Study) -> dict[str, Check]:
+def failed_rules(given: Study) -> dict[str, Check]:
     found = (check for _, check in given.contributions("checks") if isinstance(check, Check))
     return {check.id: check for check in found if check.holds is False}
 
@@ -262,7 +262,7 @@ def broken(given: Study) -> dict[str, Check]:
     ],
 )
 def test_a_kind_is_what_its_level_can_be(pod: str, id: str | None) -> None:
-    found = broken(study(pod=pod)).keys() & {
+    found = failed_rules(study(pod=pod)).keys() & {
         "fat-tree-full", "dragonfly-links", "torus-size", "torus-dimensions",
     }  # fmt: skip
     assert found == ({id} if id else set())
@@ -272,7 +272,7 @@ def test_switches_that_a_tree_needs_have_the_next_even_number_of_ports() -> None
     """128 ends want a cube of 512, which is that of eight; 64 want 6.35."""
     for devices, ends, needed in ((128, 128, 8), (64, 64, 8)):
         given = study("tp = 8", devices, pod="kind = fat_tree, radix = 4")
-        inputs = broken(given)["fat-tree-full"].inputs
+        inputs = failed_rules(given)["fat-tree-full"].inputs
         assert (inputs["ends"], inputs["most"], inputs["needed"]) == (ends, 16, needed)
 
 
@@ -280,10 +280,10 @@ def test_a_dragonfly_reaches_each_other_group_by_a_link_where_routes_are_straigh
     for ports, wrong in ((3, False), (2, True)):
         pod = f"kind = dragonfly, routing = minimal, ports = {ports}"
         given = study(devices=128, pod=pod)
-        assert ("dragonfly-links" in broken(given)) is wrong
+        assert ("dragonfly-links" in failed_rules(given)) is wrong
         adaptive = study(devices=128, pod=pod.replace("minimal", "adaptive"))
-        assert "dragonfly-links" not in broken(adaptive)
-    said = diagnose(broken(given)["dragonfly-links"], given)
+        assert "dragonfly-links" not in failed_rules(adaptive)
+    said = diagnose(failed_rules(given)["dragonfly-links"], given)
     assert said.message == (
         "2 global links of a group of level `pod` cannot reach each of 3 other groups, as minimal "
         "routing would have to"
@@ -298,9 +298,9 @@ def test_what_a_figure_is_made_of_is_in_its_formula() -> None:
     assert of["node_bandwidth"] == {"B_port": 50e9, "k": 0.5, "devices": 8}
 
 
-def plausible(given: Study) -> dict[str, tuple[str, str | None]]:
+def plausibility_rules(given: Study) -> dict[str, tuple[str, str | None]]:
     """Return what is warned of, by the attribute and what is said of it."""
-    found = broken(given)
+    found = failed_rules(given)
     said = [diagnose(c, given) for i, c in found.items() if i.startswith("implausible")]
     return {d.id: (d.message, d.help) for d in said}
 
@@ -310,7 +310,7 @@ def test_links_that_nobody_has_are_told_in_the_unit_that_was_meant() -> None:
     fast = "bandwidth = 800 GB/s per_direction, latency = 20 s, efficiency = 0.5, collisions = 1.5"
     pod = f"size = 2 }}\n  level wide {{ {fast}"
     known = "plausible { network_bandwidth = 100 GB/s per_direction, latency = 0.1 s }"
-    assert plausible(study(pod=pod, more=known)) == {
+    assert plausibility_rules(study(pod=pod, more=known)) == {
         "implausible-bandwidth": (
             (
                 "level `wide` carries 800 GB/s of each device, and the fastest known link of its "
@@ -332,12 +332,12 @@ def test_a_share_of_a_fast_port_is_told_as_what_it_is() -> None:
     """Four ports of 250 GB/s for 32 devices are 31.25 GB/s of each; 250 GB/s are written."""
     pod = "ports = 4, efficiency = 0.5, collisions = 1.25"
     fast = study(pod=pod, more="plausible { network_bandwidth = 20 GB/s per_direction }")
-    assert "implausible-bandwidth" not in broken(fast)
+    assert "implausible-bandwidth" not in failed_rules(fast)
     text = JOB.format(devices=64, layout="tp = 8", pod=pod, more="plausible { MORE }")
     text = text.replace("25 GB/s", "250 GB/s").replace(
         "MORE", "network_bandwidth = 31 GB/s per_direction, latency = 19 us"
     )
-    found = broken(parcost.load_text(text)[0].studies()[0])
+    found = failed_rules(parcost.load_text(text)[0].studies()[0])
     for id, said in {
         "implausible-bandwidth": {"rate": 31.25, "most": 31, "written": 250},
         "implausible-latency": {"latency": 20e-6, "most": 19e-6},
@@ -349,7 +349,7 @@ def test_a_share_of_a_fast_port_is_told_as_what_it_is() -> None:
 
 def test_a_device_with_two_ports_is_held_to_what_one_carries() -> None:
     limit = "plausible { network_bandwidth = 30 GB/s per_direction }"
-    assert "implausible-bandwidth" not in broken(study(pod="ports = 64", more=limit))
+    assert "implausible-bandwidth" not in failed_rules(study(pod="ports = 64", more=limit))
 
 
 def test_links_as_fast_as_the_fastest_known_are_plausible() -> None:
@@ -361,10 +361,10 @@ def test_links_as_fast_as_the_fastest_known_are_plausible() -> None:
             f"network_bandwidth = {network} GB/s per_direction, latency = {latency} us }}"
         )
 
-    assert plausible(study(more=limits(400, 25, 20))) == {}
-    assert set(plausible(study(more=limits(399, 25, 20)))) == {"implausible-bandwidth"}
-    assert set(plausible(study(more=limits(400, 24, 20)))) == {"implausible-bandwidth"}
-    assert set(plausible(study(more=limits(400, 25, 19)))) == {"implausible-latency"}
+    assert plausibility_rules(study(more=limits(400, 25, 20))) == {}
+    assert set(plausibility_rules(study(more=limits(399, 25, 20)))) == {"implausible-bandwidth"}
+    assert set(plausibility_rules(study(more=limits(400, 24, 20)))) == {"implausible-bandwidth"}
+    assert set(plausibility_rules(study(more=limits(400, 25, 19)))) == {"implausible-latency"}
 
 
 def test_all_ranks_together_are_the_job() -> None:
@@ -399,7 +399,7 @@ def test_a_device_that_sums_at_a_rate_takes_its_inverse_for_a_byte() -> None:
 def test_groups_on_the_same_axes_are_placed_once(
     these: list[tuple[float, float]], those: list[tuple[float, float]], same: bool
 ) -> None:
-    assert topology._same(these, those) is same
+    assert topology._are_equal(these, those) is same
 
 
 def test_groups_of_the_same_ranks_have_the_same_links() -> None:
@@ -415,7 +415,7 @@ def test_what_leaving_the_fast_domain_costs_is_of_one_activation_as_far_as_it_go
     text = JOB.format(layout="tp = 16", devices=64, pod="", more="collectives { tensor = ring }")
     text = text.replace("sequence = 8192,", "sequence = 8192, micro_batch = 2,")
     (given,) = parcost.load_text(text)[0].studies()
-    inputs = broken(given)["tp-wider-than-fast-domain"].inputs
+    inputs = failed_rules(given)["tp-wider-than-fast-domain"].inputs
     n = 2 * 8192 * 8192 * 2
     expected = {
         "tp": 16,
@@ -444,7 +444,7 @@ def test_what_leaving_the_fast_domain_costs_is_of_one_activation_as_far_as_it_go
     ],
 )
 def test_axes_that_go_on_where_another_ends_are_one(axes: Any, found: Any) -> None:
-    assert joined(axes) == found
+    assert join(axes) == found
 
 
 def test_axes_of_a_sweep_are_one_where_the_narrower_has_one_rank_somewhere() -> None:
@@ -452,7 +452,7 @@ def test_axes_of_a_sweep_are_one_where_the_narrower_has_one_rank_somewhere() -> 
     cp = (2.0, np.array([1.0, 2.0]))
     dp = (np.array([2.0, 4.0]), 4.0)
     for axes in ([cp, dp], [dp, cp]):
-        ((stride, extent),) = joined(axes)  # type: ignore[arg-type]
+        ((stride, extent),) = join(axes)  # type: ignore[arg-type]
         assert (stride, list(extent)) == (2.0, [4.0, 8.0])  # type: ignore[arg-type]
 
 
@@ -535,6 +535,12 @@ def test_a_message_between_groups_of_a_dragonfly_has_half_a_port_or_its_own(
     pod = f"kind = dragonfly, routing = valiant, ports = {ports}"
     given = study("tp = 32, pp = 2", pod=pod)
     assert given.group("pp").hop.bandwidth == pytest.approx(hop * 1e9)
+
+
+def test_a_message_between_devices_of_two_groups_has_half_of_their_own_ports() -> None:
+    """Of three ports each, on a pod of which the links carry less than those of a rack."""
+    given = study("dp = 64", pod="kind = dragonfly, routing = valiant, ports = 96")
+    assert given.group("dp").hop.bandwidth == pytest.approx(25e9 * 3 / 2)
 
 
 def test_links_of_a_sweep_have_one_name_where_one_level_limits_them_all() -> None:

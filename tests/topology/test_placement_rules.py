@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary import (
     Layout,
     Level,
     Model,
-    Plausible,
+    PlausibleRange,
     Precision,
     Training,
 )
@@ -64,7 +64,9 @@ def study(
         Layout: (Layout(tp=tp, dp=dp, pp=1, order=order),),
         Training: (training,),
         CollectiveChoice: (CollectiveChoice(tensor=algorithm),),
-        Plausible: (Plausible(device_bandwidth=1.8e12, network_bandwidth=100e9, latency=0.1),),
+        PlausibleRange: (
+            PlausibleRange(device_bandwidth=1.8e12, network_bandwidth=100e9, latency=0.1),
+        ),
     }
     return SpecStudy("test", blocks, PLUGINS)
 
@@ -74,7 +76,7 @@ def failed(given: Study) -> dict[str, Check]:
     return {check.id: check for check in gather(asked, given).failed}
 
 
-def said(given: Study, id: str) -> Diagnostic:
+def diagnostic_of(given: Study, id: str) -> Diagnostic:
     return diagnose(failed(given)[id], given)
 
 
@@ -96,7 +98,7 @@ def test_a_layout_that_is_placed_well_breaks_no_rule() -> None:
     ],
 )
 def test_an_order_names_every_degree_once(order: str, complaint: str, near: str) -> None:
-    found = said(study(order=order), "order-names")
+    found = diagnostic_of(study(order=order), "order-names")
     assert found.message == f"the order `{order}` {complaint}"
     assert found.help == f'write `order = "{near}"`'
     assert failed(study(order=order))["order-names"].subject == "layout.order"
@@ -117,7 +119,7 @@ def test_a_sweep_keeps_the_layouts_that_need_no_more_than_the_order_names() -> N
 
 
 def test_a_fabric_joins_all_devices() -> None:
-    found = said(study(NODE, {**NETWORK, "size": 4.0}), "fabric-small")
+    found = diagnostic_of(study(NODE, {**NETWORK, "size": 4.0}), "fabric-small")
     assert found.message == "the levels of the fabric join 32 devices, and the cluster has 64"
     assert found.notes == ("`network` joins 4 units of 8 devices each",)
     assert found.help == ("give level `network` a size of 8, or leave it out: it then joins all")
@@ -149,7 +151,7 @@ def test_a_fabric_reaches_as_far_as_its_sizes_say(
     inner: float | None, outer: dict[str, Any], ids: list[str]
 ) -> None:
     given = study({**NODE, "size": inner}, {**NETWORK, **outer})
-    found = list(checks._reach(given[Cluster], tiers(given[Cluster])))
+    found = list(checks._level_checks(given[Cluster], tiers(given[Cluster])))
     assert [check.id for check in found] == ids
     assert found[0].holds is (inner is not None)
     assert all(check.holds for check in found[1:])
@@ -162,12 +164,12 @@ def test_one_level_is_held_to_what_devices_are_joined_by() -> None:
 
 
 def test_a_misspelled_degree_stands_for_one_and_the_rest_come_last() -> None:
-    assert checks._nearest(["xp", "pp"], ["tp", "dp", "pp"]) == "tp-pp-dp"
+    assert checks._nearest_order(["xp", "pp"], ["tp", "dp", "pp"]) == "tp-pp-dp"
 
 
 def test_only_the_last_level_may_leave_its_size_out() -> None:
     given = study({**NODE, "size": None}, {**NETWORK, "size": 4.0})
-    assert said(given, "level-without-size").message == (
+    assert diagnostic_of(given, "level-without-size").message == (
         "level `node` has no size, and another level lies around it"
     )
     assert "fabric-small" not in failed(given)
@@ -199,14 +201,14 @@ def test_tensor_parallelism_beyond_a_node_is_a_warning_with_its_price() -> None:
 
 def test_tensor_parallelism_that_straddles_nodes_is_warned_of_too() -> None:
     given = study(tp=6.0, dp=8.0, devices=48.0)
-    assert "groups of 6 do not divide" in said(given, "tp-wider-than-fast-domain").message
+    assert "groups of 6 do not divide" in diagnostic_of(given, "tp-wider-than-fast-domain").message
     given = study(tp=7.0, dp=8.0, devices=56.0)  # of which one place is left
-    assert "groups of 7 do not divide" in said(given, "tp-wider-than-fast-domain").message
+    assert "groups of 7 do not divide" in diagnostic_of(given, "tp-wider-than-fast-domain").message
 
 
 def test_tensor_parallelism_that_is_placed_last_leaves_the_node_however_small_it_is() -> None:
     given = study(tp=2.0, dp=32.0, order="dp-tp-pp")
-    assert "groups of 2 reach beyond" in said(given, "tp-wider-than-fast-domain").message
+    assert "groups of 2 reach beyond" in diagnostic_of(given, "tp-wider-than-fast-domain").message
 
 
 def test_the_warning_speaks_only_of_the_layouts_of_a_sweep_that_earn_it() -> None:

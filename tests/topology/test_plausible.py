@@ -25,7 +25,7 @@ training {{
 """
 
 
-def warned(
+def warnings_by_subject(
     node: str = "450 GB/s", network: str = "400 Gbps", latency: str = "15 us", more: str = ""
 ) -> dict[str, str]:
     """Return the warnings of plausibility by id, with their help."""
@@ -36,30 +36,32 @@ def warned(
 
 
 def test_what_is_sold_passes() -> None:
-    assert warned() == {}
-    assert warned(node="1.8 TB/s", network="800 Gbps") == {}
-    assert warned(latency="60 ms") == {}  # over an ocean
+    assert warnings_by_subject() == {}
+    assert warnings_by_subject(node="1.8 TB/s", network="800 Gbps") == {}
+    assert warnings_by_subject(latency="60 ms") == {}  # over an ocean
 
 
 @pytest.mark.parametrize("network", ["400 GB/s", "101 GB/s"])
 def test_bytes_where_bits_were_meant(network: str) -> None:
-    help_ = warned(network=network)["implausible-bandwidth"]
+    help_ = warnings_by_subject(network=network)["implausible-bandwidth"]
     written = network.removesuffix(" GB/s")
     assert f"`{written} Gbps per_direction`" in help_
 
 
 def test_one_port_of_a_node_is_shared_by_its_devices() -> None:
     """3,200 Gb/s of a node of eight are 50 GB/s of each."""
-    assert warned(network="400 GB/s", more=", ports = 1") == {}
-    assert warned(network="400 GB/s", more=", ports = 4") != {}
+    assert warnings_by_subject(network="400 GB/s", more=", ports = 1") == {}
+    assert warnings_by_subject(network="400 GB/s", more=", ports = 4") != {}
 
 
 def test_a_node_beyond_any_nvlink() -> None:
-    assert "implausible-bandwidth" in warned(node="900 TB/s")
+    assert "implausible-bandwidth" in warnings_by_subject(node="900 TB/s")
 
 
 def test_seconds_where_microseconds_were_meant() -> None:
-    assert warned(latency="15 s") == {"implausible-latency": "for 15 microseconds write `15 us`"}
+    assert warnings_by_subject(latency="15 s") == {
+        "implausible-latency": "for 15 microseconds write `15 us`"
+    }
 
 
 def test_limits_are_the_users_to_raise() -> None:

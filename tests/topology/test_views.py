@@ -155,3 +155,14 @@ def test_the_process_groups_of_a_job_are_counted(tmp_path: Path, show: Show) -> 
     path.write_text(SPEC.replace("devices = 64", "devices = 128"), encoding="utf-8")
     said = " ".join(show(path, "--ranks=0").split())
     assert "process groups: 16 tp groups of 8, 32 pp groups of 4, 32 dp groups of 4; 80" in said
+
+
+def test_a_unit_that_is_not_full_is_a_whole_one(tmp_path: Path, show: Show) -> None:
+    """33 nodes are 1.03 leaves of 32: two, with the last one."""
+    path = tmp_path / "job.par"
+    text = SPEC.replace("hgx_h100", "superpod_h100").replace("devices = 64", "devices = 264")
+    text = text.replace("tp = 8, pp = 4", "tp = 8, pp = 1").replace("32 seq", "33 seq")
+    path.write_text(text, encoding="utf-8")
+    document = show(path, "--stages", "--format", "json")
+    fabric = document["studies"][0]["sections"][-1]
+    assert fabric["rows"][0][1] == 2

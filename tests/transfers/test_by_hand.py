@@ -12,16 +12,22 @@ import parcost
 from parcost import Curve, Group, formula
 from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
+from parcost_plugins.calculators.transfers.figures import SENT
+from parcost_plugins.calculators.transfers.links import CurveLink, TransferLinks
+from parcost_plugins.calculators.transfers.place import place
+from parcost_plugins.calculators.transfers.pricing import (
+    bisection,
+    bus_factor,
+    fastest_algorithm,
+    limit,
+    price,
+)
+from parcost_plugins.calculators.transfers.tables import _size_text
 from parcost_plugins.collectives import in_network, naive, ring
 from parcost_plugins.collectives.bounds import LowerBound
 from parcost_plugins.collectives.halving_doubling import HalvingDoubling
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.recursive_doubling import RecursiveDoubling
-from parcost_plugins.transfers.figures import SENT
-from parcost_plugins.transfers.links import Measured, Slowest
-from parcost_plugins.transfers.place import place
-from parcost_plugins.transfers.priced import bisection, bus_factor, fastest, limit, price
-from parcost_plugins.transfers.tables import _spelled
 from parcost_plugins.vocabulary import OPERATIONS, CollectiveChoice, Transfer
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
@@ -55,7 +61,7 @@ def compared(body: str, expected: dict[str, float], before: str = "") -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
-def placed(body: str, before: str = "") -> Group:
+def place_group(body: str, before: str = "") -> Group:
     (scenario,) = parcost.load_text(f"{before}\ntransfer x {{ {body} }}\n")
     (study,) = scenario.studies()
     (transfer,) = study.all(Transfer)
@@ -168,6 +174,12 @@ def test_a_plain_call_shows_its_own_formula_and_any_other_that_of_all_calls() ->
     assert (cut.formula.text[:9], cut.value) == ("c (t + o)", 4 * (2 + 4))
 
 
+@pytest.mark.parametrize("ranks, busy", [(1, 0), (2, 1), (4, 1)])
+def test_a_broadcast_keeps_the_bus_busy_with_its_bytes(ranks: int, busy: int) -> None:
+    found = figures(f"operation = broadcast, algorithm = tree, ranks = {ranks}, size = 40 B, {OWN}")
+    assert found["bus_bandwidth"] == pytest.approx(busy * found["algorithm_bandwidth"])
+
+
 def test_additions_are_counted_and_priced() -> None:
     compared(
         f"{RING}, size = 40 B, gamma = 3 s/B",
@@ -237,7 +249,7 @@ NODES = (
 def test_nodes_of_four_ranks_have_ports_into_the_network(
     ports: int, own: float, flat: float, hop: float
 ) -> None:
-    group = placed(f"{NODES}, nodes = 3, ranks_per_node = 4, ports = {ports}")
+    group = place_group(f"{NODES}, nodes = 3, ranks_per_node = 4, ports = {ports}")
     assert (group.ranks, group.shape) == (12, (4, 3))
     assert [link.bandwidth for link in group.links] == [10, own]
     assert [link.latency for link in group.links] == [3, 7]
@@ -254,17 +266,17 @@ def test_a_ring_waits_for_the_levels_that_it_crosses(
     nodes: int, local: int, bandwidth: float, latency: float
 ) -> None:
     body = NODES.replace("network_latency = 7 s", "network_latency = 1 s")
-    group = placed(f"{body}, nodes = {nodes}, ranks_per_node = {local}, ports = 1")
+    group = place_group(f"{body}, nodes = {nodes}, ranks_per_node = {local}, ports = 1")
     assert (group.flat.bandwidth, group.flat.latency) == (bandwidth, latency)
 
 
 def test_a_message_is_between_two_ranks_or_nodes_unless_more_are_said() -> None:
     message = f"operation = point_to_point, size = 1 B, {OWN}"
     far = "network_bandwidth = 1 B/s per_direction"
-    assert placed(message).ranks == 2
-    assert placed(f"{message}, ranks = 5").ranks == 5
-    assert placed(f"{message}, nodes = 3, {far}").ranks == 3
-    assert placed(f"{message}, nodes = 3, ranks_per_node = 4, {far}").ranks == 12
+    assert place_group(message).ranks == 2
+    assert place_group(f"{message}, ranks = 5").ranks == 5
+    assert place_group(f"{message}, nodes = 3, {far}").ranks == 3
+    assert place_group(f"{message}, nodes = 3, ranks_per_node = 4, {far}").ranks == 12
 
 
 def test_the_bandwidth_of_a_transfer_is_inside_of_a_node_and_of_a_message_between_them() -> None:
@@ -299,12 +311,12 @@ def test_a_level_of_the_fabric_stands_for_a_link(
     name: str, more: str, bandwidth: float, latency: float
 ) -> None:
     body = f'operation = all_reduce, size = 1 B, ranks = 6, level = "{name}", congestion = 2'
-    group = placed(body, FABRIC.format(more=more))
+    group = place_group(body, FABRIC.format(more=more))
     (link,) = group.links
     assert (group.ranks, group.shape) == (6, (6,))
     assert (link.bandwidth, link.latency, link.name) == (bandwidth, latency, name)
     assert group.reduction == 0
-    assert placed(f"{body}, gamma = 2 s/B", FABRIC.format(more=more)).reduction == 2
+    assert place_group(f"{body}, gamma = 2 s/B", FABRIC.format(more=more)).reduction == 2
 
 
 # --- prices -------------------------------------------------------------------------------------------
@@ -340,7 +352,7 @@ def test_of_two_algorithms_the_faster_moves_and_of_equals_the_first() -> None:
     halves, doubles = HalvingDoubling(), RecursiveDoubling()
 
     def found(*algorithms: Any) -> tuple[Any, Any]:
-        seconds, moved = fastest(algorithms, "all_reduce", 40.0, group)
+        seconds, moved = fastest_algorithm(algorithms, "all_reduce", 40.0, group)
         return seconds, None if moved is None else (moved.rounds, moved.bytes_)
 
     assert found(naive.Naive(), halves) == found(halves, naive.Naive()) == (20, (4, 60))
@@ -355,11 +367,11 @@ def test_a_sweep_moves_at_each_point_what_its_fastest_algorithm_does() -> None:
     algorithms = (ring.Ring(), Hierarchical())
     group, sizes = levels(4.0, 3.0), np.array([1.0, 40.0, 1e3, 1e6])
     group = evolve(group, flat=AlphaBeta(name="network", latency=4.0, bandwidth=40.0))
-    seconds, moved = fastest(algorithms, "all_reduce", sizes, group)
+    seconds, moved = fastest_algorithm(algorithms, "all_reduce", sizes, group)
     assert moved is not None
     ways = set()
     for i, n in enumerate(sizes.tolist()):
-        least, alone = fastest(algorithms, "all_reduce", n, group)
+        least, alone = fastest_algorithm(algorithms, "all_reduce", n, group)
         assert alone is not None
         ways.add(len(alone.by_link))
         assert np.broadcast_to(seconds, 4)[i] == least
@@ -393,7 +405,7 @@ CURVE = Curve(sizes=np.array([10.0, 1000.0]), seconds=np.array([2.0, 20.0]))
 def test_measured_points_are_met_and_continued(
     rounds: float, bytes_: float, ports: float, seconds: float
 ) -> None:
-    link = Measured(name="own", latency=1.0, curve=CURVE, ports=ports)
+    link = CurveLink(name="own", latency=1.0, curve=CURVE, ports=ports)
     assert link.seconds(rounds, bytes_) == pytest.approx(seconds)
     assert link.bandwidth == 50 * ports
     assert link.measured
@@ -403,7 +415,7 @@ def test_measured_points_are_met_and_continued(
 
 def test_points_below_a_byte_are_met_too() -> None:
     curve = Curve(sizes=np.array([0.01, 1.0]), seconds=np.array([0.1, 10.0]))
-    link = Measured(name="own", latency=0.0, curve=curve, ports=1.0)
+    link = CurveLink(name="own", latency=0.0, curve=curve, ports=1.0)
     assert link.seconds(1.0, 0.1) == pytest.approx(1.0)
     assert link.seconds(1.0, 0.0) == pytest.approx(0.1)
 
@@ -411,9 +423,9 @@ def test_points_below_a_byte_are_met_too() -> None:
 def test_short_waits_are_as_long_as_the_longer_of_them() -> None:
     points = Curve(sizes=np.array([1.0, 10.0]), seconds=np.array([0.2, 0.5]))
     near = AlphaBeta(name="near", latency=0.3, bandwidth=100.0)
-    far = Measured(name="far", latency=0.1, curve=points, ports=1.0)
+    far = CurveLink(name="far", latency=0.1, curve=points, ports=1.0)
     for crossed, seconds in (((True, True), 0.5), ((True, False), 0.4), ((False, True), 0.5)):
-        both = Slowest(name="far", links=(near, far), crossed=crossed)
+        both = TransferLinks(name="far", links=(near, far), crossed=crossed)
         assert both.seconds(1.0, 10.0) == pytest.approx(seconds)
         assert both.latency == (0.3 if crossed[0] else 0.1)
 
@@ -431,11 +443,11 @@ def test_links_are_waited_for_together_where_they_are_crossed(
 ) -> None:
     near = AlphaBeta(name="near", latency=3.0, bandwidth=4.0)
     far = AlphaBeta(name="far", latency=7.0, bandwidth=10.0)
-    both = Slowest(name="far", links=(near, far), crossed=crossed)
+    both = TransferLinks(name="far", links=(near, far), crossed=crossed)
     assert (both.latency, both.bandwidth, both.measured) == (latency, bandwidth, False)
     assert both.seconds(2.0, 60.0) == seconds
-    points = Measured(name="far", latency=7.0, curve=CURVE, ports=1.0)
-    mixed = Slowest(name="far", links=(near, points), crossed=crossed)
+    points = CurveLink(name="far", latency=7.0, curve=CURVE, ports=1.0)
+    mixed = TransferLinks(name="far", links=(near, points), crossed=crossed)
     assert mixed.measured
     alone = [near.seconds(1.0, 3000.0), points.seconds(1.0, 3000.0)]  # 753 s, and 60 s
     assert mixed.seconds(1.0, 3000.0) == max(s for s, c in zip(alone, crossed, strict=True) if c)
@@ -575,4 +587,4 @@ def test_an_empty_message_is_bound_by_nothing() -> None:
     ],
 )  # fmt: skip
 def test_bytes_are_spelled_in_the_largest_unit_that_they_fill(bytes_: float, text: str) -> None:
-    assert _spelled(bytes_) == text
+    assert _size_text(bytes_) == text

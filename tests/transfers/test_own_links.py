@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from parcost import Curve
-from parcost_plugins.transfers.links import Measured, Slowest, link
+from parcost_plugins.calculators.transfers.links import CurveLink, TransferLinks, link
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 #: 1 KB in 1 ms and 1 MB in 4 ms: between them half the way in logarithms is twice the time.
@@ -55,36 +55,36 @@ LATE = AlphaBeta(name="late", latency=3.0, bandwidth=100.0)
 NARROW = AlphaBeta(name="narrow", latency=0.5, bandwidth=10.0)
 
 
-def slowest(*crossed: Any, links: Any = (LATE, NARROW)) -> Slowest:
-    return Slowest(name="s", links=links, crossed=crossed)
+def slowest_links(*crossed: Any, links: Any = (LATE, NARROW)) -> TransferLinks:
+    return TransferLinks(name="s", links=links, crossed=crossed)
 
 
 def test_several_links_by_the_worst_of_each() -> None:
     """Two rounds of 200 B in all: 2 x 3 s and 200 / 10 s."""
-    both = slowest(True, True)
+    both = slowest_links(True, True)
     assert (both.latency, both.bandwidth, both.measured) == (3.0, 10.0, False)
     assert both.seconds(2, 200.0) == pytest.approx(26.0)
-    assert slowest(True, False).seconds(2, 200.0) == pytest.approx(6.0 + 2.0)
-    assert slowest(False, True).seconds(2, 200.0) == pytest.approx(1.0 + 20.0)
-    nothing = slowest(False, False)
+    assert slowest_links(True, False).seconds(2, 200.0) == pytest.approx(6.0 + 2.0)
+    assert slowest_links(False, True).seconds(2, 200.0) == pytest.approx(1.0 + 20.0)
+    nothing = slowest_links(False, False)
     assert (nothing.latency, nothing.bandwidth) == (0.0, np.inf)
-    some = slowest(np.array([True, False]), np.array([True, True]))
+    some = slowest_links(np.array([True, False]), np.array([True, True]))
     assert some.seconds(2, 200.0) == pytest.approx([26.0, 21.0])
 
 
 def test_several_links_of_which_one_is_measured() -> None:
     """Each by its own times: 6 s and 2 s of the late one, 2 ms a message of the other."""
     links = (LATE, measured())
-    assert slowest(True, True, links=links).measured
-    assert slowest(True, True, links=links).seconds(2, 200.0) == pytest.approx(8.0)
-    assert slowest(False, True, links=links).seconds(2, 2 * MIDDLE) == pytest.approx(4e-3)
-    assert slowest(False, False, links=links).seconds(2, 200.0) == 0.0
+    assert slowest_links(True, True, links=links).measured
+    assert slowest_links(True, True, links=links).seconds(2, 200.0) == pytest.approx(8.0)
+    assert slowest_links(False, True, links=links).seconds(2, 2 * MIDDLE) == pytest.approx(4e-3)
+    assert slowest_links(False, False, links=links).seconds(2, 200.0) == 0.0
     fast = (AlphaBeta(name="f", latency=1e-6, bandwidth=1e12), measured())
-    assert slowest(True, True, links=fast).seconds(1, MIDDLE) == pytest.approx(2e-3)
-    assert slowest(True, False, links=fast).seconds(1, 1e6) == pytest.approx(2e-6)
+    assert slowest_links(True, True, links=fast).seconds(1, MIDDLE) == pytest.approx(2e-3)
+    assert slowest_links(True, False, links=fast).seconds(1, 1e6) == pytest.approx(2e-6)
 
 
 def test_a_share_of_a_port() -> None:
     made = link("x", latency=2.0, rate=100.0, share=0.25, level=None)
     assert (made.latency, made.bandwidth, made.seconds(3, 50.0)) == (2.0, 25.0, 8.0)
-    assert isinstance(measured(), Measured)
+    assert isinstance(measured(), CurveLink)

@@ -73,7 +73,7 @@ def problems(body: str, before: str = "") -> list[Any]:
                 f"operation = all_reduce, size = 1 MB, ranks = 60, nodes = 8, "
                 f"network_bandwidth = 50 GB/s per_direction, {OWN}"
             ),
-            "60 ranks do not divide by 8 nodes",
+            "60 ranks are not divisible by 8 nodes",
             "the nearest numbers of ranks are 56 and 64",
         ),
         (

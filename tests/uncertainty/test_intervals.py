@@ -48,13 +48,13 @@ accuracy ours {
 """
 
 
-def evaluated(text: str) -> Report:
+def evaluate_text(text: str) -> Report:
     (scenario,) = parcost.load_text(text)
     return scenario.evaluate()
 
 
 def factors(text: str, name: str = "step_time") -> tuple[float, float]:
-    result = evaluated(text).result
+    result = evaluate_text(text).result
     interval = result.interval(name)
     assert interval is not None
     value = result.figure(name)
@@ -108,13 +108,13 @@ device ours {
 
 def test_an_interval_of_a_sweep_has_ends_for_each_point() -> None:
     swept = (STUDY + ERRORS).replace("16 sequences", "[16, 32, 64] sequences")
-    result = evaluated(swept).result
+    result = evaluate_text(swept).result
     interval = result.interval("step_time")
     assert interval is not None
     assert interval.low == pytest.approx(0.8 * result.figure("step_time"))
     assert interval.high.shape == (3,)
     assert result.figure("step_time_high") == pytest.approx(interval.high)
-    rows = evaluated(swept).rows(["step_time", "step_time_low"])
+    rows = evaluate_text(swept).rows(["step_time", "step_time_low"])
     assert [row["step_time_low"] / row["step_time"] for row in rows] == pytest.approx([0.8] * 3)
 
 
@@ -123,7 +123,7 @@ def test_every_formula_gives_the_ends() -> None:
         STUDY + ERRORS,
         (STUDY + ERRORS).replace("v100 h100_sxm", "v100 b200"),
     ):
-        interval = evaluated(text).result.interval("step_time")
+        interval = evaluate_text(text).result.interval("step_time")
         assert interval is not None
         for formula, end in ((interval.formula, interval.low), (interval.upper, interval.high)):
             known = {name: value for name, (value, _) in formula.inputs.items()}
@@ -133,7 +133,7 @@ def test_every_formula_gives_the_ends() -> None:
 
 
 def test_a_range_whose_ends_are_swapped_is_refused() -> None:
-    result = evaluated(
+    result = evaluate_text(
         STUDY + ERRORS.replace("low = 0.8, high = 1.25", "low = 1.25, high = 0.8")
     ).result
     assert not result.legal
@@ -146,27 +146,27 @@ def test_a_range_whose_ends_are_swapped_is_refused() -> None:
 
 
 def claims(text: str) -> list[bool]:
-    return [bool(claim.holds) for claim in evaluated(text).result.expectations]
+    return [bool(claim.holds) for claim in evaluate_text(text).result.expectations]
 
 
 def test_a_measured_value_is_claimed_to_lie_in_the_interval() -> None:
-    step = float(evaluated(STUDY + ERRORS).result.figure("step_time"))
+    step = float(evaluate_text(STUDY + ERRORS).result.figure("step_time"))
     measured = [0.79 * step, 0.81 * step, 1.24 * step, 1.26 * step]
     said = "".join(f"  step_time = {1e3 * seconds!r} ms within interval\n" for seconds in measured)
     assert claims(f"{STUDY}{ERRORS}expect {{\n{said}}}") == [False, True, True, False]
 
 
 def test_the_ends_of_an_interval_are_figures() -> None:
-    step = float(evaluated(STUDY + ERRORS).result.figure("step_time"))
+    step = float(evaluate_text(STUDY + ERRORS).result.figure("step_time"))
     said = f"expect {{ step_time_high <= {1251 * step!r} ms, step_time_low >= {801 * step!r} ms }}"
     assert claims(STUDY + ERRORS + said) == [True, False]
 
 
 def test_a_sweep_says_where_the_claim_holds() -> None:
-    step = float(evaluated(STUDY + ERRORS).result.figure("step_time"))
+    step = float(evaluate_text(STUDY + ERRORS).result.figure("step_time"))
     said = f"expect {{ step_time = {1e3 * step!r} ms within interval }}"
     swept = (STUDY + ERRORS + said).replace("16 sequences", "[16, 256] sequences")
-    (claim,) = evaluated(swept).result.expectations
+    (claim,) = evaluate_text(swept).result.expectations
     assert list(claim.holds) == [True, False]
 
 
@@ -184,7 +184,7 @@ def test_a_sweep_says_where_the_claim_holds() -> None:
 )
 def test_a_claim_about_no_interval_is_named(claim: str, id: str, help: str) -> None:
     with pytest.raises(SpecError) as raised:
-        evaluated(f"{STUDY}expect {{ {claim} }}")
+        evaluate_text(f"{STUDY}expect {{ {claim} }}")
     (found,) = raised.value.diagnostics
     assert found.id == id
     assert help in (found.help or "")
@@ -212,7 +212,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 def test_the_screen_has_the_interval_beside_the_figure(run: Run) -> None:
     text = STUDY + ERRORS.replace("coverage = 90 %", "coverage = 80 %")
     found = run("eval", text=text)
-    step = float(evaluated(text).result.figure("step_time"))
+    step = float(evaluate_text(text).result.figure("step_time"))
     assert f"({800 * step:.0f} to {1250 * step:.0f} ms, 80 %)" in found.out
     assert len(found.out.splitlines()) <= 40
     assert " ".join(found.out.split()).count(", 80 %)") == 2
@@ -245,7 +245,7 @@ def test_json_and_csv_have_both_ends(run: Run) -> None:
 
 
 def test_without_the_plugin_there_is_none(run: Run) -> None:
-    found = run("eval", "--without", "uncertainty")
+    found = run("eval", "--without", "analysis.uncertainty")
     assert found.code == 0
     assert "90 %)" not in found.out
 
@@ -291,7 +291,9 @@ def test_a_wrong_interval_is_left_out_and_named(interval: Any, said: str) -> Non
 
 
 def test_a_range_may_be_one_number() -> None:
-    result = evaluated(STUDY + ERRORS.replace("low = 0.8, high = 1.25", "low = 1, high = 1")).result
+    result = evaluate_text(
+        STUDY + ERRORS.replace("low = 0.8, high = 1.25", "low = 1, high = 1")
+    ).result
     assert result.legal
     assert factors(STUDY + ERRORS.replace("low = 0.8, high = 1.25", "low = 1, high = 1")) == (1, 1)
 
@@ -302,7 +304,7 @@ def test_a_range_may_be_one_number() -> None:
 )
 def test_a_source_counts_models(models: int, runs: int, said: str) -> None:
     counted = ERRORS.replace("runs = 20, models = 5", f"runs = {runs}, models = {models}")
-    interval = evaluated(STUDY + counted).result.interval("step_time")
+    interval = evaluate_text(STUDY + counted).result.interval("step_time")
     assert interval is not None
     assert interval.formula.source == f"measured / predicted of {said}dense, hopper"
 

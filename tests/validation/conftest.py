@@ -13,7 +13,7 @@ import pytest
 import parcost
 from parcost.cli import main
 from parcost_plugins.validation.records import read
-from parcost_plugins.validation.rows import Row, _renamed
+from parcost_plugins.validation.rows import RunRow, _rename_keys
 from parcost_plugins.validation.study import write
 
 Raw = dict[str, Any]
@@ -72,7 +72,7 @@ MEGATRON: Raw = {
 }
 
 
-def _changed(base: Raw, changes: dict[str, Any]) -> Raw:
+def _change(base: Raw, changes: dict[str, Any]) -> Raw:
     made = copy.deepcopy(base)
     for path, value in changes.items():
         *steps, last = path.split(".")
@@ -89,19 +89,19 @@ def _changed(base: Raw, changes: dict[str, Any]) -> Raw:
 @pytest.fixture(scope="session")
 def raw() -> Callable[..., Raw]:
     """Return a row as JSON has it, with fields given by path changed; ``...`` removes one."""
-    return lambda **changes: _changed(
+    return lambda **changes: _change(
         MEGATRON, {k.replace("__", "."): v for k, v in changes.items()}
     )
 
 
 @pytest.fixture(scope="session")
-def row(raw: Callable[..., Raw]) -> Callable[..., Row]:
+def row(raw: Callable[..., Raw]) -> Callable[..., RunRow]:
     """Return a row as the command reads it."""
 
-    def make(**changes: Any) -> Row:
-        found = read(Row, _renamed(raw(**changes)))
+    def make(**changes: Any) -> RunRow:
+        found = read(RunRow, _rename_keys(raw(**changes)))
         assert not found.problems, found.problems
-        made: Row = found.made
+        made: RunRow = found.made
         return made
 
     return make
@@ -120,7 +120,7 @@ def file(tmp_path: Path) -> Callable[[Iterable[Raw | str]], Path]:
     return write
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     """What the command says, and its exit code."""
 
     exit_code: int
@@ -129,13 +129,13 @@ class Said(NamedTuple):
 
 
 @pytest.fixture
-def validate(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def validate(capsys: pytest.CaptureFixture[str]) -> Callable[..., CommandOutput]:
     """Return what the command says."""
 
-    def run(*arguments: object) -> Said:
+    def run(*arguments: object) -> CommandOutput:
         code = main(["validate", *map(str, arguments)])
         out, err = capsys.readouterr()
-        return Said(code, out, err)
+        return CommandOutput(code, out, err)
 
     return run
 
@@ -167,6 +167,6 @@ def small(raw: Callable[..., Raw]) -> Callable[..., Raw]:
 @pytest.fixture(scope="session")
 def predicted() -> float:
     """Return the seconds that the model predicts for the small row."""
-    row: Row = read(Row, _renamed(_changed(MEGATRON, SMALL))).made
+    row: RunRow = read(RunRow, _rename_keys(_change(MEGATRON, SMALL))).made
     (scenario,) = parcost.load_text(write(row).text)
     return float(scenario.evaluate().result.figure("step_time"))

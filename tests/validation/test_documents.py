@@ -10,7 +10,7 @@ import pytest
 from attrs import fields
 
 from parcost_plugins.validation.command import command
-from parcost_plugins.validation.rows import PRECISIONS, Row
+from parcost_plugins.validation.rows import PRECISIONS, RunRow
 from parcost_plugins.validation.selection import METRICS, paths
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ def test_every_precision_and_figure_is_documented() -> None:
 
 
 def test_every_word_for_recomputation_is_documented() -> None:
-    words = fields(Row).recompute.metadata["words"]
+    words = fields(RunRow).recompute.metadata["words"]
     assert [word for word in words if f"`{word}`" not in PAGE] == []
 
 

@@ -19,17 +19,17 @@ from parcost_plugins.validation import intervals
 from parcost_plugins.validation.intervals import (
     FOLDS,
     LEVELS,
-    Holding,
+    Coverage,
     Range,
     Ranges,
     Ratio,
     _folds,
     _samples,
-    holding,
-    left_out,
+    coverage_of,
+    cross_validate,
     ranges,
     ranges_at,
-    shortest,
+    shortest_range,
     to_block,
 )
 from parcost_plugins.vocabulary import Accuracy
@@ -56,11 +56,11 @@ def ranges_of(share: float, found: list[Ratio], levels: Any = STEP) -> dict[Any,
 
 def test_the_shortest_range_that_holds_a_share() -> None:
     values = [0.0, 5.0, 6.0, 6.5, 7.0, 20.0]
-    assert shortest(values, 0.5) == (6.0, 7.0)  # three of six: 1 wide, and any other is wider
-    assert shortest(values, 4 / 6) == (5.0, 7.0)
-    assert shortest(values, 1.0) == (0.0, 20.0)
-    assert shortest([3.0], 0.9) == (3.0, 3.0)
-    assert shortest([1.0, 2.0, 4.0], 0.3) == (1.0, 1.0)
+    assert shortest_range(values, 0.5) == (6.0, 7.0)  # three of six: 1 wide, and any other is wider
+    assert shortest_range(values, 4 / 6) == (5.0, 7.0)
+    assert shortest_range(values, 1.0) == (0.0, 20.0)
+    assert shortest_range([3.0], 0.9) == (3.0, 3.0)
+    assert shortest_range([1.0, 2.0, 4.0], 0.3) == (1.0, 1.0)
 
 
 def test_a_range_holds_the_prediction() -> None:
@@ -102,7 +102,7 @@ def test_a_model_is_judged_by_the_other_folds() -> None:
     """All runs of a model lie in its fold, and its ratio in no range that judges it."""
     found = ratios((float(i) for i in range(1, 41)), ("any", "", ""))
     assert {one.fold for one in found} == set(range(FOLDS))
-    for one, judged in left_out(0.9, _folds(found, MEMORY), MEMORY):
+    for one, judged in cross_validate(0.9, _folds(found, MEMORY), MEMORY):
         others = [other.value for other in found if other.fold != one.fold]
         # up to 0.9 (m + 1) / m of m models, by hand: the shortest range is the upper one
         assert judged.runs == len(others)
@@ -152,8 +152,8 @@ def test_half_of_a_range() -> None:
     assert [one.holds(value) for value in (0.69, 0.7, 1.0, 1.5, 1.51)] == [
         False, True, True, True, False
     ]  # fmt: skip
-    assert holding([True, False], [0.1, 0.3]) == Holding(n=2, share=0.5, half_width=0.2)
-    assert holding([], []) is None
+    assert coverage_of([True, False], [0.1, 0.3]) == Coverage(n=2, share=0.5, half_width=0.2)
+    assert coverage_of([], []) is None
 
 
 BLOCK = """\
@@ -204,7 +204,7 @@ def test_ranges_as_a_file_of_the_catalogue() -> None:
         return Range(kind=kind, runs=runs, models=models, low=low, high=high)
 
     def all_of(n: int, share: float, half: float, *found: Range) -> Ranges:
-        left = Holding(n=n, share=share, half_width=half)
+        left = Coverage(n=n, share=share, half_width=half)
         return Ranges(share=0.9, found={one.kind: one for one in found}, left_out=left)
 
     steps = all_of(
@@ -330,7 +330,7 @@ def test_ranges_need_several_models(
 
 @pytest.mark.slow
 def test_without_the_plugin_rows_are_scored_all_the_same(runs: Path, validate: Validate) -> None:
-    found = validate(runs, "--without", "uncertainty", "--format", "json")
+    found = validate(runs, "--without", "analysis.uncertainty", "--format", "json")
     whole = json.loads(found.stdout)["groups"]["all"]["all"]
     assert (whole["n"], whole["interval"]) == (10, None)
 

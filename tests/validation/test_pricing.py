@@ -17,9 +17,9 @@ from parcost_plugins.validation.pricing import (
     price,
     write_studies,
 )
-from parcost_plugins.validation.rows import Placed, Row
+from parcost_plugins.validation.rows import PlacedRow, RunRow
 
-Make = Callable[..., Row]
+Make = Callable[..., RunRow]
 
 POINT: dict[str, Any] = {
     "step_time_seconds": 4.0,
@@ -82,7 +82,7 @@ def test_each_row_has_its_prediction_or_its_reason(
     batch = SimpleNamespace(entries=lambda specs: iter(entries[: len(specs)]))
     monkeypatch.setattr("parcost.batch.run.Run", lambda *_, **__: batch)
     monkeypatch.setattr("parcost.batch.fingerprints.Environment", lambda picked: picked)
-    case = Case(placed=Placed(row=row(), file="f", line=1), reason="before")
+    case = Case(placed=PlacedRow(row=row(), file="f", line=1), reason="before")
     cases: list[Any] = [(case, None), *((case, Path(f"{n}.par")) for n in range(len(entries)))]
     done: list[int] = []
     found = [*price(cases, None, None, {}, done.append)]  # type: ignore[arg-type]
@@ -101,8 +101,8 @@ def test_each_row_has_its_prediction_or_its_reason(
 
 def test_rows_whose_names_are_alike_have_files_of_their_own(row: Make, tmp_path: Path) -> None:
     ids = ["a/b", "A b", "a_b", ".."]
-    placed = [Placed(row=row(id=id), file="f", line=n) for n, id in enumerate(ids)]
-    placed.insert(1, Placed(row=row(id="x", hardware__gpu="Abacus"), file="f", line=9))
+    placed = [PlacedRow(row=row(id=id), file="f", line=n) for n, id in enumerate(ids)]
+    placed.insert(1, PlacedRow(row=row(id="x", hardware__gpu="Abacus"), file="f", line=9))
     found = [*write_studies(placed, tmp_path)]
     names = [path.name if path else "" for _, path in found]
     assert names == ["a_b.par", "", "A_b_.par", "a_b__.par", "_.par"]

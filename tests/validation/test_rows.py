@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from parcost import SpecError
-from parcost_plugins.validation.rows import Row, Rows, files_of, read_files, shipped
+from parcost_plugins.validation.rows import Rows, RunRow, files_of, read_files, shipped_runs
 
 Write = Callable[[Iterable[Any]], Path]
 Raw = Callable[..., dict[str, Any]]
@@ -136,19 +136,19 @@ def test_a_directory_without_any_is_an_error(tmp_path: Path) -> None:
         files_of(tmp_path)
 
 
-def test_nodes_are_counted_up(row: Callable[..., Row]) -> None:
+def test_nodes_are_counted_up(row: Callable[..., RunRow]) -> None:
     assert row().nodes == 2
     assert row(hardware__gpus_per_node=None).nodes is None
     assert row(hardware__gpus_per_node=10).nodes == 2
 
 
-def test_micro_batches_of_a_replica(row: Callable[..., Row]) -> None:
+def test_micro_batches_of_a_replica(row: Callable[..., RunRow]) -> None:
     """64 sequences over 4 replicas, 2 at a time."""
     assert row(batch__global=64, parallel__dp=4).micro_batches == 8
     assert row(batch__global=64, parallel__dp=4, batch__micro=1).micro_batches == 16
 
 
-def test_what_follows_from_a_row(row: Callable[..., Row]) -> None:
+def test_what_follows_from_a_row(row: Callable[..., RunRow]) -> None:
     assert row(hardware__gpus=17).nodes == 3
     for experts, sparse in ((None, False), (0, False), (1, False), (2, True)):
         assert row(model__experts=experts).is_sparse is sparse
@@ -234,14 +234,14 @@ def test_the_edge_of_a_contradiction(
 def test_the_first_catalogue_with_a_file_of_runs_ships_it(tmp_path: Path) -> None:
     def plugins(*names: str) -> Any:
         found = {n: (None, SimpleNamespace(name=n, root=tmp_path / n)) for n in names}
-        return SimpleNamespace(named=lambda _: found)
+        return SimpleNamespace(offers=lambda _: found)
 
     path = tmp_path / "b" / "measured" / "runs.jsonl"
     path.parent.mkdir(parents=True)
     path.touch()
     (tmp_path / "c" / "measured" / "runs.jsonl").mkdir(parents=True)
-    assert shipped(plugins("a", "c", "b")) == ("b/measured/runs.jsonl", path)
-    assert shipped(plugins("a", "c")) is None
+    assert shipped_runs(plugins("a", "c", "b")) == ("b/measured/runs.jsonl", path)
+    assert shipped_runs(plugins("a", "c")) is None
 
 
 @pytest.mark.parametrize(

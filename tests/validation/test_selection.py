@@ -11,8 +11,8 @@ import click
 import pytest
 
 from parcost_plugins.validation import command
-from parcost_plugins.validation.command import _label, _selected
-from parcost_plugins.validation.rows import Placed, Row
+from parcost_plugins.validation.command import _label, _select
+from parcost_plugins.validation.rows import PlacedRow, RunRow
 from parcost_plugins.validation.selection import (
     MISSING,
     MalformedError,
@@ -22,7 +22,7 @@ from parcost_plugins.validation.selection import (
     value_of,
 )
 
-Make = Callable[..., Row]
+Make = Callable[..., RunRow]
 Write = Callable[[Iterable[Any]], Path]
 Validate = Callable[..., Any]
 
@@ -113,13 +113,13 @@ def test_what_is_no_limit(text: str) -> None:
 
 def test_rows_are_selected_by_any_field(row: Make) -> None:
     placed = [
-        Placed(row=row(id="a", source_key="one", core=True), file="f", line=1),
-        Placed(row=row(id="b", source_key="one", hardware__gpus=64), file="f", line=2),
-        Placed(row=row(id="c", source_key="two", year=2025), file="f", line=3),
+        PlacedRow(row=row(id="a", source_key="one", core=True), file="f", line=1),
+        PlacedRow(row=row(id="b", source_key="one", hardware__gpus=64), file="f", line=2),
+        PlacedRow(row=row(id="c", source_key="two", year=2025), file="f", line=3),
     ]
 
     def ids(text: str) -> str:
-        return "".join(one.row.id for one in _selected(placed, condition(text)))
+        return "".join(one.row.id for one in _select(placed, condition(text)))
 
     for text, expected in {
         "source_key=one": "ab",
@@ -135,7 +135,7 @@ def test_rows_are_selected_by_any_field(row: Make) -> None:
         "nodes=2": "ac",
     }.items():
         assert ids(text) == expected, text
-    assert _selected([], condition("nobody=x")) == []
+    assert _select([], condition("nobody=x")) == []
     with pytest.raises(click.UsageError, match="did you mean `nodes`"):
         ids("node=2")
     with pytest.raises(click.UsageError, match="such as source_key"):
@@ -166,7 +166,7 @@ def test_how_far_and_how_fast_is_shown(
     monkeypatch.setattr(command, "Progress", lambda **_: progress)
     monkeypatch.setattr("parcost_plugins.validation.pricing.price", price)
     cases: Any = [(None, None)] * 1200
-    assert command._priced(cases, None, None, {}, elsewhere=True) == cases  # type: ignore[arg-type]
+    assert command._price_cases(cases, None, None, {}, elsewhere=True) == cases  # type: ignore[arg-type]
     assert shown == ["4 of 1,200 rows, 8.0 a second", "8 of 1,200 rows, 1.0 a second", "clear"]
     assert "1,200 rows in 10.0 s, 120.0 a second" in capsys.readouterr().err
 

@@ -10,8 +10,8 @@ import pytest
 import parcost
 from parcost import Study
 from parcost_plugins.kernels.rates import kernel_name
-from parcost_plugins.validation.rows import Row, UnmodelledError
-from parcost_plugins.validation.study import Written, write
+from parcost_plugins.validation.rows import RunRow, UnmodelledError
+from parcost_plugins.validation.study import StudyText, write
 from parcost_plugins.vocabulary import (
     Cluster,
     KernelChoice,
@@ -22,16 +22,16 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
-from parcost_plugins.vocabulary.chosen import (
+from parcost_plugins.vocabulary.context import algorithm
+from parcost_plugins.vocabulary.partition import layers as dealt
+from parcost_plugins.vocabulary.run_choices import (
     blocks_on_transfers,
     hides_gradients,
     hides_parameters,
     tensor_overlap,
 )
-from parcost_plugins.vocabulary.context import algorithm
-from parcost_plugins.vocabulary.partition import layers as dealt
 
-Make = Callable[..., Row]
+Make = Callable[..., RunRow]
 
 #: What turns the row of Megatron-LM into one of FSDP under Composer, on two nodes of eight.
 FSDP: dict[str, Any] = {
@@ -84,7 +84,7 @@ EXPERTS: dict[str, Any] = {
 }
 
 
-def study(written: Written) -> Study:
+def study(written: StudyText) -> Study:
     (scenario,) = parcost.load_text(written.text)
     (found,) = scenario.studies()
     return found

@@ -10,10 +10,10 @@ import pytest
 from parcost_plugins.validation.frameworks import profile_of
 from parcost_plugins.validation.hardware import domain_of
 from parcost_plugins.validation.recipes import Recipe, recipe_of
-from parcost_plugins.validation.rows import Row, UnmodelledError
+from parcost_plugins.validation.rows import RunRow, UnmodelledError
 from parcost_plugins.validation.study import write
 
-Make = Callable[..., Row]
+Make = Callable[..., RunRow]
 
 GATED = {"model__gated": True}
 EXPERTS = {"model__experts": 8, "model__topk": 2, "model__expert_ffn": 512}
@@ -34,11 +34,11 @@ def lines(text: str) -> dict[str, str]:
     return found
 
 
-def split(pp: int, vp: int, layers: int) -> dict[str, Any]:
+def stage_values(pp: int, vp: int, layers: int) -> dict[str, Any]:
     return {"parallel__pp": pp, "parallel__vp": vp, "model__layers": layers}
 
 
-def sharded(text: str, **more: Any) -> dict[str, Any]:
+def sharding_lines(text: str, **more: Any) -> dict[str, Any]:
     return {"parallel__zero_stage_or_fsdp": text, **more}
 
 
@@ -89,21 +89,21 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"parallel__tp": 2, "parallel__sequence_parallel": True}, "layout.sequence_parallel", "on"),
     ({}, "layout.vocabulary_multiple", "128"),
     (TITAN, "layout.vocabulary_multiple", None),
-    (sharded("fsdp"), "layout.zero", "3"),
-    (sharded("zero-3"), "layout.zero", "3"),
-    (sharded("stage 3"), "layout.zero", "3"),
-    (sharded("shard_grad_op"), "layout.zero", "3"),
-    (sharded("ZeRO stage 2"), "layout.zero", "2"),
-    (sharded("distributed optimizer"), "layout.zero", "1"),
-    (sharded("none"), "layout.zero", "0"),
-    (sharded(""), "layout.zero", "0"),
-    (sharded("somehow"), "layout.zero", "1"),
-    (sharded("FSDP over 4 ranks", parallel__dp=16), "sharding.shard", "4"),
-    (sharded("FSDP over 4 ranks", parallel__dp=2, parallel__cp=4), "sharding.shard", "4"),
-    (sharded("FSDP over 4 ranks", parallel__dp=4), "sharding.shard", None),
-    (sharded("FSDP over 4 ranks", parallel__dp=2), "sharding.shard", None),
-    (sharded("FSDP over 4 ranks", parallel__dp=6), "sharding.shard", None),
-    (sharded("FSDP", parallel__dp=6), "sharding.shard", None),
+    (sharding_lines("fsdp"), "layout.zero", "3"),
+    (sharding_lines("zero-3"), "layout.zero", "3"),
+    (sharding_lines("stage 3"), "layout.zero", "3"),
+    (sharding_lines("shard_grad_op"), "layout.zero", "3"),
+    (sharding_lines("ZeRO stage 2"), "layout.zero", "2"),
+    (sharding_lines("distributed optimizer"), "layout.zero", "1"),
+    (sharding_lines("none"), "layout.zero", "0"),
+    (sharding_lines(""), "layout.zero", "0"),
+    (sharding_lines("somehow"), "layout.zero", "1"),
+    (sharding_lines("FSDP over 4 ranks", parallel__dp=16), "sharding.shard", "4"),
+    (sharding_lines("FSDP over 4 ranks", parallel__dp=2, parallel__cp=4), "sharding.shard", "4"),
+    (sharding_lines("FSDP over 4 ranks", parallel__dp=4), "sharding.shard", None),
+    (sharding_lines("FSDP over 4 ranks", parallel__dp=2), "sharding.shard", None),
+    (sharding_lines("FSDP over 4 ranks", parallel__dp=6), "sharding.shard", None),
+    (sharding_lines("FSDP", parallel__dp=6), "sharding.shard", None),
     # --- the schedule
     ({"parallel__pp": 1, "schedule": "interleaved"}, "schedule.kind", None),
     ({"schedule": "1F1B"}, "schedule.kind", None),
@@ -112,26 +112,26 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"parallel__vp": 2}, "schedule.chunks", "2"),
     ({"parallel__vp": 1}, "schedule.chunks", None),
     ({"parallel__pp": 1, "parallel__vp": 2}, "schedule.chunks", None),
-    (split(2, 1, 24), "schedule.assignment", None),
-    (split(5, 1, 24), "schedule.assignment", None),  # one end makes it 25
-    (split(5, 1, 24), "schedule.count_head", "on"),
-    (split(5, 1, 24), "schedule.count_embedding", None),
-    (split(5, 1, 23), "schedule.count_head", "on"),
-    (split(5, 1, 23), "schedule.count_embedding", "on"),
-    (split(5, 2, 28), "schedule.count_embedding", "on"),  # 30 over 5 x 2
-    (split(5, 2, 29), "schedule.count_head", "on"),
-    (split(5, 2, 29), "schedule.count_embedding", None),
-    (split(4, 2, 20), "schedule.assignment", "fill"),  # 22 are no multiple of 4 x 2
-    (split(4, 2, 20), "schedule.count_embedding", None),
-    (split(5, 1, 22), "schedule.assignment", "fill"),
-    (split(5, 1, 22), "schedule.count_head", None),
-    ({**split(5, 1, 23), **TITAN}, "schedule.count_head", None),
-    ({**split(5, 1, 23), **TITAN}, "schedule.assignment", None),
-    ({**split(5, 1, 23), "source": "Trainer"}, "schedule.assignment", "fill"),
-    ({**split(5, 1, 22), "extra__pp_partition": "embed"}, "schedule.count_embedding", "on"),
-    ({**split(5, 1, 23), "extra__pp_partition": "layer"}, "schedule.count_embedding", None),
-    ({**split(5, 1, 23), "extra__pp_partition": "layer"}, "schedule.count_head", None),
-    ({**split(5, 1, 25), "extra__pp_partition": "embed"}, "schedule.count_embedding", None),
+    (stage_values(2, 1, 24), "schedule.assignment", None),
+    (stage_values(5, 1, 24), "schedule.assignment", None),  # one end makes it 25
+    (stage_values(5, 1, 24), "schedule.count_head", "on"),
+    (stage_values(5, 1, 24), "schedule.count_embedding", None),
+    (stage_values(5, 1, 23), "schedule.count_head", "on"),
+    (stage_values(5, 1, 23), "schedule.count_embedding", "on"),
+    (stage_values(5, 2, 28), "schedule.count_embedding", "on"),  # 30 over 5 x 2
+    (stage_values(5, 2, 29), "schedule.count_head", "on"),
+    (stage_values(5, 2, 29), "schedule.count_embedding", None),
+    (stage_values(4, 2, 20), "schedule.assignment", "fill"),  # 22 are no multiple of 4 x 2
+    (stage_values(4, 2, 20), "schedule.count_embedding", None),
+    (stage_values(5, 1, 22), "schedule.assignment", "fill"),
+    (stage_values(5, 1, 22), "schedule.count_head", None),
+    ({**stage_values(5, 1, 23), **TITAN}, "schedule.count_head", None),
+    ({**stage_values(5, 1, 23), **TITAN}, "schedule.assignment", None),
+    ({**stage_values(5, 1, 23), "source": "Trainer"}, "schedule.assignment", "fill"),
+    ({**stage_values(5, 1, 22), "extra__pp_partition": "embed"}, "schedule.count_embedding", "on"),
+    ({**stage_values(5, 1, 23), "extra__pp_partition": "layer"}, "schedule.count_embedding", None),
+    ({**stage_values(5, 1, 23), "extra__pp_partition": "layer"}, "schedule.count_head", None),
+    ({**stage_values(5, 1, 25), "extra__pp_partition": "embed"}, "schedule.count_embedding", None),
     # --- kernels and loss
     ({"attention": None}, "training.flash_attention", "on"),
     ({"attention": "eager"}, "training.flash_attention", "off"),
@@ -277,7 +277,7 @@ def test_what_was_assumed_by_its_words(row: Make) -> None:
     assert written.assumptions[:2] == ["two", "one"]
     assert "activations of 6 layers are kept on the host" in written.assumptions
     assert write(row(extra={"assumed": "one"})).assumptions[0] == "one"
-    filled = write(row(**split(5, 1, 22))).assumptions
+    filled = write(row(**stage_values(5, 1, 22))).assumptions
     assert "22 layers that do not divide fill stages from the first" in filled
     assert "# Assumed: one." in write(row(extra={"assumed": "one"})).text
 
@@ -348,6 +348,7 @@ def test_what_a_row_says_of_its_state_names_its_framework_first(row: Make) -> No
     one = row(**said, parallel__zero_stage_or_fsdp="DeepSpeed ZeRO-1")
     assert profile_of(one).framework == "megatron_deepspeed"
     assert profile_of(row(**said)).framework == "megatron_core"
+    assert profile_of(row(**{**BRIDGE, "year": 2024})).title == "NeMo of 2024"
 
 
 def test_the_release_from_which_a_framework_is_another(row: Make) -> None:

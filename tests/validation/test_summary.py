@@ -11,29 +11,30 @@ from attrs import evolve
 
 from parcost.contract.page import Heading, Table
 from parcost_plugins.validation import documents, pages
-from parcost_plugins.validation.intervals import Holding, Range, Ranges
+from parcost_plugins.validation.intervals import Coverage, Range, Ranges
 from parcost_plugins.validation.pricing import Case, Prediction
-from parcost_plugins.validation.rows import Flaw, Placed, Row
+from parcost_plugins.validation.rows import Flaw, PlacedRow, RunRow
 from parcost_plugins.validation.scores import chance, quantile, rho
-from parcost_plugins.validation.study import Written
+from parcost_plugins.validation.study import StudyText
 from parcost_plugins.validation.summary import (
     DIMENSIONS,
     Ranking,
     Summary,
     excess,
+    half_width,
     memory_basis,
     ranges_of,
     summarize,
 )
 
-Make = Callable[..., Row]
+Make = Callable[..., RunRow]
 GB = 10**9
 
 
-def case(row: Row, seconds: float | None, line: int = 1, **more: Any) -> Case:
+def case(row: RunRow, seconds: float | None, line: int = 1, **more: Any) -> Case:
     """Return a row of which a step of *seconds* is predicted, or none."""
-    placed = Placed(row=row, file="runs.jsonl", line=line)
-    written = Written(text="", assumptions=[], framework=more.pop("framework", "x"))
+    placed = PlacedRow(row=row, file="runs.jsonl", line=line)
+    written = StudyText(text="", assumptions=[], framework=more.pop("framework", "x"))
     if seconds is None:
         return Case(placed=placed, written=written, reason="it has no step")
     known = {"memory": 0.0, "fits": True, "model_flops": seconds * 1e14, "peak": 3e14, **more}
@@ -73,7 +74,7 @@ def test_what_a_row_is_off(summary: Summary) -> None:
     assert [one.memory_error for one in (a, c)] == pytest.approx([-0.2, 0.25], rel=1e-12)
     assert [one.memory_ratio for one in (a, c)] == pytest.approx([1.25, 0.8], rel=1e-12)
     assert (b.memory_error, b.memory_ratio, b.memory_held) == (None, None, None)
-    assert [one.step_held for one in (a, b, c)] == [True, True, None]
+    assert [one.step_in_interval for one in (a, b, c)] == [True, True, None]
     assert (a.memory_held, c.memory_held) == (False, True)
     # 80, 110 and 130 TFLOP/s were measured: at the median of them steps take 8, 11, 13 / 1.1
     assert [one.baseline for one in (a, b, c)] == pytest.approx([8 / 1.1, 10.0, 13 / 1.1])
@@ -273,7 +274,7 @@ RANKINGS = [
 def ranked(summary: Summary) -> Summary:
     """Return the rows with three rankings, and intervals by models left out."""
     whole = Range(kind=("any", "", ""), runs=3, models=3, low=0.5, high=1.5)
-    left_out = Holding(n=1234, share=0.75, half_width=0.125)
+    left_out = Coverage(n=1234, share=0.75, half_width=0.125)
     ranges = Ranges(share=0.9, found={whole.kind: whole}, left_out=left_out)
     return Summary(
         rows=summary.rows,
@@ -392,6 +393,10 @@ def test_a_page_of_nothing() -> None:
     for flaws, last in ((many[:20], "r20"), (many[:21], "and 1 more"), (many, "and 2 more")):
         rows, _ = tables(summarize([], flaws, {}), 0)
         assert rows[-1][0] == last
+
+
+def test_half_a_width_is_of_the_prediction() -> None:
+    assert half_width((2.0, 6.0), 4.0) == 0.5
 
 
 def test_the_document_has_every_figure(ranked: Summary) -> None:

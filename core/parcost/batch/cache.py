@@ -50,8 +50,9 @@ _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 def default_place() -> Path:
     """Return where results are kept: the folder for caches of the platform."""
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given, "parcost")
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():  # "relative paths are to be ignored", says the XDG specification
+        return given / "parcost"
     if os.name == "nt" and (local := os.environ.get("LOCALAPPDATA")):
         return Path(local, "parcost", "cache")
     return Path("~/.cache/parcost").expanduser()
@@ -87,7 +88,7 @@ class Cache:
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
         place = self._place(key)
         data = self._read(place)
-        known = None if data is None else _attempt(lambda: unpacked(data, key))
+        known = None if data is None else _attempt(lambda: unpack(data, key))
         if known is None:
             return None
         needed, entries = known
@@ -104,13 +105,13 @@ class Cache:
     def note(self, name: str, value: Any) -> None:
         """Keep a fact about the environment."""
         place = self._fact(name)
-        self._write(place, _sealed(json.dumps(value).encode(), place.name))
+        self._write(place, _with_digest(json.dumps(value).encode(), place.name))
 
-    def noted(self, name: str) -> Any:
+    def fact(self, name: str) -> Any:
         """Return a fact about the environment; None if it is not known."""
         place = self._fact(name)
         data = self._read(place)
-        opened = None if data is None else _attempt(lambda: _opened(data, place.name))
+        opened = None if data is None else _attempt(lambda: _without_digest(data, place.name))
         return None if opened is None else _attempt(lambda: json.loads(opened))
 
     def prune(self) -> None:
@@ -152,7 +153,7 @@ class Cache:
         return self.folder / "facts" / f"{name}-{self.environment.digest}"
 
     def _touch(self, place: Path) -> None:
-        """Say that *place* is in use, without writing for each question."""
+        """Mark *place* as in use, without a write for each question."""
         try:
             if time() - place.stat().st_mtime > _DAY:
                 os.utime(place)
@@ -232,7 +233,7 @@ def make_private(folder: Path) -> None:
         return
 
 
-def packed(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> bytes:
+def pack(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> bytes:
     """Return an answer as it is kept: a head of JSON, and behind it the texts as they are.
 
     *key* is what it is kept under, and can be read under alone.
@@ -241,12 +242,12 @@ def packed(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> byte
     heads = [{**e.head(), "size": len(text)} for e, text in zip(entries, texts, strict=True)]
     head = {"imports": [[i.name, i.package, i.place, i.digest] for i in needed], "entries": heads}
     line = json.dumps(head).encode()
-    return _sealed(line + b"\n" + b"".join(texts), key)
+    return _with_digest(line + b"\n" + b"".join(texts), key)
 
 
-def unpacked(data: bytes, key: str) -> tuple[list[Import], list[Entry]] | None:
+def unpack(data: bytes, key: str) -> tuple[list[Import], list[Entry]] | None:
     """Return an answer that was packed; None if it is damaged, or not that of *key*."""
-    opened = _opened(data, key)
+    opened = _without_digest(data, key)
     if opened is None:
         return None
     line, _, texts = opened.partition(b"\n")
@@ -260,12 +261,12 @@ def unpacked(data: bytes, key: str) -> tuple[list[Import], list[Entry]] | None:
     return [Import(*one) for one in head["imports"]], entries
 
 
-def _sealed(data: bytes, key: str) -> bytes:
+def _with_digest(data: bytes, key: str) -> bytes:
     squeezed = zlib.compress(data, _LEVEL)
     return _MAGIC + _seal(squeezed, key) + squeezed
 
 
-def _opened(data: bytes, key: str) -> bytes | None:
+def _without_digest(data: bytes, key: str) -> bytes | None:
     start = len(_MAGIC) + _DIGEST
     seal, squeezed = data[len(_MAGIC) : start], data[start:]
     if not data.startswith(_MAGIC) or _seal(squeezed, key) != seal:

@@ -11,7 +11,7 @@ from parcost.contract.page import Heading, Item, Line
 from parcost.language.diagnostic_text import one_line, render
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.output import data
-from parcost.output.json_encoding import encoded, plain
+from parcost.output.json_encoding import encode, plain_data
 from parcost.output.report_page import report_page
 from parcost.output.view import View
 from parcost.report.figures import figures_by_name, missing_names, select
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _MOST_PROBLEMS = 100
 
 
-def told(found: Report | Rejection, part: Part, view: View | None = None) -> Entry:
+def entry_of(found: Report | Rejection, part: Part, view: View | None = None) -> Entry:
     """Return the entry of *found* with that part, as *view* has it: without one, whole."""
     if isinstance(found, Rejection):
-        return _rejected(found, part)
+        return _rejection_entry(found, part)
     entry = attempt(found.path, lambda: _report(found, part, view or View()))
-    return _rejected(entry, part) if isinstance(entry, Rejection) else entry
+    return _rejection_entry(entry, part) if isinstance(entry, Rejection) else entry
 
 
 def _report(report: Report, part: Part, view: View) -> Entry:
@@ -52,11 +52,11 @@ def _report(report: Report, part: Part, view: View) -> Entry:
     )
 
 
-def _rejected(found: Rejection, part: Part) -> Entry:
+def _rejection_entry(found: Rejection, part: Part) -> Entry:
     reasons = [d.message for d in found.diagnostics]
     content: Any = []
     if part in ("data", "full"):
-        content = data.rejected(found)
+        content = data.rejection(found)
     elif part == "points":
         content = [{"path": found.path, "feasible": False, "reason": "; ".join(reasons)}]
     return Entry(
@@ -65,7 +65,7 @@ def _rejected(found: Rejection, part: Part) -> Entry:
         reasons=tuple(reasons),
         problems=tuple(_problems(found.diagnostics, found.exit_code)),
         part=part,
-        text=encoded(content),
+        text=encode(content),
     )
 
 
@@ -76,9 +76,9 @@ def _part(report: Report, part: Part, view: View) -> str:
         case "full":
             return data.report(report)
         case "points":
-            return encoded(points(list(_points(report, view.figures))))
+            return encode(points(list(_points(report, view.figures))))
         case "page":
-            return encoded(page_data(report_page(report, view)))
+            return encode(page_data(report_page(report, view)))
 
 
 def _first(report: Report, code: int) -> Iterator[Problem]:
@@ -107,7 +107,7 @@ def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:
 def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Yield every point with the figures called *names*, or with all that there are."""
     legal = [result for result in report.results if result.legal]
-    every = {f.name: f for result in legal for f in _chosen(result, names)}
+    every = {f.name: f for result in legal for f in _chosen_figures(result, names)}
     units = {name: figure.unit for name, figure in every.items()}
     units |= report.units
     claims = claims_by_point(report.axes, report.results)
@@ -121,7 +121,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
             **{
                 data.key(name, units[name]) if name in units else name: value
                 for name, value in row.items()
-                if name not in last
+                if name not in last and (name in units or name not in names)  # no unit, no name
             },
             **{name: " ".join(plugins_) for name, plugins_ in picked.items() if plugins_},
             **_claims(claims.get(key_of(row, report.axes), ())),
@@ -129,7 +129,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
         }
 
 
-def _chosen(result: Result, names: Sequence[str]) -> Iterable[Figure]:
+def _chosen_figures(result: Result, names: Sequence[str]) -> Iterable[Figure]:
     """Return the figures called *names*, or all: details take as long as the step itself."""
     return select(result, names) if names else figures_by_name(result).values()
 
@@ -162,7 +162,7 @@ def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return rows in the types of JSON; a list or an object becomes its text."""
     scalar = (str, int, float, bool, type(None))
     return [
-        {name: plain(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}
+        {name: plain_data(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}
         for row in rows
     ]
 

@@ -3,7 +3,7 @@
 All that is asked of an engine is the interface of :class:`concurrent.futures.Executor`. An
 engine is an entry point of the group ``parcost.executors``: a function from what follows
 ``NAME://`` on the command line to an executor, which is closed when the work is done. One
-that can tell that nobody will ever answer offers to be asked: see :class:`Watched`.
+that can tell that nobody will ever answer offers to be asked: see :class:`WatchedExecutor`.
 
 Loky was tried in the place of :class:`Processes`: its workers printed tracebacks at Ctrl-C, went
 on after their parent was killed, and imported from the current directory (`docs/runtime.md`).
@@ -23,6 +23,7 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import entry_points
 from multiprocessing import active_children, get_context, parent_process
 from threading import Thread, current_thread, main_thread
@@ -30,9 +31,10 @@ from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from attrs import define, field, frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
-from parcost.system.threads import tell_failures
+from parcost.system.threads import print_failures
 
 GROUP = "parcost.executors"
 _ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -52,10 +54,10 @@ class ExecutorError(ParcostError):
 
 
 @runtime_checkable
-class Watched(Protocol):
+class WatchedExecutor(Protocol):
     """What an executor may offer beside: whether it can still answer."""
 
-    def gone(self) -> str:
+    def failure(self) -> str:
         """Return why no answer will come any more; nothing as long as one may come."""
 
 
@@ -80,7 +82,7 @@ class Pool:
     engine: Engine
     executor: Executor | None = None
 
-    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, task: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Hand a call to a worker.
 
         Raises:
@@ -89,14 +91,14 @@ class Pool:
         if self.executor is None:
             self.executor = self.engine.start()
         try:
-            return self.executor.submit(call, *args, **kwargs)
+            work = partial(self.executor.submit, task, *args, **kwargs)
+            return call(work, passing=BrokenExecutor)
         except BrokenExecutor as error:  # it broke since the last answer
             failed: Future[T] = Future()
             failed.set_exception(error)
             return failed
-        except BaseException as error:
-            reraise_interrupt(error)
-            raise self._failed("takes no more work", error) from error
+        except CallError as error:
+            raise self._failed("takes no more work", error.cause) from error
 
     def result(self, future: Future[T]) -> T:
         """Wait for a result.
@@ -118,13 +120,12 @@ class Pool:
     def _check(self) -> None:
         """Raise an error where the executor says that it is gone."""
         executor: object = self.executor
-        if not isinstance(executor, Watched):
+        if not isinstance(executor, WatchedExecutor):
             return
         try:
-            why = executor.gone()
-        except BaseException as error:
-            reraise_interrupt(error)
-            raise self._failed("cannot say whether it is there", error) from error
+            why = call(executor.failure)
+        except CallError as error:
+            raise self._failed("cannot say whether it is there", error.cause) from error
         if why:
             raise ExecutorError(f"{self.engine.name} is gone: {why}")
 
@@ -148,16 +149,15 @@ class Pool:
     def _shut_down(self, *, whole: bool) -> None:
         assert self.executor is not None
         try:
-            self.executor.shutdown(wait=whole, cancel_futures=True)
-        except BaseException as error:
-            reraise_interrupt(error)
+            call(partial(self.executor.shutdown, wait=whole, cancel_futures=True))
+        except CallError as error:
             if whole:
-                raise self._failed("cannot be shut down", error) from error
+                raise self._failed("cannot be shut down", error.cause) from error
             # else what cut the work short is on its way, and says more
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes that leave Ctrl-C to whoever waits for the results.
+    """Processes that leave Ctrl-C to the process that waits for the results.
 
     None of them imports anything from the directory in which it is started.
     """
@@ -203,7 +203,7 @@ def processes(jobs: int) -> Engine:
     return Engine(start, jobs, stop)
 
 
-def named(address: str) -> Engine:
+def engine_named(address: str) -> Engine:
     """Return the engine that *address* names, as in ``dask://host:8786``.
 
     Raises:
@@ -222,12 +222,9 @@ def named(address: str) -> Engine:
 
     def start() -> Executor:
         try:
-            found = points[name].load()(rest)
-        except ParcostError:
-            raise
-        except BaseException as error:
-            reraise_interrupt(error)
-            raise ExecutorError(f"{called} cannot be used: {error_text(error)}") from error
+            found = call(lambda: points[name].load()(rest), passing=ParcostError)
+        except CallError as error:
+            raise ExecutorError(f"{called} cannot be used: {error.text}") from error
         if not isinstance(found, Executor):
             kind = type(found).__name__
             raise ExecutorError(f"`{points[name].value}` returned {kind}, which is no executor")
@@ -238,7 +235,7 @@ def named(address: str) -> Engine:
 
 def _begin() -> None:
     """Do what a process does first that works for another one."""
-    tell_failures()
+    print_failures()
     _end_with_parent()
 
 

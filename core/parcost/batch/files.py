@@ -13,8 +13,9 @@ from pathlib import Path
 from attrs import frozen
 
 from parcost.batch.rejections import reject
+from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
-from parcost.system.files import project_root
+from parcost.system.files import project_root, real_path
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
 _ANY = rf"\*\*(?:{_SEPARATOR}+|$)"
@@ -38,15 +39,18 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejection]:
     """
     seen: set[str] = set()
     for name in named:
-        for spec in _meant(name):
-            place = os.path.normpath(spec.path)
-            if place not in seen:
-                seen.add(place)
-                yield spec
+        try:
+            for spec in _meant(name):
+                place = os.path.normpath(spec.path)
+                if place not in seen:
+                    seen.add(place)
+                    yield spec
+        except SpecError as error:
+            yield Rejection(path=name, diagnostics=error.diagnostics)
 
 
-def several(named: Iterable[str]) -> bool:
-    """Say whether *named* may stand for more than one file."""
+def is_several(named: Iterable[str]) -> bool:
+    """Return whether *named* may stand for more than one file."""
     names = list(named)
     return len(names) > 1 or not names[0].endswith(".par") or _is_pattern(names[0])
 
@@ -70,7 +74,7 @@ def _meant(name: str) -> Iterator[Spec | Rejection]:
         message = f"`{name}` is no spec: its name does not end in `.par`"
         yield reject(name, "not-a-spec", message)
     elif _is_pattern(name):
-        found = _once(path for path in _matching(name) if path.endswith(".par"))
+        found = _unique(path for path in _matching(name) if path.endswith(".par"))
         yield from _regular_within(_fixed_part(name), found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")
@@ -117,7 +121,7 @@ def _folders(top: str) -> Iterator[str]:
                 (linked if entry.is_symlink() else inside).append(path)
 
 
-def _once(paths: Iterable[str]) -> list[str]:
+def _unique(paths: Iterable[str]) -> list[str]:
     """Return *paths* in order, less those into a directory that has another name."""
     real = cache(os.path.realpath)
     named: dict[tuple[str, str], str] = {}
@@ -144,7 +148,7 @@ def _regular(spec: Spec) -> Spec | Rejection:
 
 def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejection]:
     """Yield what was found at *paths*, unless a link leads out of *home* and of its project."""
-    roots = (home.resolve(), project_root(home / "any"))
+    roots = (real_path(home), project_root(home / "any"))
     real = cache(os.path.realpath)
     for path in paths:
         linked = Path(path).is_symlink()

@@ -13,17 +13,18 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.plugin import Plugin
-from parcost.language.errors import reraise_interrupt
 from parcost.output.view import View
 from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
 from parcost.system.files import CODE, read_bytes
@@ -97,28 +98,32 @@ class Environment:
     def plugin(self, name: str) -> Plugin | None:
         """Return one plugin, imported; None if that cannot be done."""
 
+        subject, _, part = name.partition(".")
         for file in self.selection.files:
-            if name_of(file) == name:
-                try:
-                    return Plugin(name, file, module=module_of(file))
-                except BaseException as error:  # noqa: BLE001  told by whoever imports all of them
-                    reraise_interrupt(error)
-                    return None
+            if name_of(file) == subject:
+                return _imported_plugin(Plugin(name, file), partial(module_of, file), part)
         for point in self._points:
-            if point.name == name:
+            if point.name == subject:
                 came = point.dist
                 known = (came.name, came.version) if came is not None else ("", "")
-                try:
-                    return Plugin(name, *known, point.load())
-                except BaseException as error:  # noqa: BLE001  whoever imports all of them says what is wrong
-                    reraise_interrupt(error)
-                    return None
+                return _imported_plugin(Plugin(name, *known), point.load, part)
         return None
 
     @cached_property
     def _points(self) -> Sequence[EntryPoint]:
         points = sorted(entry_points(group=PLUGINS), key=lambda point: (point.name, point.value))
         return [point for point in points if point.name not in self.selection.without]
+
+
+def _imported_plugin(plugin: Plugin, load: Callable[[], Any], part: str) -> Plugin | None:
+    """Return *plugin* with its module; None if it cannot be imported, as loading all says."""
+    try:
+        module = call(load)
+        if part:
+            module = call(import_module, f"{module.__name__}.{part}")
+    except CallError:  # which importing all of them reports
+        return None
+    return evolve(plugin, module=module)
 
 
 @frozen

@@ -31,10 +31,10 @@ def attempt(path: str, do: Callable[[], T]) -> T | Rejection:
         return Rejection(path=path, diagnostics=[found], exit_code=FAULT)
     except BaseException as error:  # noqa: BLE001  a fault of ours must not lose other results
         reraise_interrupt(error)
-        return Rejection(path=path, diagnostics=[internal(error, path)], exit_code=FAULT)
+        return Rejection(path=path, diagnostics=[internal_error(error, path)], exit_code=FAULT)
 
 
-def internal(error: BaseException, place: str = "") -> Diagnostic:
+def internal_error(error: BaseException, place: str = "") -> Diagnostic:
     """Return the diagnostic of a fault in parcost itself.
 
     With ``PARCOST_DEBUG`` set the traceback is printed as well.

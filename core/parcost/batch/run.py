@@ -13,7 +13,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
-from pathlib import Path
 
 from attrs import define, field
 
@@ -26,7 +25,8 @@ from parcost.contract.entries import Entry
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
 from parcost.report.rejection import FAULT, Rejection
-from parcost.system.garbage import rarely_collected
+from parcost.system.files import current_folder
+from parcost.system.garbage import rare_collections
 
 _MOST_OF_A_TASK = 16  # files: enough to hide what handing over costs, and lost with a worker
 _TASKS_OF_A_WORKER = 4
@@ -69,26 +69,26 @@ class Run:
 
     def entries(self, files: Sequence[Spec | Rejection]) -> Iterator[Entry]:
         """Yield the entries of every file, in order."""
-        if self.engine is None:
-            with rarely_collected():
+        if self.engine is None or not current_folder():  # workers start in the current directory
+            with rare_collections():
                 for file in files:
-                    known = self._known(file)
+                    known = self._find_answer(file)
                     if known is None and isinstance(file, Spec):
-                        known = self._taken(self._answered_here(file))
+                        known = self._take_answer(self._answered_here(file))
                     yield from known or ()
                     self.done += 1
         else:
             yield from self._spread(files, self.engine)
 
-    def _known(self, file: Spec | Rejection) -> Sequence[Entry] | None:
+    def _find_answer(self, file: Spec | Rejection) -> Sequence[Entry] | None:
         """Return what needs no work: what has no report, and what the cache knows."""
         if isinstance(file, Rejection):
-            from parcost.batch.entries import told
+            from parcost.batch.entries import entry_of
 
-            return [told(file, self.question.part)]
+            return [entry_of(file, self.question.part)]
         return self.cache.find(file, self.question) if self.cache is not None else None
 
-    def _taken(self, answer: Answer) -> Sequence[Entry]:
+    def _take_answer(self, answer: Answer) -> Sequence[Entry]:
         """Return the entries of an answer, which is kept."""
         if self.cache is not None:
             self.cache.store(answer)
@@ -125,7 +125,7 @@ class Run:
     def _groups(self, files: Sequence[Spec | Rejection], size: int) -> Iterator[_Group]:
         group = _Group()
         for file in files:
-            known = self._known(file)
+            known = self._find_answer(file)
             if known is None and isinstance(file, Spec):
                 group.todo[len(group)] = file
             else:
@@ -146,7 +146,7 @@ class Run:
                 reraise_interrupt(error)
                 done = self._one_by_one(group, error, waiting, pool)
         for position, answer in zip(group.todo, done, strict=True):
-            group.known[position] = self._taken(answer)
+            group.known[position] = self._take_answer(answer)
         for position in sorted(group.known):
             yield from group.known[position]
             self.done += 1
@@ -181,21 +181,21 @@ class Run:
 
     def _died(self, spec: Spec, error: BaseException) -> Answer:
         from parcost.batch.cache import Answer
-        from parcost.batch.entries import told
+        from parcost.batch.entries import entry_of
 
         said = str(error) or type(error).__name__
         message = f"the worker that evaluated `{spec.path}` died: {said}"
         help = "the system may have ended it for want of memory, or a plugin; --jobs 1 shows which"
         found = [Diagnostic("worker-died", message, place=spec.path, help=help)]
         rejected = Rejection(path=spec.path, diagnostics=found, exit_code=FAULT)
-        return Answer([told(rejected, self.question.part)])
+        return Answer([entry_of(rejected, self.question.part)])
 
     def _submit(self, files: Sequence[Spec], pool: Pool) -> Future[list[Answer]]:
         task = Task(
             question=self.question,
             selection=self.environment.selection,
             expected=self.environment.digest,
-            folder=str(Path.cwd()),
+            folder=current_folder(),
             keep=self.cache is not None,
         )
         return pool.submit(answers, task, files)
@@ -206,7 +206,7 @@ class Run:
             future = group.future
             if future is not None and future.done() and not _broken(future):
                 for answer in future.result():
-                    self._taken(answer)
+                    self._take_answer(answer)
         pool.close(whole=whole)
 
 

@@ -78,12 +78,12 @@ def of_spec(
 
 
 def passed_over(scenario: Scenario, spec: Spec) -> bool:
-    """Say whether nobody asked for *scenario*: its file only defines, and was not named."""
+    """Return whether nobody asked for *scenario*: its file only defines, and was not named."""
     return spec.in_directory and only_defines(scenario)
 
 
 def only_defines(scenario: Scenario) -> bool:
-    """Say whether a file holds definitions and no study.
+    """Return whether a file holds definitions and no study.
 
     Definitions are blocks with a label that calculate nothing, and those that a prelude
     gives every study; and values with a name, where no block stands beside them or is merged.

@@ -23,7 +23,7 @@ from attrs import asdict, evolve, field, frozen
 
 from parcost.contract.entries import PARTS, Entry, Part
 from parcost.language.errors import ParcostError, error_text
-from parcost.output.json_encoding import encoded
+from parcost.output.json_encoding import encode
 from parcost.output.view import KINDS, Kind
 from parcost.system.files import SHARD, read_lines
 
@@ -52,10 +52,10 @@ class Shard:
     digest: str = field(default="", repr=False)
 
     @classmethod
-    def parsed(cls, text: str) -> Shard:
+    def parse(cls, text: str) -> Shard:
         """Return the shard that *text* names.
 
-        >>> shard = Shard.parsed("2/8")
+        >>> shard = Shard.parse("2/8")
         >>> shard.number, shard.of
         (2, 8)
 
@@ -102,15 +102,15 @@ class Shard:
         """Yield the lines of *entries*, and the seal."""
         hashed = sha256(self._title)
         for entry in entries:
-            line = encoded({**entry.head(), "text": entry.text})
+            line = encode({**entry.head(), "text": entry.text})
             hashed.update(line.encode() + b"\n")
             yield line + "\n"
-        yield encoded({"shard": asdict(evolve(self, digest=hashed.hexdigest()))}) + "\n"
+        yield encode({"shard": asdict(evolve(self, digest=hashed.hexdigest()))}) + "\n"
 
     @property
     def _title(self) -> bytes:
         """What the digest covers beside the lines: the rest of the seal."""
-        return encoded(asdict(evolve(self, digest=""))).encode() + b"\n"
+        return encode(asdict(evolve(self, digest=""))).encode() + b"\n"
 
     def matches(self, lines: Iterable[str]) -> bool:
         """Return whether *lines* are those that were written of the shard."""
@@ -181,7 +181,7 @@ def run_of(environment: str, question: str, paths: Sequence[str]) -> str:
     return hashed.hexdigest()[:16]
 
 
-def whole(shards: Mapping[str, Shard]) -> list[str]:
+def join_files(shards: Mapping[str, Shard]) -> list[str]:
     """Return the files of *shards* in the order of the run.
 
     Raises:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
-from parcost.batch.cache import Answer, packed
+from parcost.batch.cache import Answer, pack
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Imports, Question
 from parcost.batch.rejections import attempt
@@ -87,7 +87,7 @@ class Worker:
         progress: Callable[[str], None] | None = None,
     ) -> Answer:
         """Evaluate every study of a file; *progress* takes how far that has got."""
-        from parcost.batch.entries import told
+        from parcost.batch.entries import entry_of
         from parcost.batch.scenarios import of_spec, passed_over
 
         self._forget()
@@ -97,13 +97,13 @@ class Worker:
         first: Scenario | None = None
         for number, scenario in enumerate(bound, 1):
             if isinstance(scenario, Rejection):
-                entries.append(told(scenario, question.part, view))
+                entries.append(entry_of(scenario, question.part, view))
                 continue
             first = first or scenario
             if not passed_over(scenario, spec):
                 steps = _steps(progress, spec.path, number, len(bound))
                 report = attempt(scenario.path, partial(scenario.evaluate, steps))
-                entries.append(told(report, question.part, view))
+                entries.append(entry_of(report, question.part, view))
                 if not isinstance(report, Rejection):
                     _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
@@ -125,7 +125,7 @@ class Worker:
             return Answer(entries)
         text, found = module.source.text, spec.in_directory
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
-        return Answer(entries, key, packed(needed, entries, key))
+        return Answer(entries, key, pack(needed, entries, key))
 
 
 def _steps(

@@ -30,9 +30,9 @@ from parcost.cli.streams import (
     Results,
     forget,
     results,
-    tell,
+    write_message,
 )
-from parcost.system.threads import tell_failures
+from parcost.system.threads import print_failures
 from parcost.version import __version__
 
 #: Objects made between two collections: what a command imports stays, and is most of them.
@@ -55,11 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
     gc.set_threshold(_BETWEEN_COLLECTIONS)
     if arguments is None:  # the process is ours, and all of its threads
-        tell_failures()
+        print_failures()
     if sys.stderr is None:  # the shell closed it
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  until the end
     if sys.stdout is None:
-        tell("error: stdout is closed: there is nowhere to write to")
+        write_message("error: stdout is closed: there is nowhere to write to")
         return 2
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -79,10 +79,10 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.ClickException as error:
         return _usage(error)
     except UnusableCommandError as error:
-        tell(f"error: {error}")
+        write_message(f"error: {error}")
         return 3
     except (KeyboardInterrupt, click.Abort):
-        tell("interrupted")
+        write_message("interrupted")
         return Interrupts.exit_code()
     except ClosedPipeError:
         forget(results())
@@ -94,17 +94,17 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _usage(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        tell(error.format_message())
+        write_message(error.format_message())
         return 2
     context = getattr(error, "ctx", None)
-    tell(f"error: {error.format_message()}")
+    write_message(f"error: {error.format_message()}")
     if context is not None:
-        tell(f"  = help: `{context.command_path} --help` says what there is")
+        write_message(f"  = help: `{context.command_path} --help` says what there is")
     return 2
 
 
 def _failed(error: BaseException) -> int:
-    from parcost.batch.rejections import internal
+    from parcost.batch.rejections import internal_error
     from parcost.cli.streams import Reporter
     from parcost.language.errors import ParcostError, SpecError
     from parcost.report.rejection import FAULT
@@ -113,8 +113,8 @@ def _failed(error: BaseException) -> int:
         Reporter()(error.diagnostics)
         return 2
     if isinstance(error, ParcostError):
-        tell(f"error: {error}")
+        write_message(f"error: {error}")
         return FAULT
-    diagnostic = internal(error)
-    tell(f"error: {diagnostic.message}\n  = help: {diagnostic.help}")
+    diagnostic = internal_error(error)
+    write_message(f"error: {diagnostic.message}\n  = help: {diagnostic.help}")
     return FAULT

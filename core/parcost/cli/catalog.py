@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import paper, show, tell
+from parcost.cli.streams import paper, show, write_message
 
 if TYPE_CHECKING:
     from parcost.contract.page import Item
@@ -34,15 +34,15 @@ def command(pattern: str, selection: PluginSelection) -> int:
 
     session = options.session(selection)
     known: dict[str, tuple[Catalogue, tuple[str, ...]]] = {}
-    for name, (_, catalogue) in sorted(session.plugins.named("catalogues").items()):
+    for name, (_, catalogue) in sorted(session.plugins.offers("catalogues").items()):
         known |= {".".join((name, *steps)): (catalogue, steps) for steps in entries(catalogue)}
     # A name that is a part of others still stands for itself: `h100_sxm` beside `h100_sxm_96g`.
     whole = {name: entry for name, entry in known.items() if name.rpartition(".")[2] == pattern}
     found = whole or {name: entry for name, entry in known.items() if matches(name, pattern)}
     if not found:
-        tell(f"error: no catalogue holds `{pattern}`")
+        write_message(f"error: no catalogue holds `{pattern}`")
         if hint := did_you_mean(pattern, [*known, *(name.rsplit(".")[-1] for name in known)]):
-            tell(f"  = help: {hint}")
+            write_message(f"  = help: {hint}")
         return 2
     blocks = {name: _blocks(session.loader, *entry) for name, entry in found.items()}
     show(_whole(*blocks.popitem()) if len(blocks) == 1 else _lines(blocks))
@@ -88,7 +88,7 @@ def _whole(name: str, blocks: list[Block]) -> list[Item]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Say whether *pattern* is a part of *name*, or matches it whole with wildcards.
+    """Return whether *pattern* is a part of *name*, or matches it whole with wildcards.
 
     >>> matches("catalog.devices.h100_sxm", "h100"), matches("catalog.models.gpt3", "*.gpt*")
     (True, True)

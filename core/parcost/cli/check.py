@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import put, results, tell, wants_color
-from parcost.language.escapes import visible_json
+from parcost.cli.streams import put, results, wants_color, write_message
+from parcost.language.escapes import escape_json
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
@@ -59,7 +59,9 @@ def command(
     options.skip_faults(d.message for d in found.values() if d.id == "plugin-fault")
     count = sum(map(_is_error, found.values()))
     studies = f"{files} {'study' if files == 1 else 'studies'}"
-    tell(f"{studies} checked, {count or 'no'} {'error' if count == 1 else 'errors'}")
+    errors = f"{count or 'no'} {'error' if count == 1 else 'errors'}"
+    more = "" if count else "; whether a step fits into memory, `parcost eval` says"
+    write_message(f"{studies} checked, {errors}{more}")
     return worst
 
 
@@ -101,7 +103,7 @@ def _write(found: Sequence[Diagnostic], format_: str) -> None:
         from parcost.output.data import header
 
         document = {**header(), "diagnostics": [as_data(d) for d in found]}
-        put(visible_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
+        put(escape_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
         return
     for diagnostic in found:
         if format_ == "github":

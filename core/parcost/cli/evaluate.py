@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Target, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
@@ -98,7 +98,7 @@ def command(
     others. One study is one screen, and several are a line each. What a batch finds is
     kept, so that the next one evaluates what has changed.
     """
-    from parcost.batch.files import several, specs
+    from parcost.batch.files import is_several, specs
     from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.run import Run
     from parcost.cli.formats import Watch
@@ -109,7 +109,7 @@ def command(
     given = _shard(shard)
     engine = options.engine(jobs, executor)
     options.check(selection)
-    many = several(paths)
+    many = is_several(paths)
     environment = Environment(selection)
     cache = None if no_cache or not (many or folder) else _cache(folder, environment)
     format_found, worker = _format(format_, environment, cache)
@@ -142,14 +142,14 @@ def command(
             interrupts.check()
             target.finish()
     except KeyboardInterrupt:
-        watch.interrupted()
+        watch.print_interruption()
         raise
     finally:
         target.abandon()
     if cache is not None:
         cache.prune()
     if many:
-        tell(watch.summary())
+        write_message(watch.summary())
     watch.tell_missing()
     return watch.exit_code
 
@@ -199,7 +199,7 @@ def _shard(text: str | None) -> Shard | None:
     if text is None:
         return None
     try:
-        return Shard.parsed(text)
+        return Shard.parse(text)
     except ShardError as error:
         raise click.UsageError(f"`--shard`: {error}") from error
 
@@ -210,7 +210,7 @@ def _cache(folder: str | None, environment: Environment) -> Cache:
     place = Path(folder) if folder else default_place()
     if not folder:
         make_private(place)
-    return Cache(place, environment, tell)
+    return Cache(place, environment, write_message)
 
 
 def _format(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, show, tell
+from parcost.cli.streams import Reporter, show, write_message
 
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
@@ -35,6 +35,8 @@ def command(
     from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection
 
+    if term and term.endswith(".par") and not path.endswith(".par"):
+        raise click.UsageError(f"the file comes first: `parcost explain {term} {path}`")
     values = options.parse_overrides(overrides)
     session = options.session(selection)
     worst = 0
@@ -53,20 +55,22 @@ def command(
     if not term:
         _list(reports)
         return worst
-    found = [_explained(report, term) for report in reports]
+    found = [_explain(report, term) for report in reports]
     return worst if any(found) else max(worst, _unknown(reports, term))
 
 
 def _several(report: Report) -> None:
-    """Say that a sweep has no single answer, and how to ask for one of its points."""
+    """Report that a sweep has no single answer, and how to explain one of its points."""
     from parcost.output.explanation import point_options
 
     swept = " and ".join(f"`{name}`" for name, _ in report.axes)
-    tell(f"error: `{report.name}` of `{report.path}` sweeps {swept}; explain takes one point")
-    tell(f"  = help: pick one, such as {point_options(report)}")
+    write_message(
+        f"error: `{report.name}` of `{report.path}` sweeps {swept}; explain takes one point"
+    )
+    write_message(f"  = help: pick one, such as {point_options(report)}")
 
 
-def _explained(report: Report, term: str) -> bool:
+def _explain(report: Report, term: str) -> bool:
     from parcost.contract.page import Heading
     from parcost.output.explanation import explain
 
@@ -82,15 +86,15 @@ def _unknown(reports: list[Report], term: str) -> int:
 
     known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
     if not known:
-        tell(f"error: `{reports[0].path}` does not run, so that it has no terms")
+        write_message(f"error: `{reports[0].path}` does not run, so that it has no terms")
         for report in reports:
             Reporter()(report.diagnostics)
         return 1
-    tell(f"error: no term is called `{term}`")
+    write_message(f"error: no term is called `{term}`")
     inside = [name for name in known if term.lower() in name.lower()]
     close = [*inside, *nearest(term.lower(), known, _PROPOSED, least=0.0)]
     means = " or ".join(f"`{name}`" for name in list(dict.fromkeys(close))[:_PROPOSED])
-    tell(f"  = help: did you mean {means}? without a term, all are listed")
+    write_message(f"  = help: did you mean {means}? without a term, all are listed")
     return 2
 
 

@@ -50,7 +50,7 @@ def command(
             Reporter()(entry.diagnostics)
             worst = max(worst, 1)
             continue
-        page = list(_listed(entry, names))
+        page = list(_figure_table(entry, names))
         found = found or len(page) > 1
         show(page)
     if names and not found and not worst:
@@ -58,7 +58,7 @@ def command(
     return worst
 
 
-def _listed(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
+def _figure_table(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
     """Yield a table of the figures called *names*, or of all, of every result."""
     from fnmatch import fnmatchcase
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, put, tell
-from parcost.language.escapes import visible, visible_lines
+from parcost.cli.streams import Reporter, put, write_message
+from parcost.language.escapes import escape_line, escape_lines
 from parcost.system.temporary import file_beside
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ def _stdin(*, check: bool, diff: bool) -> int:
         Reporter()(error.diagnostics)
         if not (check or diff):
             put(
-                visible_lines(text) if sys.stdout.isatty() else text
+                escape_lines(text) if sys.stdout.isatty() else text
             )  # an editor that takes what is written loses nothing
         return 2
     if diff:
         put(_difference("<stdin>", text, formatted))
     elif not check:
-        put(visible_lines(formatted) if sys.stdout.isatty() else formatted)
+        put(escape_lines(formatted) if sys.stdout.isatty() else formatted)
     return int((check or diff) and formatted != text)
 
 
@@ -88,12 +88,12 @@ def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
             try:
                 write_atomically(Path(name), formatted)
             except OSError as error:
-                tell(f"error: `{name}` cannot be written: {error.strerror}")
+                write_message(f"error: `{name}` cannot be written: {error.strerror}")
                 worst = max(worst, 2)
                 continue
-        put(f"{visible(name)}\n")
+        put(f"{escape_line(name)}\n")
     verb = "would change" if check or diff else "changed"
-    tell(f"{changed} {verb}, {same} left as they were")
+    write_message(f"{changed} {verb}, {same} left as they were")
     return max(worst, int(bool(changed) and (check or diff)))
 
 
@@ -130,7 +130,7 @@ def _difference(path: str, before: str, after: str) -> str:
     marked = (
         line if line.endswith("\n") else f"{line}\n\\ no newline at the end\n" for line in lines
     )
-    return visible_lines("".join(marked))
+    return escape_lines("".join(marked))
 
 
 def write_atomically(path: Path, text: str) -> None:

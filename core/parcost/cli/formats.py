@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from attrs import frozen
 
-from parcost.cli.streams import Interrupts, Progress, Reporter, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Reporter, Target, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from parcost.batch.run import Run
     from parcost.contract.entries import Entry, Part
     from parcost.contract.plugin import Plugin
-    from parcost.contract.terms import Exporter
+    from parcost.contract.terms import Exporter, FileExporter
     from parcost.output.view import View
     from parcost.plugins.discovery import Plugins
 
@@ -42,7 +42,7 @@ class Format:
     """An exporter, and the plugin that offers it."""
 
     plugin: Plugin
-    exporter: Exporter
+    exporter: Exporter | FileExporter
 
     @property
     def reads(self) -> Part:
@@ -50,7 +50,7 @@ class Format:
         from parcost.contract.entries import PARTS
         from parcost.language.errors import PluginError
 
-        part: Part = getattr(self.exporter, "reads", "data")
+        part = self.exporter.reads
         if part not in PARTS:
             known = ", ".join(PARTS)
             message = f"`{self.exporter.name}` of plugin {self.plugin} reads `{part}`, not {known}"
@@ -59,7 +59,9 @@ class Format:
 
     def check(self, out: str | None) -> None:
         """Refuse a format of files where no name is given for one."""
-        if out is None and not hasattr(self.exporter, "write"):
+        from parcost.contract.terms import FileExporter
+
+        if out is None and isinstance(self.exporter, FileExporter):
             raise click.UsageError(f"`--format {self.exporter.name}` writes files: add --out FILE")
 
     def write(self, entries: Iterable[Entry], target: Target, view: View) -> None:
@@ -76,27 +78,29 @@ class Format:
             raise
 
     def _write(self, entries: Iterable[Entry], target: Target) -> None:
-        from parcost.contract.terms import Saved
-        from parcost.language.errors import ParcostError, PluginError, error_text, reraise_interrupt
+        from parcost.contract.calls import CallError, call
+        from parcost.contract.terms import FileExporter
+        from parcost.language.errors import ParcostError, PluginError
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
-        try:
-            if isinstance(self.exporter, Saved):
-                exporter = self.exporter
-                target.saved(lambda path: exporter.save(entries, path))
+        exporter = self.exporter
+
+        def write_all() -> None:
+            if isinstance(exporter, FileExporter):
+                target.save_with(lambda path: exporter.save(entries, path))
                 return
-            for piece in self.exporter.write(entries, target.paper()):
+            for piece in exporter.write(entries, target.paper()):
                 target.put(piece)
-        except (ParcostError, click.ClickException):
-            raise
+
+        try:
+            call(write_all, passing=(ParcostError, click.ClickException, OSError))
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
-        except BaseException as error:
-            reraise_interrupt(error)
-            if type(error).__module__ == "parcost.cli.streams":
-                raise
-            raise PluginError(f"{said}: {error_text(error)}") from error
+        except CallError as error:
+            if type(error.cause).__module__ == "parcost.cli.streams":
+                raise error.cause from None
+            raise PluginError(f"{said}: {error.text}") from error
 
 
 class _Fed:
@@ -123,7 +127,7 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
     """
     from parcost.batch.entries import page_data
     from parcost.contract.entries import Entry
-    from parcost.output.json_encoding import encoded
+    from parcost.output.json_encoding import encode
 
     if view.kind in ("full", "section"):
         yield from entries
@@ -136,14 +140,14 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
     from parcost.output.studies import join_pages
 
     page = join_pages(found, beside=kind == "compare", width=width)
-    yield Entry(path="", name="", part="page", text=encoded(page_data(page)))
+    yield Entry(path="", name="", part="page", text=encode(page_data(page)))
 
 
 def format_named(name: str, plugins: Plugins) -> Format:
     """Return the format of that name; an unknown one is a usage error."""
     from parcost.language.diagnostics import did_you_mean
 
-    offered = plugins.named("exporters")
+    offered = plugins.offers("exporters")
     if name not in offered:
         hint = did_you_mean(name, offered) or "formats are " + ", ".join(sorted(offered))
         raise click.UsageError(f"there is no format `{name}`; {hint}")
@@ -154,14 +158,14 @@ def format_remembered(name: str, environment: Environment, cache: Cache) -> Form
     """Return the format of that name, importing no plugin but the one that offers it."""
     from parcost.plugins.discovery import Plugins
 
-    known = cache.noted(_FORMATS) or {}
+    known = cache.fact(_FORMATS) or {}
     plugin = environment.plugin(known[name]) if name in known else None
     return None if plugin is None else format_named(name, Plugins((plugin,)))
 
 
 def remember_formats(plugins: Plugins, cache: Cache) -> None:
     """Note which plugin offers which format."""
-    offered = plugins.named("exporters")
+    offered = plugins.offers("exporters")
     cache.note(_FORMATS, {name: plugin.name for name, (plugin, _) in offered.items()})
 
 
@@ -201,7 +205,7 @@ class Watch:
                 self._inside.clear()
                 if entry.problems or entry.faults:
                     self._progress.clear()
-                    self._tell(entry)
+                    self._print_entry(entry)
                 if not entry.rejected:
                     missing = dict(entry.missing)
                     before = missing if self._missing is None else self._missing
@@ -217,7 +221,7 @@ class Watch:
             self._inside.clear()
             self._progress.clear()
 
-    def _tell(self, entry: Entry) -> None:
+    def _print_entry(self, entry: Entry) -> None:
         # what a report says is a verdict, also where a plugin failed beside it
         code = entry.exit_code if entry.rejected else _VERDICT
         for problem in entry.problems:
@@ -229,7 +233,7 @@ class Watch:
         for fault in entry.faults:
             if fault not in self._faults:
                 self._faults.add(fault)
-                tell(f"error: {fault}\n")
+                write_message(f"error: {fault}\n")
                 self._keep(f"error: {fault}", _FAULT)
 
     def _keep(self, line: str, code: int) -> None:
@@ -245,14 +249,14 @@ class Watch:
         """Name the figures that the user chose and that no report has, which is bad input."""
         for name, hint in (self._missing or {}).items():
             near = hint or "`parcost figures SPEC` lists them"
-            tell(f"error: no figure is called `{name}`; {near}")
+            write_message(f"error: no figure is called `{name}`; {near}")
             self.exit_code = max(self.exit_code, 2)
 
-    def interrupted(self) -> None:
-        """Say how far the work has got."""
+    def print_interruption(self) -> None:
+        """Print how far the work has got."""
         if self._files > 1:
             kept = "; the same command goes on from there" if self._run.cache is not None else ""
-            tell(f"{self._run.done:,} of {self._files:,} files were done{kept}")
+            write_message(f"{self._run.done:,} of {self._files:,} files were done{kept}")
 
     def summary(self) -> str:
         """Return how reports came out, below the problems in a line each, the gravest last."""

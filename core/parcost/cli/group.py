@@ -36,14 +36,13 @@ class Commands(click.Group):
         point = self.points.get(cmd_name)
         if point is None:
             return None
-        try:
-            command = point.load()
-        except BaseException as error:
-            from parcost.language.errors import error_text, reraise_interrupt
+        from parcost.contract.calls import CallError, call
 
-            reraise_interrupt(error)
+        try:
+            command = call(point.load)
+        except CallError as error:
             came = _distribution(point)
-            message = f"`parcost {cmd_name}` of {came} cannot be imported: {error_text(error)}"
+            message = f"`parcost {cmd_name}` of {came} cannot be imported: {error.text}"
             raise UnusableCommandError(message) from error
         if not isinstance(command, click.Command):
             message = f"`{point.value}` of {_distribution(point)} is no command of click"
@@ -57,7 +56,11 @@ class Commands(click.Group):
         if args and not args[0].startswith("-") and args[0] not in self.points:
             from parcost.language.diagnostics import did_you_mean
 
-            hint = did_you_mean(args[0], self.points) or "commands are " + ", ".join(self.points)
+            shorter = max((c for c in self.points if args[0].startswith(c)), key=len, default="")
+            hint = f"did you mean `{shorter}`?" if shorter else did_you_mean(args[0], self.points)
+            if args[0].endswith(".par"):
+                hint = f"write `parcost eval {args[0]}`"
+            hint = hint or "commands are " + ", ".join(self.list_commands(ctx))
             ctx.fail(f"there is no command `{args[0]}`; {hint}")
         return super().resolve_command(ctx, args)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Target, tell
+from parcost.cli.streams import Target, write_message
 
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
@@ -33,13 +33,13 @@ def command(
     were written: what is missing or was changed is said. The result is what one run
     without shards would have written.
     """
-    from parcost.batch.shards import ShardError, entries_of, read_shard, whole
+    from parcost.batch.shards import ShardError, entries_of, join_files, read_shard
     from parcost.cli.formats import format_named
     from parcost.output.view import View
 
     try:
         shards = {path: read_shard(path) for path in dict.fromkeys(paths)}
-        ordered = whole(shards)
+        ordered = join_files(shards)
     except ShardError as error:
         raise click.ClickException(str(error)) from error
     shard = shards[ordered[0]]
@@ -59,5 +59,5 @@ def command(
         raise click.ClickException(str(error)) from error
     finally:
         target.abandon()
-    tell(f"{len(ordered)} {'shard' if len(ordered) == 1 else 'shards'} joined")
+    write_message(f"{len(ordered)} {'shard' if len(ordered) == 1 else 'shards'} joined")
     return 0

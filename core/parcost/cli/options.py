@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from parcost.cli.streams import Reservation, tell
+from parcost.cli.streams import Reservation, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
@@ -78,21 +78,21 @@ def selection(command: F) -> F:
             try:
                 code = command(selection=PluginSelection(without, files), **rest)
             except click.ClickException:
-                tell_faults(_faults())
+                print_faults(_faults())
                 raise
-            return _FAULT if tell_faults(_faults()) and code <= _FAULT else code
+            return _FAULT if print_faults(_faults()) and code <= _FAULT else code
 
     return run  # type: ignore[return-value]
 
 
-def tell_faults(lines: Iterable[str]) -> bool:
+def print_faults(lines: Iterable[str]) -> bool:
     """Tell which plugins failed, each line once; return whether any did."""
     known = click.get_current_context().meta.setdefault(_TOLD, set())
     found = list(lines)
     for line in dict.fromkeys(found):
         if line not in known:
             known.add(line)
-            tell(f"error: {line}\n")
+            write_message(f"error: {line}\n")
     return bool(found)
 
 
@@ -134,14 +134,17 @@ def check(selection: PluginSelection) -> None:
 
     if not (selection.without or selection.files):
         return
+    from parcost.plugins.discovery import names_of_parts
+
     known = entry_points(group=_PLUGINS).names
     for name in selection.without:
-        if name not in known:
-            hint = did_you_mean(name, known) or "`parcost plugins` lists them"
+        parts = [] if name in known else names_of_parts(name.partition(".")[0])
+        if name not in known and name not in parts:
+            hint = did_you_mean(name, [*known, *parts]) or "`parcost plugins` lists them"
             raise click.UsageError(f"no plugin is called `{name}`; {hint}")
     names = {name: "installed" for name in known if name not in selection.without}
     for file in selection.files:
-        path, name = Path(file), name_of(file)
+        path = Path(file)
         if not (
             (os.path.isfile(path) and path.suffix.lower() == ".py")
             or os.path.isfile(path / "__init__.py")
@@ -149,6 +152,7 @@ def check(selection: PluginSelection) -> None:
             here = "there is nothing there" if not os.path.exists(path) else "that is neither"
             message = f"`--plugin {file}` is to be a file of Python, or a folder that is a package"
             raise click.UsageError(f"{message}: {here}")
+        name = name_of(file)
         if name in names:
             way = f"leave that out with `--without {name}`, or " if name in known else ""
             message = f"`--plugin {file}`: a plugin called `{name}` is {names[name]} already"
@@ -175,13 +179,13 @@ def parse_overrides(given: Sequence[str]) -> Mapping[str, str]:
 
 def engine(jobs: int | None, executor: str | None) -> Engine | None:
     """Return where `--jobs` or `--executor` say that work is done: here, without them."""
-    from parcost.batch.executors import UnknownExecutorError, named, processes
+    from parcost.batch.executors import UnknownExecutorError, engine_named, processes
 
     if jobs and executor:
         raise click.UsageError("`--jobs` and `--executor` both say where work is done")
     if executor:
         try:
-            return named(executor)
+            return engine_named(executor)
         except UnknownExecutorError as error:
             raise click.UsageError(f"`--executor`: {error}") from error
     return processes(jobs) if jobs and jobs > 1 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -36,7 +37,7 @@ def contributions(active: Plugins) -> dict[str, str]:
 
     offered: dict[str, dict[str, list[str]]] = {plugin.name: {} for plugin in active.plugins}
     for hook in REGISTRIES:
-        for name, (plugin, _) in active.named(hook).items():
+        for name, (plugin, _) in active.offers(hook).items():
             offered[plugin.name].setdefault(hook, []).append(name)
     questions = [hook for hook in active.registry.hooks if hook not in REGISTRIES]
     return {
@@ -44,7 +45,15 @@ def contributions(active: Plugins) -> dict[str, str]:
             [
                 *(f"{hook}: {', '.join(names)}" for hook, names in offered[plugin.name].items()),
                 *(hook for hook in questions if plugin in active.implementing(hook)),
+                *_count_of_parts(plugin.name, offered),
             ]
         )
         for plugin in active.plugins
     }
+
+
+def _count_of_parts(subject: str, names: Iterable[str]) -> Iterator[str]:
+    """Yield how many parts of a plugin are active, if any is."""
+    count = sum(name.startswith(f"{subject}.") for name in names)
+    if count:
+        yield f"{count} part" + "s" * (count > 1)

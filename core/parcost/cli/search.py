@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Reporter, Target, put, show, tell
+from parcost.cli.streams import Interrupts, Progress, Reporter, Target, put, show, write_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from parcost.engine.session import Session
     from parcost.plugins.selection import PluginSelection
     from parcost.search.best_first import Wish
-    from parcost.search.result import Found
+    from parcost.search.result import SearchResult
     from parcost.search.space import Space
 
 _FAULT = 3
@@ -127,7 +127,7 @@ def command(
         scenario = _scenario(session, path, study, values)
         goal = goal_of(scenario.first)
         given = {name: list(v) for name, v in scenario.axes}
-        given |= _over(over)
+        given |= _parse_over(over)
         _check_goal(scenario, given, axes, objective)
         names = [name.strip() for name in axes.split(",")] if axes else list(goal.axes)
         most = float("inf") if sample is not None else LARGEST
@@ -136,8 +136,8 @@ def command(
         if sample is not None:
             found = drawn(whole, wish, sample, seed=seed, told=progress.show)
         else:
-            found = _searched(whole, wish, out, progress)
-        best = search.ranked(found)
+            found = _search(whole, wish, out, progress)
+        best = search.rank_layouts(found)
         at = settings(scenario, found.best[0].values)
         near = list(neighbours(scenario, whole.axes, at, found.best[0]))
     except SpecError as error:
@@ -150,9 +150,9 @@ def command(
     if format_ == "json":
         put(json.dumps(search.data(whole, found, best, near), indent=2) + "\n")
     else:
-        show(search.tell(whole, found, best, near))
+        show(search.search_page(whole, found, best, near))
     faults = search.faults(found, best)
-    options.tell_faults(fault.removeprefix("incomplete: ") for fault in faults)
+    options.print_faults(fault.removeprefix("incomplete: ") for fault in faults)
     if found.interrupted:
         return Interrupts.exit_code()
     return _FAULT if faults else 0
@@ -188,7 +188,7 @@ def _check_goal(
         raise SpecError(wrong)
 
 
-def _searched(whole: Space, wish: Wish, out: str | None, progress: Progress) -> Found:
+def _search(whole: Space, wish: Wish, out: str | None, progress: Progress) -> SearchResult:
     from parcost.search.best_first import search
 
     if out is None:
@@ -196,12 +196,12 @@ def _searched(whole: Space, wish: Wish, out: str | None, progress: Progress) -> 
     from parcost.output.search_points import PointsError
 
     try:
-        return _written(whole, wish, out, progress)
+        return _write_points(whole, wish, out, progress)
     except PointsError as error:
         raise click.ClickException(f"`{out}` cannot be written: {error}") from error
 
 
-def _written(whole: Space, wish: Wish, out: str, progress: Progress) -> Found:
+def _write_points(whole: Space, wish: Wish, out: str, progress: Progress) -> SearchResult:
     from parcost.output.search_points import Parquet, Points
     from parcost.search.best_first import search
 
@@ -213,10 +213,10 @@ def _written(whole: Space, wish: Wish, out: str, progress: Progress) -> Found:
         found = search(whole, wish, told=progress.show, points=points)
         if found.looked < found.structures:
             progress.clear()
-            tell(f"warning: `{out}` was not written: not every layout was looked at")
+            write_message(f"warning: `{out}` was not written: not every layout was looked at")
             return found
         if parquet is not None:
-            target.saved(parquet.save)
+            target.save_with(parquet.save)
         target.finish()
     finally:
         target.abandon()
@@ -250,7 +250,7 @@ def _scenario(session: Session, path: str, study: str | None, values: Any) -> Sc
     raise SpecError([Diagnostic("unknown-study", message, place=path, help=help)])
 
 
-def _over(given: tuple[str, ...]) -> dict[str, list[Any]]:
+def _parse_over(given: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return ``--over`` options by axis; values are numbers, or words of the language."""
     values: dict[str, list[Any]] = {}
     for text in given:

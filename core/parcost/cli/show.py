@@ -160,13 +160,13 @@ def _made(
 def _pages(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
 ) -> Iterator[str | dict[str, Any]]:
-    from parcost.language.escapes import visible
+    from parcost.language.escapes import escape_line
     from parcost.output.resolved_spec import resolved
     from parcost.version import __version__
 
     for study in scenario.studies():
         if not wanted:
-            named = visible(f"{scenario.name} of {scenario.path}")
+            named = escape_line(f"{scenario.name} of {scenario.path}")
             yield f"# {named}, resolved by parcost {__version__}\n"
             yield resolved(study) + "\n"
             continue
@@ -201,10 +201,10 @@ def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[s
 def _json(documents: list[dict[str, Any]]) -> str:
     import json
 
-    from parcost.language.escapes import visible_json
+    from parcost.language.escapes import escape_json
     from parcost.output.data import header
 
-    return visible_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
+    return escape_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
 
 
 def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TextIO
 
 import click
 
-from parcost.language.escapes import visible, visible_lines, visible_or_colored
+from parcost.language.escapes import escape_keeping_color, escape_line, escape_lines
 from parcost.system.temporary import Temporary, file_beside
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ class ClosedPipeError(Exception):
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Say whether a person reads *stream*; ``FORCE_COLOR`` says so for a pipe."""
+    """Return whether a person reads *stream*; ``FORCE_COLOR`` says so for a pipe."""
     return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def wants_color(stream: TextIO) -> bool:
-    """Say whether *stream* may be coloured: see no-color.org."""
+    """Return whether *stream* may be coloured: see no-color.org."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return is_terminal(stream)
@@ -67,7 +67,7 @@ def paper(stream: TextIO | None = None) -> Paper:
     width = shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns if terminal else _columns()
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     unicode = terminal and encoding.startswith("utf")
-    return Paper(width=width, color=wants_color(stream), unicode=unicode)
+    return Paper(width=min(width, _WIDEST), color=wants_color(stream), unicode=unicode)
 
 
 def put(text: str, interrupts: Interrupts | None = None) -> None:
@@ -76,13 +76,13 @@ def put(text: str, interrupts: Interrupts | None = None) -> None:
     On a terminal nothing but colours acts on it.
     """
     if sys.stdout.isatty():
-        text = visible_or_colored(text)
+        text = escape_keeping_color(text)
     with _writing_to_stdout():
         if interrupts is None or os.name == "nt":  # where pipes cannot be asked for room
             results().write(text)
             results().flush()
         else:
-            with interrupts.held():
+            with interrupts.hold():
                 _put_whole(text, interrupts)
 
 
@@ -177,12 +177,12 @@ class Reservation:
 
 
 def results() -> TextIO:
-    """Return the stream that results go to: stdout, whoever else may print."""
+    """Return the stream that results go to: stdout, whatever else prints."""
     return Reservation.stream or sys.stdout
 
 
 class _StandIn:
-    """What stands for a stream of this process meanwhile, whoever writes to it."""
+    """The replacement of a stream of this process while results are written."""
 
     name = ""
 
@@ -250,12 +250,12 @@ def show(items: Iterable[Item]) -> None:
     put(draw(list(items), paper()))
 
 
-def tell(text: str) -> None:
+def write_message(text: str) -> None:
     """Write a message to stderr, less what a terminal might act on."""
-    _tell(visible_lines(text))
+    _write_message(escape_lines(text))
 
 
-def _tell(text: str) -> None:
+def _write_message(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
@@ -279,7 +279,9 @@ class Reporter:
             if len(self._told) > _MOST_REMEMBERED:
                 self._told.clear()
             self._told.add(rendered)
-            _tell((rendered if wants_color(sys.stderr) else _COLOUR.sub("", rendered)) + "\n")
+            _write_message(
+                (rendered if wants_color(sys.stderr) else _COLOUR.sub("", rendered)) + "\n"
+            )
 
 
 class Progress:
@@ -296,7 +298,7 @@ class Progress:
     def show(self, text: str) -> None:
         """Put *text* in the place of what was shown before."""
         if self._wanted and monotonic() - self._start > _MOMENT_SECONDS:
-            sys.stderr.write(f"\r{visible(text)}\x1b[K")
+            sys.stderr.write(f"\r{escape_line(text)}\x1b[K")
             sys.stderr.flush()
             self._shown = True
 
@@ -356,7 +358,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Finish what must not be cut in two, however often Ctrl-C comes meanwhile."""
         self._held = True
         try:
@@ -406,7 +408,7 @@ class Target:
         with self._complaining():
             self._file.write(text)
 
-    def saved(self, save: Callable[[Path], None]) -> None:
+    def save_with(self, save: Callable[[Path], None]) -> None:
         """Have *save* write the file instead."""
         assert self._beside is not None
         with self._complaining():
@@ -456,4 +458,4 @@ def _columns() -> int:
     columns = os.environ.get("COLUMNS", "")
     if not columns.isdecimal() or not columns.strip("0"):
         return _PIPED_WIDTH
-    return min(int(columns), _WIDEST) if len(columns) <= _MOST_DIGITS else _WIDEST
+    return int(columns) if len(columns) <= _MOST_DIGITS else _WIDEST

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, paper, put, show, tell
+from parcost.cli.streams import Reporter, paper, put, show, write_message
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Replay
+    from parcost.contract.study import Replay
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
 
@@ -58,11 +58,11 @@ def command(
     if documents:
         import json
 
-        from parcost.language.escapes import visible_json
+        from parcost.language.escapes import escape_json
         from parcost.output.data import header
 
         document = json.dumps({**header(), "studies": documents}, ensure_ascii=False)
-        put(visible_json(document) + "\n")
+        put(escape_json(document) + "\n")
     return worst
 
 
@@ -82,12 +82,14 @@ def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) ->
                 continue
             if result.legal:
                 why = "sweeps" if runs else "trains nothing"
-                tell(f"error: `{report.name}` of `{report.path}` {why}: no timeline")
+                write_message(f"error: `{report.name}` of `{report.path}` {why}: no timeline")
             worst = max(worst, 1)
         elif result.swept:
             swept = " and ".join(f"`{name}`" for name, _ in result.study.axes)
-            tell(f"error: `{report.name}` of `{report.path}` sweeps {swept}: no single timeline")
-            tell(f"  = help: pick a point, such as {point_options(report)}")
+            write_message(
+                f"error: `{report.name}` of `{report.path}` sweeps {swept}: no single timeline"
+            )
+            write_message(f"  = help: pick a point, such as {point_options(report)}")
             worst = max(worst, 2)
         elif drawing:
             show(timeline.page(result, report.name, report.path, paper().width))

@@ -1,4 +1,4 @@
-"""What a rule must be, whoever contributes it: an answer, and words that can be said.
+"""Validation of a rule: its answer, and messages that can be formatted.
 
 An answer that is neither yes nor no would let everything through, and a message that lacks
 an input would fail where it is said, far from whoever wrote it.
@@ -13,9 +13,10 @@ from typing import Any
 
 from attrs import frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.terms import Check
 from parcost.language.diagnostics import quote
-from parcost.language.errors import FaultError, error_text, reraise_interrupt
+from parcost.language.errors import FaultError
 from parcost.numeric import all_of, array_kind
 
 _SEVERITIES = ("error", "warning")
@@ -25,7 +26,7 @@ _NUMBERS = frozenset("fiub")  # letters by which NumPy knows them
 
 
 @frozen
-class Said:
+class CheckMessage:
     """What a rule says of one point."""
 
     message: str
@@ -33,13 +34,15 @@ class Said:
     notes: tuple[str, ...]
 
 
-def unsaid(check: Check) -> str:
+def check_problem(check: Check) -> str:
     """Return what is wrong with *check*, if anything; one that fails must say so."""
     holds = check.holds
     words: tuple[Any, ...] = (check.id, check.subject, check.message, check.help)
     for word in words:
         if not isinstance(word, str):
             return f"gave the rule `{check.id}` {quote(word)} where text is asked for"
+    if not check.id or not check.message:
+        return f"gave a rule the id {quote(check.id)} and the message {quote(check.message)}"
     if holds.__class__ is not bool and array_kind(holds) != "b":
         return f"gave the rule `{check.id}` holds = {quote(holds)}, which is neither true nor false"
     if check.severity not in _SEVERITIES:
@@ -50,22 +53,21 @@ def unsaid(check: Check) -> str:
     if all_of(holds):
         return ""
     try:
-        if not _plainly(check):
-            _said(check, first_failure(check))
-    except BaseException as error:  # noqa: BLE001  inputs are foreign code
-        reraise_interrupt(error)
-        return f"gave the rule `{check.id}` words that cannot be said: {error_text(error)}"
+        if not call(_is_formattable, check):
+            call(_message, check, first_failure(check))
+    except CallError as error:
+        return f"gave the rule `{check.id}` words that cannot be said: {error.text}"
     return ""
 
 
-def _plainly(check: Check) -> bool:
-    """Say whether the words of *check* only name inputs that are plain: they can be said."""
+def _is_formattable(check: Check) -> bool:
+    """Return whether the words of *check* only name inputs that are plain: they can be said."""
     inputs: Any = check.inputs
     spoken: tuple[Any, ...] = (check.message, check.help, *check.notes)
     if not isinstance(inputs, Mapping):
         return False
     for words in spoken:
-        names = _named(words) if isinstance(words, str) else None
+        names = _input_names(words) if isinstance(words, str) else None
         if names is None or not all(_is_plain(inputs.get(name)) for name in names):
             return False
     return True
@@ -78,7 +80,7 @@ def _is_plain(value: Any) -> bool:
 
 
 @lru_cache(_KEPT)
-def _named(words: str) -> tuple[str, ...] | None:
+def _input_names(words: str) -> tuple[str, ...] | None:
     """Return the inputs that *words* name, None if they ask for more than their spelling."""
     try:
         fields = [(name, spec, how) for _, name, spec, how in Formatter().parse(words)]
@@ -90,17 +92,16 @@ def _named(words: str) -> tuple[str, ...] | None:
     return tuple(name for name, _, _ in named)
 
 
-def said(check: Check, point: int) -> Said:
+def check_message(check: Check, point: int) -> CheckMessage:
     """Return what *check* says of one point of a sweep.
 
     Raises:
         FaultError: Its words cannot be said of this point.
     """
     try:
-        return _said(check, point)
-    except BaseException as error:
-        reraise_interrupt(error)
-        message = f"the words of the rule `{check.id}` cannot be said: {error_text(error)}"
+        return call(_message, check, point)
+    except CallError as error:
+        message = f"the words of the rule `{check.id}` cannot be said: {error.text}"
         raise FaultError(message) from error
 
 
@@ -113,9 +114,9 @@ def first_failure(check: Check) -> int:
     return int(np.argmin(np.asarray(check.holds)))
 
 
-def _said(check: Check, point: int) -> Said:
+def _message(check: Check, point: int) -> CheckMessage:
     inputs = {name: _at(value, point) for name, value in check.inputs.items()}
-    return Said(
+    return CheckMessage(
         message=check.message.format(**inputs),
         help=check.help.format(**inputs) if check.help else None,
         notes=tuple(note.format(**inputs) for note in check.notes),

@@ -171,13 +171,13 @@ def formula(
     """
     if inputs is not None:
         letters = {**inputs, **letters} if letters else inputs  # type: ignore[assignment]
-    names, function = _known.get(text) or _compiled(text)
+    names, function = _known.get(text) or _compile(text)
     try:
         found = function(letters)
     except KeyError:
         raise _mismatch(text, names, letters) from None
     except (ArithmeticError, ValueError, TypeError):
-        found = _endless(text, letters)
+        found = _infinite_number(text, letters)
     if len(names) != len(letters):
         raise _mismatch(text, names, letters)
     if context is not None:
@@ -191,7 +191,7 @@ def letters_of(text: str) -> tuple[str, ...]:
     >>> letters_of("(P - 1) n / P, of all")
     ('P', 'n')
     """
-    return (_known.get(text) or _compiled(text))[0]
+    return (_known.get(text) or _compile(text))[0]
 
 
 def plain_of(value: Real | Formula) -> Real:
@@ -219,7 +219,7 @@ def _mismatch(text: str, names: tuple[str, ...], letters: Mapping[str, Any]) -> 
     return FormulaError(f"the formula `{text}` and its inputs differ in {wrong}")
 
 
-def _endless(text: str, letters: Mapping[str, Any]) -> Any:
+def _infinite_number(text: str, letters: Mapping[str, Any]) -> Any:
     """Return a number that plain floats refuse: infinite, or not a number."""
     import numpy as np
 
@@ -229,7 +229,7 @@ def _endless(text: str, letters: Mapping[str, Any]) -> Any:
             return [array(_number(one)) for one in several]
         return np.asarray([value], dtype=float) if isinstance(value, (float, int)) else value
 
-    names, function = _compiled(text)
+    names, function = _compile(text)
     if len(names) != len(letters):
         raise _mismatch(text, names, letters)
     given = (letters[name] for name in names)
@@ -247,7 +247,7 @@ def _endless(text: str, letters: Mapping[str, Any]) -> Any:
 _known: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]] = {}
 
 
-def _compiled(text: str) -> tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]:
+def _compile(text: str) -> tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Any]]:
     """Return the letters of *text*, and a function of their inputs."""
     if text in _known:
         return _known[text]
@@ -408,7 +408,7 @@ class _Writer:
             raise FormulaError(
                 f"the formula `{self.source}` gives `{name}` {len(arguments)} values"
             )
-        return self.called(name, arguments)
+        return self.call_text(name, arguments)
 
     def arguments(self) -> int:
         """Return how many arguments the call has whose bracket is next."""
@@ -447,7 +447,7 @@ class _Writer:
     def over(self, name: str) -> str:
         raise NotImplementedError
 
-    def called(self, name: str, arguments: list[str]) -> str:
+    def call_text(self, name: str, arguments: list[str]) -> str:
         return f"{name}({', '.join(arguments)})"
 
     def truth(self, comparison: str) -> str:
@@ -483,7 +483,7 @@ class _Python(_Writer):
         self.inner = {**outer, **self.inner}
         return f"_over({name!r}, lambda {letters}: {body}, {letters})"
 
-    def called(self, name: str, arguments: list[str]) -> str:
+    def call_text(self, name: str, arguments: list[str]) -> str:
         found = arguments[0]
         if _FUNCTIONS[name][1] == 1:
             return f"_{name}({found})"

@@ -10,36 +10,39 @@ not loops and not ``if`` on a quantity.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pluggy
 
 if TYPE_CHECKING:
     from parcost.contract.outcome import Outcome
-    from parcost.contract.study import Study
+    from parcost.contract.study import Collective, KernelModel, Replay, Schedule, Study
     from parcost.contract.terms import (
         Axis,
         Catalogue,
         Check,
-        Collective,
         Edge,
         Exporter,
         Figure,
+        FileExporter,
+        FlopCount,
         Goal,
         Group,
         Interval,
-        Kernels,
         Library,
         Memory,
         Objective,
         Once,
+        Operator,
+        ParameterGroup,
         Pipeline,
-        Replay,
-        Schedule,
         Section,
         Work,
     )
     from parcost.numeric import Real
+
+#: The version of the contract: it grows where a plugin that fits one version may not fit the next.
+API_VERSION = 2
 
 hookspec = pluggy.HookspecMarker("parcost")
 hookimpl = pluggy.HookimplMarker("parcost")
@@ -73,12 +76,12 @@ def schedules() -> Iterable[Schedule]:  # type: ignore[empty-body]
 
 
 @hookspec
-def kernels() -> Iterable[Kernels]:  # type: ignore[empty-body]
+def kernels() -> Iterable[KernelModel]:  # type: ignore[empty-body]
     """Models of kernel time, picked by name."""
 
 
 @hookspec
-def exporters() -> Iterable[Exporter]:  # type: ignore[empty-body]
+def exporters() -> Iterable[Exporter | FileExporter]:  # type: ignore[empty-body]
     """Formats that reports are written in."""
 
 
@@ -101,17 +104,17 @@ def pipelines(study: Study) -> Iterable[Pipeline]:  # type: ignore[empty-body]
 
 
 @hookspec
-def parameters(study: Study) -> Iterable[Any]:  # type: ignore[empty-body]
+def parameters(study: Study) -> Iterable[ParameterGroup]:  # type: ignore[empty-body]
     """The parameters that one rank holds, in the words of the vocabulary."""
 
 
 @hookspec
-def operators(study: Study) -> Iterable[Any]:  # type: ignore[empty-body]
+def operators(study: Study) -> Iterable[Operator]:  # type: ignore[empty-body]
     """The operators that one rank runs, in the words of the vocabulary."""
 
 
 @hookspec
-def flops(study: Study) -> Iterable[Any]:  # type: ignore[empty-body]
+def flops(study: Study) -> Iterable[FlopCount]:  # type: ignore[empty-body]
     """The FLOPs of the model by definition: forward, per token, nothing recomputed."""
 
 

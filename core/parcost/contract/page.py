@@ -13,13 +13,13 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from parcost.language.escapes import visible
+from parcost.language.escapes import escape_line
 
 Style = Literal["plain", "strong", "faint", "good", "bad", "warning"]
 
 
 def _all_visible(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(map(visible, texts))
+    return tuple(map(escape_line, texts))
 
 
 @frozen(kw_only=True)
@@ -38,16 +38,16 @@ class Heading:
     *aside* stands at the far end of a report's title.
     """
 
-    text: str = field(converter=visible)
+    text: str = field(converter=escape_line)
     level: Literal[1, 2, 3] = 2
-    aside: str = field(default="", converter=visible)
+    aside: str = field(default="", converter=escape_line)
 
 
 @frozen
 class Line:
     """One sentence, wrapped to the width."""
 
-    text: str = field(converter=visible)
+    text: str = field(converter=escape_line)
     style: Style = "plain"
     indent: int = 0
 
@@ -60,7 +60,7 @@ class Column:
     from the right, which is said below the table.
     """
 
-    title: str = field(default="", converter=visible)
+    title: str = field(default="", converter=escape_line)
     align: Literal["left", "right"] = "left"
     flexible: bool = False
     optional: bool = False

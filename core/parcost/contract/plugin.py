@@ -73,7 +73,7 @@ class PluginSet(Protocol):
         """The answers that studies share."""
         ...
 
-    def named(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
+    def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
         """Return what plugins offer under a registry hook, by name."""
         ...
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.formulas import Formula, FormulaError, formula, letters_of, plain_of
 from parcost.contract.validation import can_be_shown
 from parcost.language.diagnostics import type_name
-from parcost.language.errors import reraise_interrupt
 from parcost.numeric import INFINITY, all_of, any_of, maximum
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Collective, Group, Link
+    from parcost.contract.study import Collective
+    from parcost.contract.terms import Group, Link
     from parcost.numeric import Real
 
 _MOST_POINTS = 256  # of a sweep; larger arrays belong to searches, which print nothing
@@ -46,15 +48,15 @@ def price(
     if best.__class__ is not float and getattr(best, "size", 1) > _MOST_POINTS:
         return _by_name(operation, n, group, offered, best)
     if len(offered) == 1:
-        return explained(operation, n, group, offered[0], best)
+        return explain(operation, n, group, offered[0], best)
     each = [
-        explained(operation, n, group, algorithm, seconds)
+        explain(operation, n, group, algorithm, seconds)
         for algorithm, seconds in zip(offered, times, strict=True)
     ]
-    return _by_name(operation, n, group, offered, best, partial(_least, offered, each))
+    return _by_name(operation, n, group, offered, best, partial(_minimum, offered, each))
 
 
-def explained(
+def explain(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
     """Return the formula of the *seconds* of one algorithm."""
@@ -81,20 +83,25 @@ def _explanation(
     """Return an expression that comes to *seconds*, or the name of the algorithm."""
 
     text = _BY_NAME
-    try:
+
+    def expression() -> Formula | None:
         for closed_text, letters in chain(
             _letters_of_closed(closed, n, group), _phases(operation, n, group, algorithm)
         ):
-            found = _computed(closed_text, letters)
+            found = _formula_or_none(closed_text, letters)
             if found and _same(found.value, seconds) and can_be_shown(found):
                 return found
-    except BaseException as error:  # noqa: BLE001  of an algorithm, which has given its time
-        reraise_interrupt(error)
-        text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error)}"
+        return None
+
+    try:
+        if (found := call(expression)) is not None:
+            return found
+    except CallError as error:
+        text = f"{_BY_NAME}, which cannot be explained: it raised {type_name(error.cause)}"
     return evolve(_by_name(operation, n, group, (algorithm,), seconds), text=text)
 
 
-def _computed(text: str, letters: Mapping[str, Any]) -> Formula | None:
+def _formula_or_none(text: str, letters: Mapping[str, Any]) -> Formula | None:
     """Return the formula of a text, None where it has letters of its own or is no expression."""
     try:
         return formula(text, {letter: letters[letter] for letter in letters_of(text)})
@@ -102,7 +109,7 @@ def _computed(text: str, letters: Mapping[str, Any]) -> Formula | None:
         return None
 
 
-def _least(offered: Sequence[Collective], each: Sequence[Formula]) -> Formula:
+def _minimum(offered: Sequence[Collective], each: Sequence[Formula]) -> Formula:
     """Return the least of the times of some algorithms, by their names."""
     parts = {algorithm.name: (one, "s") for algorithm, one in zip(offered, each, strict=True)}
     return formula(f"min({', '.join(parts)})", parts)
@@ -135,10 +142,11 @@ def _same(found: Real, seconds: Real) -> bool:
 def _closed(operation: str, group: Group, algorithm: Collective) -> _Closed:
     """Return the closed expression of an algorithm, the links that it sees, and more letters."""
     more: list[dict[str, Any]] = []
-    text, sees = algorithm.formula(operation), getattr(algorithm, "sees", "links")
-    if hasattr(algorithm, "formula_for") and (special := algorithm.formula_for(operation, group)):
+    text = algorithm.formula(operation)
+    sees: Any = algorithm.sees
+    if special := algorithm.formula_for(operation, group):
         text, sees, *more = special
-    return text, getattr(group, sees) if isinstance(sees, str) else sees, more
+    return text, attrgetter(sees)(group) if isinstance(sees, str) else sees, more
 
 
 def _letters_of_closed(
@@ -164,7 +172,7 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
     product: Real = 1.0
     for link, members in zip(links, group.shape, strict=True):
         if any_of(members > 1):
-            name = _unused(str(link.name), g)
+            name = _unique_name(str(link.name), g)
             g[name], below[name] = members, product
             alpha[name], B[name] = link.latency, link.bandwidth
         product = product * members
@@ -172,28 +180,29 @@ def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
 
 
 def _phases(
-    operation: str, n: Real | Formula, group: Group, algorithm: Any
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the sum over the phases of an algorithm: by alpha and B, and by measured times."""
-    if not hasattr(algorithm, "phases"):
-        return
     size = plain_of(n)
+    phases = algorithm.phases(operation, size, group)
+    if phases is None:
+        return
     rounds: dict[str, Real] = {}
     bytes_: dict[str, Real] = {}
     alpha: dict[str, Real] = {}
     B: dict[str, Real] = {}
     times: dict[str, Formula] = {}
     added: Real = 0.0
-    for link, r, w, reduced in algorithm.phases(operation, size, group):
+    for link, r, w, reduced in phases:
         if not (any_of(r > 0) or any_of(w > 0)):
             continue
-        name = _unused(str(link.name), rounds)
+        name = _unique_name(str(link.name), rounds)
         rounds[name], bytes_[name] = r, w
         alpha[name], B[name] = link.latency, link.bandwidth
         times[name] = Formula(
             text="time of messages over one link",
             inputs={"rounds": r, "bytes": (w, "B")},
-            source="measured" if getattr(link, "measured", False) else "",
+            source="measured" if link.measured else "",
             value=link.seconds(r, w),
         )
         added = added + reduced
@@ -213,7 +222,7 @@ def _phases(
     yield f"sum(t){adds}, t of each link", letters
 
 
-def _unused(name: str, known: Mapping[str, Any]) -> str:
+def _unique_name(name: str, known: Mapping[str, Any]) -> str:
     """Return *name* with as many primes as tell it from those that are known."""
     while name in known:
         name += "'"

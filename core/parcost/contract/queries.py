@@ -115,7 +115,7 @@ class Memo:
         return answer
 
 
-class Same:
+class IdentityKey:
     """An object that is known by identity, as it has no hash."""
 
     __slots__ = ("value",)
@@ -127,7 +127,7 @@ class Same:
         return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.value is self.value
+        return isinstance(other, IdentityKey) and other.value is self.value
 
 
 def key_of(value: Any) -> Any:
@@ -137,17 +137,17 @@ def key_of(value: Any) -> Any:
     return value
 
 
-def hashed(value: Any) -> Any:
+def hash_key(value: Any) -> Any:
     """Return what an argument of a query is known by.
 
-    >>> hashed(1.0), hashed([]) == hashed([])
+    >>> hash_key(1.0), hash_key([]) == hash_key([])
     (1.0, False)
     """
     found = key_of(value)
     try:
         hash(found)
     except TypeError:
-        return Same(value)
+        return IdentityKey(value)
     return found
 
 

@@ -87,6 +87,7 @@ class BlockType:
     fields: Mapping[str, Field]
     defaults: Mapping[str, Any]  # as declared: a value, None, or an expression
     former: Mapping[str, str]  # attributes that it had once, and what to write instead
+    aliases: Mapping[str, str] = MappingProxyType({})  # names of other tools, and those of here
 
     @cached_property
     def may_be_implied(self) -> bool:
@@ -233,19 +234,21 @@ def block(
     label: str = "optional",
     inside: str = "",
     former: Mapping[str, str] = MappingProxyType({}),
+    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
     *label* says whether a block carries one ("required", "optional", "none");
     *inside* names the kind of block that it stands in, if it does not stand alone.
     A labelled block's object has its label as ``.label``. *former* are attributes that it had
-    in an earlier version, with what a diagnostic is to say of each.
+    in an earlier version, with what a diagnostic is to say of each. *aliases* are names that
+    other tools have for attributes, with what to write instead: ``{"vocab_size": "vocabulary"}``.
     """
 
     def make(cls: type[T]) -> type[T]:
         cls.__annotations__ = {**cls.__annotations__, "label": "str"}
         cls.label = attrs.field(default="", metadata={})  # type: ignore[attr-defined]
-        cls.__repr__ = _spelled  # type: ignore[method-assign]
+        cls.__repr__ = _block_text  # type: ignore[method-assign]
         cls.__getattr__ = _on_axis  # type: ignore[attr-defined]
         made: type[T] = attrs.frozen(kw_only=True, eq=False, slots=False, repr=False)(cls)
         declared = [a for a in attrs.fields(cast("type[Any]", made)) if _KEY in a.metadata]
@@ -259,6 +262,7 @@ def block(
             fields=fields,
             defaults=defaults,
             former=former,
+            aliases=aliases,
         )
         return made
 
@@ -271,7 +275,7 @@ def block_type(schema: type) -> BlockType:
     return found
 
 
-def called(block: object) -> str:
+def block_name(block: object) -> str:
     """Return how a block is named in paths: its label, or its kind without one."""
     label: str = vars(block)["label"]
     return label or block_type(type(block)).kind
@@ -292,7 +296,7 @@ def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, A
     return found
 
 
-def changed(
+def change_values(
     blocks: Mapping[type, tuple[Any, ...]], change: Callable[[Any, str, object], Any]
 ) -> dict[type, tuple[Any, ...]]:
     """Return *blocks* with every value, and those of blocks inside, ``change(value, name, block)``.
@@ -330,7 +334,7 @@ def _on_axis(block: object, name: str) -> Any:
     return value
 
 
-def _spelled(block: object) -> str:
+def _block_text(block: object) -> str:
     """Return a block as attrs would spell it, which takes a while to compile for each class."""
     values = (f"{name}={value!r}" for name, value in vars(block).items())
     return f"{type(block).__qualname__}({', '.join(values)})"

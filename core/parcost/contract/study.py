@@ -9,7 +9,8 @@ model plugins describe. Everything is frozen; answers are computed once per eval
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from attrs import field
@@ -19,7 +20,17 @@ from parcost.contract.origin import Origin
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin, PluginSet
 from parcost.contract.schema import block_type
-from parcost.contract.terms import Collective, Group, Pipeline, Schedule
+from parcost.contract.terms import (
+    Case,
+    Group,
+    Op,
+    Operator,
+    Pair,
+    Phase,
+    Pipeline,
+    PipelineShape,
+    Times,
+)
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.language.text import Span
@@ -36,6 +47,181 @@ class Call:
     seconds: Real
     algorithm: str
     formula: Formula
+
+
+class Schedule(ABC):
+    """A pipeline schedule. A third party writes ``name`` and ``order`` and no more.
+
+    The core reads everything else off the order, once for each (stages, micro-batches,
+    chunks): who holds which virtual stage, how many micro-batches are alive, and by
+    replay the time. It knows a schedule by identity, so return the same object always.
+
+    A search bounds layouts by the order of a few more micro-batches than twice the stages, and
+    takes for granted that with more of them devices hold the same stages, begin and end
+    with the same ones, and hold no fewer micro-batches at once.
+
+    Every optional method takes one object and may return None, which leaves the answer to the
+    core.
+    """
+
+    name: str
+    #: On how many devices each virtual stage is. With more than one, a micro-batch runs through
+    #: the copies that list it. What stages hold or do once per step counts on every copy.
+    copies: int = 1
+    #: The training frameworks that have the schedule, each with its source: a file or a page.
+    frameworks: Mapping[str, str] = MappingProxyType({})
+    #: Whether a search takes it without its name. Else the search prints that it was left out.
+    search_default: bool = False
+    #: Whether ``closed_form`` and ``spans`` take hops that differ between boundaries. Else the
+    #: core replays where they do.
+    hop_by_boundary: bool = False
+
+    @abstractmethod
+    def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:
+        """Return what each of *stages* devices does, in order.
+
+        Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or
+        a B and a W, for each micro-batch ``0 .. micro_batches - 1``, all on one device. A
+        virtual stage is on the devices that list it. Devices work strictly in order; an
+        op starts when its device is free and its input has arrived: F after F of the stage
+        before, B and BW after B of the stage behind, whose gradient leaves at the end of
+        its op.
+        """
+
+    def for_study(self, study: Study) -> Schedule:  # noqa: ARG002
+        """Return the schedule with what the study says of it, such as a group size.
+
+        Return the same object for the same values: cache it.
+        """
+        return self
+
+    def limits(self, shape: PipelineShape) -> str | None:  # noqa: ARG002
+        """Return why the schedule does not exist there, in words, or None.
+
+        The core calls it before ``order``.
+        """
+        return None
+
+    def closed_form(self, case: Case) -> tuple[Real, Mask] | None:  # noqa: ARG002
+        """Return the makespan in closed form, and where it holds.
+
+        It equals the replay wherever the mask holds, for messages that block no device.
+        Elsewhere the seconds may be anything.
+        """
+        return None
+
+    def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:  # noqa: ARG002
+        """Return when virtual stages start and end, where ``closed_form`` holds.
+
+        Starts are of the first forward pass, ends of the last backward pass: they decide what
+        hides in fill and drain. Without them, terms that need them make the core replay.
+        """
+        return None
+
+    def lower_bound(self, case: Case) -> Real | None:  # noqa: ARG002
+        """Return seconds that are never above the makespan.
+
+        ``case.hop`` is the quickest message. Without it the bound is that of the busiest
+        device, with what comes before its first op and after its last.
+        """
+        return None
+
+
+@record(kw_only=True, eq=False)
+class Replay:
+    """A pipeline by itself, without the rest of a step: what ``parcost timeline`` draws.
+
+    *hop* are the seconds of a message between neighbouring devices.
+    """
+
+    name: str
+    schedule: Schedule
+    pipeline: Pipeline
+    times: Times
+    hop: Real = 0.0
+
+
+class Collective(ABC):
+    """An algorithm for one or more collective operations.
+
+    ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, reduce, scatter,
+    gather, all_to_all, point_to_point. *n* is the big buffer per rank in bytes: the total
+    output of an all-gather or gather, the total input of a reduce-scatter or scatter, what
+    one rank sends in an all-to-all including the block that it keeps.
+    """
+
+    name: str
+    operations: Collection[str]
+    source: str = ""
+    #: The operations for which ``auto`` leaves it out: a bound that nothing reaches, or what
+    #: another algorithm always beats.
+    by_name_only: Collection[str] = frozenset()
+    #: The operations that need a power of two of ranks: a rule names the nearest ones.
+    powers_of_two: Collection[str] = frozenset()
+    #: The link of the group that alpha and B of the formula stand for: ``flat``, ``pair`` or
+    #: ``hop``, or else ``pairs`` or ``links``, where they are written per level.
+    sees: str = "links"
+
+    @abstractmethod
+    def seconds(self, operation: str, n: Real, group: Group) -> Real:
+        """Return the time of one call; infinity where the algorithm cannot run."""
+
+    @abstractmethod
+    def formula(self, operation: str) -> str:
+        """Return the formula in letters: P ranks, n bytes, alpha, B.
+
+        Where it sees a link per level, ``sum(E)`` and ``max(E)`` take E for each: g are the
+        members and G the product of g over the levels below. Where it does not give the time
+        of the algorithm, the phases explain that.
+        """
+
+    def formula_for(self, operation: str, group: Group) -> tuple[Any, ...] | None:  # noqa: ARG002
+        """Return the formula in groups that the letters of ``formula`` do not fit, or None.
+
+        It is a tuple of the text, what it sees (a name, a link, or one per level) and, if
+        any, a mapping of further letters.
+        """
+        return None
+
+    def for_study(self, study: Study) -> Collective:  # noqa: ARG002
+        """Return the algorithm as the blocks of *study* have it."""
+        return self
+
+    def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
+        """Return where the algorithm can run."""
+        return True
+
+    def needs(self, operation: str) -> str:  # noqa: ARG002
+        """Return what the algorithm needs in order to run, in words."""
+        return ""
+
+    def remedy(self, group: Group, fabric: str) -> str:  # noqa: ARG002
+        """Return what a spec has to say so that the algorithm can run, "" where nothing helps.
+
+        *fabric* is the name of the block of the fabric.
+        """
+        return ""
+
+    def phases(self, operation: str, n: Real, group: Group) -> Sequence[Phase] | None:  # noqa: ARG002
+        """Return what a call is made of: what it does on each link. None is not known."""
+        return None
+
+    def cut(self, pieces: Real) -> Collective | None:  # noqa: ARG002
+        """Return a pipelined algorithm with so many *pieces*, None where it has no pieces."""
+        return None
+
+
+class KernelModel(ABC):
+    """A model of kernel time: it prices the operators of one rank on a device."""
+
+    name: str
+
+    @abstractmethod
+    def price(self, operator: Operator, study: Study) -> Formula | None:
+        """Return the seconds of one occurrence, with their formula.
+
+        None is an operator that the model does not know.
+        """
 
 
 @record(eq=False, repr=False)
@@ -198,7 +384,7 @@ class Study(ABC):
     @property
     def schedule(self) -> Schedule:
         """The schedule that the step is cut for, with what the study says of it."""
-        return self.scheduled(self.pipeline.schedule)
+        return self.schedule_named(self.pipeline.schedule)
 
     def group(self, name: str) -> Group:
         """Return the group of ranks called *name* (``tp``, ``dp``, ``pp``), as placed."""
@@ -212,7 +398,7 @@ class Study(ABC):
         raise SpecError([Diagnostic("no-group", message, help=hint, place=self.path or self.name)])
 
     @abstractmethod
-    def scheduled(self, name: str) -> Schedule:
+    def schedule_named(self, name: str) -> Schedule:
         """Return the schedule called *name*, with what the study says of it."""
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What a term must be, whoever contributes it: words that are text, numbers that may be.
+"""Validation of a term: its words are text, and its numbers are in range.
 
 A number that no time, size or count is shortens a step in silence, or fails in some sum far
 from whoever made it. Counts may be numbers of any kind on their way in, and are plain from
@@ -7,7 +7,7 @@ here on: they tell stages apart, and a search tells terms apart by them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from math import inf
 from operator import attrgetter
@@ -17,19 +17,11 @@ from attrs import evolve, fields
 
 from parcost.contract.terms import Edge, Figure, Interval, Names, Row
 from parcost.language.diagnostics import quote
-from parcost.numeric import all_of, array_kind
+from parcost.numeric import all_of, array_kind, is_array
 
 #: Counts by id, as many terms share theirs: what they are, in plain numbers or None.
 Counts: TypeAlias = dict[int, tuple[Any, Any]]
 
-#: The numbers of terms, with what they may not be less than, nor more.
-_NUMBERS: Mapping[str, tuple[float, float]] = {
-    **dict.fromkeys(
-        ("seconds", "bytes_", "beside", "tail", "share", "slowdown", "flops"), (0.0, inf)
-    ),
-    "of_activations": (-1.0, inf),
-    "freed_at_b": (0.0, 1.0),
-}
 _WORDS = ("pass_", "when", "host", "resource", "cause", "tag")
 _SEVERAL = (tuple, list)
 _KEPT = 4096  # counts
@@ -42,7 +34,7 @@ _Read: TypeAlias = Callable[[Any], tuple[Any, ...]]
 def _kind(class_: type) -> tuple[_Read, _Read, bool, bool, bool]:
     """Return what reads the words and the numbers of a kind of term, and what it has besides."""
     has = {field.name for field in fields(class_)}
-    words, numbers = ([n for n in names if n in has] for names in (_WORDS, _NUMBERS))
+    words, numbers = [n for n in _WORDS if n in has], [name for name, _, _ in ranges(class_)]
     return _reader(words), _reader(numbers), "window" in has, "moments" in has, "count" in has
 
 
@@ -53,7 +45,7 @@ def _reader(names: Sequence[str]) -> _Read:
     return lambda term: tuple(getattr(term, name) for name in names)
 
 
-def sound(term: Any, counts: Counts) -> tuple[Any, str]:
+def validate_term(term: Any, counts: Counts) -> tuple[Any, str]:
     """Return *term* in plain numbers, and what is wrong with it, if anything.
 
     *counts* keeps the counts of the terms before.
@@ -81,15 +73,15 @@ def sound(term: Any, counts: Counts) -> tuple[Any, str]:
         if not (freed.__class__ is float and freed <= 1.0) and (said := _bad_number(term)):
             return term, said
     if not counted:
-        return _between(term)
+        return _validate_boundaries(term)
     count = term.count
     if count.__class__ is Row or (count.__class__ is float and 0.0 <= count < inf):
         return term, ""
     known = counts.get(id(count))
-    return (term, "") if known and known[1] is count else _counted(term, counts)
+    return (term, "") if known and known[1] is count else _validate_count(term, counts)
 
 
-def unvalued(figure: Figure) -> str:
+def value_problem(figure: Figure) -> str:
     """Return what is wrong with the value of *figure*, if anything; nan is told by a rule."""
     value: Any = figure.value
     if isinstance(value, (float, int)):
@@ -99,24 +91,39 @@ def unvalued(figure: Figure) -> str:
     return f"gave the figure `{figure.name}` value = {quote(value)}, which is no number"
 
 
-def unbounded(interval: Interval) -> str:
+@cache
+def ranges(class_: type) -> Sequence[tuple[str, float, float]]:
+    """Return the numbers that a record declares, each with the least and the most it may be."""
+    return tuple(
+        (field.name, field.metadata["minimum"], field.metadata.get("maximum", inf))
+        for field in fields(class_)
+        if "minimum" in field.metadata
+    )
+
+
+def number_complaint(answer: Any, called: str) -> str:
+    """Return what is wrong with a number of an answer by its declaration, if anything."""
+    for name, least, most in ranges(answer.__class__):
+        value = attrgetter(name)(answer)
+        if not is_within(value, least, most):
+            wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
+            wrong = "is no number" if least == -inf else wrong
+            return f"gave {called} {name} = {quote(value)}, which {wrong}"
+    return ""
+
+
+def interval_problem(interval: Interval) -> str:
     """Return what is wrong with the bounds of *interval*, if anything."""
-    for name in ("low", "high"):
-        value = getattr(interval, name)
-        if not within(value, -inf, inf):
-            return f"gave the interval of `{interval.name}` {name} = {quote(value)}, no number"
-    if not (within(interval.coverage, 0.0, 1.0) and getattr(interval.coverage, "ndim", 0) == 0):
-        return f"gave the interval of `{interval.name}` coverage = {quote(interval.coverage)}"
+    called = f"the interval of `{interval.name}`"
+    if found := number_complaint(interval, called):
+        return found
+    if is_array(interval.coverage):
+        return f"gave {called} coverage = {quote(interval.coverage)}, which is not one number"
     return ""
 
 
 def _bad_number(term: Any) -> str:
-    for name, (least, most) in _NUMBERS.items():
-        value = getattr(term, name, 0.0)
-        if not within(value, least, most):
-            wrong = "no time or size is" if most == inf else f"is not within {least:g} and {most:g}"
-            return f"gave the term `{term.name}` {name} = {quote(value)}, which {wrong}"
-    return ""
+    return number_complaint(term, f"the term `{term.name}`")
 
 
 def _bad_word(term: Any) -> str:
@@ -132,7 +139,7 @@ def _bad_word(term: Any) -> str:
 
 
 def _bad_also(term: Any) -> str:
-    """Say what is wrong with the further resources of a term, if anything."""
+    """Return what is wrong with the further resources of a term, if anything."""
     names, shares = term.also, term.also_busy
     if not (isinstance(names, _SEVERAL) and all(isinstance(name, str) for name in names)):
         return f"gave the term `{term.name}` also = {quote(names)}, which is no list of resources"
@@ -140,7 +147,7 @@ def _bad_also(term: Any) -> str:
         said = f"which is not one share for each of {len(names)} resources"
         return f"gave the term `{term.name}` also_busy = {quote(shares)}, {said}"
     for share in shares:
-        if not within(share, 0.0, 1.0):
+        if not is_within(share, 0.0, 1.0):
             said = "which is not within 0 and 1"
             return f"gave the term `{term.name}` also_busy = {quote(share)}, {said}"
     return ""
@@ -151,7 +158,7 @@ def _no_text(term: Any, name: str) -> str:
 
 
 def _points(several: Names) -> bool:
-    """Say whether there is a name wherever one is pointed at."""
+    """Return whether there is a name wherever one is pointed at."""
     at, count = several.at, len(several.names)
     try:
         return all_of((at >= 0) & (at < count) & (at % 1 == 0))
@@ -159,8 +166,8 @@ def _points(several: Names) -> bool:
         return False
 
 
-def within(value: Any, least: float = -inf, most: float = inf) -> bool:
-    """Say whether a number, or all of an array, is within limits; no number is not."""
+def is_within(value: Any, least: float = -inf, most: float = inf) -> bool:
+    """Return whether a number, or all of an array, is within limits; no number is not."""
     if isinstance(value, (float, int)):
         return least <= value <= most
     try:
@@ -171,7 +178,7 @@ def within(value: Any, least: float = -inf, most: float = inf) -> bool:
         return False
 
 
-def _between(edge: Edge) -> tuple[Edge, str]:
+def _validate_boundaries(edge: Edge) -> tuple[Edge, str]:
     """Return an edge, its boundaries in a tuple, and what is wrong with these, if anything."""
     boundaries = edge.boundaries
     if boundaries.__class__ is not tuple:
@@ -182,7 +189,7 @@ def _between(edge: Edge) -> tuple[Edge, str]:
             return edge, f"gave the term `{edge.name}` {wrong}"
         edge = evolve(edge, boundaries=boundaries)
     for value in boundaries:
-        if not within(value, 0.0, inf):
+        if not is_within(value, 0.0, inf):
             return (
                 edge,
                 f"gave the term `{edge.name}` a boundary of {quote(value)}, which no time is",
@@ -190,7 +197,7 @@ def _between(edge: Edge) -> tuple[Edge, str]:
     return edge, ""
 
 
-def _counted(term: Any, counts: Counts) -> tuple[Any, str]:
+def _validate_count(term: Any, counts: Counts) -> tuple[Any, str]:
     """Return a term with a plain count, and what is wrong with that."""
     count = term.count
     if id(count) not in counts:
@@ -225,5 +232,5 @@ def plain_count(count: Any) -> Any:
 
 @lru_cache(_KEPT)
 def _is_plain(count: tuple[Any, ...]) -> bool:
-    """Say whether all are plain numbers of times; specs of a kind have the same counts."""
+    """Return whether all are plain numbers of times; specs of a kind have the same counts."""
     return _PLAIN.issuperset(map(type, count)) and min(count) >= 0 and sum(count) < inf

@@ -18,9 +18,11 @@ their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradie
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from attrs import Factory, field
 
@@ -40,7 +42,39 @@ Moment = Literal["forward", "backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 
 
+#: What numbers of records may be, by the attribute: the least and the most, where there are such.
+_NUMBER: Mapping[str, float] = {"minimum": -inf}
+_AMOUNT: Mapping[str, float] = {"minimum": 0.0}
+_SHARE: Mapping[str, float] = {"minimum": 0.0, "maximum": 1.0}
+
 _NONE: Any = None  # a formula that a number brings along
+
+
+class Operator:
+    """What a rank computes, in the words of the plugins that describe and price it.
+
+    A vocabulary derives records from it; their annotations say what values may be. *count* is
+    the occurrences per micro-batch on each virtual stage, as in :class:`Work`.
+    """
+
+    __slots__ = ()
+    name: str
+    count: Sequence[float] | float = 1.0
+
+
+class ParameterGroup:
+    """Parameters that a rank holds, in the words of a vocabulary; see :class:`Operator`."""
+
+    __slots__ = ()
+    name: str
+    count: Sequence[float] | float = 1.0
+
+
+class FlopCount:
+    """FLOPs of the model by definition, in the words of a vocabulary; see :class:`Operator`."""
+
+    __slots__ = ()
+    name: str
 
 
 class Row(tuple[float, ...]):  # noqa: SLOT001  a tuple has none that is not empty
@@ -134,21 +168,21 @@ class Work:
     second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
 
     *also* are other resources that are busy meanwhile, for the share of its seconds that
-    *also_busy* says: see :func:`busy`.
+    *also_busy* says: see :func:`link_resources`.
     """
 
     name: str
-    seconds: Real = field(converter=_plain)
+    seconds: Real = field(converter=_plain, metadata=_AMOUNT)
     pass_: Pass
     formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
     resource: str = "compute"
     host: str = ""
     window: str | None = None
-    share: Real = 1.0
-    slowdown: Real = 0.0
-    flops: Real = 0.0
-    bytes_: Real = 0.0
+    share: Real = field(default=1.0, metadata=_AMOUNT)
+    slowdown: Real = field(default=0.0, metadata=_AMOUNT)
+    flops: Real = field(default=0.0, metadata=_AMOUNT)
+    bytes_: Real = field(default=0.0, metadata=_AMOUNT)
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
     cause: str = ""
@@ -172,10 +206,10 @@ class Edge:
     """
 
     name: str
-    seconds: Real = field(converter=_plain)
+    seconds: Real = field(converter=_plain, metadata=_AMOUNT)
     formula: Formula = _NONE
     resource: str = ""
-    bytes_: Real = 0.0
+    bytes_: Real = field(default=0.0, metadata=_AMOUNT)
     boundaries: Sequence[Real] = ()
     cause: str = ""
 
@@ -202,15 +236,15 @@ class Once:
     """
 
     name: str
-    seconds: Real = field(converter=_plain)
+    seconds: Real = field(converter=_plain, metadata=_AMOUNT)
     formula: Formula = _NONE
     when: Literal["fill", "drain", "end"]
     count: Sequence[float] | float = 1.0
     resource: str = "compute"
-    beside: Real = 0.0
-    tail: Real = 0.0
-    slowdown: Real = 0.0
-    bytes_: Real = 0.0
+    beside: Real = field(default=0.0, metadata=_AMOUNT)
+    tail: Real = field(default=0.0, metadata=_AMOUNT)
+    slowdown: Real = field(default=0.0, metadata=_AMOUNT)
+    bytes_: Real = field(default=0.0, metadata=_AMOUNT)
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
     cause: str = ""
@@ -238,13 +272,13 @@ class Memory:
     """
 
     name: str
-    bytes_: Real = field(converter=_plain)
+    bytes_: Real = field(converter=_plain, metadata=_AMOUNT)
     formula: Formula = _NONE
     count: Sequence[float] | float = 1.0
     per_micro_batch: bool = False
     once_per_device: bool = False
-    of_activations: Real = 0.0
-    freed_at_b: Real = 0.0
+    of_activations: Real = field(default=0.0, metadata={"minimum": -1.0})
+    freed_at_b: Real = field(default=0.0, metadata=_SHARE)
     moments: Sequence[Moment] = MOMENTS
     cause: str = ""
     tag: str = ""
@@ -261,7 +295,7 @@ class Check:
     """A rule that a study must meet: a mask, and what to say where it fails.
 
     *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
-    *help* are templates filled from *inputs* (``"{heads} heads do not divide by tp = {tp}"``).
+    *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
     A failed ``error`` makes the point infeasible; a ``warning`` only speaks.
     """
 
@@ -315,9 +349,9 @@ class Interval:
     """
 
     name: str
-    low: Real = field(converter=_plain)
-    high: Real = field(converter=_plain)
-    coverage: float
+    low: Real = field(converter=_plain, metadata=_NUMBER)
+    high: Real = field(converter=_plain, metadata=_NUMBER)
+    coverage: float = field(metadata=_SHARE)
     formula: Formula = _NONE
     upper: Formula = _NONE
 
@@ -425,10 +459,10 @@ class Pipeline:
 
     schedule: str
     stages: int
-    micro_batches: Real
+    micro_batches: Real = field(metadata=_AMOUNT)
     chunks: int = 1
     blocking: bool = False
-    overlap: Real = 1.0
+    overlap: Real = field(default=1.0, metadata=_SHARE)
 
 
 class Op(NamedTuple):
@@ -491,133 +525,53 @@ class Activity(NamedTuple):
 LONGEST_ORDER = 2**17
 
 
-@record(kw_only=True, eq=False)
-class Replay:
-    """A pipeline by itself, without the rest of a step: what ``parcost timeline`` draws.
+@record(kw_only=True)
+class PipelineShape:
+    """How a pipeline is cut: *stages* devices, *chunks* on each, *micro_batches* per step."""
 
-    *hop* are the seconds of a message between neighbouring devices.
+    stages: int
+    micro_batches: int
+    chunks: int = 1
+
+
+@record(kw_only=True, eq=False)
+class Case:
+    """A pipeline to be timed: how it is cut, the *times* of its passes, and of messages.
+
+    *stages* and *chunks* are plain integers; *micro_batches* may be an array. *hop* is the
+    seconds of a message between neighbouring devices. Where boundaries differ it is the
+    slowest, and *boundaries* has one number for each: of devices 0 and 1, of 1 and 2.
     """
 
-    name: str
-    schedule: Schedule
-    pipeline: Pipeline
+    stages: int
+    micro_batches: Real
+    chunks: int = 1
     times: Times
     hop: Real = 0.0
+    boundaries: tuple[Real, ...] = ()
+
+    @property
+    def hops(self) -> tuple[Real, ...]:
+        """The seconds of a message over each boundary of neighbouring devices."""
+        return self.boundaries or (self.hop,) * (self.stages - 1)
+
+    @property
+    def virtual_stages(self) -> int:
+        """The parts of the model: *stages* times *chunks*."""
+        return self.stages * self.chunks
 
 
-class Schedule(Protocol):
-    """A pipeline schedule. A third party writes ``name`` and ``order`` and no more.
+class Phase(NamedTuple):
+    """Part of a collective: *rounds* messages one after another on *link*.
 
-    The core reads everything else off the order, once for each (stages, micro-batches,
-    chunks): who holds which virtual stage, how many micro-batches are alive, and by
-    replay the time. It knows a schedule by identity, so return the same object always.
-
-    A search bounds layouts by the order of a few more micro-batches than twice the stages, and
-    takes for granted that with more of them devices hold the same stages, begin and end
-    with the same ones, and hold no fewer micro-batches at once.
-
-    Optional attributes that the core looks for:
-
-    ``copies``
-        on how many devices each virtual stage is, 1 where it is left out. With more, a
-        micro-batch runs through the copies that list it, and what stages hold or do once
-        per step counts on every device with a copy.
-    ``frameworks``
-        the training frameworks that have it, each with its source: a mapping of names to
-        files or pages.
-    ``search_default``
-        true where a search takes it though nobody names it. Else the search says that it was
-        left out, and which ``frameworks`` have it.
-    ``hop_by_boundary``
-        true where ``closed_form`` and ``spans`` take hops that differ: *hop* is then a
-        tuple with the seconds of a hop over each boundary, of devices 0 and 1 first.
-        Else *hop* is one number, and where boundaries differ the core replays.
-
-    Optional methods, all of plain integers ``stages`` and ``chunks``, and of
-    ``micro_batches`` that may be an array:
-
-    ``for_study(study) -> Schedule``
-        the schedule with what the study says of it, such as a group size. The same
-        object for the same values: cache it.
-    ``limits(stages, micro_batches, chunks) -> str | None``
-        why the schedule does not exist there, in words, or None. Asked about one
-        integer at a time, and always before ``order``.
-    ``closed_form(times, hop, stages, micro_batches, chunks) -> (seconds, mask)``
-        the makespan in closed form, for :class:`Times`, where sending blocks nobody. Used
-        wherever *mask* holds for every candidate, and equal to the replay there.
-        Elsewhere *seconds* may be anything.
-    ``spans(times, hop, stages, micro_batches, chunks) -> (starts, ends)``
-        where ``closed_form`` holds: when each virtual stage starts its first forward
-        pass and ends its last backward pass, which says what hides in fill and drain.
-        Without it, terms that need to know make the core replay.
-    ``lower_bound(times, hop, stages, micro_batches, chunks) -> seconds``
-        never above the makespan. Without it, the busiest device, with what has to come
-        before its first op and after its last.
+    *bytes_* are those of the busiest port in one direction, all rounds together, and
+    *reduced* those that a rank adds on the way.
     """
 
-    name: str
-
-    def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:
-        """Return what each of *stages* devices does, in order.
-
-        Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or
-        a B and a W, for each micro-batch ``0 .. micro_batches - 1``, all on one device. A
-        virtual stage is on the devices that list it. Devices work strictly in order; an
-        op starts when its device is free and its input has arrived: F after F of the stage
-        before, B and BW after B of the stage behind, whose gradient leaves at the end of
-        its op.
-        """
-        ...
-
-
-class Collective(Protocol):
-    """An algorithm for one or more collective operations.
-
-    ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, reduce, scatter,
-    gather, all_to_all, point_to_point. *n* is the big buffer per rank in bytes: the total
-    output of an all-gather or gather, the total input of a reduce-scatter or scatter, what
-    one rank sends in an all-to-all including the block that it keeps.
-
-    An optional attribute ``sees`` names the link of the group that the letters alpha
-    and B of the formula stand for: ``flat``, ``pair`` or ``hop``, or else ``pairs`` or
-    ``links``, the default, where they are written per level.
-
-    Optional attributes and methods that the core and plugins look for:
-
-    ``by_name_only``
-        the operations for which ``auto`` leaves it out: a bound that nothing reaches, or
-        what another algorithm always beats.
-    ``for_study(study) -> Collective``
-        the algorithm as the blocks of *study* have it.
-    ``able(operation, group) -> Mask`` and ``needs(operation) -> str``
-        where it can run, and what it needs in order to, in words.
-    ``formula_for(operation, group) -> (text, sees) | (text, sees, letters) | None``
-        the formula in groups that the letters of ``formula`` do not fit. *sees* may also be
-        a link, or one per level, that the algorithm makes of those of the group; *letters* are
-        further ones.
-    ``phases(operation, n, group)``
-        what it is made of: tuples of a link, the rounds on it, their bytes through the
-        busiest port in one direction, and the bytes that a rank adds.
-    ``cut(pieces) -> Collective``
-        a pipelined algorithm with so many pieces, in place of the best.
-    """
-
-    name: str
-    operations: frozenset[str]
-    source: str
-
-    def seconds(self, operation: str, n: Real, group: Group) -> Real:
-        """Return the time of one call; infinity where the algorithm cannot run."""
-        ...
-
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters: P ranks, n bytes, alpha, B.
-
-        Where it sees a link per level, ``sum(E)`` and ``max(E)`` take E for each: g are the
-        members and G the product of g over the levels below. Where it does not give the time
-        of the algorithm, the phases explain that.
-        """
-        ...
+    link: Link
+    rounds: Real
+    bytes_: Real
+    reduced: Real = 0.0
 
 
 @record(kw_only=True)
@@ -633,46 +587,64 @@ class Library:
     source: str
 
 
-class Link(Protocol):
+class Link(ABC):
     """What carries messages: a level of the fabric, as one rank of a group sees it.
 
     *name* is the level; a link that spans several is named by the one that limits long
-    messages, the outermost of equals, or has :class:`Names` where candidates differ. An
-    optional attribute ``measured`` says that times are read off points, which formulas
-    then name in place of alpha and B. An optional attribute ``level`` is the block that
-    describes the level, for algorithms that depend on what it can do. Optional attributes
-    ``also`` and ``also_busy`` are the other levels that a link spans, and the share of the
-    time in which long messages keep each busy.
+    messages, the outermost of equals, or has :class:`Names` where candidates differ.
     """
 
-    @property
-    def name(self) -> str: ...
+    __slots__ = ()
 
     @property
+    @abstractmethod
+    def name(self) -> str:
+        """The level."""
+
+    @property
+    @abstractmethod
     def latency(self) -> Real:
         """Alpha: seconds per message."""
-        ...
 
     @property
+    @abstractmethod
     def bandwidth(self) -> Real:
         """Bytes per second in one direction: this rank's share, for long messages."""
-        ...
 
+    @property
+    def measured(self) -> bool:
+        """Whether times are read off points, which formulas name in place of alpha and B."""
+        return False
+
+    @property
+    def level(self) -> object:
+        """The block that describes the level, for algorithms that depend on what it can do."""
+        return None
+
+    @property
+    def also(self) -> Sequence[str]:
+        """The other levels that the link spans."""
+        return ()
+
+    @property
+    def also_busy(self) -> Sequence[Real]:
+        """The share of the time in which long messages keep each other level busy."""
+        return ()
+
+    @abstractmethod
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time of *rounds* equal messages one after another, *bytes_* in all."""
-        ...
 
 
-def busy(link: Link) -> dict[str, Any]:
+def link_resources(link: Link) -> dict[str, Any]:
     """Return what a term keeps busy that goes over *link*: ``Work(..., **busy(link))``.
 
     A ring over several levels runs at the rate of the slowest, and meanwhile the others are
     busy for a share of the time. What else goes over those finds only the rest of them.
     """
-    also = getattr(link, "also", ())
-    if not also:
+    if not link.also:
         return {"resource": link.name}
-    return {"resource": link.name, "also": also, "also_busy": getattr(link, "also_busy", ())}
+    return {"resource": link.name, "also": link.also, "also_busy": link.also_busy}
 
 
 @record(kw_only=True, eq=False)
@@ -729,19 +701,6 @@ class Group:
     reduction: Real = 0.0
 
 
-class Kernels(Protocol):
-    """A model of kernel time: prices the operators of one rank on a device."""
-
-    name: str
-
-    def price(self, operator: Any, study: Any) -> Formula | None:
-        """Return the seconds of one occurrence and how they come about.
-
-        None means: not an operator that this model knows.
-        """
-        ...
-
-
 @record(kw_only=True)
 class Catalogue:
     """A directory of .par files, imported as ``use name.folder.block``.
@@ -756,36 +715,32 @@ class Catalogue:
     doc: str = ""
 
 
-class Exporter(Protocol):
-    """A format that reports are written in: ``--format name``.
+class Exporter(ABC):
+    """A format of text that reports are written in: ``--format name``.
 
     *reads* is the part of each entry that it reads (see :class:`parcost.contract.entries.Entry`):
-    ``data``, ``full``, ``points`` or ``page``. No other part is made.
-
-    A format of files instead of text has ``save(entries, path)`` in the place of ``write``,
-    and is only written with ``--out``. Shards of a run are entries, which ``parcost merge``
-    hands over as one run does.
+    ``data``, ``full``, ``points`` or ``page``. No other part is made. Shards of a run are
+    entries, which ``parcost merge`` hands over as one run does.
     """
 
     name: str
-    reads: Part
+    reads: Part = "data"
 
+    @abstractmethod
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:
         """Yield the text of *entries*, piece by piece as they are evaluated.
 
         An entry that is ``rejected`` is a file without a report; its diagnostics are on
         stderr already, so that a format for people may leave it out.
         """
-        ...
 
 
-@runtime_checkable
-class Saved(Protocol):
-    """A format of files that are not text."""
+class FileExporter(ABC):
+    """A format of files that are not text, which is only written with ``--out``."""
 
     name: str
-    reads: Part
+    reads: Part = "data"
 
+    @abstractmethod
     def save(self, entries: Iterable[Entry], path: Path) -> None:
         """Write *entries* into the file at *path*, which is empty."""
-        ...

@@ -1,4 +1,4 @@
-"""What answers to hooks must be, whoever gives them: of the right kind, in text and numbers.
+"""Validation of answers to hooks: their kind, their text and their numbers.
 
 An answer that does not fit is left out and its plugin is named. It would fail otherwise
 far from its plugin, in a sum or on a page, and take the whole study with it.
@@ -7,26 +7,37 @@ far from its plugin, in a sum or on a page, and take the whole study with it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from math import inf
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from attrs import evolve, fields, has
 
 from parcost.contract import terms
-from parcost.contract.checks import unsaid
+from parcost.contract.calls import CallError, call
+from parcost.contract.checks import check_problem
 from parcost.contract.formulas import Formula
-from parcost.contract.search_validation import HOOKS, Blame, answered
-from parcost.contract.term_validation import Counts, sound, unbounded, unvalued, within
+from parcost.contract.search_validation import HOOKS, Blame, validate_answer
+from parcost.contract.study import Replay
+from parcost.contract.term_validation import (
+    Counts,
+    interval_problem,
+    is_within,
+    number_complaint,
+    validate_term,
+    value_problem,
+)
 from parcost.language.diagnostics import Diagnostic, quote, type_name
-from parcost.language.errors import SpecError
+from parcost.language.errors import PluginError, SpecError
 from parcost.numeric import all_of, array_kind, where
-from parcost.records import answers_to
 
-# What each hook may answer with. Other hooks take what is marked with `answers`.
+#: What each hook may answer with.
 _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "library": (str,),
+    "parameters": (terms.ParameterGroup,),
+    "operators": (terms.Operator,),
+    "flops": (terms.FlopCount,),
     "groups": (terms.Group,),
     "pipelines": (terms.Pipeline,),
     "checks": (terms.Check,),
@@ -41,10 +52,10 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "goals": (terms.Goal,),
     "details": (terms.Figure,),
     "calculations": (terms.Figure, terms.Section, terms.Check),
-    "replays": (terms.Replay,),
+    "replays": (Replay,),
     "views": (terms.Section,),
 }
-_MARKED = ("parameters", "operators", "flops")  # answers that plugins declare
+_DECLARED = ("parameters", "operators", "flops")  # records of a vocabulary
 _NUMBERED = ("terms", "memory")
 #: Attributes that people read, by the kind of answer.
 _TEXTS: Mapping[type, tuple[str, ...]] = {
@@ -89,26 +100,26 @@ def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequ
     if complaint:
         return (), complaint
     if hook in _NUMBERED:
-        return _term(answer, counts)
+        return _term(answer, counts, blame)
     if hook in HOOKS:
-        found, complaint = answered(hook, answer, blame)
+        found, complaint = validate_answer(hook, answer, blame)
         return (found,), complaint
-    return (answer,), _complaint(hook, answer)
+    return (answer,), _complaint(hook, answer, blame)
 
 
-def _complaint(hook: str, answer: Any) -> str:
+def _complaint(hook: str, answer: Any, blame: Blame) -> str:
     """Return what is wrong with an answer besides its kind and its texts, if anything."""
-    if hook in _MARKED:
-        return _bad_record(hook, answer)
+    if hook in _DECLARED:
+        return _bad_record(answer)
     match answer:
         case terms.Check():
-            return unsaid(answer)
+            return check_problem(answer)
         case terms.Figure():
-            return unvalued(answer) or _bad_formula(answer)
+            return value_problem(answer) or _bad_formula(answer, blame)
         case terms.Interval():
-            return unbounded(answer) or _bad_formula(answer)
+            return interval_problem(answer) or _bad_formula(answer, blame)
         case terms.Section():
-            return _bad_section(answer)
+            return _bad_section(answer) or (_bad_ranges(answer) if hook == "views" else "")
         case terms.Group():
             return _bad_group(answer)
         case terms.Pipeline():
@@ -116,10 +127,10 @@ def _complaint(hook: str, answer: Any) -> str:
     return ""
 
 
-def _term(term: Any, counts: Counts) -> tuple[Sequence[Any], str]:
+def _term(term: Any, counts: Counts, blame: Blame) -> tuple[Sequence[Any], str]:
     """Return a term in plain numbers, or one for each resource that it names."""
-    term, complaint = sound(term, counts)
-    complaint = complaint or _bad_formula(term)
+    term, complaint = validate_term(term, counts)
+    complaint = complaint or _bad_formula(term, blame)
     if complaint or not isinstance(getattr(term, "resource", ""), terms.Names):
         return (term,), complaint
     try:
@@ -169,29 +180,48 @@ def _bad_text(answer: Any) -> str:
     return ""
 
 
-def _bad_formula(answer: Any) -> str:
+def _bad_formula(answer: Any, blame: Blame) -> str:
     """Return what is wrong with the formula of *answer*, or with one of its parts, if anything."""
     formula: Any = answer.formula
     is_interval = answer.__class__ is terms.Interval
     if formula.__class__ is Formula and formula.is_valid and not is_interval:
         return ""
-    parts: list[Any] = []
-    if complaint := _bad_part(answer.name, formula, parts):
+    further = [answer.upper] if is_interval else []
+    return _bad_parts(answer.name, formula, further, blame)
+
+
+def _bad_parts(name: str, formula: Any, parts: list[Any], blame: Blame) -> str:
+    """Return what is wrong with a formula, its parts or *parts*, if anything."""
+    if complaint := _bad_part(name, formula, parts):
         return complaint
-    if is_interval:
-        parts.append(answer.upper)
     seen: dict[int, Any] = {}
     while parts:
         part = parts.pop()
         if part is formula or id(part) in seen or (part.__class__ is Formula and part.is_valid):
             continue
         seen[id(part)] = part
-        if complaint := _bad_part(answer.name, part, parts):
+        if complaint := _bad_part(name, part, parts):
             return complaint
-    formula.is_valid = True
-    for part in seen.values():
+    for part in (formula, *seen.values()):
         part.is_valid = True
+        if part.explain is not None:
+            part.explain = partial(_explanation, name, part, part.explain, blame)
     return ""
+
+
+def _explanation(name: str, formula: Formula, explain: Callable[[], Any], blame: Blame) -> Formula:
+    """Return the formula that *explain* makes, or the text so far and why it stays."""
+    error: PluginError | None
+    try:
+        made = call(explain)
+        complaint = _bad_parts(name, made, [], blame)
+        error = blame(f"explained `{name}`: {complaint}") if complaint else None
+    except CallError as raised:
+        error = blame(f"the explanation of `{name}` {raised}")
+    if error is None:
+        return cast("Formula", made)
+    text = f"{formula.own_text}, which cannot be explained: {error}"
+    return evolve(formula, text=text, explain=None)
 
 
 def can_be_shown(formula: Formula) -> bool:
@@ -203,8 +233,7 @@ def _bad_part(name: str, formula: Any, parts: list[Any]) -> str:
     """Return what is wrong with one formula; inputs that have one join *parts*."""
     if formula.__class__ is not Formula and not isinstance(formula, Formula):
         return f"gave `{name}` the formula {quote(formula)}, which is no Formula"
-    texts = (formula.source, formula.title)  # the text of an explanation is the core's
-    for text in texts if formula.explain is not None else (formula.text, *texts):
+    for text in (formula.own_text, formula.source, formula.title):
         if text.__class__ is not str:
             return f"gave `{name}` a formula whose text or source is no text"
         if text and not text.isprintable():
@@ -259,6 +288,10 @@ def _is_cell(value: Any) -> bool:
 
 
 def _bad_section(section: terms.Section) -> str:
+    lead: Any = section.lead
+    if lead.__class__ is not int or lead < 0:
+        wrong = f"lead = {quote(lead)}, which is no number of rows"
+        return f"gave the section {quote(section.title)} {wrong}"
     for name in ("columns", "notes"):
         texts = getattr(section, name)
         if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) for t in texts):
@@ -276,15 +309,29 @@ def _bad_section(section: terms.Section) -> str:
     return ""
 
 
+def _bad_ranges(view: terms.Section) -> str:
+    """Return what is wrong with the lists in a view, which are printed as ranges, if anything."""
+    for row in view.rows:
+        for cell in row:
+            if isinstance(cell, list) and not all(map(_is_whole, cell)):
+                wrong = "a list of whole numbers is asked for"
+                return f"gave the view {quote(view.title)} the cell {quote(cell)}, where {wrong}"
+    return ""
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) or (array_kind(value) in ("i", "u") and value.ndim == 0)
+
+
 # --- groups and pipelines -----------------------------------------------------------------
 
 
 def _bad_group(group: terms.Group) -> str:
     for name in ("shape", "fewest"):
         numbers = getattr(group, name)
-        if not isinstance(numbers, (list, tuple)) or not all(within(n, 0.0) for n in numbers):
+        if not isinstance(numbers, (list, tuple)) or not all(is_within(n, 0.0) for n in numbers):
             return f"gave the group `{group.name}` {name} = {quote(numbers)}, which is no shape"
-    if not within(group.ranks, 0.0) or not within(group.reduction, 0.0):
+    if not is_within(group.ranks, 0.0) or not is_within(group.reduction, 0.0):
         return f"gave the group `{group.name}` {quote(group.ranks)} ranks"
     for name in ("links", "pairs"):
         links = getattr(group, name)
@@ -298,7 +345,7 @@ def _bad_group(group: terms.Group) -> str:
 
 
 def _is_link(link: Any) -> bool:
-    return all(hasattr(link, name) for name in ("name", "latency", "bandwidth", "seconds"))
+    return isinstance(link, terms.Link)
 
 
 def _bad_pipeline(pipeline: terms.Pipeline) -> str:
@@ -308,9 +355,7 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
             continue
         if number.__class__ is not int or number < 1:
             return f"cut the step into {name} = {quote(number)}, which is no whole number above 0"
-    if not within(pipeline.micro_batches, 0.0, inf) or not within(pipeline.overlap, 0.0, 1.0):
-        return f"cut the step into micro_batches = {quote(pipeline.micro_batches)}"
-    return ""
+    return number_complaint(pipeline, "the pipeline")
 
 
 # --- records that plugins declare ----------------------------------------------------------
@@ -318,14 +363,12 @@ def _bad_pipeline(pipeline: terms.Pipeline) -> str:
 _SEQUENCES = (list, tuple)
 
 
-def _bad_record(hook: str, answer: Any) -> str:
+def _bad_record(answer: Any) -> str:
     """Return what is wrong with a record of a plugin's own, by what its attributes declare."""
-    if answers_to(answer.__class__) != hook:
-        return f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
     for name, test in _tests_of(answer.__class__):
         value = getattr(answer, name)
         if not test(value):
-            called = quote(getattr(answer, "name", ""))
+            called = quote(answer.name)
             return f"gave the {type_name(answer)} {called} {name} = {quote(value)}"
     return ""
 
@@ -344,7 +387,7 @@ def _tests_of(class_: type) -> Sequence[tuple[str, Callable[[Any], bool]]]:
 
 
 def _is_size(value: Any) -> bool:
-    return value.__class__ is float or within(value, -inf, inf)
+    return value.__class__ is float or is_within(value, -inf, inf)
 
 
 def _is_text(value: Any) -> bool:
@@ -373,8 +416,6 @@ _TESTS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _expectation(hook: str) -> str:
-    if hook in _MARKED:
-        return f"a record that is declared with `@answers({hook!r})`"
     if hook == "rooms":
         return "a number of bytes"
     return " or ".join(class_.__name__ for class_ in _ANSWERS.get(hook, ())) or "answers"

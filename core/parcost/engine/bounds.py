@@ -11,6 +11,7 @@ from parcost.contract.queries import key_of
 from parcost.contract.terms import Times
 from parcost.engine.maxima import total
 from parcost.engine.replay import Hop, Plan, hops_of
+from parcost.engine.schedule_calls import case_of
 from parcost.engine.schedule_calls import lower_bound as better
 from parcost.numeric import Real, maximum, minimum
 
@@ -24,10 +25,9 @@ def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None =
     through all stages, and of what each device does: a first micro-batch has to reach
     it, and a last gradient has to leave.
     """
-    if getattr(plan.schedule, "lower_bound", None) is not None:
-        p, v = plan.pipeline.stages, plan.pipeline.chunks
-        m = plan.pipeline.micro_batches if micro_batches is None else micro_batches
-        return better(plan.schedule, (times, reduce(minimum, hops_of(hop)), p, m, v))
+    case = case_of(plan.pipeline, times, reduce(minimum, hops_of(hop)), micro_batches)
+    if (found := better(plan.schedule, case)) is not None:
+        return found
     orders = [order for _, order in plan.orders]
     fused = all(order.fused for order in orders)
     way = [b + w for b, w in zip(times.B, times.W, strict=True)] if fused else times.B
@@ -41,7 +41,7 @@ def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None =
 def ends(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
     """Return seconds before which no device is done: a first micro-batch has to reach it."""
     firsts = [min(order.first[d] for _, order in plan.orders) for d in range(len(plan.held))]
-    own, before = busy(plan, times, micro_batches), _so_far(times.F)
+    own, before = device_seconds(plan, times, micro_batches), _so_far(times.F)
     return [before[first] + seconds for first, seconds in zip(firsts, own, strict=True)]
 
 
@@ -51,7 +51,7 @@ def _so_far(seconds: Sequence[Real]) -> Sequence[Real]:
     return list(accumulate(seconds, initial=start))
 
 
-def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
+def device_seconds(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
     """Return the seconds that each device is at work.
 
     With more *micro_batches* than the plan's it is at least that long: every forward pass
@@ -70,7 +70,7 @@ def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequenc
         ]
         stages = {plan.stage[k] for k in held}
         pairs: _Doings = [
-            (plan.paired(d, x, y), (times.F[x], times.B[y], times.W[y], times.pair(x, y)))
+            (plan.pair_count(d, x, y), (times.F[x], times.B[y], times.W[y], times.pair(x, y)))
             for x, y in plan.pairs
             if stages.issuperset((x, y))
         ]
@@ -79,12 +79,12 @@ def busy(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequenc
             for row in (passes, pairs)
         )
         if alike not in known:
-            known[alike] = passes, pairs, _busy(m, more, passes, pairs)
+            known[alike] = passes, pairs, _seconds(m, more, passes, pairs)
         found.append(known[alike][-1])
     return found
 
 
-def _busy(m: Real, more: Real, passes: _Doings, pairs: _Doings) -> Real:
+def _seconds(m: Real, more: Real, passes: _Doings, pairs: _Doings) -> Real:
     """Return the seconds of *m* micro-batches that do *passes*, less what *pairs* save."""
     own: Real = 0.0
     for share, (f, b, w) in passes:

@@ -14,7 +14,7 @@ from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity
-from parcost.language.units import ONE, unit
+from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
 from parcost.report.figures import interval_of
 from parcost.report.result import Expectation
@@ -29,7 +29,7 @@ _MOST_ERRORS = 100
 
 
 @frozen(eq=False)
-class Known:
+class KnownFigures:
     """The figures that claims may be about: *shown* ones, and *more* that are made on demand.
 
     *more* is called at most once, when a claim names none of those shown. What it gives
@@ -43,7 +43,7 @@ class Known:
     _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
     _asked: list[bool] = field(factory=list, init=False)
 
-    def named(self, name: str) -> Figure | None:
+    def figure(self, name: str) -> Figure | None:
         """Return the figure called *name*, or None."""
         for _, figure in self.shown:
             if figure.name == name:
@@ -83,7 +83,7 @@ class Claims:
         return not any(block.items for block, _ in self.blocks)
 
 
-def expectations(claims: Claims, known: Known | None = None) -> Sequence[Expectation]:
+def expectations(claims: Claims, known: KnownFigures | None = None) -> Sequence[Expectation]:
     """Return the claims, judged; without *known*, only check that they bind."""
     found: list[Expectation] = []
     problems: list[Diagnostic] = []
@@ -113,13 +113,13 @@ def _claim(item: s.Item) -> tuple[s.Path, str, s.Expr, s.Expr | None]:
         words = " ".join(word.text for word in item.qualifiers)
         if words == WITHIN:
             return item.name, WITHIN, item.value, None
-        raise SpecError([_intolerant(item, words)])
+        raise SpecError([_missing_tolerance(item, words)])
     raise SpecError(
         [problem("misplaced-statement", "`expect` holds claims such as `mfu >= 40 %`", item.span)]
     )
 
 
-def _intolerant(item: s.Attribute, words: str) -> Diagnostic:
+def _missing_tolerance(item: s.Attribute, words: str) -> Diagnostic:
     """Return what is wrong with a claim that has no tolerance, but perhaps other words."""
     bare = f"{item.name.text} = {item.value.span.text.strip()}"
     help = f"write `{bare} +- 5 %`"
@@ -145,10 +145,10 @@ def _judge_claim(
     name: s.Path,
     relation: str,
     claim: tuple[Quantity, Quantity | None],
-    known: Known,
+    known: KnownFigures,
     types: Mapping[str, BlockType],
 ) -> Expectation:
-    figure = known.named(name.text)
+    figure = known.figure(name.text)
     if figure is None:
         names = known.names()
         raise SpecError(
@@ -159,40 +159,49 @@ def _judge_claim(
                     name.span,
                     notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
                     help=did_you_mean(name.text, names)
-                    or _attribute(name.text, types) + _listed(names),
+                    or _attribute(name.text, types) + _figure_names(names),
                 )
             ]
         )
     wanted, slack = claim
     dimension = unit(figure.unit)[1] if figure.unit else ONE
     if wanted.dimension != dimension:
-        raise SpecError(
-            [
-                problem(
-                    "wrong-dimension",
-                    f"`{name.text}` is measured in {dimension}"
-                    if dimension != ONE
-                    else f"`{name.text}` is a plain number",
-                    item.span,
-                )
-            ]
-        )
+        raise SpecError([_other_dimension(item, name.text, wanted, figure.unit)])
     if relation == WITHIN:
         interval = _interval(item, figure, known)
-        holds = _within(interval, wanted.number)
+        holds = _holds_within(interval, wanted.number)
     else:
         interval = None
-        allowed = _absolute(slack, wanted, item, figure)
+        allowed = _absolute_tolerance(slack, wanted, item, figure)
         holds = _compare(figure.value, relation, wanted.number, allowed)
     return Expectation(
         text=item.span.text.strip(),
         figure=figure,
         holds=holds,
-        diagnostic=None if all_of(holds) else _unmet(item, figure, interval),
+        diagnostic=None if all_of(holds) else _claim_failure(item, figure, interval),
     )
 
 
-def _interval(item: s.Item, figure: Figure, known: Known) -> Interval:
+def _other_dimension(item: s.Item, name: str, wanted: Quantity, unit_: str) -> Diagnostic:
+    """Return what is wrong with a value that is measured in something else than the figure."""
+    value = item.value.span if isinstance(item, (s.Claim, s.Attribute)) else item.span
+    dimension = unit(unit_)[1] if unit_ else ONE
+    id, message, help = "wrong-dimension", f"`{name}` is measured in {dimension}", None
+    bare = f"{wanted.number:g}"
+    if dimension == ONE:
+        message = f"`{name}` is a plain number"
+    elif wanted.dimension == ONE:
+        id = "missing-unit"
+        units = ("GB", "GiB") if dimension == BYTES else (unit_,)
+        help = "write " + " or ".join(f"`{bare} {name}`" for name in units)
+    elif (wanted.dimension, dimension) == (BITS, BYTES):
+        id = "bit-for-byte"
+        meant = value.text.strip().replace("bit", "B").replace("b", "B")
+        help = f"write `{meant}` if bytes are meant, or `bytes({value.text.strip()})`"
+    return problem(id, message, value, help=help)
+
+
+def _interval(item: s.Item, figure: Figure, known: KnownFigures) -> Interval:
     """Return the interval of *figure*, which a claim asks for."""
     found = known.interval(figure.name)
     if found is None:
@@ -212,12 +221,12 @@ def _interval(item: s.Item, figure: Figure, known: Known) -> Interval:
     return found
 
 
-def _within(interval: Interval, value: float) -> Any:
+def _holds_within(interval: Interval, value: float) -> Any:
     holds = (interval.low <= value) & (value <= interval.high)
     return bool(holds) if isinstance(interval.low, (float, int)) else holds
 
 
-def _unmet(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnostic:
+def _claim_failure(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnostic:
     """Return what to say of a claim that does not hold."""
     first = figure.value if isinstance(figure.value, (float, int)) else None
     got = quantity(first, figure.unit) if first is not None else "not met at every point"
@@ -232,7 +241,7 @@ def _unmet(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnosti
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _figure_names(names: Sequence[str]) -> str:
     listed = ", ".join(names[:_MOST_NAMES])
     more = len(names) - _MOST_NAMES
     rest = f", and {more} more, which `parcost figures` lists" if more > 0 else ""
@@ -250,7 +259,9 @@ def _attribute(name: str, blocks: Mapping[str, BlockType]) -> str:
     return f"`{last}` is an attribute of {' and of '.join(kinds)}; "
 
 
-def _absolute(slack: Quantity | None, wanted: Quantity, item: s.Item, figure: Figure) -> Any:
+def _absolute_tolerance(
+    slack: Quantity | None, wanted: Quantity, item: s.Item, figure: Figure
+) -> Any:
     """Return the tolerance in the figure's unit.
 
     A tolerance in percent is a share of the wanted value; only for a figure that is

@@ -31,7 +31,7 @@ class OrderError(PluginError):
 
 
 @frozen(kw_only=True, eq=False)
-class Program:
+class CompiledOrder:
     """Step i is ``state[into[i]] = max(state[turn[i]], state[message[i]] + hop) + takes[i]``.
 
     *takes* are numbers of durations: F, then B, W and BW of every virtual stage, then
@@ -54,7 +54,7 @@ class Program:
     entries: Sequence[tuple[int, Entry, int, int]] = ()  # device, entry, its slot, what it takes
 
 
-def lay_out(
+def compile_order(
     lists: Sequence[Sequence[Entry]],
     home: Sequence[int],
     turns: Iterable[int],
@@ -62,7 +62,7 @@ def lay_out(
     *,
     blocking: bool = False,
     keep: bool = False,
-) -> Program:
+) -> CompiledOrder:
     """Lay out what devices do, one entry after another, as their *turns* come.
 
     *home* is the device of each micro-batch and virtual stage, all stages of a micro-batch
@@ -146,7 +146,7 @@ def lay_out(
                     step(d, clock[d], nothing, routes[d, to])
     kept = {*range(first), *starts, *ends, *clock, *(value for _, _, value, _ in entries)}
     slot_of = _slots(befores, arrivals, first, kept)
-    return Program(
+    return CompiledOrder(
         into=tuple(slot_of[first:]),
         turn=tuple(map(slot_of.__getitem__, befores)),
         message=tuple(map(slot_of.__getitem__, arrivals)),

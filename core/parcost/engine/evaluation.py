@@ -16,9 +16,9 @@ from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
 from parcost.contract.terms import Check, Figure, Interval, Section
 from parcost.engine import reduce
-from parcost.engine.claims import Claims, Known, expectations
-from parcost.engine.rules import Rules, defined, diagnose, gather, message_at, rules
-from parcost.engine.shapes import fitting, settle
+from parcost.engine.claims import Claims, KnownFigures, expectations
+from parcost.engine.rules import Rules, diagnose, gather, message_at, number_checks, rules
+from parcost.engine.shapes import settle, valid_answers
 from parcost.numeric import all_of, any_of, quiet
 from parcost.report.result import Result
 
@@ -28,9 +28,9 @@ Stamped: TypeAlias = "Sequence[tuple[Plugin, T]]"
 
 __all__ = [
     "Rules",
-    "claimed",
+    "check_claims",
     "diagnose",
-    "endless",
+    "duration_check",
     "evaluate",
     "expectations",
     "gather",
@@ -53,18 +53,18 @@ def evaluate(
     claims: Claims, study: Study, warnings: Sequence[Check], at: Mapping[str, Any]
 ) -> Result:
     """Return the result of a study that may run, of which rules only warn."""
-    if study.trains and not any_of((ends := endless(study)).holds):
+    if study.trains and not any_of((ends := duration_check(study)).holds):
         return refuse(study, [*warnings, ends], at)  # before it is added up to what is no number
     outcome, failed = _step(study, warnings) if study.trains else (None, warnings)
     shown = [*_figures(study, outcome)]
     intervals = _intervals(study, outcome, shown)
     shown += _bounds(shown, intervals)
-    undefined = gather([*defined(figure for _, figure in shown)], study)
+    undefined = gather([*number_checks(figure for _, figure in shown)], study)
     if outcome is not None and undefined.failed:
         failed = [*failed, *undefined.failed]
         outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
-    figures = [*shown, *calculated(study)]
-    known = Known(figures, lambda: details(study, outcome), study.faults, intervals)
+    figures = [*shown, *calculation_figures(study)]
+    known = KnownFigures(figures, lambda: details(study, outcome), study.faults, intervals)
     judged = expectations(claims, known)
     found = [diagnose(check, study) for check in failed]
     if not study.axes:  # a sweep tells at which points a claim holds
@@ -80,12 +80,12 @@ def evaluate(
         expectations=judged,
         diagnostics=found,
         at=at,
-        make_details=lambda: quiet_details(study, outcome),
+        make_details=lambda: _quiet_details(study, outcome),
         make_sections=lambda: sections(study, outcome),
     )
 
 
-def claimed(claims: Claims, study: Study) -> None:
+def check_claims(claims: Claims, study: Study) -> None:
     """Require that there is what the *claims* are about, however it comes out.
 
     Raises:
@@ -93,18 +93,18 @@ def claimed(claims: Claims, study: Study) -> None:
     """
     outcome: Outcome | None = None
     if study.trains:
-        if not all_of(endless(study).holds):
+        if not all_of(duration_check(study).holds):
             expectations(claims)
             return
         outcome = reduce.evaluate(study)
     shown = _figures(study, outcome)
     intervals = _intervals(study, outcome, shown)
-    figures = [*shown, *_bounds(shown, intervals), *calculated(study)]
-    known = Known(figures, lambda: details(study, outcome), study.faults, intervals)
+    figures = [*shown, *_bounds(shown, intervals), *calculation_figures(study)]
+    known = KnownFigures(figures, lambda: details(study, outcome), study.faults, intervals)
     expectations(claims, known)
 
 
-def calculated(study: Study) -> list[tuple[Plugin, Figure]]:
+def calculation_figures(study: Study) -> list[tuple[Plugin, Figure]]:
     """Return the figures that need no step."""
     return [(p, f) for p, f in study.contributions("calculations") if isinstance(f, Figure)]
 
@@ -114,10 +114,10 @@ def details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Fig
     if outcome is None:
         return ()
     asked = study.plugins.ask("details", study.faults, study=study, outcome=outcome)
-    return fitting(study, "details", asked)
+    return valid_answers(study, "details", asked)
 
 
-def quiet_details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
+def _quiet_details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:
     """Return the same without warnings of NumPy."""
     with quiet():
         return details(study, outcome)
@@ -138,7 +138,7 @@ def _figures(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Fi
     if outcome is None:
         return ()
     asked = study.plugins.ask("figures", study.faults, study=study, outcome=outcome)
-    return fitting(study, "figures", asked)
+    return valid_answers(study, "figures", asked)
 
 
 def _intervals(
@@ -150,7 +150,7 @@ def _intervals(
     names = {figure.name for _, figure in figures}
     found = []
     asked = study.plugins.ask("intervals", study.faults, study=study, outcome=outcome)
-    for plugin, interval in fitting(study, "intervals", asked):
+    for plugin, interval in valid_answers(study, "intervals", asked):
         if interval.name in names:
             found.append((plugin, interval))
         else:
@@ -187,7 +187,7 @@ def _bounds(figures: Stamped[Figure], intervals: Stamped[Interval]) -> list[tupl
 def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Check]]:
     """Return the step of *study*, judged, and every rule that fails."""
     outcome = reduce.evaluate(study)
-    asked = fitting(
+    asked = valid_answers(
         study,
         "verdicts",
         study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome),
@@ -199,7 +199,7 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
     return evolve(outcome, feasible=judged.holds & (not unjudged), failed=failed), failed
 
 
-def endless(study: Study) -> Check:
+def duration_check(study: Study) -> Check:
     """Return the rule that every term ends: an algorithm that cannot run takes for ever."""
     settle(study, "terms", "memory")  # nothing has been added up before
     holds: Any = True

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from parcost.contract.formulas import Formula, formula
 from parcost.contract.outcome import BUBBLE, OTHER, Line
 from parcost.contract.terms import Edge, Once, Work
-from parcost.engine.maxima import Choice, columns, total
-from parcost.engine.pairs import Paired
+from parcost.engine.maxima import MaximumChoice, columns, total
+from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import ALL, Plan
 from parcost.engine.stage_costs import Load
-from parcost.engine.step_costs import WHENS, Added, add
+from parcost.engine.step_costs import WHENS, GroupCost, add
 from parcost.numeric import Real, any_of, maximum
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def work_lines(
     works: Sequence[tuple[Plugin, Work]],
     loads: Sequence[Load],
     plan: Plan,
-    device: Choice,
-    paired: Paired,
+    device: MaximumChoice,
+    paired: PlanPairs,
 ) -> list[Line]:
     """Return what every micro-batch costs, and how compute is slowed down, by term.
 
@@ -44,7 +44,7 @@ def work_lines(
         return device.row(lambda d: columns([_of_all(plan, k, row(loads[k])) for k in held[d]]))
 
     times = on_device(lambda load: load.counts)
-    at_once = device.row(paired.hidden) if plan.pairs else [0.0] * len(works)
+    at_once = device.row(paired.hidden_seconds) if plan.pairs else [0.0] * len(works)
     exposed = on_device(lambda load: load.exposed)
     hidden = on_device(lambda load: load.hidden)
     covered = on_device(lambda load: load.covered)
@@ -108,7 +108,7 @@ def bubble_line(plan: Plan, makespan: Real, busy: Real) -> Line:
         resource="",
         formula=formula(
             "max(T - t, 0)",
-            T=(_replayed(plan, makespan), "s"),
+            T=(_replay_formula(plan, makespan), "s"),
             t=(busy, "s"),
             source="t busy, T of a pipeline whose messages take no time",
         ),
@@ -116,7 +116,7 @@ def bubble_line(plan: Plan, makespan: Real, busy: Real) -> Line:
     )
 
 
-def _replayed(plan: Plan, makespan: Real) -> Formula:
+def _replay_formula(plan: Plan, makespan: Real) -> Formula:
     """Return the formula of a makespan: only the order of the schedule says it."""
     cut = plan.pipeline
     inputs = {
@@ -129,7 +129,10 @@ def _replayed(plan: Plan, makespan: Real) -> Formula:
 
 
 def hop_lines(
-    edges: Sequence[tuple[Plugin, Edge]], plan: Plan, device: Choice, makespans: Sequence[Real]
+    edges: Sequence[tuple[Plugin, Edge]],
+    plan: Plan,
+    device: MaximumChoice,
+    makespans: Sequence[Real],
 ) -> list[Line]:
     """Return what messages make the pipeline longer; makespans as one by one is added."""
     messages = device.of(lambda d: plan.by_order(lambda o: float(sum(o.sent[d].values()))))
@@ -142,13 +145,13 @@ def hop_lines(
                 name=edge.name,
                 kind="hop",
                 exposed=exposed,
-                hidden=maximum(_spent(edge, plan, device, messages) - exposed, 0.0),
+                hidden=maximum(_message_seconds(edge, plan, device, messages) - exposed, 0.0),
                 pass_="",
                 resource=edge.resource,
                 formula=formula(
                     f"max(T - T_0, 0), of a pipeline with messages of c{slowest} and without",
-                    T=(_replayed(plan, makespans[i + 1]), "s"),
-                    T_0=(_replayed(plan, makespans[i]), "s"),
+                    T=(_replay_formula(plan, makespans[i + 1]), "s"),
+                    T_0=(_replay_formula(plan, makespans[i]), "s"),
                     context={
                         "c": (edge.seconds if edge.formula.value is None else edge.formula, "s")
                     },
@@ -163,7 +166,7 @@ def hop_lines(
     return lines
 
 
-def _spent(edge: Edge, plan: Plan, device: Choice, messages: Real) -> Real:
+def _message_seconds(edge: Edge, plan: Plan, device: MaximumChoice, messages: Real) -> Real:
     """Return the seconds of *messages* messages of the device."""
     each = edge.boundaries
     if not each:
@@ -175,12 +178,12 @@ def _spent(edge: Edge, plan: Plan, device: Choice, messages: Real) -> Real:
     }
 
     def spent(d: int) -> Real:
-        return total(_sent(plan, d, way) * seconds for way, seconds in slowest.items())
+        return total(_messages(plan, d, way) * seconds for way, seconds in slowest.items())
 
     return device.of(spent)
 
 
-def _sent(plan: Plan, d: int, way: tuple[int, int]) -> Real:
+def _messages(plan: Plan, d: int, way: tuple[int, int]) -> Real:
     return plan.by_order(lambda order: float(order.sent[d].get(way, 0)))
 
 
@@ -215,7 +218,7 @@ def once_lines(onces: Sequence[tuple[Plugin, Once]], run: PipelineRun) -> list[L
     return lines
 
 
-def _slowdown_once(term: Once, found: Added, i: int, plugin: Plugin) -> Line:
+def _slowdown_once(term: Once, found: GroupCost, i: int, plugin: Plugin) -> Line:
     return Line(
         name=f"slowdown by {term.name}",
         kind="slowdown",

@@ -10,7 +10,7 @@ from parcost.records import record
 
 
 @record(eq=False)
-class Choice:
+class MaximumChoice:
     """Which of several cases holds: one index, or an array of them."""
 
     index: Any
@@ -19,7 +19,7 @@ class Choice:
     def of(self, value: Callable[[int], Real]) -> Real:
         """Return ``value(case)`` of the case that holds, elementwise.
 
-        >>> Choice(1, (1,)).of(lambda case: (10.0, 20.0)[case])
+        >>> MaximumChoice(1, (1,)).of(lambda case: (10.0, 20.0)[case])
         20.0
         """
         chosen = value(self.cases[0])
@@ -36,10 +36,10 @@ class Choice:
         return chosen
 
 
-def largest(values: Sequence[Real]) -> tuple[Real, Choice]:
+def find_maximum(values: Sequence[Real]) -> tuple[Real, MaximumChoice]:
     """Return the largest of *values* and which it is; of equals, the first.
 
-    >>> largest([1.0, 3.0, 3.0])[1].index
+    >>> find_maximum([1.0, 3.0, 3.0])[1].index
     1
     """
     best: Real = values[0]
@@ -49,10 +49,10 @@ def largest(values: Sequence[Real]) -> tuple[Real, Choice]:
         if wins is False:
             continue
         best, index = where(wins, values[i], best), where(wins, i, index)
-    return best, Choice(index, _distinct(index))
+    return best, MaximumChoice(index, _distinct_values(index))
 
 
-def _distinct(index: Any) -> tuple[int, ...]:
+def _distinct_values(index: Any) -> tuple[int, ...]:
     if not is_array(index):
         return (index,)
     import numpy as np

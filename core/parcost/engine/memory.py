@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.outcome import MemoryLine
 from parcost.contract.terms import MOMENTS, Memory, Moment
-from parcost.engine.maxima import largest, total
+from parcost.engine.maxima import find_maximum, total
 from parcost.engine.orders import Order
 from parcost.engine.replay import Plan
 from parcost.engine.stage_costs import count, kinds
@@ -29,7 +29,7 @@ _LIVING: tuple[Moment, ...] = ("forward", "backward")  # the first of MOMENTS
 
 
 @record(kw_only=True, eq=False)
-class Fullest:
+class PeakMemory:
     """The fullest device at its fullest moment; *lines* are what is there."""
 
     bytes_: Real
@@ -39,12 +39,12 @@ class Fullest:
     devices: Sequence[Real]  # the fullest moment of each
 
 
-def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
+def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> PeakMemory:
     """Return what the fullest device of *plan* holds; *terms* are sorted by name."""
-    held = Held([term for _, term in terms], plan)
+    held = DeviceMemory([term for _, term in terms], plan)
     sums = [held.moments(d) for d in range(len(plan.held))]
     points = [(d, moment) for d in range(len(plan.held)) for moment in MOMENTS]
-    _, at = largest([bytes_ for moments in sums for bytes_ in moments])
+    _, at = find_maximum([bytes_ for moments in sums for bytes_ in moments])
     amounts = at.row(lambda i: [held.bytes_of(term, *points[i]) for _, term in terms])
     lines = [
         MemoryLine(
@@ -59,16 +59,16 @@ def fullest(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> Fullest:
         if any_of(amount != 0)
     ]
     n = len(MOMENTS)
-    return Fullest(
+    return PeakMemory(
         bytes_=total(line.bytes_ for line in lines),
         lines=lines,
         device=at.index // n,
-        moment=_named(at.index % n),
-        devices=[largest(moments)[0] for moments in sums],
+        moment=_moment_name(at.index % n),
+        devices=[find_maximum(moments)[0] for moments in sums],
     )
 
 
-class Held:
+class DeviceMemory:
     """What devices hold, by moment."""
 
     def __init__(
@@ -130,7 +130,7 @@ class Held:
         """Return the bytes at each moment that do not depend on micro-batches alive."""
         found: dict[Moment, Real] = dict.fromkeys(MOMENTS, 0.0)
         for term in self.steady:
-            amount = term.bytes_ * self._counted(term, held)
+            amount = term.bytes_ * self._count_memory(term, held)
             for moment in term.moments:
                 found[moment] = found[moment] + amount
         return list(found.values())
@@ -141,7 +141,7 @@ class Held:
             return 0.0
         held = self.plan.held[d]
         if not term.per_micro_batch:
-            return self._counted(term, held)
+            return self._count_memory(term, held)
         if moment not in _LIVING:
             return 0.0
         alive = self.alive(d, moment)
@@ -187,7 +187,7 @@ class Held:
             vectors, weights = reached(order), self._weights(held, moment)
             if len(vectors) == len(self.plan.orders) == 1:
                 return list(vectors[0])
-            _, which = largest([self._weighed(vector, weights) for vector in vectors])
+            _, which = find_maximum([self._weighed(vector, weights) for vector in vectors])
             here = self.plan.pipeline.micro_batches == m
             most = which.row(vectors.__getitem__)
             found = [where(here, a, b) for a, b in zip(most, found, strict=True)]
@@ -220,7 +220,7 @@ class Held:
             self._known[key] = (left, freed)
         return self._known[key]
 
-    def _counted(self, term: Memory, held: Sequence[int]) -> float:
+    def _count_memory(self, term: Memory, held: Sequence[int]) -> float:
         counts = [count(term, self.plan.stage[k]) for k in held]
         return max(counts) if term.once_per_device else sum(counts)
 
@@ -240,7 +240,7 @@ def _shares(terms: Sequence[Memory]) -> tuple[Real, Real]:
     return left, added
 
 
-def _named(moment: Real) -> Moment | Sequence[Moment]:
+def _moment_name(moment: Real) -> Moment | Sequence[Moment]:
     if isinstance(moment, (float, int)):
         return MOMENTS[int(moment)]
     return [MOMENTS[int(i)] for i in moment.reshape(-1)]

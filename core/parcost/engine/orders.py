@@ -21,18 +21,19 @@ from typing import Any, NamedTuple
 
 from attrs import field, frozen
 
-from parcost.contract.terms import Op, Pair, Schedule
+from parcost.contract.calls import CallError, call
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Op, Pair
 from parcost.engine.compiled_order import (
     KINDS,
+    CompiledOrder,
     Entry,
     OrderError,
-    Program,
-    lay_out,
+    compile_order,
     ops_of,
     turns_of,
     words,
 )
-from parcost.language.errors import error_text, reraise_interrupt
 
 _CACHED = 2**20  # entries of all cached orders together, some 50 bytes each
 _LISTED = 2**17  # entries of all lists together that are kept to be laid out, some 150 bytes each
@@ -40,7 +41,7 @@ _LISTED = 2**17  # entries of all lists together that are kept to be laid out, s
 _Asked = tuple[int, int, int, int, bool]
 
 
-class Alive(NamedTuple):
+class AliveCounts(NamedTuple):
     """Micro-batches on each copy of a device at one moment.
 
     *alive* counts those that have begun and still hold something, *whole* those of them
@@ -66,8 +67,8 @@ class Order:
     runs: Sequence[int]  # by copy: micro-batches that pass through it
     split: Sequence[bool]  # by copy: its last backward op is W, not BW
     alive: Sequence[int]  # by copy: the most micro-batches alive
-    alive_forward: Sequence[Sequence[Alive]]
-    alive_backward: Sequence[Sequence[Alive]]
+    alive_forward: Sequence[Sequence[AliveCounts]]
+    alive_backward: Sequence[Sequence[AliveCounts]]
     pairs: Sequence[Mapping[tuple[int, int], int]]  # by device: pairs, by stages of F and BW
     first: Sequence[int]  # by device: the stage of its first op
     last: Sequence[int]  # by device: the stage of its last op, 0 where that is a W
@@ -79,9 +80,9 @@ class Order:
     blocking: bool = False
 
     @cached_property
-    def program(self) -> Program:
+    def program(self) -> CompiledOrder:
         """The order laid out for replay: a closed form does without."""
-        return self.laid_out()
+        return self.compile()
 
     @cached_property
     def sent(self) -> Sequence[Mapping[tuple[int, int], int]]:
@@ -96,11 +97,11 @@ class Order:
                     found[b][min(a, b), max(a, b)] += messages
         return found
 
-    def laid_out(self, *, keep: bool = False) -> Program:
+    def compile(self, *, keep: bool = False) -> CompiledOrder:
         """Return the program, which forgets nothing where it is to *keep* every entry."""
         number = {(x, d): k for k, (x, d) in enumerate(zip(self.stage, self.device, strict=True))}
         lists, blocking = self.lists(), self.blocking
-        return lay_out(lists, self.home, self.turns, number, blocking=blocking, keep=keep)
+        return compile_order(lists, self.home, self.turns, number, blocking=blocking, keep=keep)
 
 
 def order_of(
@@ -115,10 +116,10 @@ def order_of(
     if key in _cache:
         _cache.move_to_end(key)
         return _cache[key][1]
-    lists, home = checked(schedule, stages, micro_batches, chunks)
-    with _placed(schedule, stages, micro_batches, chunks):
+    lists, home = validate_order(schedule, stages, micro_batches, chunks)
+    with _error_context(schedule, stages, micro_batches, chunks):
         turns = turns_of(lists, stages * chunks, len(home))
-    again = partial(_listed, key, schedule)
+    again = partial(_order_lists, key, schedule)
     order = _read(lists, home, turns, stages * chunks, again, blocking=blocking)
     _cache[key] = (schedule, order)  # the schedule is kept, so that its id stays its own
     while len(_cache) > 1 and sum(o.size for _, o in _cache.values()) > _CACHED:
@@ -133,7 +134,7 @@ _cache: OrderedDict[_Asked, tuple[Schedule, Order]] = OrderedDict()
 _lists: OrderedDict[_Asked, tuple[Order, Sequence[Sequence[Entry]]]] = OrderedDict()
 
 
-def _listed(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
+def _order_lists(key: _Asked, schedule: Schedule) -> Sequence[Sequence[Entry]]:
     """Return the lists of an order, which are kept until they are needed once."""
     kept = _lists.pop(key, None)
     if kept is not None:
@@ -150,18 +151,20 @@ def ask(
     Raises:
         OrderError: The schedule raises, or lists something else.
     """
-    try:
-        lists = schedule.order(stages, micro_batches, chunks)
+
+    def lists() -> list[Sequence[Entry]]:
         return [
-            entries if _plain(entries) else [_entry(entry) for entry in entries]
-            for entries in map(list, lists)
+            entries if _is_plain_order(entries) else [_entry(entry) for entry in entries]
+            for entries in map(list, schedule.order(stages, micro_batches, chunks))
         ]
-    except BaseException as error:
-        reraise_interrupt(error)
-        raise OrderError(f"`order` raised {error_text(error)}") from error
+
+    try:
+        return call(lists)
+    except CallError as error:
+        raise OrderError(f"`order` {error}") from error
 
 
-def checked(
+def validate_order(
     schedule: Schedule, stages: int, micro_batches: int, chunks: int
 ) -> tuple[Sequence[Sequence[Entry]], Sequence[int]]:
     """Return the lists of *schedule*, and the device of every micro-batch and virtual stage.
@@ -169,14 +172,16 @@ def checked(
     Raises:
         OrderError: The schedule raises, or what it returns is not an order.
     """
-    with _placed(schedule, stages, micro_batches, chunks):
+    with _error_context(schedule, stages, micro_batches, chunks):
         lists = ask(schedule, stages, micro_batches, chunks)
         return lists, _check(schedule, lists, stages, micro_batches, chunks)
 
 
 @contextmanager
-def _placed(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Iterator[None]:
-    """Say of what is wrong with an order where it is."""
+def _error_context(
+    schedule: Schedule, stages: int, micro_batches: int, chunks: int
+) -> Iterator[None]:
+    """Add the schedule and its sizes to errors of an order."""
     try:
         yield
     except (OrderError, TypeError) as error:  # TypeError: an op of things that are no numbers
@@ -184,8 +189,8 @@ def _placed(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
         raise OrderError(f"schedule `{schedule.name}` at {where}: {error}") from error
 
 
-def _plain(entries: Sequence[Any]) -> bool:
-    """Say whether there are ops and pairs of ops, of these very types, and nothing else."""
+def _is_plain_order(entries: Sequence[Any]) -> bool:
+    """Return whether there are ops and pairs of ops, of these very types, and nothing else."""
     pairs = [entry for entry in entries if type(entry) is Pair]
     inside = set(map(type, chain.from_iterable(pairs)))
     return inside <= {Op} and set(map(type, entries)) <= {Op, Pair}
@@ -259,7 +264,7 @@ def _check(
         if found not in {"BW", "B W"}:
             missing = "F" if home[at] < 0 else "W" if found else "BW"
             raise OrderError(f"{words((missing, *divmod(at, virtual)))} is not listed")
-    copies = getattr(schedule, "copies", 1)
+    copies = schedule.copies
     for x in range(virtual):
         devices = list(dict.fromkeys(home[x::virtual]))
         if len(devices) > copies:
@@ -336,7 +341,7 @@ def _last(entry: Entry) -> int:
 
 def _alive(
     entries: Sequence[Entry], held: Sequence[int]
-) -> tuple[Sequence[Alive], Sequence[Alive], Mapping[int, str]]:
+) -> tuple[Sequence[AliveCounts], Sequence[AliveCounts], Mapping[int, str]]:
     """Return the fullest moments at forward and at backward passes, and the last ops by stage.
 
     A micro-batch is alive from the start of its F to the end of its BW or W. Of forward
@@ -368,20 +373,21 @@ def _alive(
             if kind != "W":
                 counts[n + i] -= 1
     at_f, at_b = (
-        _unbeaten(Alive(row[:n], row[n:]) for row in found) for found in (forward, backward)
+        _maximal_moments(AliveCounts(row[:n], row[n:]) for row in found)
+        for found in (forward, backward)
     )
     return at_f, at_b, last
 
 
-def _unbeaten(moments: Iterable[Alive]) -> Sequence[Alive]:
-    found: list[Alive] = []
+def _maximal_moments(moments: Iterable[AliveCounts]) -> Sequence[AliveCounts]:
+    found: list[AliveCounts] = []
     for moment in sorted(moments, key=lambda row: (-sum(row.alive) - sum(row.whole), row)):
         if not any(_beats(other, moment) for other in found):
             found.append(moment)
     return found
 
 
-def _beats(other: Alive, moment: Alive) -> bool:
+def _beats(other: AliveCounts, moment: AliveCounts) -> bool:
     return all(a >= b for a, b in zip(other.alive, moment.alive, strict=True)) and all(
         a >= b for a, b in zip(other.whole, moment.whole, strict=True)
     )

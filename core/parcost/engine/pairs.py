@@ -23,7 +23,7 @@ KERNELS = ("compute", "hbm")
 
 
 @record(kw_only=True, eq=False)
-class Together:
+class PairTimes:
     """A pair: its *seconds*, and by work what was *exposed* of it, of which some *gain* hides."""
 
     seconds: Real
@@ -32,7 +32,7 @@ class Together:
     works: int
 
     @property
-    def hidden(self) -> Sequence[Real]:
+    def hidden_seconds(self) -> Sequence[Real]:
         """How many seconds of each work hide that did not before."""
         found: list[Real] = [0.0] * self.works
         messages = total(self.exposed.values())
@@ -41,7 +41,7 @@ class Together:
         return found
 
 
-def together(forward: Load, backward: Load, share: Real) -> Together:
+def pair_times(forward: Load, backward: Load, share: Real) -> PairTimes:
     """Return a pair, of whose gain *share* is had."""
     first = forward.seconds["F"]
     second = backward.seconds["R"] + backward.seconds["B"] + backward.seconds["W"]
@@ -62,13 +62,15 @@ def together(forward: Load, backward: Load, share: Real) -> Together:
     for slowdown, time in slowed.items():
         kernels = kernels - (1.0 - slowdown) * time
     if not exposed:
-        return Together(seconds=apart, exposed={}, gain=0.0, works=len(forward.works))
+        return PairTimes(seconds=apart, exposed={}, gain=0.0, works=len(forward.works))
     least = maximum(maximum(first, second), kernels)
     for resource in _resources(forward, exposed):  # hidden or not, it is busy
-        busy = forward.busy(("F",), resource) + backward.busy(("R", "B", "W"), resource)
+        busy = forward.busy_seconds(("F",), resource) + backward.busy_seconds(
+            ("R", "B", "W"), resource
+        )
         least = maximum(least, busy)
     gain = share * maximum(apart - least, 0.0)
-    return Together(seconds=apart - gain, exposed=exposed, gain=gain, works=len(forward.works))
+    return PairTimes(seconds=apart - gain, exposed=exposed, gain=gain, works=len(forward.works))
 
 
 def _resources(load: Load, which: Iterable[int]) -> set[str]:
@@ -77,19 +79,19 @@ def _resources(load: Load, which: Iterable[int]) -> set[str]:
     return found.union(*(work.also for work in load.works))
 
 
-class Paired:
+class PlanPairs:
     """The pairs of a plan: their times, and what they hide on each device."""
 
     def __init__(self, plan: Plan, works: Sequence[Work], loads: Sequence[Load]) -> None:
         """*loads* are by virtual stage; equal stages share theirs."""
         self._plan = plan
         self._works = works
-        known: dict[tuple[int, int], Together] = {}
-        self._found: dict[tuple[int, int], Together] = {}
+        known: dict[tuple[int, int], PairTimes] = {}
+        self._found: dict[tuple[int, int], PairTimes] = {}
         for x, y in plan.pairs:
             key = (id(loads[x]), id(loads[y]))
             if key not in known:
-                known[key] = together(loads[x], loads[y], plan.pipeline.overlap)
+                known[key] = pair_times(loads[x], loads[y], plan.pipeline.overlap)
             self._found[x, y] = known[key]
 
     @property
@@ -97,10 +99,12 @@ class Paired:
         """The seconds of each pair, by virtual stages."""
         return {both: pair.seconds for both, pair in self._found.items()}
 
-    def hidden(self, d: int) -> Sequence[Real]:
+    def hidden_seconds(self, d: int) -> Sequence[Real]:
         """Return the seconds of each work that the pairs of device *d* hide in a step."""
         found: list[Real] = [0.0] * len(self._works)
         for both, pair in self._found.items():
-            often = self._plan.paired(d, *both)
-            found = [sum_ + often * more for sum_, more in zip(found, pair.hidden, strict=True)]
+            often = self._plan.pair_count(d, *both)
+            found = [
+                sum_ + often * more for sum_, more in zip(found, pair.hidden_seconds, strict=True)
+            ]
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parcost.contract.terms import Activity, Times
-from parcost.engine.bounds import busy
+from parcost.engine.bounds import device_seconds
 from parcost.engine.replay import Hop, Plan, Timeline
 from parcost.engine.stage_costs import Load
 from parcost.engine.trace import activities
@@ -29,7 +29,7 @@ class PipelineRun:
 
     def device_seconds(self) -> Sequence[Real]:
         """Return the seconds of passes on each device."""
-        return busy(self.plan, self.times)
+        return device_seconds(self.plan, self.times)
 
     def device_alive(self) -> Sequence[Real]:
         """Return the most micro-batches alive at once on each device."""

@@ -23,15 +23,16 @@ from attrs import evolve
 
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault
-from parcost.contract.terms import MOMENTS, Edge, Memory, Once, Pipeline, Row, Schedule, Times, Work
-from parcost.engine.bounds import busy as busy_devices
+from parcost.contract.study import Schedule
+from parcost.contract.terms import MOMENTS, Edge, Memory, Once, Pipeline, Row, Times, Work
+from parcost.engine.bounds import device_seconds as busy_devices
 from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
-from parcost.engine.maxima import largest, total
-from parcost.engine.memory import fullest
-from parcost.engine.pairs import Paired
+from parcost.engine.maxima import find_maximum, total
+from parcost.engine.memory import peak_memory
+from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.replay import Hop, Plan, slower
-from parcost.engine.schedule_calls import blamed
+from parcost.engine.replay import Hop, Plan, add_hops
+from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.stage_costs import PASSES, Load, kinds, load_where
 from parcost.engine.step_costs import WHENS
 from parcost.language.errors import FaultError, SpecError
@@ -56,7 +57,7 @@ def evaluate(study: Study) -> Outcome:
     where = study.path or study.name
     terms, memory = study.contributions("terms"), study.contributions("memory")
     try:
-        with blamed(study, pipeline.schedule):
+        with schedule_blame(study, pipeline.schedule):
             return reduce(pipeline, schedule, terms, memory, study.faults)
     except SpecError as error:
         raise SpecError(evolve(d, place=where) for d in error.diagnostics) from error
@@ -76,7 +77,7 @@ def reduce(
     """
     plan = Plan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
-    sound = _sound("terms", terms, pipeline, faults)
+    sound = _valid_terms("terms", terms, pipeline, faults)
     works = sorted(_of(Work, sound), key=lambda p: (PASSES.index(p[1].pass_), p[1].name))
     edges = sorted(_of(Edge, sound), key=lambda p: p[1].name)
     onces = sorted(_of(Once, sound), key=lambda p: (WHENS.index(p[1].when), p[1].name))
@@ -85,16 +86,16 @@ def reduce(
     split = _split(plan)
     by_kind = {x: load_where(split, alone, x) for x in dict.fromkeys(alike)}
     by_stage = [by_kind[x] for x in alike]
-    paired = Paired(plan, alone, by_stage)
+    paired = PlanPairs(plan, alone, by_stage)
     loads = [by_stage[x] for x in plan.stage]
     seconds = {x: by_kind[x].seconds for x in by_kind}
     passes = {x: (t["F"], t["R"] + t["B"], t["W"]) for x, t in seconds.items()}
     forward, backward, weights = zip(*(passes[x] for x in alike), strict=True)
     times = Times(forward, backward, weights, paired.seconds)
-    device = largest(_at_work(plan, loads, times))[1]
+    device = find_maximum(_at_work(plan, loads, times))[1]
     hops: list[Hop] = [0.0]  # as one kind of message after another is added
     for _, edge in edges:
-        hops.append(slower(hops[-1], tuple(edge.boundaries) or edge.seconds))
+        hops.append(add_hops(hops[-1], tuple(edge.boundaries) or edge.seconds))
     spans = [bool(onces) and i == len(edges) for i in range(len(hops))]
     timelines = [plan.timeline(times, hop, spans=s) for hop, s in zip(hops, spans, strict=True)]
     whole = PipelineRun(
@@ -113,8 +114,8 @@ def reduce(
         ledger += hop_lines(edges, plan, device, [timeline.seconds for timeline in timelines])
     ledger += once_lines(onces, whole)
     ledger = [line for line in ledger if any_of(line.exposed != 0) or any_of(line.hidden != 0)]
-    kept = sorted(_sound("memory", memory, pipeline, faults), key=lambda p: p[1].name)
-    full = fullest(kept, plan)
+    kept = sorted(_valid_terms("memory", memory, pipeline, faults), key=lambda p: p[1].name)
+    full = peak_memory(kept, plan)
     return Outcome(
         pipeline=pipeline,
         step_seconds=total(line.exposed for line in ledger),
@@ -142,7 +143,7 @@ def _at_work(plan: Plan, loads: Sequence[Load], times: Times) -> Sequence[Real]:
 
 
 def _split(plan: Plan) -> Mask:
-    """Say where the order runs W apart from B, which may depend on the micro-batches."""
+    """Return where the order runs W apart from B, which may depend on the micro-batches."""
     found = {any(order.split) for _, order in plan.orders}
     return found.pop() if len(found) == 1 else plan.by_order(lambda o: float(any(o.split))) != 0
 
@@ -156,12 +157,14 @@ def _of(wanted: type[T], stamped: Stamped) -> Iterator[tuple[Plugin, T]]:
     return ((plugin, term) for plugin, term in stamped if isinstance(term, wanted))
 
 
-def _sound(hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] | None) -> Stamped:
+def _valid_terms(
+    hook: str, stamped: Stamped, pipeline: Pipeline, faults: list[Fault] | None
+) -> Stamped:
     """Return the terms that fit the pipeline and make sense."""
     found: list[tuple[Plugin, Any]] = []
     stages = pipeline.stages * pipeline.chunks
     for plugin, term in stamped:
-        complaint = _negative(term) or unfit(term, pipeline.stages, stages)
+        complaint = _negative(term) or term_problem(term, pipeline.stages, stages)
         if not complaint:
             found.append((plugin, term))
         elif faults is None:
@@ -179,7 +182,7 @@ def _negative(term: Work | Edge | Once | Memory) -> str:
     return f"`{term.name}` is negative" if below else ""
 
 
-def unfit(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
+def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -> str:
     """Return why a term is none of a step on so many devices and virtual stages, if it is not."""
     if isinstance(term, Edge):
         between, each = devices - 1, term.boundaries

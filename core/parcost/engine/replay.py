@@ -15,10 +15,11 @@ from typing import Any, TypeAlias
 
 from attrs import field
 
-from parcost.contract.terms import LONGEST_ORDER, Pipeline, Schedule, Times
-from parcost.engine.compiled_order import NEVER, OrderError, Program
+from parcost.contract.study import Schedule
+from parcost.contract.terms import LONGEST_ORDER, Pipeline, PipelineShape, Times
+from parcost.engine.compiled_order import NEVER, CompiledOrder, OrderError
 from parcost.engine.orders import Order, order_of
-from parcost.engine.schedule_calls import closed_form, said
+from parcost.engine.schedule_calls import case_of, closed_form, limits
 from parcost.engine.schedule_calls import spans as spans_of
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import SpecError
@@ -78,8 +79,8 @@ class Plan:
         why = "" if whole else "that is not a number of micro-batches"
         if m * p * v > LONGEST_ORDER:
             why = f"p m v = {m * p * v:,}, and no order above {LONGEST_ORDER:,} is worked out"
-        if not why and getattr(self.schedule, "limits", None) is not None:
-            why = said(self.schedule, "limits", p, m, v) or ""
+        if not why:
+            why = limits(self.schedule, PipelineShape(stages=p, micro_batches=m, chunks=v)) or ""
         if why:
             message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
             raise SpecError([Diagnostic("schedule", message)])
@@ -116,12 +117,12 @@ class Plan:
         m = self.pipeline.micro_batches
         return [self.by_order(_runs_of(k)) / m for k in range(len(self.device))]
 
-    def paired(self, d: int, forward: int, backward: int) -> Real:
+    def pair_count(self, d: int, forward: int, backward: int) -> Real:
         """Return how often device *d* runs these virtual stages at once."""
         return self.by_order(lambda order: float(order.pairs[d].get((forward, backward), 0)))
 
-    def split(self, k: int) -> Mask:
-        """Say whether copy *k* ends on a weight-gradient pass of its own."""
+    def splits_weights(self, k: int) -> Mask:
+        """Return whether copy *k* ends on a weight-gradient pass of its own."""
         found = {order.split[k] for _, order in self.orders}
         return found.pop() if len(found) == 1 else self.by_order(lambda o: o.split[k]) != 0
 
@@ -149,26 +150,27 @@ class Plan:
         blocked = self.pipeline.blocking and any_of(reduce(maximum, hops_of(hop)) > 0)
         if not releases and not blocked and (found := self._closed(times, hop, spans)):
             return found
-        return self._replayed(times, hop, releases, spans)
+        return self._replay(times, hop, releases, spans)
 
     def _closed(self, times: Times, hop: Hop, spans: bool) -> Timeline | None:
         schedule = self.schedule
-        spanned = getattr(schedule, "spans", None) is not None
-        if getattr(schedule, "closed_form", None) is None or (spans and not spanned):
+        if isinstance(hop, tuple) and not schedule.hop_by_boundary:
             return None
-        if isinstance(hop, tuple) and not getattr(schedule, "hop_by_boundary", False):
-            return None
-        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
-        asked = (times, hop, p, m, v)
-        seconds, mask = closed_form(schedule, asked)
+        case = case_of(self.pipeline, times, hop)
+        seconds, mask = closed_form(schedule, case)
         if not all_of(mask):
             return None
         if any_of(seconds < 0):  # without end times may be no number
             raise OrderError(f"`closed_form` of schedule `{schedule.name}` is a negative time")
-        starts, ends = spans_of(schedule, asked) if spans else ((), ())
+        if not spans:
+            return Timeline(seconds=seconds, starts=(), ends=())
+        found = spans_of(schedule, case)
+        if found is None:
+            return None
+        starts, ends = found
         return Timeline(seconds=seconds, starts=starts, ends=ends)
 
-    def _replayed(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:
+    def _replay(self, times: Times, hop: Hop, releases: Sequence[Real], spans: bool) -> Timeline:
         n, m = len(self.device), self.pipeline.micro_batches
         held_back = releases or [0.0] * n
         hops = hops_of(hop)
@@ -254,7 +256,7 @@ def run(order: Order, times: Times, hop: Hop, releases: Sequence[Real]) -> Timel
 
 
 def play(
-    program: Program, times: Times, hop: Hop, releases: Sequence[Real]
+    program: CompiledOrder, times: Times, hop: Hop, releases: Sequence[Real]
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """Return what every slot holds when all is done, and the durations of all ops."""
     fused: dict[tuple[int, int], Real] = {}  # equal stages share their times
@@ -300,10 +302,10 @@ def _flat(value: Real, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(value, shape).reshape(-1)
 
 
-def even(hop: Hop) -> Hop:
+def even_hop(hop: Hop) -> Hop:
     """Return one number for a hop that takes as long over every boundary.
 
-    >>> even((2.0, 2.0)), even((2.0, 3.0))
+    >>> even_hop((2.0, 2.0)), even_hop((2.0, 3.0))
     (2.0, (2.0, 3.0))
     """
     if not isinstance(hop, tuple):
@@ -313,10 +315,10 @@ def even(hop: Hop) -> Hop:
     return first if alike else hop
 
 
-def slower(hop: Hop, more: Hop) -> Hop:
+def add_hops(hop: Hop, more: Hop) -> Hop:
     """Return *hop* with another message behind each.
 
-    >>> slower((1.0, 2.0), 1.0), slower(1.0, (2.0, 3.0))
+    >>> add_hops((1.0, 2.0), 1.0), add_hops(1.0, (2.0, 3.0))
     ((2.0, 3.0), (3.0, 4.0))
     """
     if isinstance(hop, tuple):
@@ -325,7 +327,7 @@ def slower(hop: Hop, more: Hop) -> Hop:
         both = ((hop,) * len(more), more)
     else:
         return hop + more
-    return even(tuple(a + b for a, b in zip(*both, strict=True)))
+    return even_hop(tuple(a + b for a, b in zip(*both, strict=True)))
 
 
 def hops_of(hop: Hop) -> tuple[Real, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.checks import first_failure, said
+from parcost.contract.checks import check_message, first_failure
 from parcost.contract.terms import Check, Figure
 from parcost.engine.shapes import settle
 from parcost.language.diagnostics import Diagnostic, Label, Severity
@@ -35,10 +35,10 @@ def rules(study: Study) -> Rules:
     asked = [check for _, check in study.contributions("checks")] if study.trains else []
     answers = [answer for _, answer in study.contributions("calculations")]
     stated = [answer for answer in answers if isinstance(answer, Check)]
-    return gather([*asked, *stated, *defined(answers)], study)
+    return gather([*asked, *stated, *number_checks(answers)], study)
 
 
-def defined(answers: Iterable[Any]) -> Iterator[Check]:
+def number_checks(answers: Iterable[Any]) -> Iterator[Check]:
     """Yield the rule that figures are numbers, for each block with one that is none.
 
     What is too large to be added up is infinite, and two infinities leave nothing that a
@@ -95,7 +95,7 @@ def _mask(holds: Any, points: int) -> Any:
 
 def diagnose(check: Check, study: Study) -> Diagnostic:
     """Return the diagnostic of a check that fails, at its first failing point."""
-    words = said(check, first_failure(check))
+    words = check_message(check, first_failure(check))
     severity = Severity.ERROR if check.severity == "error" else Severity.WARNING
     span = study.where(check.subject)
     labels = (Label(span),) if span is not None else ()
@@ -105,4 +105,4 @@ def diagnose(check: Check, study: Study) -> Diagnostic:
 
 def message_at(check: Check, point: int) -> str:
     """Return what *check* says of one point of a sweep."""
-    return said(check, point).message
+    return check_message(check, point).message

@@ -26,11 +26,11 @@ from parcost.plugins.discovery import Plugins
 from parcost.report.report import Report
 from parcost.report.result import Infeasible, Result
 from parcost.spec.binder import Binder
-from parcost.spec.defaults import given
+from parcost.spec.defaults import setting
 from parcost.spec.modules import Loader, Module
 from parcost.spec.scope import Axis, Sweep
 
-MOST_POINTS = 10_000_000
+MOST_POINTS = 100_000  # of a sweep, which takes up to 6 kB for each
 MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
 MOST_ERRORS = 100
 MOST_BROKEN = 3  # plugins that a hint names
@@ -59,15 +59,16 @@ class Scenario:
     @cached_property
     def _probe(self) -> tuple[SpecStudy, Sequence[Axis], Binder]:
         study, binder = self._bind({})
-        axes = sorted(binder.axes.values(), key=self._written)
+        axes = sorted(binder.axes.values(), key=self._axis_position)
         points = 1
         for axis in axes:
             points *= len(axis.values)
         if points > MOST_POINTS:
-            raise _too_many("the sweeps have", axes, points, f"{MOST_POINTS:,} are the most")
+            hint = f"{MOST_POINTS:,} are the most; sweep them in parts, or `parcost search`"
+            raise _too_many("the sweeps have", axes, points, hint)
         return study, axes, binder
 
-    def _written(self, axis: Axis) -> tuple[int, int]:
+    def _axis_position(self, axis: Axis) -> tuple[int, int]:
         """Return what to sort *axis* by: as the file has them, then those set from outside."""
         if axis.name in self.overrides:
             return 2, list(self.overrides).index(axis.name)
@@ -116,7 +117,7 @@ class Scenario:
         Values are numbers in base units, words, expressions of the language, or lists
         and arrays of them, which are sweeps.
         """
-        new = {path: given(path, value) for path, value in values.items()}
+        new = {path: setting(path, value) for path, value in values.items()}
         return evolve(self, overrides={**self.overrides, **new})
 
     def studies(self) -> Sequence[SpecStudy]:
@@ -169,7 +170,7 @@ class Scenario:
         try:
             if good and not self._claims.empty:
                 with quiet():
-                    evaluation.claimed(self._claims, self.first)
+                    evaluation.check_claims(self._claims, self.first)
             else:
                 evaluation.expectations(self._claims)
         except SpecError as error:
@@ -225,7 +226,7 @@ class Scenario:
         return replace
 
     def _names(self, registry: str) -> Sequence[str]:
-        return list(self.plugins.named(registry))
+        return list(self.plugins.offers(registry))
 
     @property
     def _missing_hint(self) -> str:
@@ -291,7 +292,7 @@ class Scenario:
         Where none does, the study at all of them.
         """
         bound = self._bind(points)[0]
-        ends = evaluation.gather([evaluation.endless(bound)] if bound.trains else [], bound)
+        ends = evaluation.gather([evaluation.duration_check(bound)] if bound.trains else [], bound)
         if all_of(ends.holds) or not any_of(ends.holds):
             return bound, ()
         kept = {k: i if isinstance(i, int) else i[ends.holds] for k, i in points.items()}

@@ -6,73 +6,107 @@ once it leaves the reducer or a search.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from parcost.contract.terms import Schedule, Times
+from parcost.contract.calls import CallError, call
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Case, Pipeline, PipelineShape, Times
 from parcost.engine.compiled_order import OrderError
-from parcost.language.errors import FaultError, error_text, reraise_interrupt
-from parcost.numeric import Mask, Real, array_kind, is_array
+from parcost.language.errors import FaultError
+from parcost.numeric import Mask, Real, array_kind, is_array, maximum
 
 if TYPE_CHECKING:
     from parcost.contract.study import Study
 
-#: What methods are asked with: times, hop, stages, micro-batches, chunks.
-Asked = tuple[Times, Any, int, Real, int]
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 @contextmanager
-def blamed(study: Study, schedule: str) -> Iterator[None]:
+def schedule_blame(study: Study, schedule: str) -> Iterator[None]:
     """Name the plugin of a schedule in what is wrong with that."""
     try:
         yield
     except OrderError as error:
-        plugin = study.plugins.named("schedules")[schedule][0]
+        plugin = study.plugins.offers("schedules")[schedule][0]
         raise FaultError(f"plugin {plugin} failed in `schedules`: {error}") from error
 
 
-def said(schedule: Schedule, method: str, *asked: Any) -> Any:
+def case_of(
+    pipeline: Pipeline,
+    times: Times,
+    hop: Real | tuple[Real, ...],
+    micro_batches: Real | None = None,
+) -> Case:
+    """Return what a schedule reads of a pipeline, with other *micro_batches* if any."""
+    return Case(
+        stages=pipeline.stages,
+        chunks=pipeline.chunks,
+        micro_batches=pipeline.micro_batches if micro_batches is None else micro_batches,
+        times=times,
+        hop=reduce(maximum, hop or (0.0,)) if isinstance(hop, tuple) else hop,
+        boundaries=hop if isinstance(hop, tuple) else (),
+    )
+
+
+def limits(schedule: Schedule, shape: PipelineShape) -> str | None:
+    """Return why a schedule does not exist there, in words, or None.
+
+    Raises:
+        OrderError: It raises.
+    """
+    return _call(schedule, "limits", schedule.limits, shape)
+
+
+def lower_bound(schedule: Schedule, case: Case) -> Real | None:
+    """Return seconds that the makespan is not below, or None."""
+    found = _call(schedule, "lower_bound", schedule.lower_bound, case)
+    if found is not None:
+        _require(schedule, "lower_bound", [found], case)
+    return found
+
+
+def closed_form(schedule: Schedule, case: Case) -> tuple[Real, Mask]:
+    """Return the makespan, and where that is exact."""
+    found = _call(schedule, "closed_form", schedule.closed_form, case)
+    if found is None:
+        return 0.0, False
+    seconds, mask = _two(schedule, "closed_form", found, "seconds and where they hold")
+    _require(schedule, "closed_form", [seconds, mask], case)
+    return seconds, mask
+
+
+def spans(schedule: Schedule, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:
+    """Return when virtual stages start and end, or None."""
+    found = _call(schedule, "spans", schedule.spans, case)
+    if found is None:
+        return None
+    rows = _two(schedule, "spans", found, "starts and ends")
+    stages = case.virtual_stages
+    for row in rows:
+        if not isinstance(row, (list, tuple)) or len(row) != stages:
+            message = f"returns no start and end for each of {stages} virtual stages"
+            raise _wrong(schedule, "spans", message)
+        _require(schedule, "spans", row, case)
+    return rows
+
+
+def _call(schedule: Schedule, name: str, method: Callable[[A], T], argument: A) -> T:
     """Return what a method of *schedule* returns.
 
     Raises:
         OrderError: It raises.
     """
     try:
-        return getattr(schedule, method)(*asked)
-    except BaseException as error:
-        reraise_interrupt(error)
-        raise _wrong(schedule, method, f"raised {error_text(error)}") from error
+        return call(method, argument)
+    except CallError as error:
+        raise _wrong(schedule, name, str(error)) from error
 
 
-def lower_bound(schedule: Schedule, asked: Asked) -> Real:
-    """Return seconds that the makespan is not below."""
-    found: Real = said(schedule, "lower_bound", *asked)
-    _require(schedule, "lower_bound", [found], asked)
-    return found
-
-
-def closed_form(schedule: Schedule, asked: Asked) -> tuple[Real, Mask]:
-    """Return the makespan, and where that is exact."""
-    seconds, mask = _two(schedule, "closed_form", asked, "seconds and where they hold")
-    _require(schedule, "closed_form", [seconds, mask], asked)
-    return seconds, mask
-
-
-def spans(schedule: Schedule, asked: Asked) -> tuple[Sequence[Real], Sequence[Real]]:
-    """Return when virtual stages start and end."""
-    rows = _two(schedule, "spans", asked, "starts and ends")
-    stages = asked[2] * asked[4]
-    for row in rows:
-        if not hasattr(row, "__len__") or len(row) != stages:
-            message = f"returns no start and end for each of {stages} virtual stages"
-            raise _wrong(schedule, "spans", message)
-        _require(schedule, "spans", row, asked)
-    return rows
-
-
-def _two(schedule: Schedule, method: str, asked: Asked, wanted: str) -> tuple[Any, Any]:
-    found = said(schedule, method, *asked)
+def _two(schedule: Schedule, method: str, found: Any, wanted: str) -> tuple[Any, Any]:
     if not isinstance(found, (list, tuple)) or len(found) != 2:
         message = f"returns {type(found).__name__} where {wanted} are asked for"
         raise _wrong(schedule, method, message)
@@ -80,25 +114,25 @@ def _two(schedule: Schedule, method: str, asked: Asked, wanted: str) -> tuple[An
     return first, second
 
 
-def _require(schedule: Schedule, method: str, values: Sequence[Any], asked: Asked) -> None:
-    """Require numbers, or arrays that have no other shape than what was asked with."""
+def _require(schedule: Schedule, method: str, values: Sequence[Any], case: Case) -> None:
+    """Require numbers, or arrays that have no other shape than the numbers of *case*."""
     for value in values:
         if value.__class__ is float or isinstance(value, (float, int)):
             continue
         if array_kind(value) not in ("f", "i", "u", "b"):
             message = f"returns {type(value).__name__} where numbers are asked for"
             raise _wrong(schedule, method, message)
-        shape = _shape(asked)
+        shape = _shape(case)
         if not _spreads(value.shape, shape):
             message = f"returns an array of shape {value.shape} for times of shape {shape}"
             raise _wrong(schedule, method, message)
 
 
-def _shape(asked: Asked) -> tuple[int, ...]:
-    """Return the shape of all that a schedule is asked with together."""
-    times, hop, _, micro_batches, _ = asked
-    hops = hop if isinstance(hop, tuple) else (hop,)
-    values = [*times.F, *times.B, *times.W, *times.FB.values(), *hops, micro_batches]
+def _shape(case: Case) -> tuple[int, ...]:
+    """Return the shape of all numbers of *case* together."""
+    times = case.times
+    passes = (*times.F, *times.B, *times.W, *times.FB.values())
+    values = [*passes, case.hop, *case.boundaries, case.micro_batches]
     if not is_array(*values):
         return ()
     import numpy as np
@@ -107,7 +141,7 @@ def _shape(asked: Asked) -> tuple[int, ...]:
 
 
 def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
-    """Say whether an array of *shape* is one of shape *over*, less what does not vary.
+    """Return whether an array of *shape* is one of shape *over*, less what does not vary.
 
     >>> _spreads((1, 3), (2, 3)), _spreads((3,), (2, 3)), _spreads((2,), (2, 3))
     (True, True, False)

@@ -23,7 +23,7 @@ from parcost.language.errors import SpecError
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
-from parcost.spec.defaults import given
+from parcost.spec.defaults import setting
 from parcost.spec.modules import Loader, Module, label_of
 from parcost.spec.requirements import check
 
@@ -39,7 +39,7 @@ class Session:
     loader: Loader = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        catalogues = {n: c for n, (_, c) in self.plugins.named("catalogues").items()}
+        catalogues = {n: c for n, (_, c) in self.plugins.offers("catalogues").items()}
         object.__setattr__(self, "loader", Loader(catalogues))
 
     def load(
@@ -69,7 +69,7 @@ class Session:
         return self._scenarios(self.loader.text(text, name), overrides or {})
 
     def _scenarios(self, module: Module, values: Mapping[str, Any]) -> tuple[Scenario, ...]:
-        overrides = {name: given(name, value) for name, value in values.items()}
+        overrides = {name: setting(name, value) for name, value in values.items()}
         path = module.source.name
         stem = Path(path).stem
         errors = [d for d in module.diagnostics if d.severity is Severity.ERROR]

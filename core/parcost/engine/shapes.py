@@ -19,6 +19,7 @@ from parcost.contract.terms import Check, Edge, Figure, Interval, Memory, Once, 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
+    from parcost.numeric import Real
 
 _MAY_VARY: Mapping[type, Sequence[str]] = {
     Work: ("seconds", "share", "slowdown", "flops", "bytes_"),
@@ -37,10 +38,10 @@ _PLAIN = (float, int, bool)
 def settle(study: Study, *hooks: str) -> None:
     """Leave out what plugins contribute to *hooks* in shapes that *study* has not."""
     for hook in hooks:
-        fitting(study, hook, study.contributions(hook))
+        valid_answers(study, hook, study.contributions(hook))
 
 
-def fitting(
+def valid_answers(
     study: Study, hook: str, stamped: Iterable[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
     """Return the answers to *hook* that have the shape of *study*; the others are faults."""
@@ -48,10 +49,26 @@ def fitting(
     found = []
     for pair in stamped:
         plugin, answer = pair
-        if complaint := misfit(answer, points):
+        if complaint := shape_problem(answer, points):
             study.leave_out(Fault(plugin=plugin, hook=hook, message=complaint), answer)
         else:
             found.append(pair)
+    return found
+
+
+def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
+    """Return the rooms that plugins give in the shape of *study*; the others join *faults*."""
+    points = points_of(study)
+    found = []
+    for plugin, room in study.contributions("rooms"):
+        if fits_points(room, points):
+            found.append(room)
+        else:
+            message = f"gave a room of shape {_shape(room)}, where {_expected_shape(points)}"
+            fault = Fault(plugin=plugin, hook="rooms", message=message)
+            study.plugins.note(fault)
+            if str(fault) not in map(str, faults):
+                faults.append(fault)
     return found
 
 
@@ -60,23 +77,27 @@ def points_of(study: Study) -> int:
     return len(study.axes[0][1]) if study.axes else 0
 
 
-def misfit(answer: Any, points: int) -> str:
+def shape_problem(answer: Any, points: int) -> str:
     """Return what is wrong with the shapes in *answer*, if anything, for so many *points*."""
     reads = _reads(answer.__class__)
     if reads is None:
         return ""
     names, numbers = reads
     for value in numbers(answer):
-        if value.__class__ is not float and not _fits(value, points):
+        if value.__class__ is not float and not fits_points(value, points):
             name = next(name for name in names if getattr(answer, name) is value)
             called = answer.id if isinstance(answer, Check) else answer.name
-            return f"gave `{called}` {name} of shape {_shape(value)}, where {_wanted(points)}"
+            return (
+                f"gave `{called}` {name} of shape {_shape(value)}, where {_expected_shape(points)}"
+            )
     series = series_of(answer.__class__)
     for value in getattr(answer, series) if series else ():
-        if not _fits(value, points):
+        if not fits_points(value, points):
             shape = _shape(value)
             called = "a boundary" if series == "boundaries" else f"a number of {series}"
-            return f"gave `{answer.name}` {called} of shape {shape}, where {_wanted(points)}"
+            return (
+                f"gave `{answer.name}` {called} of shape {shape}, where {_expected_shape(points)}"
+            )
     return ""
 
 
@@ -99,7 +120,8 @@ def _reads(class_: type) -> tuple[Sequence[str], Callable[[Any], tuple[Any, ...]
     return names, (lambda answer: (read(answer),)) if len(names) == 1 else read
 
 
-def _fits(value: Any, points: int) -> bool:
+def fits_points(value: Any, points: int) -> bool:
+    """Return whether *value* is one number, or one for each of so many points."""
     shape = () if value.__class__ in _PLAIN else _shape(value)
     return shape == () or (points > 0 and shape in ((1,), (points,)))
 
@@ -111,5 +133,5 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _wanted(points: int) -> str:
+def _expected_shape(points: int) -> str:
     return "one number is asked for" if points <= 1 else f"the sweep has {points} points"

@@ -21,13 +21,13 @@ Stages with equal counts cost the same and are added up once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from attrs import field
 
 from parcost.contract.terms import Memory, Once, Pass, Work
 from parcost.engine.maxima import total
-from parcost.numeric import Mask, Real, is_array, maximum, minimum, where
+from parcost.numeric import Mask, Real, all_of, any_of, is_array, maximum, minimum, where
 from parcost.records import record
 
 PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run
@@ -60,13 +60,13 @@ class Load:
         found = self.seconds
         return found["F"] + (found["R"] + found["B"]) + found["W"]
 
-    def busy(self, passes: Iterable[Pass], resource: str) -> Real:
+    def busy_seconds(self, passes: Iterable[Pass], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has something to do."""
         if not self._busy:
             for work, time in zip(self.works, self.took, strict=True):
                 key = (work.pass_, work.resource)
                 self._busy[key] = self._busy.get(key, 0.0) + time
-                for other, share in also(work):
+                for other, share in shared_resources(work):
                     key = (work.pass_, other)
                     self._busy[key] = self._busy.get(key, 0.0) + share * time
         return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
@@ -74,7 +74,7 @@ class Load:
     def idle(self, passes: tuple[Pass, ...], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has nothing to do."""
         if (passes, resource) not in self._idle:
-            found = -self.busy(passes, resource)
+            found = -self.busy_seconds(passes, resource)
             for pass_ in passes:
                 found = found + self.seconds[pass_]
             self._idle[passes, resource] = maximum(found, 0.0)
@@ -87,7 +87,7 @@ def count(term: Work | Once | Memory, stage: int) -> float:
     return times if isinstance(times, (float, int)) else times[stage]
 
 
-def also(term: Work | Once) -> Iterable[tuple[str, Real]]:
+def shared_resources(term: Work | Once) -> Iterable[tuple[str, Real]]:
     """Return the other resources that *term* keeps busy, and the share of its seconds."""
     if not term.also:
         return ()
@@ -204,7 +204,7 @@ def _shared(
     """Return the seconds in which *members* keep further resources busy, by resource."""
     found: dict[str, Real] = {}
     for i in members:
-        for other, share in also(works[i]):
+        for other, share in shared_resources(works[i]):
             found[other] = found.get(other, 0.0) + share * seconds[i]
     return found
 
@@ -242,7 +242,7 @@ def _covered(
     """
     works, took = load.works, load.took
     covered: dict[int, Real] = {}
-    slowing = {works[i].resource for i in guests if _is_slow(works[i].slowdown)}
+    slows = _slows_hosts(load, guests)
     longer: Real = 0.0  # by which those slow their hosts, for the others to hide under
 
     known: dict[str, Real] = {}
@@ -256,9 +256,7 @@ def _covered(
             known[resource] = maximum(cover - less[resource], 0.0) if resource in less else cover
         return known[resource]
 
-    resources = dict.fromkeys(works[i].resource for i in guests)
-    for resource in sorted(resources, key=lambda name: name not in slowing):
-        cover = idle(resource) if resource in slowing else idle(resource) + longer
+    def covers(resource: str, cover: Real) -> Iterator[tuple[int, Real]]:
         own = [i for i in guests if works[i].resource == resource]
         slowdowns = [works[i].slowdown for i in own]
         if is_array(*slowdowns) and any(s is not slowdowns[0] for s in slowdowns):
@@ -269,17 +267,28 @@ def _covered(
             if not is_array(*slowdowns):
                 own.sort(key=lambda i: -works[i].slowdown)
             found = _fill([took[i] for i in own], [works[i].share * cover for i in own])
-        covered.update(zip(own, found, strict=True))
-        if resource in slowing:
-            for i, part in zip(own, found, strict=True):
+        return zip(own, found, strict=True)
+
+    for resource, slow in slows.items():
+        if any_of(slow):
+            for i, part in covers(resource, idle(resource)):
+                covered[i] = part
                 longer = longer + works[i].slowdown * part
+    for resource, slow in slows.items():
+        if not all_of(slow):
+            for i, part in covers(resource, idle(resource) + longer):
+                covered[i] = where(slow, covered.get(i, 0.0), part)
     crowded = any(works[i].also for i in guests)
     return covered, _crowd(load, guests, covered, idle) if crowded else {}
 
 
-def _is_slow(slowdown: Real) -> bool:
-    """Return whether what hides ever slows its hosts."""
-    return is_array(slowdown) or bool(slowdown > 0)
+def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
+    """Return, by resource, where the guests that keep it busy slow their hosts."""
+    slows: dict[str, Mask] = {}
+    for i in guests:
+        work = load.works[i]
+        slows[work.resource] = slows.get(work.resource, False) | (work.slowdown > 0)
+    return slows
 
 
 def _crowd(
@@ -298,7 +307,7 @@ def _crowd(
         used[works[i].resource] = used.get(works[i].resource, 0.0) + covered[i]
     for i in guests:
         over: dict[str, Real] = {}
-        needs = [(other, part, part * took[i]) for other, part in also(works[i])]
+        needs = [(other, part, part * took[i]) for other, part in shared_resources(works[i])]
         for other, _, time in needs:
             room = maximum(works[i].share * idle(other) - used.get(other, 0.0), 0.0)
             over[other] = maximum(time - room, 0.0)

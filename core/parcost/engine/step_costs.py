@@ -25,10 +25,10 @@ from typing import Literal
 from attrs import evolve
 
 from parcost.contract.terms import Once, Work
-from parcost.engine.maxima import Choice, columns, largest, total
+from parcost.engine.maxima import MaximumChoice, columns, find_maximum, total
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Plan, Timeline
-from parcost.engine.stage_costs import PASSES, also, count
+from parcost.engine.stage_costs import PASSES, count, shared_resources
 from parcost.numeric import Mask, Real, all_of, any_of, maximum, minimum, where
 from parcost.records import record
 
@@ -37,7 +37,7 @@ WHENS: tuple[When, ...] = ("fill", "drain", "end")
 
 
 @record(kw_only=True, eq=False)
-class Added:
+class GroupCost:
     """What a group adds to the step: seconds of each term, on the longest device.
 
     Of the seconds *under* compute each takes *slowdown* from it, and idling makes up for
@@ -52,7 +52,7 @@ class Added:
     made_up: Sequence[Real]
 
 
-NOTHING = Added(exposed=(), hidden=(), times=(), under=(), slowdown=(), made_up=())
+NOTHING = GroupCost(exposed=(), hidden=(), times=(), under=(), slowdown=(), made_up=())
 
 
 @record(kw_only=True, eq=False)
@@ -65,12 +65,12 @@ class _Stage:
     exposed: Real  # less what is under compute, which takes longer by the slow-down
 
 
-def occurrences(term: Work | Once, plan: Plan, device: Choice) -> Real:
+def occurrences(term: Work | Once, plan: Plan, device: MaximumChoice) -> Real:
     """Return how often *term* occurs on a device."""
     return device.of(lambda d: total(count(term, plan.stage[k]) for k in plan.held[d]))
 
 
-class Grouped:
+class TermGroup:
     """The terms of one *when*, by copy of a virtual stage."""
 
     def __init__(self, terms: Sequence[Once], run: PipelineRun) -> None:
@@ -84,13 +84,15 @@ class Grouped:
                 found[key] = _stage(terms, k, run)
             self.stages.append(found[key])
 
-    def longest(self) -> Real:
+    def duration(self) -> Real:
         """Return the seconds of the device that takes longest, nothing hidden."""
         if not self.terms:
             return 0.0
-        return largest([total(self.stages[x].seconds for x in xs) for xs in self.run.plan.held])[0]
+        return find_maximum(
+            [total(self.stages[x].seconds for x in xs) for xs in self.run.plan.held]
+        )[0]
 
-    def released(self) -> tuple[Real, Mask]:
+    def delay(self) -> tuple[Real, Mask]:
         """Return by how much the group holds the pipeline back, and where that is exact.
 
         Everything waits for the first stage. It is exact where the others are released by
@@ -112,11 +114,11 @@ class Grouped:
             in_time = in_time & (release - releases[0] <= start)
         return maximum(later, releases[0]), in_time
 
-    def outlasts(self, fill: Grouped, timeline: Timeline) -> Real:
+    def outlasts(self, fill: TermGroup, timeline: Timeline) -> Real:
         """Return by how much the group, behind *fill*, is done later than the pipeline."""
         return _outlasting(self, fill, timeline)[0] if self.terms else 0.0
 
-    def added(self, exposed: Real, lateness: Sequence[Real]) -> Added:
+    def cost(self, exposed: Real, lateness: Sequence[Real]) -> GroupCost:
         """Return *exposed* seconds shared out over the terms of the latest device.
 
         Where nothing is exposed, the device with the most seconds to hide is listed.
@@ -125,7 +127,7 @@ class Grouped:
         """
         held = self.run.plan.held
         hidden = [total(self.stages[x].seconds for x in xs) for xs in held]
-        _, device = largest(
+        _, device = find_maximum(
             [where(exposed > 0, a, b) for a, b in zip(lateness, hidden, strict=True)]
         )
         took = device.row(lambda d: columns([self.stages[x].took for x in held[d]]))
@@ -143,7 +145,7 @@ class Grouped:
         for slow in slowed:
             made_up.append(minimum(slow, idle))
             idle = idle - made_up[-1]
-        return Added(
+        return GroupCost(
             exposed=parts,
             hidden=[t - e for t, e in zip(took, parts, strict=True)],
             times=[occurrences(term, self.run.plan, device) for term in self.terms],
@@ -153,19 +155,19 @@ class Grouped:
         )
 
 
-def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When, Added]:
+def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When, GroupCost]:
     """Return what each group of *terms* adds to the step."""
-    fill, drain, end = (Grouped(terms[when], run) for when in ("fill", "drain", "end"))
+    fill, drain, end = (TermGroup(terms[when], run) for when in ("fill", "drain", "end"))
     filled, timeline = _fill(fill, run)
     longest = [total(end.stages[x].seconds for x in held) for held in run.plan.held]
     return {
         "fill": filled,
         "drain": _drain(drain, fill, timeline),
-        "end": end.added(largest(longest)[0], longest) if end.terms else NOTHING,
+        "end": end.cost(find_maximum(longest)[0], longest) if end.terms else NOTHING,
     }
 
 
-def _fill(group: Grouped, run: PipelineRun) -> tuple[Added, Timeline]:
+def _fill(group: TermGroup, run: PipelineRun) -> tuple[GroupCost, Timeline]:
     """Return what the group adds, and the pipeline held back by it."""
     if not group.terms:
         return NOTHING, run.timeline
@@ -185,7 +187,7 @@ def _fill(group: Grouped, run: PipelineRun) -> tuple[Added, Timeline]:
     for crowd in crowded:
         later = maximum(later, crowd)
     after = evolve(after, seconds=before.seconds + later)
-    return group.added(later, lateness), after
+    return group.cost(later, lateness), after
 
 
 def _held_back(releases: Sequence[Real], run: PipelineRun) -> tuple[Real, Timeline]:
@@ -203,14 +205,16 @@ def _held_back(releases: Sequence[Real], run: PipelineRun) -> tuple[Real, Timeli
     return maximum(after.seconds - before.seconds, 0.0), after
 
 
-def _drain(group: Grouped, fill: Grouped, timeline: Timeline) -> Added:
+def _drain(group: TermGroup, fill: TermGroup, timeline: Timeline) -> GroupCost:
     """Return what the group adds after the pipeline, which *fill* has held back."""
     if not group.terms:
         return NOTHING
-    return group.added(*_outlasting(group, fill, timeline))
+    return group.cost(*_outlasting(group, fill, timeline))
 
 
-def _outlasting(group: Grouped, fill: Grouped, timeline: Timeline) -> tuple[Real, Sequence[Real]]:
+def _outlasting(
+    group: TermGroup, fill: TermGroup, timeline: Timeline
+) -> tuple[Real, Sequence[Real]]:
     """Return by how much the group outlasts the pipeline, in all and on each device."""
     lateness: list[Real] = []
     crowds = _busiest(group.run, fill, group)
@@ -220,10 +224,10 @@ def _outlasting(group: Grouped, fill: Grouped, timeline: Timeline) -> tuple[Real
             stage = group.stages[x]
             done = maximum(done + stage.seconds, timeline.ends[x] + stage.exposed)
         lateness.append(maximum(done, crowd) - timeline.seconds)
-    return maximum(largest(lateness)[0], 0.0), lateness
+    return maximum(find_maximum(lateness)[0], 0.0), lateness
 
 
-def _busiest(run: PipelineRun, *groups: Grouped) -> Sequence[Real]:
+def _busiest(run: PipelineRun, *groups: TermGroup) -> Sequence[Real]:
     """Return seconds that each device cannot beat: the work of its busiest resource.
 
     It matters only where a device serves one virtual stage beside the work of another,
@@ -235,7 +239,7 @@ def _busiest(run: PipelineRun, *groups: Grouped) -> Sequence[Real]:
     for held in run.plan.held:
         most: Real = 0.0
         for resource in {name for group in groups for term in group.terms for name, _ in _on(term)}:
-            busy = m * total(shares[k] * run.loads[k].busy(PASSES, resource) for k in held)
+            busy = m * total(shares[k] * run.loads[k].busy_seconds(PASSES, resource) for k in held)
             for group in groups:
                 for i, term in enumerate(group.terms):
                     for name, share in _on(term):
@@ -263,7 +267,7 @@ def _stage(terms: Sequence[Once], k: int, run: PipelineRun) -> _Stage:
         room = _room(term, term.resource, k, run) - used.get(term.resource, 0.0)
         hides = minimum(maximum(room, 0.0), maximum(seconds - term.tail, 0.0))
         over: dict[str, tuple[Real, Real]] = {}  # what it needs of others beyond the room there
-        for other, share in also(term):
+        for other, share in shared_resources(term):
             room = maximum(_room(term, other, k, run) - used.get(other, 0.0), 0.0)
             over[other] = share, maximum(share * seconds - room, 0.0)
             hides = minimum(hides, seconds - over[other][1])
@@ -279,7 +283,7 @@ def _stage(terms: Sequence[Once], k: int, run: PipelineRun) -> _Stage:
 
 def _on(term: Once) -> Sequence[tuple[str, Real]]:
     """Return every resource that *term* keeps busy, and the share of its seconds."""
-    return [(term.resource, 1.0), *also(term)]
+    return [(term.resource, 1.0), *shared_resources(term)]
 
 
 def _room(term: Once, resource: str, k: int, run: PipelineRun) -> Real:
@@ -293,7 +297,7 @@ def _room(term: Once, resource: str, k: int, run: PipelineRun) -> Real:
     load = run.loads[k]
     if term.when == "fill":
         return term.beside * load.idle(("F",), resource)
-    fused, split = load.idle(("R", "B", "W"), resource), run.plan.split(k)
+    fused, split = load.idle(("R", "B", "W"), resource), run.plan.splits_weights(k)
     if split is False:
         return term.beside * fused
     return term.beside * where(split, load.idle(("W",), resource), fused)

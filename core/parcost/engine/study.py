@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from attrs import evolve, field
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.formulas import Formula, plain_of
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
@@ -20,11 +21,25 @@ from parcost.contract.queries import (
     Branch,
     Memo,
     Reads,
-    hashed,
+    hash_key,
 )
-from parcost.contract.study import Call, Study
+from parcost.contract.study import Call, Collective, Schedule, Study
 from parcost.contract.term_validation import plain_count
-from parcost.contract.terms import Collective, Group, Pipeline, Row, Schedule
+from parcost.contract.terms import (
+    Check,
+    Edge,
+    Figure,
+    FlopCount,
+    Group,
+    Interval,
+    Memory,
+    Once,
+    Operator,
+    ParameterGroup,
+    Pipeline,
+    Row,
+    Work,
+)
 from parcost.engine.reduce import evaluate
 from parcost.engine.rules import rules
 from parcost.language.diagnostics import Diagnostic, did_you_mean, quote
@@ -32,14 +47,13 @@ from parcost.language.errors import (
     FaultError,
     ParcostError,
     SpecError,
-    error_text,
-    reraise_interrupt,
 )
-from parcost.numeric import INFINITY, Mask, Real, is_array, minimum, where
+from parcost.numeric import INFINITY, Mask, Real, array_kind, is_array, minimum, where
 from parcost.records import record
 
 T = TypeVar("T")
 
+_WITH_COUNTS = (Work, Once, Memory, Operator, ParameterGroup)
 COUNTED = ("terms", "memory", "operators", "parameters")  # hooks whose answers have counts
 
 
@@ -67,7 +81,7 @@ class SpecStudy(Study):
             memo = self.plugins.memo if pure else self._memo
             node = memo.get(key)
         except TypeError:  # an array, which has no hash
-            key, memo, source = (function, *map(hashed, arguments)), self._memo, None
+            key, memo, source = (function, *map(hash_key, arguments)), self._memo, None
             node = memo.get(key)
         if node.__class__ is Answer:
             return node.value  # type: ignore[no-any-return]
@@ -151,7 +165,7 @@ class SpecStudy(Study):
     def leave_out(self, fault: Fault, answer: Any) -> None:
         self.faults.append(fault)
         self.plugins.note(fault)
-        self._left_out.add((fault.hook, fault.plugin.name, _called(answer)))
+        self._left_out.add((fault.hook, fault.plugin.name, _answer_name(answer)))
         key = (_contributions, fault.hook)
         if isinstance(known := self._memo.get(key), Answer):
             kept = tuple(pair for pair in known.value if pair[1] is not answer)
@@ -171,27 +185,21 @@ class SpecStudy(Study):
         stages, chunks = (int(plain_first(number)) for number in (cut.stages, cut.chunks))
         return evolve(cut, stages=stages, chunks=chunks)
 
-    def scheduled(self, name: str) -> Schedule:
-        offered = self.plugins.named("schedules")
+    def schedule_named(self, name: str) -> Schedule:
+        offered = self.plugins.offers("schedules")
         if name not in offered:
             message = f"no plugin offers the schedule `{name}`"
             hint = did_you_mean(name, offered)
             place = self.path or self.name
             raise SpecError([Diagnostic("no-schedule", message, help=hint, place=place)])
         plugin, schedule = offered[name]
-        found: Schedule = schedule
-        for_study = getattr(found, "for_study", None)
-        if for_study is None:
-            return found
         try:
-            found = for_study(self)
-        except ParcostError:
-            raise
-        except BaseException as error:
-            reraise_interrupt(error)
-            said = f"`for_study` raised {error_text(error)}"
-            raise FaultError(f"plugin {plugin} failed in `schedules`: {said}") from error
-        if not hasattr(found, "name") or not hasattr(found, "order"):
+            found = call(schedule.for_study, self, module=plugin.module, passing=ParcostError)
+        except CallError as error:
+            raise FaultError(
+                f"plugin {plugin} failed in `schedules`: `for_study` {error}"
+            ) from error
+        if not isinstance(found, Schedule):
             said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}")
         return found
@@ -204,10 +212,10 @@ class SpecStudy(Study):
     ) -> Call:
         placed = group if isinstance(group, Group) else self.group(group)
         known = plain_of(n) if self._point else n  # a search prints no formula
-        return self.query(_priced, operation, known, placed, algorithm)
+        return self.query(_price, operation, known, placed, algorithm)
 
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
-        return self.query(_named, operation, algorithm)
+        return self.query(_algorithms_named, operation, algorithm)
 
     def replace(self, values: Mapping[str, Any]) -> Study:
         if self._replace is None:
@@ -265,33 +273,41 @@ def plain_first(number: Any) -> float:
     return float(number.flat[0]) if hasattr(number, "flat") else float(number)
 
 
-def _called(answer: Any) -> str:
-    return str(getattr(answer, "name", getattr(answer, "id", "")))
+def _answer_name(answer: Any) -> str:
+    """Return the name by which an answer is left out, "" where it has none."""
+    match answer:
+        case Check():
+            return answer.id
+        case Work() | Edge() | Once() | Memory() | Figure() | Interval() | Group() | Operator():
+            return answer.name
+        case ParameterGroup() | FlopCount():
+            return answer.name
+        case str():
+            return answer
+    return ""
 
 
 def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     stamped = study.query(_by_row, hook)
-    return counted(study, hook, stamped) if hook in COUNTED else stamped
+    return count_answers(study, hook, stamped) if hook in COUNTED else stamped
 
 
-def counted(
+def count_answers(
     study: SpecStudy, hook: str, stamped: Sequence[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
     """Return answers with their counts by virtual stage; those that have none are faults."""
     found = []
     for plugin, answer in stamped:
-        row = getattr(answer, "count", None)
+        row = answer.count if isinstance(answer, _WITH_COUNTS) else None
         if row.__class__ is not Row:
             found.append((plugin, answer))
             continue
         try:
-            count = plain_count(row.of(study))
-            said = f"counts {quote(row.of(study))}, which is no number for each virtual stage"
-        except ParcostError:
-            raise
-        except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
-            reraise_interrupt(error)
-            count, said = None, f"has a count that raised {error_text(error)}"
+            counts = call(row.of, study, module=plugin.module, passing=ParcostError)
+            count = call(plain_count, counts)
+            said = f"counts {quote(counts)}, which is no number for each virtual stage"
+        except CallError as error:
+            count, said = None, f"has a count that {error}"
         if count is None:
             message = f"gave `{answer.name}`, which {said}"
             study.faults.append(Fault(plugin=plugin, hook=hook, message=message))
@@ -310,7 +326,7 @@ def _by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     return tuple(
         (plugin, answer)
         for plugin, answer in asked
-        if not out or (hook, plugin.name, _called(answer)) not in out
+        if not out or (hook, plugin.name, _answer_name(answer)) not in out
     )
 
 
@@ -333,14 +349,14 @@ def contribution(study: SpecStudy, hook: str, position: int) -> Sequence[tuple[P
     return tuple(found)
 
 
-def _priced(
+def _price(
     study: SpecStudy, operation: str, n: Real | Formula, group: Group, algorithm: str
 ) -> Call:
     size = plain_of(n)
-    offered = _offered(study, operation, algorithm)
+    offered = _usable_algorithms(study, operation, algorithm)
     if not offered:
-        return _never(operation, algorithm, group)
-    times = [a.seconds(operation, size, group) for a in offered]
+        return _impossible_call(operation, algorithm, group)
+    offered, times = _times(study, operation, size, group, offered)
     best = times[0]
     for time in times[1:]:
         best = minimum(best, time)
@@ -354,7 +370,41 @@ def _priced(
     )
 
 
-def _offered(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
+def _times(
+    study: SpecStudy, operation: str, size: Real, group: Group, offered: Sequence[Collective]
+) -> tuple[Sequence[Collective], Sequence[Real]]:
+    """Return the algorithms that have a time, and their times; those that fail are faults.
+
+    Raises:
+        FaultError: None is left.
+    """
+    found: list[tuple[Collective, Real]] = []
+    complaint = ""
+    for one in offered:
+        try:
+            time = call(one.seconds, operation, size, group, passing=ParcostError)
+            if time.__class__ is float or isinstance(time, (float, int)) or array_kind(time):
+                found.append((one, time))
+                continue
+            complaint = f"is {quote(time)}, where seconds are asked for"
+        except CallError as error:
+            complaint = str(error)
+        plugin, _ = study.plugins.offers("collectives")[one.name]
+        message = f"`seconds` of `{one.name}` for {operation} {complaint}"
+        fault = Fault(plugin=plugin, hook="collectives", message=message)
+        if len(offered) == 1:
+            raise FaultError(str(fault))
+        study.plugins.note(fault)
+        if str(fault) not in map(str, study.faults):
+            study.faults.append(fault)
+    if not found:
+        raise FaultError(str(fault))
+    if len(found) == len(offered):
+        return offered, [time for _, time in found]
+    return [one for one, _ in found], [time for _, time in found]
+
+
+def _usable_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
     """Return the algorithms that *algorithm* stands for: one, or all for ``auto``."""
     offered = study.candidates(operation, algorithm)
     if not offered and algorithm == "auto":
@@ -368,31 +418,27 @@ def _offered(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Colle
 
 
 def _algorithms(study: SpecStudy, operation: str) -> Sequence[Collective]:
-    offered = study.plugins.named("collectives")
+    offered = study.plugins.offers("collectives")
     able = [offered[n][1] for n in sorted(offered, reverse=True)]
-    return tuple(
-        a.for_study(study) if hasattr(a, "for_study") else a
-        for a in able
-        if operation in a.operations
-    )
+    return tuple(a.for_study(study) for a in able if operation in a.operations)
 
 
-def _named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
+def _algorithms_named(study: SpecStudy, operation: str, algorithm: str) -> Sequence[Collective]:
     known = study.algorithms(operation)
     if algorithm != "auto":
         return tuple(one for one in known if one.name == algorithm)
     for plugin, name in study.contributions("library"):
-        offered = study.plugins.named("libraries")
+        offered = study.plugins.offers("libraries")
         if name not in offered:
             message = f"names the library `{name}`, which no plugin offers"
             study.leave_out(Fault(plugin=plugin, hook="library", message=message), name)
             continue
         has = offered[name][1].algorithms.get(operation, ())
         return tuple(one for one in known if one.name in has)
-    return tuple(one for one in known if operation not in getattr(one, "by_name_only", ()))
+    return tuple(one for one in known if operation not in one.by_name_only)
 
 
-def _never(operation: str, algorithm: str, group: Group) -> Call:
+def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:
     """Return the price of what an algorithm does not do: nothing, for a single rank."""
     seconds = where(group.ranks > 1, INFINITY, 0.0)
     text, inputs = f"{algorithm} does not do {operation}", {"P": group.ranks}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost.contract.terms import Activity, Replay, Times
+from parcost.contract.study import Replay
+from parcost.contract.terms import Activity, Times
 from parcost.engine.orders import Order
 from parcost.engine.replay import Hop, Plan, play
 from parcost.numeric import is_array
@@ -29,7 +30,7 @@ def activities(plan: Plan, times: Times, hop: Hop) -> Sequence[Sequence[Activity
     cut = plan.pipeline
     assert not is_array(cut.micro_batches)
     ((_, order),) = plan.orders
-    program = order.laid_out(keep=True)
+    program = order.compile(keep=True)
     state, durations = play(program, times, hop, [0.0] * len(plan.device))
     found: list[list[Activity]] = [[] for _ in plan.held]
     for d, entry, slot, takes in program.entries:

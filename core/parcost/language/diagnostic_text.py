@@ -13,7 +13,7 @@ from itertools import groupby
 from attrs import frozen
 
 from parcost.language.diagnostics import Diagnostic, Label, Severity
-from parcost.language.escapes import visible
+from parcost.language.escapes import escape_line
 from parcost.language.text import Source
 
 WIDEST = 120  # characters of a line that are shown
@@ -30,20 +30,20 @@ def render(diagnostic: Diagnostic, *, color: bool = False) -> str:
     paint = _paint if color else _leave
     hue = _COLOURS[diagnostic.severity]
     head = paint(f"{diagnostic.severity.value}[{diagnostic.id}]", hue)
-    out = [head + paint(f": {visible(diagnostic.message)}", _BOLD)]
+    out = [head + paint(f": {escape_line(diagnostic.message)}", _BOLD)]
     marks = [_mark(label, label is diagnostic.labels[0]) for label in diagnostic.labels]
     gutter = " " * len(str(max((mark.line for mark in marks), default=0)))
     bar = paint(f"{gutter} |", _BLUE)
     if not marks:
-        out.append(f"{gutter}{paint('-->', _BLUE)} {visible(diagnostic.place)}")
+        out.append(f"{gutter}{paint('-->', _BLUE)} {escape_line(diagnostic.place)}")
     for source in dict.fromkeys(mark.source for mark in marks):
         here = [mark for mark in marks if mark.source is source]
         arrow = paint("-->" if here[0].subject else ":::", _BLUE)
-        out.append(f"{gutter}{arrow} {visible(source.name)}:{here[0].line}:{here[0].column}")
+        out.append(f"{gutter}{arrow} {escape_line(source.name)}:{here[0].line}:{here[0].column}")
         out += [bar, *_snippet(here, gutter, hue, paint)]
-    notes = [f"note: {visible(note)}" for note in diagnostic.notes]
+    notes = [f"note: {escape_line(note)}" for note in diagnostic.notes]
     if diagnostic.help:
-        notes.append(f"help: {visible(diagnostic.help)}")
+        notes.append(f"help: {escape_line(diagnostic.help)}")
     if notes and marks:
         out.append(bar)
     out += [f"{gutter} {paint('=', _BLUE)} {note}" for note in notes]
@@ -58,7 +58,7 @@ def one_line(diagnostic: Diagnostic) -> str:
         line, column = span.source.position(span.start)
         place = f"{span.source.name}:{line}:{column}"
     said = f"{diagnostic.severity.value}[{diagnostic.id}]: {diagnostic.message}"
-    return visible(f"{place}: {said}" if place else said)
+    return escape_line(f"{place}: {said}" if place else said)
 
 
 @frozen
@@ -78,7 +78,7 @@ def _mark(label: Label, subject: bool) -> _Mark:
     line, column = source.position(start)
     rest = len(source.line(line)) - column + 1
     length = max(min(label.span.end - start, rest), 1)
-    return _Mark(source, line, column, length, visible(label.text), subject)
+    return _Mark(source, line, column, length, escape_line(label.text), subject)
 
 
 def _snippet(marks: list[_Mark], gutter: str, hue: str, paint: _Paint) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _clip(text: str, column: int) -> tuple[str, int]:
 
 
 def _spread(text: str) -> str:
-    return visible(text.replace("\t", _TAB))
+    return escape_line(text.replace("\t", _TAB))
 
 
 def _width(text: str) -> int:

@@ -9,7 +9,7 @@ help proposes. ``diagnostic_text`` prints them, and ``errors`` raises them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from reprlib import Repr
@@ -20,6 +20,7 @@ from parcost.language.text import Span
 
 _FEW = 4  # names that a help line proposes
 _CLOSE = 0.6  # of the letters are those of a name that may be meant
+_SAME = 0.85  # and of one that is all but equal
 _DIGITS = {"1": "one", "2": "two", "3": "three", "4": "four"}
 _LONGEST = 500  # characters of foreign text
 _SHORT = Repr()
@@ -105,12 +106,17 @@ def problem(
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a help line naming the closest of *known*, if any is close.
 
-    A few that go on where *name* ends are closer than any that are spelled differently.
+    Names that go on where *name* ends are closer than any that are spelled differently; so is
+    one that *name* goes on from.
 
     >>> did_you_mean("bandwith", ["latency", "bandwidth"])
     'did you mean `bandwidth`?'
     >>> did_you_mean("h100", ["a100", "h100_nvl", "h100_sxm"])
     'did you mean `h100_nvl` or `h100_sxm`?'
+    >>> did_you_mean("batch_size", ["batch", "batches"])
+    'did you mean `batch`?'
+    >>> did_you_mean("h1000", ["b100", "h100_sxm"])
+    'did you mean `h100_sxm`?'
     >>> did_you_mean("TP", ["tp", "pp"])
     'did you mean `tp`?'
     """
@@ -119,10 +125,29 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     if len(same) == 1:
         return f"did you mean `{same[0]}`?"
     longer = [other for other in names if len(name) > 2 and other.startswith(f"{name}_")]
-    if 0 < len(longer) <= _FEW:
-        return f"did you mean {' or '.join(f'`{other}`' for other in longer)}?"
+    if not longer:
+        longer = _going_on(name, names)
+    if longer:
+        first = longer if len(longer) <= _FEW + 1 else longer[:_FEW]
+        more = len(longer) - len(first)
+        rest = [f"one of {more} more that begin so"] if more else []
+        return f"did you mean {' or '.join([*(f'`{other}`' for other in first), *rest])}?"
+    shorter = [other for other in names if len(other) > 1 and name.startswith(f"{other}_")]
+    if shorter:
+        return f"did you mean `{max(shorter, key=len)}`?"
     close = nearest(name, names, 1)
     return f"did you mean `{close[0]}`?" if close else None
+
+
+def _going_on(name: str, names: Sequence[str]) -> list[str]:
+    """Return those of *names* whose part ahead of `_` is *name* but for a letter or digit."""
+    heads = [other.partition("_")[0] for other in names]
+    if not any(map(str.isdigit, name)):
+        return []
+    close = get_close_matches(name, [*names, *heads], n=1, cutoff=_SAME)
+    if not close or close[0] in names:
+        return []
+    return [other for other, head in zip(names, heads, strict=True) if head == close[0]]
 
 
 def nearest(name: str, known: Iterable[str], count: int, least: float = _CLOSE) -> list[str]:

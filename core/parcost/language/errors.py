@@ -38,7 +38,7 @@ class FaultError(PluginError):
 
 
 def reraise_interrupt(error: BaseException) -> None:
-    """Raise an interrupt again, for whoever has caught what foreign code raises.
+    """Raise an interrupt again where an error of foreign code was caught.
 
     Nothing else that it raises, be it ``SystemExit`` or ``asyncio.CancelledError``, may end a run.
     """

@@ -16,43 +16,43 @@ _COLOUR = re.compile(r"(\x1b\[[\d;]*m)")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def visible(text: str) -> str:
+def escape_line(text: str) -> str:
     r"""Return *text* in one line, with what a terminal may act on spelled out.
 
-    >>> print(visible("\x1b[2J\n"))
+    >>> print(escape_line("\x1b[2J\n"))
     \x1b[2J\n
     """
-    return text if text.isprintable() else _spelled(text, _escape, "")
+    return text if text.isprintable() else _escape_matches(text, _escape, "")
 
 
-def visible_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     r"""Return *text* with all that is neither printable nor the end of a line spelled out.
 
-    >>> visible_lines("a\u202eb\n") == "a\\u202eb\n"
+    >>> escape_lines("a\u202eb\n") == "a\\u202eb\n"
     True
     """
-    return text if text.isprintable() else _spelled(text, _escape, _BLANKS)
+    return text if text.isprintable() else _escape_matches(text, _escape, _BLANKS)
 
 
-def visible_or_colored(text: str) -> str:
+def escape_keeping_color(text: str) -> str:
     r"""Return *text* like `visible_lines`, less the colours, which stay.
 
-    >>> visible_or_colored("\x1b[1mstep\x1b[0m\x1b[2J") == "\x1b[1mstep\x1b[0m\\x1b[2J"
+    >>> escape_keeping_color("\x1b[1mstep\x1b[0m\x1b[2J") == "\x1b[1mstep\x1b[0m\\x1b[2J"
     True
     """
     if "\x1b" not in text:
-        return visible_lines(text)
+        return escape_lines(text)
     parts = _COLOUR.split(text)
-    return "".join(part if i % 2 else visible_lines(part) for i, part in enumerate(parts))
+    return "".join(part if i % 2 else escape_lines(part) for i, part in enumerate(parts))
 
 
-def visible_json(text: str) -> str:
+def escape_json(text: str) -> str:
     r"""Return a text that is JSON with the same strings, spelled as JSON escapes where needed.
 
-    >>> print(visible_json('{"name": "a\u202e"}'))
+    >>> print(escape_json('{"name": "a\u202e"}'))
     {"name": "a\u202e"}
     """
-    return text if text.isprintable() else _spelled(text, _escape_json, _BLANKS)
+    return text if text.isprintable() else _escape_matches(text, _escape_json, _BLANKS)
 
 
 def csv_cell(text: str) -> str:
@@ -61,10 +61,10 @@ def csv_cell(text: str) -> str:
     >>> print(csv_cell("=1+1"), csv_cell("@a"), csv_cell("tp8"))
     '=1+1 '@a tp8
     """
-    return visible("'" + text if text.startswith(_FORMULA) else text)
+    return escape_line("'" + text if text.startswith(_FORMULA) else text)
 
 
-def _spelled(text: str, escape: Callable[[str], str], kept: str) -> str:
+def _escape_matches(text: str, escape: Callable[[str], str], kept: str) -> str:
     def replace(match: re.Match[str]) -> str:
         character = match[0]
         return character if character.isprintable() or character in kept else escape(character)

@@ -108,7 +108,7 @@ class Machine:
         return len(tokens)
 
     def accepts(self, kind: str) -> bool:
-        """Say whether a token of this kind could come next."""
+        """Return whether a token of this kind could come next."""
         states = self.states.copy()
         while (action := states[-1].get(kind)) is not None:
             if type(action) is dict:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from parcost.language import syntax as s
 from parcost.language.build import split_quantity
 from parcost.language.lalr import Token
-from parcost.language.repair import Stop, Written
+from parcost.language.repair import InsertedToken, Stop
 from parcost.language.text import Span
-from parcost.language.wording import begins_with_digit, stray
+from parcost.language.wording import begins_with_digit, describe_stray
 
 _CLOSERS = {"LPAR": ")", "LSQB": "]"}
 _VALUES = {"NUMBER", "QUANTITY", "LPAR", "LSQB", "MINUS", "NOT"}
@@ -23,7 +23,7 @@ _ENDS = {"_NL", "_COMMA", "RBRACE", "END"}
 def _stray_character(stop: Stop) -> int | None:
     if stop.kind != "UNKNOWN":
         return None
-    told, instead = stray(stop.token[0])
+    told, instead = describe_stray(stop.token[0])
     span = stop.span(stop.token)
     stop.report(f"stray character {told}", span, "this means nothing here", help=instead)
     ends = stop.kind_at(stop.at + 1)
@@ -37,13 +37,13 @@ def _unclosed_string(stop: Stop) -> int | None:
     span = Span(stop.source, stop.token.start(), stop.token.start() + len(text))
     stop.report("this string is never closed", span, 'expected `"` before the end of the line')
     if text.endswith("{"):
-        stop.tokens[stop.at] = Written("LBRACE", stop.token.start() + len(text) - 1, "{")
+        stop.tokens[stop.at] = InsertedToken("LBRACE", stop.token.start() + len(text) - 1, "{")
     return stop.skip()
 
 
 def _unclosed_bracket(stop: Stop) -> int | None:
     """A bracket that was still open when the next item, or the end of the block, came."""
-    bracket = stop.held("LPAR", "LSQB")
+    bracket = stop.last_token("LPAR", "LSQB")
     if bracket is None:
         return None
     first = stop.at
@@ -69,7 +69,7 @@ def _unclosed_bracket(stop: Stop) -> int | None:
 def _wrong_bracket(stop: Stop) -> int | None:
     if stop.kind not in {"RPAR", "RSQB"}:
         return None
-    bracket, closer = stop.held("LPAR", "LSQB"), f"`{stop.token[0]}`"
+    bracket, closer = stop.last_token("LPAR", "LSQB"), f"`{stop.token[0]}`"
     span = stop.span(stop.token)
     if bracket is None:
         stop.report(f"this {closer} closes nothing", span, "no bracket is open here")
@@ -104,7 +104,7 @@ def _unclosed_block(stop: Stop) -> int | None:
         also=[crooked or (stop.span(stop.token), "expected `}` before the end")],
         notes=[several] if len(braces) > 1 else [],
     )
-    stop.tokens[stop.at : stop.at] = [Written("RBRACE", stop.token.start())] * len(braces)
+    stop.tokens[stop.at : stop.at] = [InsertedToken("RBRACE", stop.token.start())] * len(braces)
     return stop.at
 
 
@@ -138,7 +138,7 @@ def _colon(stop: Stop) -> int | None:
     if stop.kind != "_COLON" or not stop.machine.accepts("EQUAL"):
         return None
     stop.report("unexpected `:`", stop.span(stop.token), "expected `=`")
-    stop.tokens[stop.at] = Written("EQUAL", stop.token.start(), ":")
+    stop.tokens[stop.at] = InsertedToken("EQUAL", stop.token.start(), ":")
     return stop.at
 
 
@@ -156,7 +156,7 @@ def _digit_first(stop: Stop) -> int | None:
         return None
     span = stop.span(stop.token)
     stop.report("a name cannot begin with a digit", span, "expected a name")
-    stop.tokens[stop.at] = Written("NAME", span.start, span.text)
+    stop.tokens[stop.at] = InsertedToken("NAME", span.start, span.text)
     return stop.at
 
 
@@ -169,7 +169,7 @@ def _no_equal(stop: Stop) -> int | None:
             return None
         after += 1
     stop.report("`=` is missing", stop.span(stop.token), "expected `=` before the value")
-    stop.tokens.insert(stop.at, Written("EQUAL", stop.token.start()))
+    stop.tokens.insert(stop.at, InsertedToken("EQUAL", stop.token.start()))
     return stop.at
 
 
@@ -188,11 +188,11 @@ def _no_separator(stop: Stop) -> int | None:
         digits, name = split_quantity(quantity[0])
         if quantity.lastgroup != "QUANTITY" or not name.isidentifier():
             return None
-        number = Written("NUMBER", quantity.start(), digits)
-        tokens[at - 1 : at] = [number, Written("NAME", quantity.end() - len(name), name)]
+        number = InsertedToken("NUMBER", quantity.start(), digits)
+        tokens[at - 1 : at] = [number, InsertedToken("NAME", quantity.end() - len(name), name)]
     span = stop.span(tokens[begin])
     stop.report("two items in a row", span, "expected a comma or a new line before this")
-    tokens.insert(begin, Written("_COMMA", tokens[begin - 1].end()))
+    tokens.insert(begin, InsertedToken("_COMMA", tokens[begin - 1].end()))
     return stop.unwind()
 
 
@@ -216,7 +216,7 @@ def _indent(stop: Stop, offset: int) -> int:
 
 
 def _at(offset: int) -> Token:
-    return Written("", offset)
+    return InsertedToken("", offset)
 
 
 MISTAKES = (

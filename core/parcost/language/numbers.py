@@ -64,22 +64,22 @@ def quantity(
     if is_array(value):
         return _span_of(value, unit, digits, kinds)
     if not math.isfinite(value):
-        return _endless(value, unit)
+        return _infinite_text(value, unit)
     unit = _CALLED.get(unit, unit)
     if unit and unit not in _PREFIXES:
         base, own = _kin(unit)
         if not own or value == 0 or _READABLE[0] <= abs(value) / _size(unit) < _READABLE[1]:
-            return f"{significant(value / _size(unit), digits)} {unit}"
+            return f"{round_significant(value / _size(unit), digits)} {unit}"
         unit, kinds = base, [own]
     texts = []
     for prefixes in kinds or _kinds(unit):
         scale, name = _scale(abs(value), unit, prefixes)
-        text = significant(value / scale, digits)
+        text = round_significant(value / scale, digits)
         texts.append(f"{text} {name}" if name else text)
     return min(texts, key=_figures)  # 25 MB is no 23.84 MiB
 
 
-def _endless(value: float, unit: str) -> str:
+def _infinite_text(value: float, unit: str) -> str:
     """Return how a number that is not finite reads.
 
     >>> quantity(math.inf, "s"), quantity(math.inf, "B"), quantity(math.nan)
@@ -126,16 +126,16 @@ def _kin(unit: str) -> tuple[str, Mapping[str, float]]:
     return unit, {}
 
 
-def significant(value: float, digits: int = 4) -> str:
+def round_significant(value: float, digits: int = 4) -> str:
     """Return *value* to so many significant digits; whole numbers keep all of theirs.
 
-    >>> significant(1234567.0), significant(1234.567), significant(0.00123456)
+    >>> round_significant(1234567.0), round_significant(1234.567), round_significant(0.00123456)
     ('1,234,567', '1,235', '0.001235')
     """
     if value == 0:
         return "0"
     if not math.isfinite(value):
-        return _endless(value, "")
+        return _infinite_text(value, "")
     magnitude = math.floor(math.log10(abs(value)))
     if value == round(value) and magnitude < 15:
         return f"{value:,.0f}"
@@ -192,7 +192,7 @@ class Column:
         self.decimals = max(0, digits - len(f"{top / self.size:.0f}"))
 
     def shows(self, value: Any) -> bool:
-        """Say whether anything of *value* is left with the column's decimals."""
+        """Return whether anything of *value* is left with the column's decimals."""
         return not abs(value / self.size) < 0.5 * 10.0**-self.decimals
 
     def text(self, value: Any) -> str:

@@ -19,9 +19,9 @@ from parcost.language.build import Builder
 from parcost.language.diagnostics import problem
 from parcost.language.lalr import Machine, Token
 from parcost.language.mistakes import MISTAKES
-from parcost.language.repair import Stop, Written
+from parcost.language.repair import InsertedToken, Stop
 from parcost.language.text import Span
-from parcost.language.wording import expected, seen, way_out
+from parcost.language.wording import describe_expected, describe_token, way_out
 
 MOST_ERRORS = 100
 DEEPEST = 100
@@ -65,9 +65,9 @@ def _resume(stop: Stop) -> int:
     accepted, kind, text = machine.accepted(), stop.kind, stop.token[0]
     before = stop.tokens[stop.at - 1][0] if stop.at else ""
     stop.report(
-        f"unexpected {seen(kind, text)}",
+        f"unexpected {describe_token(kind, text)}",
         stop.span(stop.token),
-        f"expected {expected(accepted)}",
+        f"expected {describe_expected(accepted)}",
         help=way_out(before, kind, text, accepted),
     )
     return stop.skip()
@@ -78,7 +78,7 @@ def _give_up(stop: Stop) -> int:
     stop.unwind()
     stop.machine.room = 2 * _ROOM
     end = stop.tokens[-1]
-    closers = [Written("RBRACE", stop.token.start())] * len(stop.open_blocks())
+    closers = [InsertedToken("RBRACE", stop.token.start())] * len(stop.open_blocks())
     stop.tokens[stop.at :] = [*closers, end]
     return stop.at
 

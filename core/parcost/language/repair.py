@@ -18,7 +18,7 @@ _WORDS = {"NAME", "_DOT", "STRING"}
 
 
 @frozen
-class Written:
+class InsertedToken:
     """A token that the author did not write, or not so."""
 
     lastgroup: str
@@ -99,7 +99,7 @@ class Stop:
 
     # What the parser holds
 
-    def held(self, *kinds: str) -> Token | None:
+    def last_token(self, *kinds: str) -> Token | None:
         """Return the last token of one of these kinds since the block was opened."""
         for value in reversed(self.machine.values):
             kind = getattr(value, "lastgroup", None)
@@ -115,7 +115,7 @@ class Stop:
         return [value for value in values if getattr(value, "lastgroup", None) == "LBRACE"]
 
     def between_items(self) -> bool:
-        """Say whether the parser is where an item may begin, or has seen the last."""
+        """Return whether the parser is where an item may begin, or has seen the last."""
         accepts = self.machine.accepts
         begins = accepts("_NL") and accepts("STRING") and not accepts("EQUAL")
         return begins or self._ended_body()
@@ -132,7 +132,7 @@ class Stop:
         machine, first = self.machine, self.token.start()
         if self._ended_body():
             machine.push("_items", machine.pop())
-        elif machine.run([Written("NAME", first)], 0):  # what is complete joins the items
+        elif machine.run([InsertedToken("NAME", first)], 0):  # what is complete joins the items
             machine.pop()
         while "_item" not in machine.states[-1]:
             first = _start(machine.pop(), first)
@@ -147,7 +147,7 @@ class Stop:
 
     def skip(self) -> int:
         """Give up the item that is being read, and go to where the next begins."""
-        bracket = self.held("LPAR", "LSQB")
+        bracket = self.last_token("LPAR", "LSQB")
         depth = 0
         index = self.at
         while (kind := self.kind_at(index)) != "END":
@@ -192,22 +192,22 @@ class Stop:
         restored: list[Token] = []
         for at in range(index, end):
             if at > index and self.breaks_before(at):
-                restored.append(Written("_NL", self.tokens[at - 1].end(), "\n"))
+                restored.append(InsertedToken("_NL", self.tokens[at - 1].end(), "\n"))
             restored.append(self.tokens[at])
         self.tokens[index:end] = restored
 
     # What the text looks like
 
     def breaks_before(self, index: int) -> bool:
-        """Say whether a token is the first of its line."""
+        """Return whether a token is the first of its line."""
         return index == 0 or self.breaks(self.tokens[index - 1], self.tokens[index])
 
     def breaks(self, before: Token, after: Token) -> bool:
-        """Say whether there is a line break between two tokens."""
+        """Return whether there is a line break between two tokens."""
         return self.source.text.find("\n", before.start(), after.start()) >= 0
 
     def begins_item(self, index: int) -> bool:
-        """Say whether what comes at *index* reads like the beginning of an item."""
+        """Return whether what comes at *index* reads like the beginning of an item."""
         if self.kind_at(index) in {"RBRACE", "END"}:
             return True
         if self.kind_at(index) != "NAME":

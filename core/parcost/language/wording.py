@@ -54,7 +54,7 @@ _PAIRS = {
 _WORD_OPERATORS = {"and": "write `&&` for and", "or": "write `||` for or"}
 
 
-def seen(kind: str, text: str) -> str:
+def describe_token(kind: str, text: str) -> str:
     """Return what stands there, as a message names it."""
     if kind == "_NL":
         return "end of line"
@@ -63,7 +63,7 @@ def seen(kind: str, text: str) -> str:
     return f"`{text}`" if len(text) <= _CLIP else f"`{text[:_CLIP]}...`"
 
 
-def expected(accepted: set[str]) -> str:
+def describe_expected(accepted: set[str]) -> str:
     """Return what could stand there instead, leaving out what nobody would think of."""
     closers = [_SPELLED[kind] for kind in ("RSQB", "RPAR") if kind in accepted]
     if accepted >= _VALUE:
@@ -102,10 +102,10 @@ def way_out(before: str, kind: str, text: str, accepted: set[str]) -> str | None
     return None
 
 
-def stray(character: str) -> tuple[str, str | None]:
+def describe_stray(character: str) -> tuple[str, str | None]:
     """Return the name of a character that is not of the language, and a way out.
 
-    >>> stray("≤")
+    >>> describe_stray("≤")
     ('`≤` (U+2264, less-than or equal to)', 'write `<=`')
     """
     instead = _INSTEAD.get(character)
@@ -123,7 +123,7 @@ def stray(character: str) -> tuple[str, str | None]:
 
 
 def begins_with_digit(text: str) -> bool:
-    """Say whether a number reads like a name, as ``8b`` does.
+    """Return whether a number reads like a name, as ``8b`` does.
 
     >>> begins_with_digit("8b"), begins_with_digit("8 b"), begins_with_digit("80")
     (True, False, False)

@@ -56,13 +56,13 @@ def share(part: Any, whole: Any) -> str:
     return "100" if part == whole else f"{100 * part / whole:.1f}"
 
 
-def swept(report: Report, name: str, value: Any) -> str:
+def axis_value(report: Report, name: str, value: Any) -> str:
     """Return the value of the axis *name* at a point, with its unit."""
     unit = report.units.get(name, "")
     return quantity(value, unit) if unit else cell(value)
 
 
-def picked(plugins: PluginSet) -> str:
+def plugin_note(plugins: PluginSet) -> str:
     """Return, to stand behind a verdict, which plugins came from outside and were left out."""
     installed = [
         str(plugin)

@@ -30,7 +30,7 @@ from parcost.language.units import (
     Dimension,
 )
 from parcost.output.diagnostics import as_data
-from parcost.output.json_encoding import Json, encoded, listed, members, number, plain, text
+from parcost.output.json_encoding import Json, array, encode, members, number, plain_data, text
 from parcost.report.faults import fault_lines
 from parcost.report.rows import rows
 from parcost.version import __version__
@@ -92,18 +92,21 @@ def report(told: Report, *, sections: bool = True) -> Json:
         "name": text(told.name),
         "path": text(told.path),
         "exit_code": number(told.exit_code),
-        "with": encoded(list(plugins.files) if plugins else []),
-        "without": encoded(list(plugins.left_out) if plugins else []),
-        "axes": encoded(
-            {key(name, told.units.get(name, "")): plain(list(vs)) for name, vs in told.axes}
+        "with": encode(list(plugins.files) if plugins else []),
+        "without": encode(list(plugins.left_out) if plugins else []),
+        "axes": encode(
+            {key(name, told.units.get(name, "")): plain_data(list(vs)) for name, vs in told.axes}
         ),
-        "results": listed(results),
+        "results": array(results),
     }
     if told.axes:
         units = {f.name: f.unit for result in told.results for _, f in result.figures}
         units |= told.units
-        shown["points"] = encoded(
-            [{key(n, units.get(n, "")): plain(v) for n, v in row.items()} for row in points(told)]
+        shown["points"] = encode(
+            [
+                {key(n, units.get(n, "")): plain_data(v) for n, v in row.items()}
+                for row in points(told)
+            ]
         )
     return members(shown)
 
@@ -130,7 +133,7 @@ def points(told: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]
     ]
 
 
-def rejected(entry: Rejection) -> dict[str, Any]:
+def rejection(entry: Rejection) -> dict[str, Any]:
     """Return a file without a report."""
     return {
         "path": entry.path,
@@ -176,29 +179,29 @@ def plugin(of: Plugin | None) -> dict[str, str] | None:
 
 @lru_cache(_PLUGINS)
 def _by(plugin_: Plugin | None) -> Json:
-    return encoded(plugin(plugin_))
+    return encode(plugin(plugin_))
 
 
 def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json:
     outcome = result.outcome
     # Asked for first: a plugin that fails now adds a fault.
     told = [section_of(p, section) for p, section in result.sections] if sections else []
-    at = {key(name, units.get(name, "")): plain(value) for name, value in result.at.items()}
+    at = {key(name, units.get(name, "")): plain_data(value) for name, value in result.at.items()}
     shown = {
-        "at": encoded(at),
+        "at": encode(at),
         "feasible": number(result.feasible),
-        "complete": encoded(not result.faults),
+        "complete": encode(not result.faults),
         "figures": members(
             {key(f.name, f.unit): _figure(p, f, result.interval(f.name)) for p, f in result.figures}
         ),
-        "expectations": encoded([_expectation(e) for e in result.expectations]),
-        "diagnostics": encoded(diagnostics(result.diagnostics)),
-        "faults": encoded([_fault(fault) for fault in result.faults]),
+        "expectations": encode([_expectation(e) for e in result.expectations]),
+        "diagnostics": encode(diagnostics(result.diagnostics)),
+        "faults": encode([_fault(fault) for fault in result.faults]),
     }
     if outcome is not None:
         shown |= _outcome(outcome)
     if result.legal and sections:
-        shown["sections"] = encoded(told)
+        shown["sections"] = encode(told)
     return members(shown)
 
 
@@ -208,14 +211,14 @@ def _outcome(outcome: Outcome) -> dict[str, Json]:
         "schedule": pipeline.schedule,
         "stages": pipeline.stages,
         "chunks": pipeline.chunks,
-        "micro_batches": plain(pipeline.micro_batches),
+        "micro_batches": plain_data(pipeline.micro_batches),
     }
     memory = {
         "total_bytes": number(outcome.memory_bytes),
         "stage": number(outcome.memory_device),
         "moment": number(outcome.memory_moment),
         "by_stage_bytes": number(list(outcome.device_memory)),
-        "lines": listed([_memory(line) for line in outcome.memory_lines]),
+        "lines": array([_memory(line) for line in outcome.memory_lines]),
     }
     return {
         "step_seconds": number(outcome.step_seconds),
@@ -223,8 +226,8 @@ def _outcome(outcome: Outcome) -> dict[str, Json]:
         "makespan_seconds": number(outcome.makespan_seconds),
         "executed_flop": number(outcome.flops),
         "reference_stage": number(outcome.device),
-        "pipeline": encoded(cut),
-        "ledger": listed([_line(line) for line in outcome.ledger]),
+        "pipeline": encode(cut),
+        "ledger": array([_line(line) for line in outcome.ledger]),
         "memory": members(memory),
     }
 
@@ -267,7 +270,7 @@ def _figure(by: Plugin, figure: Figure, interval: Interval | None) -> Json:
     }
     if interval is not None:
         shown |= {
-            "interval": listed([number(interval.low), number(interval.high)]),
+            "interval": array([number(interval.low), number(interval.high)]),
             "coverage": number(interval.coverage),
             "interval_formula": formula(interval.formula),
         }
@@ -279,8 +282,8 @@ def _expectation(expectation: Expectation) -> dict[str, Any]:
     return {
         "claim": expectation.text,
         "figure": key(figure.name, figure.unit),
-        "predicted": plain(figure.value),
-        "holds": plain(expectation.holds),
+        "predicted": plain_data(figure.value),
+        "holds": plain_data(expectation.holds),
     }
 
 
@@ -288,7 +291,7 @@ def section_of(by: Plugin, section: Section) -> dict[str, Any]:
     return {
         "title": section.title,
         "columns": list(section.columns),
-        "rows": plain([list(row) for row in section.rows]),
+        "rows": plain_data([list(row) for row in section.rows]),
         "notes": list(section.notes),
         "plugin": plugin(by),
     }

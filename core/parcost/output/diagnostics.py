@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from parcost.language.diagnostics import Diagnostic, Label
-from parcost.language.escapes import visible, visible_lines
+from parcost.language.escapes import escape_line, escape_lines
 
 
 def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def github(diagnostic: Diagnostic) -> str:
     properties["title"] = diagnostic.id
     parts = [diagnostic.message, *(f"note: {note}" for note in diagnostic.notes)]
     parts += [f"help: {diagnostic.help}"] if diagnostic.help else []
-    listed = ",".join(f"{k}={_escaped(visible(v), ':,')}" for k, v in properties.items() if v)
+    listed = ",".join(f"{k}={_escaped(escape_line(v), ':,')}" for k, v in properties.items() if v)
     severity = diagnostic.severity.value
-    return f"::{severity} {listed}::{_escaped(visible_lines(chr(10).join(parts)))}"
+    return f"::{severity} {listed}::{_escaped(escape_lines(chr(10).join(parts)))}"
 
 
 def _escaped(text: str, also: str = "") -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
-from parcost.contract.schema import block_type, called
+from parcost.contract.schema import block_name, block_type
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.language import units
-from parcost.language.numbers import literal, quantity, significant
-from parcost.numeric import all_of, is_array
+from parcost.language.numbers import literal, quantity, round_significant
+from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cell, share
 from parcost.output.formulas import filled
 from parcost.output.narrative import PASSES
@@ -111,7 +111,7 @@ def _blocks(study: Study) -> Iterator[tuple[str, Any]]:
             for value in vars(block).values():
                 for inner in value if isinstance(value, tuple) else ():
                     if hasattr(type(inner), "__block__"):
-                        yield f"{called(block)}.", inner
+                        yield f"{block_name(block)}.", inner
 
 
 def explain(result: Result, term: str) -> Iterator[Item]:
@@ -120,7 +120,7 @@ def explain(result: Result, term: str) -> Iterator[Item]:
     shown = {figure.name for _, figure in result.figures}
     more = [(p, f) for p, f in result.details if f.name not in shown]
     for plugin, figure in (*result.figures, *more):
-        if _called(figure.name, term) or _called(figure.title, term):
+        if _matches_name(figure.name, term) or _matches_name(figure.title, term):
             yield from _figure(plugin, figure)
             for by, interval in result.intervals:
                 if interval.name == figure.name:
@@ -128,14 +128,14 @@ def explain(result: Result, term: str) -> Iterator[Item]:
     if outcome is None:
         return
     for line in outcome.ledger:
-        if _called(line.name, term):
+        if _matches_name(line.name, term):
             yield from _line(line, outcome)
     for held in outcome.memory_lines:
-        if _called(held.name, term):
+        if _matches_name(held.name, term):
             yield from _memory(held, outcome)
 
 
-def _called(name: str, term: str) -> bool:
+def _matches_name(name: str, term: str) -> bool:
     """Return whether *term* means *name*: whole, or without the stage that it ends with."""
     meant, name = _words(term), _words(name)
     return meant in (name, name.partition(",")[0])
@@ -170,17 +170,17 @@ def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
     passing = PASSES.get(line.pass_, "")
     yield Heading(f"{line.name}, {passing}" if passing else line.name)
     step = f"{share(line.exposed, outcome.step_seconds)} %"
-    seconds = getattr(line.term, "seconds", None)
+    term = line.term
     yield from _facts(
         ("exposed", f"{quantity(line.exposed, 's', digits=6)} of each step, {step}"),
         ("hidden", quantity(line.hidden, "s", digits=6)),
-        ("once", "" if seconds is None else quantity(seconds, "s", digits=6)),
+        ("once", "" if term is None else quantity(term.seconds, "s", digits=6)),
         *_formula(line.formula),
         ("stands", _place(line)),
         ("hides", _hiding(line)),
         ("keeps busy", line.resource),
-        ("moves", _amount(getattr(line.term, "bytes_", 0.0), "B")),
-        ("executes", _amount(getattr(line.term, "flops", 0.0), "FLOP")),
+        ("moves", _amount(0.0 if term is None else term.bytes_, "B")),
+        ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
         ("from", f"plugin {line.plugin}" if line.plugin else "the core, which adds up"),
     )
 
@@ -193,7 +193,7 @@ def _memory(line: MemoryLine, outcome: Outcome) -> Iterator[Item]:
         ("holds", f"{quantity(line.bytes_, 'B', digits=6)} of the busiest device, {held}"),
         ("once", quantity(term.bytes_, "B", digits=6)),
         *_formula(line.formula),
-        ("stands", _held(term)),
+        ("stands", _memory_life(term)),
         ("left here", "" if all_of(line.left == 1) else quantity(line.left, "%")),
         ("from", f"plugin {line.plugin}"),
     )
@@ -252,15 +252,19 @@ def _place(line: Line) -> str:
 
 def _count(count: Sequence[float] | float) -> str:
     if isinstance(count, (float, int)):
-        return f"{significant(count)} times on each virtual stage"
+        return f"{round_significant(count)} times on each virtual stage"
     each = list(dict.fromkeys(count))
     if len(each) == 1:
-        return f"{significant(each[0])} times on each of {len(count)} virtual stages"
-    return f"{', '.join(map(significant, count))} times on virtual stage 0 to {len(count) - 1}"
+        return f"{round_significant(each[0])} times on each of {len(count)} virtual stages"
+    return (
+        f"{', '.join(map(round_significant, count))} times on virtual stage 0 to {len(count) - 1}"
+    )
 
 
 def _hiding(line: Line) -> str:
     match line.term:
+        case Work(window=None) if any_of(line.hidden != 0):
+            return "under the pass of another micro-batch, which the schedule runs at once"
         case Work(window=None):
             return "nowhere: it is serial"
         case Work(window=window, share=part, slowdown=slower):
@@ -282,7 +286,7 @@ def _hiding(line: Line) -> str:
     return ""
 
 
-def _held(term: Memory) -> str:
+def _memory_life(term: Memory) -> str:
     said = [_count(term.count)]
     if term.per_micro_batch:
         said.append("for each micro-batch that is alive")

@@ -25,7 +25,7 @@ _encode = json.JSONEncoder(  # in ASCII, which takes two thirds of the time
 ).encode
 
 
-def encoded(value: Any) -> Json:
+def encode(value: Any) -> Json:
     """Return plain data as JSON, without a blank."""
     return Json(_encode(value))
 
@@ -39,7 +39,7 @@ def members(pairs: Mapping[str, Json]) -> Json:
     return Json("{" + ",".join([f"{text(name)}:{value}" for name, value in pairs.items()]) + "}")
 
 
-def listed(items: Iterable[Json]) -> Json:
+def array(items: Iterable[Json]) -> Json:
     """Return a list of these items."""
     return Json("[" + ",".join(items) + "]")
 
@@ -51,16 +51,16 @@ def number(value: Any) -> Json:
     ('2.0', '-0.0', 'null')
     """
     if value.__class__ is not float:
-        return encoded(plain(value))
+        return encode(plain_data(value))
     if value:
-        return _spelled(value) if isfinite(value) else NULL
+        return _float_text(value) if isfinite(value) else NULL
     return Json(repr(value))  # 0.0 and -0.0 are equal, and spelled apart
 
 
-def plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
     """Return *value* in the types of JSON; None for what is not finite.
 
-    >>> plain((1, float("inf"), "x", {"a": 2.5}))
+    >>> plain_data((1, float("inf"), "x", {"a": 2.5}))
     [1, None, 'x', {'a': 2.5}]
     """
     if value.__class__ is float:  # most are
@@ -71,11 +71,11 @@ def plain(value: Any) -> Any:
         case float():
             return value if isfinite(value) else None
         case Mapping():
-            return {str(k): plain(v) for k, v in value.items()}
+            return {str(k): plain_data(v) for k, v in value.items()}
         case _ if hasattr(value, "tolist"):
-            return plain(value.tolist())
+            return plain_data(value.tolist())
         case list() | tuple():
-            return [plain(v) for v in value]
+            return [plain_data(v) for v in value]
         case _ if getattr(value, "label", ""):
             return value.label
     return str(value)
@@ -88,5 +88,5 @@ def text(value: str) -> Json:
 
 
 @lru_cache(_KEPT)
-def _spelled(value: float) -> Json:
+def _float_text(value: float) -> Json:
     return Json(repr(value))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from parcost.contract.page import Heading, Item, Line, Row, Table
-from parcost.language.escapes import visible
+from parcost.language.escapes import escape_line
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
@@ -33,7 +33,7 @@ def escape(text: str) -> str:
     >>> escape("dp_reduce <b>")
     'dp\\_reduce \\<b\\>'
     """
-    return _SPECIAL.sub(r"\\\1", visible(text.replace("\n", " ")))
+    return _SPECIAL.sub(r"\\\1", escape_line(text.replace("\n", " ")))
 
 
 def _table(table: Table) -> str:

@@ -13,7 +13,7 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
-from parcost.output.cells import cells, picked, share
+from parcost.output.cells import cells, plugin_note, share
 from parcost.output.formulas import filled
 from parcost.output.view import Order, View
 from parcost.report.faults import fault_lines
@@ -65,7 +65,7 @@ def verdict(result: Result) -> Iterator[Item]:
     """Yield whether it runs and fits; if not, why."""
     problems = [d for d in result.diagnostics if d.severity is Severity.ERROR]
     claims = {id(e.diagnostic) for e in result.expectations}
-    chosen = picked(result.study.plugins)
+    chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
             yield Line(f"It runs, and it fits{chosen}.", "good")
@@ -84,7 +84,7 @@ def verdict(result: Result) -> Iterator[Item]:
 
 
 def _figures(title: str, result: Result, names: Sequence[str]) -> Iterator[Item]:
-    shown = printed([figure for _, figure in result.figures], result.expectations)
+    shown = page_figures([figure for _, figure in result.figures], result.expectations)
     if names:
         shown = select(result, names)
     rows = [Row((f.title, numbers.quantity(f.value, f.unit), _note(f, result))) for f in shown]
@@ -115,11 +115,11 @@ def _intervals(result: Result) -> Iterator[Item]:
         rows.append(Row((figure.title, ends, comes, formula.source)))
     if rows:
         yield Heading("How far that may be off")
-        columns = ("figure", "interval", "comes about as", "source")
+        columns = ("figure", "interval", "formula", "source")
         yield Table([Column(title, flexible=i > 1) for i, title in enumerate(columns)], rows)
 
 
-def printed(figures: Sequence[Figure], claims: Sequence[Expectation]) -> Sequence[Figure]:
+def page_figures(figures: Sequence[Figure], claims: Sequence[Expectation]) -> Sequence[Figure]:
     """Return the figures that a page shows: headlines, and details that a claim is about."""
     claimed = {claim.figure.name for claim in claims}
     return [f for f in figures if not f.detail or f.name in claimed]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from parcost.contract.schema import BlockType, Curve, Field, block_type
-from parcost.language.escapes import visible, visible_lines
+from parcost.language.escapes import escape_line, escape_lines
 from parcost.language.numbers import literal
 from parcost.language.units import BYTES, SECONDS
 from parcost.numeric import is_array
@@ -38,15 +38,15 @@ def resolved(study: Study) -> str:
     """Return the spec of *study*: every block with every attribute."""
     labels = _labels(study)
     axes = dict(study.axes)
-    blocks = ["\n".join(_block(block, study, labels, axes)) for block in _reached(study)]
+    blocks = ["\n".join(_block(block, study, labels, axes)) for block in _reachable_blocks(study)]
     lets = "\n".join(_lets(study, axes))
-    return visible_lines("\n\n".join([lets, *blocks] if lets else blocks) + "\n")
+    return escape_lines("\n\n".join([lets, *blocks] if lets else blocks) + "\n")
 
 
 def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the names stand for that expressions over a sweep are written with."""
     asked: list[str] = []
-    for block in _reached(study):
+    for block in _reachable_blocks(study):
         asked += _expressions(block, study, axes)
     found: dict[str, str] = {}
     while asked:
@@ -56,7 +56,7 @@ def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
                 found[name] = study.lets[name]
                 asked.append(found[name])
     for name, text in found.items():
-        yield f"let {_flat(name)} = {_named(text, study)}"
+        yield f"let {_flat(name)} = {_with_own_names(text, study)}"
 
 
 def _expressions(block: Any, study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _expressions(block: Any, study: Study, axes: Mapping[str, Any]) -> Iterator[
             yield _expression(study.origin(block, name))
 
 
-def _named(text: str, study: Study) -> str:
+def _with_own_names(text: str, study: Study) -> str:
     """Return an expression with names of its own for what it takes from an import."""
     return _NAME.sub(lambda m: _flat(m[0]) if m[0] in study.lets else m[0], text)
 
@@ -81,7 +81,7 @@ def _flat(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _reached(study: Study) -> list[Any]:
+def _reachable_blocks(study: Study) -> list[Any]:
     """Return the study's blocks, and those that they refer to by an import's name."""
     found: dict[int, Any] = {}
 
@@ -102,11 +102,11 @@ def _reached(study: Study) -> list[Any]:
 def _labels(study: Study) -> Mapping[int, str]:
     """Return a label for each block, told apart where two of a kind share one."""
     labels: dict[int, str] = {}
-    for block in _reached(study):
+    for block in _reachable_blocks(study):
         label = wanted = block.label
         number = 2
         while label and (type(block), label) in {
-            (type(b), labels.get(id(b))) for b in _reached(study)
+            (type(b), labels.get(id(b))) for b in _reachable_blocks(study)
         }:
             label, number = f"{wanted}_{number}", number + 1
         labels[id(block)] = label
@@ -150,12 +150,12 @@ def _attribute(
     if value is None or (isinstance(value, tuple) and not value):
         return _Entry(f"# {name} is not given", "")
     swept = axes.get(f"{block.label or type_.kind}.{name}")
-    text = _written(value, field, labels, origin, swept, study)
+    text = _value_text(value, field, labels, origin, swept, study)
     stated = f" {_provenance(origin)}" if origin is not None and origin.kind else ""
     return _Entry(f"{name.ljust(width)} = {text}{stated}", _comment(origin))
 
 
-def _written(
+def _value_text(
     value: Any,
     field: Field,
     labels: Mapping[int, str],
@@ -181,7 +181,7 @@ def _written(
         case _ if field.kind == "reference":
             return labels[id(value)]
         case _ if is_array(value):
-            return _named(_expression(origin), study)
+            return _with_own_names(_expression(origin), study)
     return literal(float(value), field.dimension) + word
 
 
@@ -195,7 +195,7 @@ def _expression(origin: Origin | None) -> str:
 
 
 def _provenance(origin: Origin) -> str:
-    return f'@{origin.kind}("{visible(origin.source)}")' if origin.source else f"@{origin.kind}"
+    return f'@{origin.kind}("{escape_line(origin.source)}")' if origin.source else f"@{origin.kind}"
 
 
 def _comment(origin: Origin | None) -> str:

@@ -18,8 +18,8 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
-from parcost.output.cells import cells, picked, share
-from parcost.output.narrative import printed, runs, section_page
+from parcost.output.cells import cells, plugin_note, share
+from parcost.output.narrative import page_figures, runs, section_page
 from parcost.report.faults import fault_lines
 from parcost.report.figures import interval_of, select
 
@@ -69,7 +69,7 @@ def _result(result: Result, names: Sequence[str]) -> Iterator[Item]:
 
 def _verdict(result: Result) -> Iterator[Item]:
     """Yield whether the study runs, what it claims, and what is wrong with it."""
-    chosen = picked(result.study.plugins)
+    chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
             yield Line(f"It runs, and it fits{chosen}{_claim_count(result.expectations)}.", "good")
@@ -209,7 +209,7 @@ def _first_rows(section: Section) -> Iterator[Item]:
 
 def _worksheet(result: Result, names: Sequence[str]) -> Iterator[Item]:
     """Yield the answers of calculations: as many figures and rows as a screen holds."""
-    shown = printed([figure for _, figure in result.figures], result.expectations)
+    shown = page_figures([figure for _, figure in result.figures], result.expectations)
     if names:
         shown = select(result, names)
     sections = [section for _, section in result.sections if section.rows]

@@ -1,4 +1,4 @@
-"""A search, told: the best layouts, why the others lost, what was left out, and the front.
+"""The page of a search: the best layouts, why the others lost, what was left out, and the front.
 
 The best layouts are evaluated once more as ordinary studies, so that every second of them
 belongs to a term; what a runner-up loses by is the difference of these ledgers.
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.engine.shapes import rooms_of
 from parcost.language import numbers
 from parcost.output.data import header
 from parcost.output.narrative import section_page
 from parcost.report.faults import fault_lines
 from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
-from parcost.search.result import Found, Layout, plain
+from parcost.search.result import Layout, SearchResult, plain_value
 from parcost.search.sensitivity import Neighbour
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradi
 
 
 @frozen(kw_only=True, eq=False)
-class Ranked:
+class RankedLayout:
     """A layout and its evaluation, with what it loses by against the best, in seconds."""
 
     layout: Layout
@@ -43,12 +44,12 @@ class Ranked:
     lost_by: Sequence[tuple[str, float]]
 
 
-def ranked(found: Found) -> list[Ranked]:
+def rank_layouts(found: SearchResult) -> list[RankedLayout]:
     """Return the best layouts with their evaluations."""
     results = [layout.result for layout in found.best if layout.result is not None]
     first = _seconds(results[0])
     return [
-        Ranked(layout=layout, result=result, lost_by=_lost(first, _seconds(result)))
+        RankedLayout(layout=layout, result=result, lost_by=_lost(first, _seconds(result)))
         for layout, result in zip(found.best, results, strict=True)
     ]
 
@@ -70,19 +71,19 @@ def _lost(best: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[s
     return sorted(differing, key=lambda item: (-item[1], item[0]))
 
 
-def tell(
-    space: Space, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+def search_page(
+    space: Space, found: SearchResult, best: Sequence[RankedLayout], near: Sequence[Neighbour] = ()
 ) -> Iterator[Item]:
     """Yield the page of a search."""
     scenario = space.scenario
     yield Heading(scenario.name, 1, aside=scenario.path)
-    yield from _counted(found)
+    yield from _layout_counts(found)
     yield Heading("The best layouts")
     yield _best(space, found, best)
-    if len(varying(found)) < len(found.best[0].values):
+    if len(varying_axes(found)) < len(found.best[0].values):
         yield Line("A value that a layout does not name is that of the first.", "faint")
-    yield Line(f"The first again: {again(space, best[0])}", "faint")
-    alike = free(near)
+    yield Line(f"The first again: {eval_command(space, best[0])}", "faint")
+    alike = indifferent_attributes(near)
     if alike:
         said = [
             f"{_short(path)} {' or '.join(space.text(path, value) for value in values)}"
@@ -112,22 +113,22 @@ def tell(
             yield Line(fault, "bad")
 
 
-def faults(found: Found, best: Sequence[Ranked]) -> list[str]:
+def faults(found: SearchResult, best: Sequence[RankedLayout]) -> list[str]:
     """Return which plugins failed so far, each message once: advice is only asked for late."""
     late = fault_lines(best[0].result)
     return list(dict.fromkeys([*found.faults, *late]))
 
 
-def free(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
+def indifferent_attributes(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
     """Return other values of attributes that make no difference."""
     found: dict[str, list[Any]] = {}
     for other in near:
         if other.same:
-            found.setdefault(other.path, []).append(plain(other.value))
+            found.setdefault(other.path, []).append(plain_value(other.value))
     return found
 
 
-def _counted(found: Found) -> Iterator[Line]:
+def _layout_counts(found: SearchResult) -> Iterator[Line]:
     rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
     ended = "It was interrupted" if found.interrupted else "Time ran out"
     if found.sampled:
@@ -164,7 +165,7 @@ def _counted(found: Found) -> Iterator[Line]:
         yield Line(f"No other layout has a {better} {found.objective.title}.", "good")
 
 
-def again(space: Space, entry: Ranked) -> str:
+def eval_command(space: Space, entry: RankedLayout) -> str:
     """Return the command that evaluates a layout by itself."""
     scenario = space.scenario
     layout = settings(scenario, entry.layout.values)
@@ -179,7 +180,7 @@ def again(space: Space, entry: Ranked) -> str:
     return f"parcost eval {quote(scenario.path)} {' '.join(flags)}"
 
 
-def varying(found: Found) -> list[str]:
+def varying_axes(found: SearchResult) -> list[str]:
     """Return the axes on which the best layouts differ, and then those of the winner's."""
     names = list(found.best[0].values)
     return [n for n in names if len({str(x.values[n]) for x in found.best}) > 1] or names
@@ -191,15 +192,15 @@ def _short(path: str) -> str:
     return block if attribute == "kind" else attribute
 
 
-def _best(space: Space, found: Found, best: Sequence[Ranked]) -> Table:
+def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Table:
     shown, own = list(found.best[0].values), found.objective
-    others = [o for o, _ in listed(best[0]).values() if o.name != own.name]
+    others = [o for o, _ in objective_values(best[0]).values() if o.name != own.name]
     titles = [] if _is_step(found) else [own.short or own.title]
     titles += [o.short for o in others]
     columns = [Column(title, "right") for title in ("", *titles, "step", "memory", "headroom")]
     rows = []
     for place, entry in enumerate(best, start=1):
-        layout, values = entry.layout, listed(entry)
+        layout, values = entry.layout, objective_values(entry)
         cells = [] if _is_step(found) else [numbers.quantity(layout.value, own.unit)]
         cells += [numbers.quantity(values[o.name][1], o.unit) for o in others]
         cells += [
@@ -208,7 +209,7 @@ def _best(space: Space, found: Found, best: Sequence[Ranked]) -> Table:
             numbers.quantity(headroom(entry), "GiB"),
             ", ".join(
                 (
-                    _written(space, layout, shown if place == 1 else varying(found)),
+                    _settings_text(space, layout, shown if place == 1 else varying_axes(found)),
                     *(f"{_short(k)} {value}" for k, value in derived_values(space, entry).items()),
                 )
             ),
@@ -217,18 +218,18 @@ def _best(space: Space, found: Found, best: Sequence[Ranked]) -> Table:
     return Table([*columns, Column("layout", flexible=True)], rows)
 
 
-def derived_values(space: Space, entry: Ranked) -> dict[str, Any]:
+def derived_values(space: Space, entry: RankedLayout) -> dict[str, Any]:
     """Return the attributes that follow from the axes, with their values in one layout."""
     found = ((path, find(entry.result.study, path)) for path in space.follows)
-    return {path: plain(getattr(block, name)) for path, (block, name) in found}
+    return {path: plain_value(getattr(block, name)) for path, (block, name) in found}
 
 
-def _is_step(found: Found) -> bool:
-    """Say whether the objective is the step itself, which every table has."""
+def _is_step(found: SearchResult) -> bool:
+    """Return whether the objective is the step itself, which every table has."""
     return all(layout.value == layout.seconds for layout in found.best)
 
 
-def listed(entry: Ranked) -> dict[str, tuple[Objective, float]]:
+def objective_values(entry: RankedLayout) -> dict[str, tuple[Objective, float]]:
     """Return the objectives that stand beside every layout, with what this one comes to."""
     seconds, study = entry.layout.seconds, entry.result.study
     return {
@@ -238,13 +239,14 @@ def listed(entry: Ranked) -> dict[str, tuple[Objective, float]]:
     }
 
 
-def headroom(entry: Ranked) -> float:
+def headroom(entry: RankedLayout) -> float:
     """Return the bytes that the fullest device has left."""
-    rooms = [float(room) for _, room in entry.result.study.contributions("rooms")]
+    study = entry.result.study
+    rooms = map(float, rooms_of(study, study.faults))
     return min(rooms, default=inf) - entry.layout.bytes_
 
 
-def _written(space: Space, layout: Layout, names: Sequence[str]) -> str:
+def _settings_text(space: Space, layout: Layout, names: Sequence[str]) -> str:
     return ", ".join(f"{_short(name)} {space.text(name, layout.values[name])}" for name in names)
 
 
@@ -260,7 +262,7 @@ def _near(space: Space, near: Sequence[Neighbour]) -> Table:
     return Table((Column("axis"), Column("value"), Column("step", flexible=True)), rows)
 
 
-def _why(found: Found, best: Sequence[Ranked]) -> Table:
+def _why(found: SearchResult, best: Sequence[RankedLayout]) -> Table:
     first, own = best[0].layout, found.objective
     rows = []
     for place, entry in enumerate(best[1:], start=2):
@@ -278,7 +280,7 @@ def _why(found: Found, best: Sequence[Ranked]) -> Table:
     return Table((Column("", "right"), Column("step", "right"), Column("by", flexible=True)), rows)
 
 
-def _left_out(found: Found) -> Iterator[Item]:
+def _left_out(found: SearchResult) -> Iterator[Item]:
     refused = [(rule, n) for rule, n in Counter(found.refused).most_common() if n]
     bounded = [("does-not-fit", found.large), *found.limits.items()]
     rows = [Row((rule, f"{n:,}")) for rule, n in refused]
@@ -306,14 +308,14 @@ def _lacking_values(axis: Axis) -> str:
     return f"Not searched: {_short(axis.attribute)} {values}; {axis.lacks}"
 
 
-def _front(space: Space, found: Found) -> Table:
+def _front(space: Space, found: SearchResult) -> Table:
     step = max(1, len(found.front) // _FRONT)
     rows = [
         Row(
             (
                 numbers.quantity(layout.seconds, "s"),
                 numbers.quantity(layout.bytes_, "GiB"),
-                _written(space, layout, list(layout.values)),
+                _settings_text(space, layout, list(layout.values)),
             )
         )
         for layout in found.front[::step]
@@ -324,14 +326,14 @@ def _front(space: Space, found: Found) -> Table:
 
 
 def data(
-    space: Space, found: Found, best: Sequence[Ranked], near: Sequence[Neighbour] = ()
+    space: Space, found: SearchResult, best: Sequence[RankedLayout], near: Sequence[Neighbour] = ()
 ) -> dict[str, Any]:
     """Return the search as plain data."""
     scenario = space.scenario
 
-    def told(layout: Layout) -> dict[str, Any]:
+    def layout_data(layout: Layout) -> dict[str, Any]:
         return {
-            "values": {path: plain(value) for path, value in layout.values.items()},
+            "values": {path: plain_value(value) for path, value in layout.values.items()},
             "objective": layout.value,
             "step_seconds": layout.seconds,
             "memory_bytes": layout.bytes_,
@@ -359,25 +361,25 @@ def data(
         "seconds": found.seconds,
         "best": [
             {
-                **told(entry.layout),
+                **layout_data(entry.layout),
                 "follows": derived_values(space, entry),
-                **{name: value for name, (_, value) in listed(entry).items()},
+                **{name: value for name, (_, value) in objective_values(entry).items()},
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),
-                "command": again(space, entry),
+                "command": eval_command(space, entry),
             }
             for entry in best
         ],
-        "makes_no_difference": free(near),
+        "makes_no_difference": indifferent_attributes(near),
         "neighbours": [
             {
                 "attribute": other.path,
-                "value": plain(other.value),
+                "value": plain_value(other.value),
                 "step_seconds": other.seconds,
                 "runs": other.runs,
                 "says": other.says,
             }
             for other in near
         ],
-        "front": [told(layout) for layout in found.front],
+        "front": [layout_data(layout) for layout in found.front],
     }

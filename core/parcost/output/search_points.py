@@ -22,7 +22,7 @@ from parcost.language.escapes import csv_cell
 from parcost.output.data import key
 from parcost.search.attributes import find
 from parcost.search.replays import outcome_of, room_of
-from parcost.search.result import plain
+from parcost.search.result import plain_value
 from parcost.system.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from parcost.contract.study import Study
     from parcost.contract.terms import Objective
-    from parcost.search.scores import Scored
+    from parcost.search.scores import ScoredLayouts
     from parcost.search.space import Space
 
 _PIECE = 50_000  # layouts that are spelled together
@@ -46,12 +46,12 @@ class PointsError(ParcostError):
     """The points cannot be written as asked."""
 
 
-def whole(space: Space) -> set[str]:
+def integer_axes(space: Space) -> set[str]:
     """Return the axes of whole numbers."""
     return {
         axis.attribute
         for axis in space.axes
-        if all(isinstance(plain(value), int) for value in axis.values)
+        if all(isinstance(plain_value(value), int) for value in axis.values)
     }
 
 
@@ -77,7 +77,7 @@ class Points:
     def __init__(self, space: Space, format_: str, put: Callable[[str], None]) -> None:
         self._names = columns(space)
         self._follows = space.follows
-        self._whole = whole(space)
+        self._whole = integer_axes(space)
         self._put = put
         self._rows: Callable[[Iterator[Sequence[Any]]], str] = (
             self._as_json if format_ == "jsonl" else _as_csv if format_ == "csv" else _as_text
@@ -85,29 +85,29 @@ class Points:
         if format_ != "jsonl":
             put(_as_text(iter([self._names])))
 
-    def __call__(self, scored: Scored) -> None:
+    def __call__(self, scored: ScoredLayouts) -> None:
         """Write the legal layouts of *scored*."""
         flat = np.flatnonzero(scored.legal)
         for first in range(0, len(flat), _PIECE):
-            self._put(self._rows(self._spelled(scored, flat[first : first + _PIECE])))
+            self._put(self._rows(self._spec_texts(scored, flat[first : first + _PIECE])))
 
-    def _spelled(self, scored: Scored, flat: Any) -> Iterator[Sequence[Any]]:
+    def _spec_texts(self, scored: ScoredLayouts, flat: Any) -> Iterator[Sequence[Any]]:
         shape, structure = scored.legal.shape, scored.structure
         where = np.unravel_index(flat, shape)
         held: dict[str, list[Any]] = {
-            name: [plain(value)] * len(flat) for name, value in structure.values.items()
+            name: [plain_value(value)] * len(flat) for name, value in structure.values.items()
         }
         for name, numbers in structure.degrees.items():
             own = numbers.astype(np.int64) if name in self._whole else numbers
             held[name] = own[where[-1]].tolist()
         for k, choice in enumerate(structure.choices):
-            values = [plain(value) for value in choice.values]
+            values = [plain_value(value) for value in choice.values]
             at = [scored.index] * len(flat) if k == scored.choice else where[k].tolist()
             held[choice.name] = [values[i] for i in at]
         for path in self._follows:
             block, attribute = find(structure.study, path)
             numbers = np.broadcast_to(getattr(block, attribute), shape[-1:])
-            held[path] = [plain(value) for value in numbers[where[-1]].tolist()]
+            held[path] = [plain_value(value) for value in numbers[where[-1]].tolist()]
         held |= _figures(scored, where)
         return zip(*(held[name] for name in self._names), strict=True)
 
@@ -115,7 +115,7 @@ class Points:
         return "".join(json.dumps(dict(zip(self._names, row, strict=True))) + "\n" for row in rows)
 
 
-def _figures(scored: Scored, where: Sequence[NDArray[np.intp]]) -> dict[str, list[Any]]:
+def _figures(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> dict[str, list[Any]]:
     """Return the figures of layouts, None where they are not known exactly."""
     shape, base = scored.legal.shape, scored.structure.study
     seconds, bytes_, exact = (
@@ -140,7 +140,7 @@ def _figures(scored: Scored, where: Sequence[NDArray[np.intp]]) -> dict[str, lis
 
 
 def _exact_figures(
-    scored: Scored, where: Sequence[NDArray[np.intp]]
+    scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]
 ) -> dict[str, NDArray[np.float64]]:
     """Return the figures of layouts that are scored exactly, as an evaluation has them."""
     study = scored.structure.study
@@ -217,7 +217,7 @@ class Parquet:
         for axis in self._space.axes:
             numeric = all(isinstance(value, (int, float)) for value in axis.values)
             types[axis.attribute] = "DOUBLE" if numeric else "VARCHAR"
-        types |= dict.fromkeys(whole(self._space), "BIGINT")
+        types |= dict.fromkeys(integer_axes(self._space), "BIGINT")
         kinds = ", ".join(f"'{name}': '{types[name]}'" for name in columns(self._space))
         source = f"read_csv('{_escaped(self._text)}', header = true, columns = {{{kinds}}})"
         form = "FORMAT parquet, CODEC zstd, USE_TMP_FILE false"  # the target is a new one anyway

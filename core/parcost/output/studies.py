@@ -167,7 +167,7 @@ def join_pages(entries: Sequence[Entry], *, beside: bool, width: int) -> list[It
     pages = [entry.page() for entry in entries if not entry.rejected]
     whole = [item for page in pages if _has_title(page) for item in page]
     pages = [page for page in pages if not _has_title(page)]
-    tables = _align(pages, width) if beside else _stack(pages, _folder(entries))
+    tables = _align(pages, width) if beside else _join_tables(pages, _folder(entries))
     lines = [item for page in pages for item in page if isinstance(item, Line)]
     said = [item for item in lines if item.style != "bad"]
     failed = [item for item in lines if item.style == "bad"]
@@ -188,7 +188,7 @@ def _folder(entries: Sequence[Entry]) -> str:
     return PurePath(*common).as_posix() + "/" if common else ""
 
 
-def _stack(pages: Sequence[Sequence[Item]], folder: str) -> list[Item]:
+def _join_tables(pages: Sequence[Sequence[Item]], folder: str) -> list[Item]:
     """Return the tables of *pages* with those that have the same head as one."""
     found: dict[tuple[str, ...], tuple[Table, list[Row]]] = {}
     for page in pages:

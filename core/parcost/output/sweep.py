@@ -1,4 +1,4 @@
-"""A sweep, told: one row for each point, where claims hold, and why points cannot run."""
+"""The page of a sweep: one row for each point, where claims hold, and why points cannot run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
-from parcost.output.cells import picked, swept
+from parcost.output.cells import axis_value, plugin_note
 from parcost.output.explanation import point_options
-from parcost.output.narrative import printed, section_page
+from parcost.output.narrative import page_figures, section_page
 from parcost.output.screen import all_warnings, warnings
 from parcost.output.studies import head
 from parcost.report.faults import fault_lines
@@ -39,7 +39,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     figures = _figures(report, view)
     run = [point for point in points if point["feasible"]]
     yield Heading(report.name, 1, aside=report.path)
-    chosen = picked(report.results[0].study.plugins)
+    chosen = plugin_note(report.results[0].study.plugins)
     trains = any(result.outcome is not None for result in report.results)
     fit = "run and fit" if trains or not run else "are legal"
     counted = f"{len(run):,} of {len(points):,} points {fit}{chosen}."
@@ -91,7 +91,7 @@ def _figures(report: Report, view: View) -> Mapping[str, Figure]:
         return {f.name: f for result in legal for f in select(result, view.figures)}
     every = {f.name: f for result in report.results for _, f in result.figures}
     claims = [claim for result in report.results for claim in result.expectations]
-    return {f.name: f for f in printed(list(every.values()), claims)}
+    return {f.name: f for f in page_figures(list(every.values()), claims)}
 
 
 def _remainder(left: int) -> Iterator[Item]:
@@ -126,7 +126,7 @@ def _axes(names: Sequence[str]) -> list[Column]:
 
 
 def _where(report: Report, point: Point) -> list[str]:
-    return [swept(report, name, point[name]) for name, _ in report.axes]
+    return [axis_value(report, name, point[name]) for name, _ in report.axes]
 
 
 def _costs(

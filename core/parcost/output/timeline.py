@@ -23,6 +23,7 @@ _CUT = " ~~ "
 _MARGIN = 2  # of the page
 _CHUNKS = "abcdefghijklmnopqrstuvwxyz"
 _SHOWN = 64  # devices
+_DIGITS = 9  # of a share that is a difference of sums
 _KEY = {
     "F": "F forward",
     "B": "B backward",
@@ -157,7 +158,8 @@ def _phases(devices: Sequence[Sequence[Activity]], order: Any, end: float) -> Ta
         held = sorted(order.stage[k] for k in order.held[d])
         busy = sum(a.end - a.start for a in device)
         counts = (first, last - first, len(kinds) - last)
-        idle = quantity(1 - busy / end if end else 0.0, "%", 3)
+        share = round(1 - busy / end, _DIGITS) + 0.0 if end else 0.0  # + 0.0: no -0
+        idle = quantity(share, "%", 3)
         alive = max(sum(moment.alive) for moment in order.alive_forward[d])
         cells = (str(d), ", ".join(map(str, held)), *map(str, counts), idle, str(alive))
         rows.append(Row(cells))

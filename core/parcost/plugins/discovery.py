@@ -10,26 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
+from importlib import import_module
 from importlib.metadata import Distribution, EntryPoint, entry_points
+from types import ModuleType
 from typing import Any
 
 from attrs import evolve, field, frozen
 
+from parcost.contract.calls import CallError, call
+from parcost.contract.calls import place as place_in_code
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.queries import Memo
 from parcost.contract.schema import BlockType
 from parcost.contract.term_validation import Counts
+from parcost.contract.terms import Work
 from parcost.contract.validation import has_diagnostics, items_of, validate
-from parcost.language.diagnostics import did_you_mean
+from parcost.language.diagnostics import did_you_mean, quote
 from parcost.language.errors import (
     FaultError,
     ParcostError,
     PluginError,
     SpecError,
-    error_text,
-    reraise_interrupt,
 )
-from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, Registry, place, register
+from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, Registry, register
 from parcost.plugins.selection import PluginSelection, module_of, name_of
 
 MOST_KNOWN = 10_000  # answers that studies have in common
@@ -118,39 +121,39 @@ class Plugins:
         taken: dict[Any, Plugin] = {}
         counts: Counts = {}
         for plugin, function, argnames in asked if only is None else asked[only : only + 1]:
+            given = tuple(map(arguments.__getitem__, argnames))
             try:
-                answer = function(*map(arguments.__getitem__, argnames))
-                answers, complaint = items_of(hook, answer)
+                answers, complaint = call(
+                    _items, hook, function, given, module=plugin.module, passing=SpecError
+                )
             except SpecError as error:
                 if plugin.distribution == OWN_DISTRIBUTION:
                     raise
                 if has_diagnostics(error):
-                    raise _noted(error, plugin, hook) from error
+                    raise _with_note(error, plugin, hook) from error
                 self._fault(faults, plugin, hook, "raised a SpecError without a diagnostic")
                 continue
-            except BaseException as error:  # noqa: BLE001  a plugin may fail in any way
-                reraise_interrupt(error)
-                self._fault(faults, plugin, hook, "raised", error)
+            except CallError as error:
+                self._fault(faults, plugin, hook, str(error), error.cause)
                 continue
             if complaint:
                 self._fault(faults, plugin, hook, complaint)
-            blame = partial(_blamed, plugin, hook)
+            blame = partial(_plugin_error, plugin, hook)
             complaints = 0
-            for given in answers:
+            for one in answers:
                 try:
-                    found, complaint = validate(hook, given, counts, blame)
+                    found, complaint = call(validate, hook, one, counts, blame)
                     if not complaint:
-                        complaint = _claim(hook, found, plugin, taken)
-                except BaseException as error:  # noqa: BLE001  an answer is foreign code
-                    reraise_interrupt(error)
-                    found, complaint = (), f"gave an answer that raised {error_text(error)}"
+                        complaint = call(_claim, hook, found, plugin, taken)
+                except CallError as error:
+                    found, complaint = (), f"gave an answer that {error}"
                 if complaint:
                     complaints += 1
                     if complaints <= _MOST_OF_AN_ANSWER:
                         self._fault(faults, plugin, hook, complaint)
                 else:
-                    for one in found:
-                        yield plugin, one
+                    for contribution in found:
+                        yield plugin, contribution
 
     def _fault(
         self,
@@ -160,19 +163,19 @@ class Plugins:
         message: str,
         cause: BaseException | None = None,
     ) -> None:
-        """Note what *plugin* did, or was wrong with what it gave, and what it raised.
+        """Note what *plugin* did, or was wrong with what it gave; it may have raised *cause*.
 
         Raises:
             PluginError: There is no list to note it in, or another plugin was named already.
         """
         named = isinstance(cause, ParcostError) and type(cause) is not PluginError
         if faults is None or named:
-            raise _blamed(plugin, hook, message, cause) from cause
-        fault = Fault(plugin=plugin, hook=hook, message=_did(plugin, message, cause))
+            raise _plugin_error(plugin, hook, message) from cause
+        fault = Fault(plugin=plugin, hook=hook, message=message)
         faults.append(fault)
         self.note(fault)
 
-    def named(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
+    def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
         """Return what plugins offer under a registry hook, by name."""
         return self.registry.offers[hook]
 
@@ -194,21 +197,21 @@ def load(
     out; *files* are modules, or folders that are packages, by path. A plugin that cannot
     be imported is kept in ``Plugins.broken``.
 
+    A package names modules of its own in ``PARTS``. Each of them is a plugin too: the part
+    ``attention`` of ``model`` is ``model.attention``.
+
     Raises:
         PluginError: Nothing installed has a name in *without*, or one that was asked for
             has the name of another.
     """
     points = sorted(entry_points(group=GROUP), key=_entry_order) if installed else []
-    names = [point.name for point in points] + [name for name, _ in extra]
     skipped = set(without)
-    if unknown := skipped - set(names):
-        name = min(unknown)
-        hint = did_you_mean(name, names)
-        raise PluginError(f"no plugin is called `{name}`" + (f"; {hint}" if hint else ""))
     found: dict[str, Plugin] = {}
     broken: list[Fault] = []
+    names = {name for name, _ in extra}
     origin = cache(_origin)  # reading metadata takes longer than importing most plugins
     for point in points:
+        names.add(point.name)
         if point.name in skipped:
             continue
         plugin = Plugin(point.name, *origin(point.dist))
@@ -216,13 +219,21 @@ def load(
             message = f"has the name of plugin {other}; the plugin is left out"
             broken.append(Fault(plugin=plugin, hook="import", message=message))
         else:
-            _load_one(point.load, plugin, found, broken)
+            names.update(_load_one(point.load, plugin, skipped, found, broken))
     for name, module in extra:
         if name not in skipped:
-            _register(Plugin(name, module=module), found)
+            names.update(_load_one(partial(_same, module), Plugin(name), skipped, found, broken))
     paths = tuple(files)
     for path in paths:
-        _load_one(partial(module_of, path), Plugin(name_of(path), path), found, broken)
+        plugin = Plugin(name_of(path), path)
+        names.update(_load_one(partial(module_of, path), plugin, skipped, found, broken))
+    unseen = skipped | {fault.plugin.name for fault in broken}  # whose parts are unknown
+    if absent := {
+        name for name in skipped - names if name.partition(".")[0] not in unseen - {name}
+    }:
+        name = min(absent)
+        hint = did_you_mean(name, sorted(names))
+        raise PluginError(f"no plugin is called `{name}`" + (f"; {hint}" if hint else ""))
     kept = tuple(found[name] for name in sorted(found))
     return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
 
@@ -236,6 +247,13 @@ def load_selection(selection: PluginSelection) -> Plugins:
     return load(without=selection.without, files=selection.files)
 
 
+def names_of_parts(subject: str) -> Sequence[str]:
+    """Return the names of the plugins that are parts of an installed one."""
+    for point in entry_points(group=GROUP, name=subject):
+        return _load_one(point.load, Plugin(subject), (), {}, [])
+    return ()
+
+
 def _entry_order(point: EntryPoint) -> tuple[str, bool, str]:
     """Return what sorts entry points; of one name, that of parcost comes first."""
     return point.name, not point.value.startswith(_OWN_MODULES), point.value
@@ -247,16 +265,52 @@ def _origin(distribution: Distribution | None) -> tuple[str, str]:
 
 
 def _load_one(
-    module_: Callable[[], object], plugin: Plugin, found: dict[str, Plugin], broken: list[Fault]
-) -> None:
+    load_module: Callable[[], object],
+    plugin: Plugin,
+    skipped: Iterable[str],
+    found: dict[str, Plugin],
+    broken: list[Fault],
+) -> Sequence[str]:
+    """Load a plugin and its parts, but for those *skipped*; return the names of the parts.
+
+    A part that cannot be imported leaves the others in place.
+    """
     try:
-        module = module_()
-    except BaseException as error:  # noqa: BLE001  importing runs foreign code
-        reraise_interrupt(error)
-        message = f"cannot be imported: {error_text(error)}"
+        module = call(load_module)
+        parts = call(_parts, module)
+    except CallError as error:
+        message = f"cannot be imported: {error.text}"
         broken.append(Fault(plugin=plugin, hook="import", message=message))
-        return
+        return ()
     _register(evolve(plugin, module=module), found)
+    names = []
+    for part, path in parts.items():
+        name = f"{plugin.name}.{part}"
+        names.append(name)
+        if name not in skipped:
+            load_part = partial(import_module, path)
+            names += _load_one(load_part, evolve(plugin, name=name), skipped, found, broken)
+    return names
+
+
+def _same(module: object) -> object:
+    return module
+
+
+def _parts(module: object) -> Mapping[str, str]:
+    """Return the paths of the modules that a package names as its parts.
+
+    Raises:
+        TypeError: ``PARTS`` is no list of names.
+    """
+    if not isinstance(module, ModuleType):
+        return {}
+    names = vars(module).get("PARTS", ())
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, str) and name.isidentifier() for name in names
+    ):
+        raise TypeError(f"`PARTS` is {quote(names)}, which is no list of modules")
+    return {name: f"{module.__name__}.{name}" for name in names}
 
 
 def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:
@@ -265,17 +319,22 @@ def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:
     found[plugin.name] = plugin
 
 
-def _blamed(plugin: Plugin, hook: str, message: str, cause: BaseException | None) -> PluginError:
-    """Return the error of a plugin that nobody can do without."""
-    did = _did(plugin, message, cause)
-    return FaultError(f"plugin {plugin} failed in `{hook}`: {did}")
+def _plugin_error(
+    plugin: Plugin, hook: str, message: str, cause: BaseException | None = None
+) -> PluginError:
+    """Return the error of a plugin that a study cannot do without, and where its code failed."""
+    at = place_in_code(cause, plugin.module) if cause is not None else ""
+    return FaultError(f"plugin {plugin} failed in `{hook}`: {message}{at}")
 
 
-def _did(plugin: Plugin, message: str, cause: BaseException | None) -> str:
-    return f"{message} {error_text(cause)}{place(cause, plugin)}" if cause is not None else message
+def _items(
+    hook: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[Sequence[Any], str]:
+    """Return the items of what a plugin answers to *hook*, and what is wrong with the whole."""
+    return items_of(hook, function(*arguments))
 
 
-def _noted(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
+def _with_note(error: SpecError, plugin: Plugin, hook: str) -> SpecError:
     """Return a spec error that says which plugin was asked as it came about."""
     note = f"plugin {plugin} was asked for `{hook}`"
     return SpecError([evolve(d, notes=(*d.notes, note)) for d in error.diagnostics])
@@ -286,7 +345,8 @@ def _claim(hook: str, found: Sequence[Any], plugin: Plugin, taken: dict[Any, Plu
     if hook in _ONE_ANSWER:
         key: Any = ""
     elif hook in _ONE_NAME and found:
-        key = (found[0].name, getattr(found[0], "pass_", ""))
+        first = found[0]
+        key = (first.name, first.pass_ if isinstance(first, Work) else "")
     else:
         return ""
     other = taken.get(key)

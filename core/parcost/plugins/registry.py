@@ -15,10 +15,7 @@ Of two plugins with one name to offer, one of parcost's own keeps it, or else th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from traceback import extract_tb
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +23,12 @@ import pluggy
 from attrs import field, frozen
 
 from parcost.contract import hookspecs, terms
+from parcost.contract.calls import CallError, call
+from parcost.contract.hookspecs import API_VERSION
 from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
+from parcost.contract.study import Collective, KernelModel, Schedule
 from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
-from parcost.language.errors import error_text, reraise_interrupt
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
@@ -37,16 +36,27 @@ if TYPE_CHECKING:
 GROUP = "parcost"
 OWN_DISTRIBUTION = "parcost"
 
-#: The hooks whose answers are offered by name, and what an answer needs besides a name.
-_REQUIRED: Mapping[str, Sequence[str]] = {
-    "catalogues": ("root",),
-    "collectives": ("operations", "seconds", "formula", "source"),
-    "libraries": (),
-    "schedules": (),
-    "kernels": ("price",),
-    "exporters": (),
+#: The hooks whose answers are offered by name, and the classes that they are of.
+_OFFERS: Mapping[str, tuple[type, ...]] = {
+    "catalogues": (terms.Catalogue,),
+    "collectives": (Collective,),
+    "libraries": (terms.Library,),
+    "schedules": (Schedule,),
+    "kernels": (KernelModel,),
+    "exporters": (terms.Exporter, terms.FileExporter),
 }
-REGISTRIES = ("blocks", *_REQUIRED)
+REGISTRIES = ("blocks", *_OFFERS)
+
+#: Methods by which objects of the first version of the contract are known, which had no classes.
+_FORMER_METHODS: Mapping[str, Sequence[str]] = {
+    "collectives": ("seconds",),
+    "schedules": ("order",),
+    "kernels": ("price",),
+    "exporters": ("write", "save"),
+}
+#: The arguments that optional methods of schedules need at most, themselves included.
+_ONE_ARGUMENT = dict.fromkeys(("limits", "closed_form", "spans", "lower_bound", "for_study"), 2)
+_GUIDE = "docs/plugins.md, Versions of the contract,"
 
 #: A hook of a plugin: the plugin, the function, and the arguments that it takes.
 Hook = tuple["Plugin", Callable[..., Any], tuple[str, ...]]
@@ -114,17 +124,6 @@ def precedence(plugin: Plugin) -> tuple[bool, str]:
     return plugin.distribution != OWN_DISTRIBUTION, plugin.name
 
 
-def place(error: BaseException, plugin: Plugin) -> str:
-    """Return where in the code of *plugin* an error came about, if it has code in files."""
-
-    file = getattr(plugin.module, "__file__", None)
-    if not isinstance(file, str):
-        return ""
-    own = str(Path(file).parent) + os.sep if hasattr(plugin.module, "__path__") else file
-    frames = [f for f in extract_tb(error.__traceback__) if f.filename.startswith(own)]
-    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-
-
 def _order(offered: Mapping[str, tuple[Plugin, Any]]) -> Callable[[str], tuple[str, int]]:
     """Return what sorts offers by their plugin, and those of one plugin as it gave them."""
     position = {name: i for i, name in enumerate(offered)}
@@ -175,13 +174,18 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
 
 def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
     """Register *plugin*; return what does not fit, if anything."""
-    try:
-        manager.register(plugin.module, name=plugin.name)
-    except pluggy.PluginValidationError as error:
+    members = vars(plugin.module) if isinstance(plugin.module, ModuleType) else {}
+    wanted = members.get("PARCOST_API", API_VERSION)
+    if wanted != API_VERSION:
+        message = f"needs version {quote(wanted)} of the contract, and this is {API_VERSION}"
+        return _fault(plugin, "registration", f"{message}; {_GUIDE} says what changed")
+    misfit = pluggy.PluginValidationError
+    try:  # looking into a module may run foreign code
+        call(manager.register, plugin.module, plugin.name, module=plugin.module, passing=misfit)
+    except misfit as error:
         return _fault(plugin, _hook_of(error), f"does not fit: {_last_line(error)}")
-    except BaseException as error:  # noqa: BLE001  looking into a module may run foreign code
-        reraise_interrupt(error)
-        return _fault(plugin, "registration", f"raised {error_text(error)}{place(error, plugin)}")
+    except CallError as error:
+        return _fault(plugin, "registration", str(error))
     for caller in manager.get_hookcallers(plugin.module) or ():
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
@@ -219,14 +223,15 @@ def _offers_of(
         OfferError: Something does not fit, or has a name that is taken.
     """
     plugin, function, _ = implementation
-    try:
+
+    def offers_by_name() -> list[tuple[str, Any]]:
         answer = function()
-        found = [(_name(hook, thing), thing) for thing in (() if answer is None else answer)]
-    except OfferError:
-        raise
-    except BaseException as error:
-        reraise_interrupt(error)
-        raise OfferError(f"raised {error_text(error)}{place(error, plugin)}") from error
+        return [(_name(hook, thing), thing) for thing in (() if answer is None else answer)]
+
+    try:
+        found = call(offers_by_name, module=plugin.module, passing=OfferError)
+    except CallError as error:
+        raise OfferError(str(error)) from error
     taken = {(kind, name) for kind, name, _ in before}
     for name, thing in found:
         other = plugin if (hook, name) in taken else offers[hook].get(name, (None,))[0]
@@ -250,19 +255,45 @@ def _name(hook: str, thing: Any) -> str:
             name = one_line(thing.__name__)
             raise OfferError(f"returned the class {name}, which is not declared with `@block`")
         return _word(block_type(thing).kind)
-    if hook == "catalogues" and not isinstance(thing, terms.Catalogue):
-        raise OfferError(f"returned {type_name(thing)} where Catalogue is asked for")
-    if hook == "libraries" and not isinstance(thing, terms.Library):
-        raise OfferError(f"returned {type_name(thing)} where Library is asked for")
-    if not hasattr(thing, "name"):
-        raise OfferError(f"returned {type_name(thing)} without a name")
+    kinds = _OFFERS[hook]
+    expected = " or ".join(kind.__name__ for kind in kinds)
+    if not issubclass(type(thing), kinds):
+        if any(method in _members(thing) for method in _FORMER_METHODS.get(hook, ())):
+            raise OfferError(_former(thing, f"since then it derives from `parcost.{expected}`"))
+        raise OfferError(f"returned {type_name(thing)} where {expected} is asked for")
     name = _word(thing.name)
-    for attribute in _REQUIRED[hook]:
-        if not hasattr(thing, attribute):
-            raise OfferError(f"returned `{name}`, which has no `{attribute}`")
+    for method in _ONE_ARGUMENT if hook == "schedules" else ():
+        if _required(_members(thing)[method]) > _ONE_ARGUMENT[method]:
+            now = "takes one object with stages, chunks, micro-batches and times"
+            raise OfferError(_former(thing, f"since then `{method}` {now}"))
     if hook == "collectives" and not _are_words(thing.operations):
         raise OfferError(f"returned `{name}`, whose `operations` are no set of names")
     return name
+
+
+def _former(thing: Any, change: str) -> str:
+    """Return the complaint about what is written for a former version of the contract."""
+    return (
+        f"returned {type_name(thing)}, written for version {API_VERSION - 1} of the contract: "
+        f"{change}; {_GUIDE} says what changed"
+    )
+
+
+def _members(thing: Any) -> Mapping[str, Any]:
+    """Return what an object and its classes define, by name."""
+    kinds = [vars(kind) for kind in reversed(type(thing).__mro__)]
+    try:
+        own = vars(thing)
+    except TypeError:  # it has slots
+        own = {}
+    return {name: value for members in (*kinds, own) for name, value in members.items()}
+
+
+def _required(method: Any) -> int:
+    """Return how many arguments a method needs, itself included; 0 of what is no function."""
+    if not isinstance(method, FunctionType):
+        return 0
+    return method.__code__.co_argcount - len(method.__defaults__ or ())
 
 
 def _are_words(names: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from parcost.language.diagnostics import Diagnostic
 from parcost.records import record
 from parcost.report.figures import missing_names
-from parcost.report.result import Result, figure_text, good, headline
+from parcost.report.result import Result, figure_text, headline, is_good
 from parcost.report.rows import rows
 
 
@@ -68,7 +68,7 @@ class Report:
         if any(result.faults for result in self.results):
             return 3
         some = any if self.axes else all
-        return int(not some(good(result) for result in self.results))
+        return int(not some(is_good(result) for result in self.results))
 
     def rows(self, figures: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
         """Return one mapping per point: axis values, figures, ``feasible``, ``reason``.

@@ -118,11 +118,11 @@ def headline(result: Result) -> str:
     if not result.legal:
         return "may not run"
     first = next((figure for _, figure in result.figures), None)
-    runs = "feasible" if good(result) else "fails a rule or a claim"
+    runs = "feasible" if is_good(result) else "fails a rule or a claim"
     return runs if first is None else f"{first.name} = {figure_text(first)}, {runs}"
 
 
-def good(result: Result) -> bool:
+def is_good(result: Result) -> bool:
     """Return whether a result is feasible and as expected; a sweep needs one point that is."""
     if not result.legal:
         return False

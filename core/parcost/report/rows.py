@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from parcost.contract.checks import said
+from parcost.contract.checks import check_message
 from parcost.language.diagnostics import Severity
 from parcost.report.figures import select
 from parcost.report.result import Expectation, Result, point_count
@@ -95,7 +95,7 @@ def _point(result: Result, i: int) -> dict[str, Any]:
 def _reasons(result: Result, i: int) -> str:
     assert result.outcome is not None
     messages = [
-        said(check, i).message
+        check_message(check, i).message
         for check in result.outcome.failed
         if check.severity == "error" and not at(check.holds, i)
     ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def choice_of(scenario: Scenario, study: Study, axis: Axis) -> Choice:
     """Return *axis* with its values as the block holds them."""
     block, attribute = find(study, axis.attribute)
-    held = [_held(scenario, axis.attribute, value, study) for value in axis.values]
+    held = [_object_value(scenario, axis.attribute, value, study) for value in axis.values]
     return Choice(
         name=axis.attribute,
         schema=type(block),
@@ -55,11 +55,11 @@ def _held_by(value: Any) -> Sequence[Any]:
 
 
 def is_text(block: Any, attribute: str) -> bool:
-    """Say whether an attribute holds a string, which the language writes in quotes."""
+    """Return whether an attribute holds a string, which the language writes in quotes."""
     return block_type(type(block)).fields[attribute].kind == "text"
 
 
-def _held(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
+def _object_value(scenario: Scenario, path: str, value: Any, study: Study) -> Any:
     """Return *value* as binding holds it: a switch is a bool, a word is itself."""
     block, attribute = find(study, path)
     kind = block_type(type(block)).fields[attribute].kind

@@ -16,7 +16,7 @@ from attrs import astuple, evolve, field, frozen
 from parcost.contract.queries import key_of
 from parcost.contract.schema import block_type
 from parcost.search.attributes import choice_of, find
-from parcost.search.conditions import mentioned
+from parcost.search.conditions import condition_names
 from parcost.search.variants import Variants
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True, eq=False)
-class Apart:
+class AxisKinds:
     """Axes by what becomes of them; *cuts* decide the virtual stages, and nothing else."""
 
     structural: list[Axis] = field(factory=list)
@@ -35,9 +35,9 @@ class Apart:
     choices: list[Axis] = field(factory=list)
 
     @classmethod
-    def of(cls, scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> Apart:
+    def of(cls, scenario: Scenario, study: SpecStudy, axes: Sequence[Axis]) -> AxisKinds:
         """Tell *axes* apart."""
-        found, hidden = cls(), mentioned(scenario)
+        found, hidden = cls(), condition_names(scenario)
         for axis in axes:
             block, attribute = find(study, axis.attribute)
             field_ = block_type(type(block)).fields[attribute]
@@ -56,21 +56,23 @@ class Apart:
 
 
 def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bool]:
-    """Say whether other attributes depend on *axis*, and whether the virtual stages do."""
+    """Return whether other attributes depend on *axis*, and whether the virtual stages do."""
     block, attribute = find(study, axis.attribute)
-    others, stages = [*_others(study, block, attribute), *probed(study)], _stages(study)
+    others, stages = [*_others(study, block, attribute), *probe_questions(study)], _stages(study)
     decides = cuts = False
     for value in axis.values:
         spelled = value if isinstance(value, str) else f"{value}"
         changed = scenario.replace({axis.attribute: spelled}).first
         there, _ = find(changed, axis.attribute)
-        decides = decides or [*_others(changed, there, attribute), *probed(changed)] != others
+        decides = (
+            decides or [*_others(changed, there, attribute), *probe_questions(changed)] != others
+        )
         cuts = cuts or _stages(changed) != stages
     return decides, cuts
 
 
 def _sets_limits(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
-    """Say whether *axis* decides what must hold, which is said in words."""
+    """Return whether *axis* decides what must hold, which is said in words."""
     said = [limit.says for _, goal in study.contributions("goals") for limit in goal.limits]
     for value in axis.values:
         changed = scenario.replace({axis.attribute: value}).first
@@ -90,7 +92,7 @@ PROBES: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def probed(study: SpecStudy) -> list[str]:
+def probe_questions(study: SpecStudy) -> list[str]:
     """Return what tells apart what *study* asks of all layouts."""
     return [
         f"{key_of(probe(answer))}"
@@ -100,7 +102,7 @@ def probed(study: SpecStudy) -> list[str]:
 
 
 def _read_by_schedules(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
-    """Say whether a schedule is another one by what *axis* says of it."""
+    """Return whether a schedule is another one by what *axis* says of it."""
     variants = Variants(study, [choice_of(scenario, study, axis)])
     return bool(variants.read_by_schedules())
 

@@ -25,16 +25,16 @@ from attrs import evolve, field, frozen
 
 from parcost.contract.terms import Limit, Objective
 from parcost.report.faults import fault_line
-from parcost.search.bounds import Bounded
+from parcost.search.bounds import LayoutBounds
 from parcost.search.failures import objective_of
 from parcost.search.front import Front
-from parcost.search.layout_evaluation import alone
-from parcost.search.queue import Waiting
-from parcost.search.result import Best, Found, Layout
-from parcost.search.scores import Scored, Scores
+from parcost.search.layout_evaluation import evaluate_layout
+from parcost.search.queue import ReplayQueue
+from parcost.search.result import Best, Layout, SearchResult
+from parcost.search.scores import ScoredLayouts, Scores
 from parcost.search.space import Group, Space
-from parcost.search.tally import RefusedError, Tally, listed
-from parcost.system.garbage import rarely_collected
+from parcost.search.tally import RefusedError, Tally, result_of
+from parcost.system.garbage import rare_collections
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,8 +67,8 @@ def search(
     wish: Wish,
     *,
     told: Callable[[str], None] = lambda _: None,
-    points: Callable[[Scored], None] | None = None,
-) -> Found:
+    points: Callable[[ScoredLayouts], None] | None = None,
+) -> SearchResult:
     """Return the best layouts of *space*.
 
     *points* is called with all layouts, some at a time, as they are scored, however long
@@ -80,22 +80,22 @@ def search(
     """
     start = time.monotonic()
     objective = objective_of(space.scenario.first, wish.objective)
-    with rarely_collected():
+    with rare_collections():
         found = _tally(space, wish, told, points)
         try:
-            return listed(space, objective, found, start)
+            return result_of(space, objective, found, start)
         except RefusedError:
             left = max(wish.budget_seconds - (time.monotonic() - start), 0.0)
             careful = evolve(wish, careful=True, budget_seconds=left)
             found = _tally(space, careful, told, None)
-            return listed(space, objective, found, start, careful=True)
+            return result_of(space, objective, found, start, careful=True)
 
 
 def _tally(
     space: Space,
     wish: Wish,
     told: Callable[[str], None],
-    points: Callable[[Scored], None] | None,
+    points: Callable[[ScoredLayouts], None] | None,
 ) -> Tally:
     """Return the best layouts of *space*, and counts of the others."""
     run = _Search(space, wish, told, points)
@@ -130,14 +130,14 @@ class _Search:
         space: Space,
         wish: Wish,
         told: Callable[[str], None],
-        points: Callable[[Scored], None] | None,
+        points: Callable[[ScoredLayouts], None] | None,
     ) -> None:
         self.space, self.wish, self.told, self.points = space, wish, told, points
         self.start = time.monotonic()
         self.best = Best(wish.keep)
         self.front = Front()
         self.counts = _Counts()
-        self.waiting: list[tuple[float, int, Waiting]] = []
+        self.waiting: list[tuple[float, int, ReplayQueue]] = []
         self.looked = 0
         self.few: Sequence[int] = ()  # plugins that layouts are bounded by
         self.crowded, self.many = _CROWDED, _MANY
@@ -158,7 +158,7 @@ class _Search:
             self.told(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
             for block in group.blocks(_BLOCK):
-                whole = not (self.late and self.points is None and self.best.ranked())
+                whole = not (self.late and self.points is None and self.best.ranking())
                 if not whole:
                     break
                 self._score(block)
@@ -176,19 +176,19 @@ class _Search:
         """
         scores = Scores(group, self.few)
         self.few = self.few or scores.few
-        bounds = [self._bounded(bound) for bound in scores.bounded()]
+        bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
         size = _FIRST
         while True:
             worst = self.best.worst if self.points is None else nan  # all points are asked for
             matters = [bound.matters(worst, self.front) for bound in bounds]
             least = [np.full(structure.legal.shape[-1], inf) for structure in group.structures]
             for bound, which in zip(bounds, matters, strict=True):
-                np.minimum(least[bound.place], bound.lowest(which), out=least[bound.place])
+                np.minimum(least[bound.place], bound.minimum_cost(which), out=least[bound.place])
             every = np.concatenate(least)
             left = np.flatnonzero(every < inf)
             if not len(left):
                 return
-            known = self.waiting or self.looked or self.best.ranked()
+            known = self.waiting or self.looked or self.best.ranking()
             if self.late and self.points is None and known:
                 self.unscored = min(self.unscored, float(every.min()))
                 return
@@ -208,7 +208,7 @@ class _Search:
                 (bound.place, bound.index): which[..., kept[bound.place]]
                 for bound, which in zip(bounds, matters, strict=True)
             }
-            for scored in scores.scored(kept, wanted):
+            for scored in scores.score_layouts(kept, wanted):
                 self._offer(scored)
             for bound in bounds:
                 bound.settle(kept[bound.place])
@@ -220,7 +220,7 @@ class _Search:
         """Whether a layout that waits may be among the best."""
         return bool(self.waiting) and self.waiting[0][0] <= self.best.worst
 
-    def _bounded(self, bound: Scored) -> Bounded:
+    def _apply_bound(self, bound: ScoredLayouts) -> LayoutBounds:
         """Return what *bound* leaves of its layouts, and count what it does not."""
         objective, limits = self._judged_by(bound)
         totals, legal = self.counts.totals, bound.legal
@@ -237,7 +237,7 @@ class _Search:
             left = here
         if self.points is not None:
             left = legal
-        return Bounded(bound, objective.cost(bound.seconds), left)
+        return LayoutBounds(bound, objective.cost(bound.seconds), left)
 
     def _that_end(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
         """Return which layouts take a time at all; count the others as an evaluation does."""
@@ -246,7 +246,7 @@ class _Search:
             self.counts.verdicts[_NEVER] += never
         return ends
 
-    def _offer(self, scored: Scored) -> None:
+    def _offer(self, scored: ScoredLayouts) -> None:
         """Let layouts wait to be replayed, and be on the front, where they fit."""
         objective, limits = self._judged_by(scored)
         if self.points is not None:
@@ -261,14 +261,14 @@ class _Search:
         left = self._that_end(left, scored.seconds)
         cost = np.where(left, objective.cost(scored.seconds), inf)
         self.front.offer(scored, left)
-        entry = Waiting(scored, objective, limits, np.broadcast_to(cost, left.shape))
+        entry = ReplayQueue(scored, objective, limits, np.broadcast_to(cost, left.shape))
         if entry.left and entry.lowest <= self.best.worst:
             heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
 
     def prove(self) -> None:
         """Replay layouts until no other one can be better, or the time is over."""
         while self._may_gain:
-            if self.late and self.best.ranked():
+            if self.late and self.best.ranking():
                 return
             self.replay_some()
 
@@ -293,10 +293,10 @@ class _Search:
             heapq.heappop(self.waiting)
 
     def _runs(self, layout: Layout) -> bool:
-        """Say whether a layout that may be listed is good by itself; count why it is not."""
+        """Return whether a layout that may be listed is good by itself; count why it is not."""
         if layout.cost > self.best.worst:
             return False
-        one = alone(self.space.scenario, layout.values, self.wish.objective)
+        one = evaluate_layout(self.space.scenario, layout.values, self.wish.objective)
         self.counts.verdicts.update(one.refused)
         return one.layout is not None
 
@@ -339,5 +339,5 @@ class _Search:
             interrupted=interrupted,
         )
 
-    def _judged_by(self, scored: Scored) -> tuple[Objective, Sequence[Limit]]:
+    def _judged_by(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
         return scored.judge.objective(self.wish.objective), scored.judge.limits

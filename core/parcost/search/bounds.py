@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.search.front import Front
-    from parcost.search.scores import Scored
+    from parcost.search.scores import ScoredLayouts
 
 
-class Bounded:
+class LayoutBounds:
     """The layouts of one structure and schedule that are *left*, with a *cost* from below.
 
     Layouts that a bound does not tell apart are one here.
     """
 
-    def __init__(self, bound: Scored, cost: Any, left: NDArray[np.bool_]) -> None:
+    def __init__(self, bound: ScoredLayouts, cost: Any, left: NDArray[np.bool_]) -> None:
         self.place, self.index = bound.place, bound.index
         known = (cost, bound.seconds, bound.bytes_)
         apart = np.broadcast_shapes(*(np.shape(value) for value in known))
@@ -32,7 +32,7 @@ class Bounded:
         )
 
     def matters(self, worst: float, front: Front) -> NDArray[np.bool_]:
-        """Say which layouts may cost no more than *worst* or be on the *front*.
+        """Return which layouts may cost no more than *worst* or be on the *front*.
 
         All that are left do if *worst* is not a number.
         """
@@ -40,7 +40,7 @@ class Bounded:
         found: NDArray[np.bool_] = self._left & gains
         return found
 
-    def lowest(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def minimum_cost(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return the lowest cost at each point of the flat axis, infinite where none *matters*."""
         found: NDArray[np.float64] = np.where(matters, self._cost, inf).min(
             axis=tuple(range(matters.ndim - 1))

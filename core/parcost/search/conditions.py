@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LOGICAL = {"<", "<=", ">", ">=", "==", "!=", "&&", "||"}
 
 
-def mentioned(scenario: Scenario) -> set[str]:
+def condition_names(scenario: Scenario) -> set[str]:
     """Return the names that expressions of a spec mention, none if none holds a condition."""
     names: set[str] = set()
     conditional = False

@@ -30,7 +30,7 @@ def objective_of(study: Study, name: str) -> Objective:
     offered = {o.name: o for _, o in study.contributions("objectives")}
     if name not in offered:
         said = f"objectives of this study are {', '.join(offered)}; others take more in the spec, "
-        said += "such as a price or a peak rate: see docs/search.md"
+        said += "such as a price or a peak rate: see docs/guide/search.md"
         hint = did_you_mean(name, offered)
         message = f"nothing called `{name}` can be looked for in this study"
         help = f"{hint}; {said}" if hint else said
@@ -154,7 +154,7 @@ def _ways_out(space: Space) -> Iterator[str]:
 
 
 def _legal(space: Space, path: str, value: object) -> bool:
-    """Say whether any layout is legal where one axis has another value."""
+    """Return whether any layout is legal where one axis has another value."""
     given = {axis.attribute: list(axis.values) for axis in space.axes} | {path: [value]}
     try:
         other = space_of(space.scenario, given, list(given))

@@ -19,7 +19,7 @@ from parcost.search.scores import values_at
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.search.scores import Scored
+    from parcost.search.scores import ScoredLayouts
 
 _BANDS = 1024  # and what needs more than 4 TiB is in the last
 _BAND_BYTES = 4 * 2.0**30
@@ -41,7 +41,7 @@ class Front:
         self._least = np.full(_BANDS, np.inf)
         self._found: dict[int, Candidate] = {}
 
-    def offer(self, scored: Scored, left: NDArray[np.bool_]) -> None:
+    def offer(self, scored: ScoredLayouts, left: NDArray[np.bool_]) -> None:
         """Consider the layouts of *scored* that are *left*."""
         flat = np.flatnonzero(left)
         if not len(flat):
@@ -60,7 +60,7 @@ class Front:
         self._least = np.minimum(least * (1.0 + ALIKE), self._least)
 
     def may_gain(self, seconds: Any, bytes_: Any) -> Any:
-        """Say where a layout of no fewer seconds and bytes might be a candidate."""
+        """Return where a layout of no fewer seconds and bytes might be a candidate."""
         return seconds <= self._least[_band(bytes_)]
 
     def candidates(self) -> Sequence[Candidate]:

@@ -12,7 +12,7 @@ from parcost.contract.terms import Goal
 from parcost.language.diagnostics import Diagnostic, Label
 from parcost.language.errors import SpecError
 from parcost.search.failures import objective_of
-from parcost.search.space import named, offered
+from parcost.search.space import attribute_of_axis, offered_axes
 
 if TYPE_CHECKING:
     from parcost.contract.study import Study
@@ -32,10 +32,12 @@ def unknown_axes(scenario: Scenario, given: Iterable[str] = ()) -> Iterator[Diag
     if not goal.axes:
         return
     own = {*given, *(name for name, _ in scenario.axes)}
-    axes = offered(study)
+    axes = offered_axes(study)
     for name in goal.axes:
         if name not in own:
-            yield from _told(partial(named, study, name, axes), study, goal, "axes")
+            yield from _goal_problems(
+                partial(attribute_of_axis, study, name, axes), study, goal, "axes"
+            )
 
 
 def unknown_objective(scenario: Scenario) -> Iterator[Diagnostic]:
@@ -44,10 +46,10 @@ def unknown_objective(scenario: Scenario) -> Iterator[Diagnostic]:
     goal = goal_of(study)
     if goal.objective is not None:
         found = partial(objective_of, study, goal.objective)
-        yield from _told(found, study, goal, "objective")
+        yield from _goal_problems(found, study, goal, "objective")
 
 
-def _told(
+def _goal_problems(
     look: Callable[[], object], study: Study, goal: Goal, attribute: str
 ) -> Iterator[Diagnostic]:
     """Yield why *look* finds nothing, at the attribute that says what to look for."""

@@ -11,7 +11,7 @@ from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.search.attributes import find, is_text
 from parcost.search.failures import objective_of
-from parcost.search.result import Layout, spelled
+from parcost.search.result import Layout, spec_text
 
 if TYPE_CHECKING:
     from parcost.contract.terms import Limit
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True, eq=False)
-class Alone:
+class LayoutEvaluation:
     """What became of a layout, which is None if it does not run, or not within the limits.
 
     *large*: it does not fit. *broken* is the first limit that it breaks.
@@ -38,7 +38,9 @@ class Alone:
         return list(dict.fromkeys(errors)) if self.layout is None else []
 
 
-def alone(scenario: Scenario, values: Mapping[str, Any], objective: str) -> Alone:
+def evaluate_layout(
+    scenario: Scenario, values: Mapping[str, Any], objective: str
+) -> LayoutEvaluation:
     """Return what *scenario* comes to with these *values*.
 
     Raises:
@@ -47,26 +49,26 @@ def alone(scenario: Scenario, values: Mapping[str, Any], objective: str) -> Alon
     result = scenario.replace(settings(scenario, values)).evaluate().result
     study, outcome = result.study, result.outcome
     if outcome is None:
-        return Alone(result=result)
+        return LayoutEvaluation(result=result)
     if not all_of(result.feasible):
-        return Alone(result=result, large=True)
+        return LayoutEvaluation(result=result, large=True)
     seconds, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
     limits = [limit for _, goal in study.contributions("goals") for limit in goal.limits]
     broken = [limit for limit in limits if not all_of(limit.holds(seconds, bytes_))]
     if broken:
-        return Alone(result=result, broken=broken[0])
+        return LayoutEvaluation(result=result, broken=broken[0])
     wanted = objective_of(study, objective)
     cost = float(wanted.cost(seconds))
     value = float(wanted.value(cost))
     layout = Layout(
         values=values, cost=cost, value=value, seconds=seconds, bytes_=bytes_, result=result
     )
-    return Alone(result=result, layout=layout)
+    return LayoutEvaluation(result=result, layout=layout)
 
 
 def settings(scenario: Scenario, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what sets *scenario* to a layout with these *values*: strings stand in quotes."""
-    said = {path: spelled(value) for path, value in values.items()}
+    said = {path: spec_text(value) for path, value in values.items()}
     study = scenario.first
     for path, value in said.items():
         if isinstance(value, str) and is_text(*find(study, path)):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, evolve, field
 
-from parcost.search.replays import replayed
+from parcost.search.replays import replay_layouts
 from parcost.search.result import ALIKE, Layout
-from parcost.search.scores import Scored, doubt, values_at
+from parcost.search.scores import ScoredLayouts, doubt, values_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @define(eq=False)
-class Replayed:
+class ReplayResult:
     """What became of some layouts: those that run, with their degrees, and how many do not.
 
     *cheaper*: some cost less than they can by their scores.
@@ -33,12 +33,12 @@ class Replayed:
     broken: Counter[str] = field(factory=Counter)
 
 
-class Waiting:
+class ReplayQueue:
     """The layouts of one structure and schedule that nobody has replayed, cheapest first."""
 
     def __init__(
         self,
-        scored: Scored,
+        scored: ScoredLayouts,
         objective: Objective,
         limits: Sequence[Limit],
         cost: NDArray[np.float64],
@@ -74,7 +74,7 @@ class Waiting:
         if not self._sorted:
             self._lowest = float(self._costs.min()) if len(self._costs) else inf
 
-    def replay(self, worst: float, most: int) -> Replayed:
+    def replay(self, worst: float, most: int) -> ReplayResult:
         """Replay the next layouts that cost no more than *worst*, and *most* of them."""
         if not self._sorted:
             self.drop(worst)
@@ -88,25 +88,25 @@ class Waiting:
         points = self._points[self._next : last]
         where = np.unravel_index(points, self.shape)
         costs = self._costs[self._next : last]
-        found = _replayed(self.scored, where, costs, self.objective, self.limits)
+        found = _replay_result(self.scored, where, costs, self.objective, self.limits)
         if found.cheaper:
             doubt(self.scored)
         self._next, self.last = (last if last > self._next else len(self._costs)), len(points)
         return found
 
 
-def _replayed(
-    scored: Scored,
+def _replay_result(
+    scored: ScoredLayouts,
     where: Sequence[NDArray[np.intp]],
     costs: NDArray[np.float64],
     objective: Objective,
     limits: Sequence[Limit],
-) -> Replayed:
-    found = Replayed()
+) -> ReplayResult:
+    found = ReplayResult()
     if not len(where[0]):
         return found
     structure = scored.structure
-    seconds, bytes_, fits = replayed(scored, where)
+    seconds, bytes_, fits = replay_layouts(scored, where)
     for i, (step, held, runs) in enumerate(zip(seconds, bytes_, fits, strict=True)):
         index = tuple(int(axis[i]) for axis in where)
         broken = [limit.says for limit in limits if not _at(limit.holds(step, held), index)]

@@ -10,9 +10,9 @@ import attrs
 import numpy as np
 
 from parcost.engine.reduce import reduce
-from parcost.engine.schedule_calls import blamed
+from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.shapes import series_of
-from parcost.search.scores import Scored
+from parcost.search.scores import ScoredLayouts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from parcost.contract.outcome import Outcome
 
 
-def replayed(
-    scored: Scored, where: Sequence[NDArray[np.intp]]
+def replay_layouts(
+    scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
     """Return the step seconds and the bytes of layouts, and which of them fit.
 
@@ -34,26 +34,26 @@ def replayed(
     return seconds, bytes_, np.isfinite(seconds) & (bytes_ <= room_of(scored, where))
 
 
-def room_of(scored: Scored, where: Sequence[NDArray[np.intp]]) -> Any:
+def room_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
     """Return the bytes that layouts may hold on a device."""
-    picked = _Picked(where)
+    picked = _PointSelection(where)
     return reduce_by(np.minimum, (picked.flat(room) for room in scored.judge.rooms), np.inf)
 
 
-def outcome_of(scored: Scored, where: Sequence[NDArray[np.intp]]) -> Outcome:
+def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:
     """Return the outcome of layouts, with an array for them; its lines are sums of terms."""
     study = scored.structure.study
-    picked = _Picked(where)
+    picked = _PointSelection(where)
     pipeline = attrs.evolve(
         scored.pipeline, micro_batches=picked.flat(scored.pipeline.micro_batches)
     )
     terms = [(plugin, picked.term(term)) for plugin, term in scored.terms]
     memory = [(plugin, picked.term(term)) for plugin, term in scored.memory]
-    with blamed(study, pipeline.schedule):
+    with schedule_blame(study, pipeline.schedule):
         return reduce(pipeline, scored.schedule, terms, memory)
 
 
-class _Picked:
+class _PointSelection:
     """Picks points out of arrays over a space."""
 
     def __init__(self, where: Sequence[NDArray[np.intp]]) -> None:

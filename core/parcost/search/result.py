@@ -35,7 +35,7 @@ class Layout:
 
 
 @frozen(kw_only=True, eq=False)
-class Found:
+class SearchResult:
     """What a search came to.
 
     *gap* is how much lower than the best any layout that was not replayed might be, as a
@@ -86,12 +86,12 @@ class Best:
         costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
         return costs[-1] + ALIKE * abs(costs[-1]) if len(costs) == self.keep else float("inf")
 
-    def ranked(self) -> list[tuple[Any, Layout]]:
+    def ranking(self) -> list[tuple[Any, Layout]]:
         """Return the degrees and layouts of the best, the very best first."""
         return sorted(self._by_degrees.items(), key=lambda kept: kept[1].rank)[: self.keep]
 
 
-def spelled(value: Any) -> Any:
+def spec_text(value: Any) -> Any:
     """Return a value as the language spells it."""
     if isinstance(value, bool):
         return "on" if value else "off"
@@ -99,13 +99,13 @@ def spelled(value: Any) -> Any:
     return label if isinstance(label, str) else value
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return a value as data has it: as the language spells it, and a whole number as one.
 
-    >>> plain(8.0), plain(0.5), plain(True)
+    >>> plain_value(8.0), plain_value(0.5), plain_value(True)
     (8, 0.5, 'on')
     """
-    value = spelled(value)
+    value = spec_text(value)
     whole = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
     return int(value) if whole else value
 

@@ -18,8 +18,8 @@ from parcost.language.errors import SpecError
 from parcost.report.faults import fault_lines
 from parcost.search.best_first import Wish
 from parcost.search.failures import objective_of, plugins_failed
-from parcost.search.layout_evaluation import alone
-from parcost.search.result import Best, Found, pareto
+from parcost.search.layout_evaluation import evaluate_layout
+from parcost.search.result import Best, SearchResult, pareto
 
 if TYPE_CHECKING:
     from parcost.search.space import Space
@@ -32,7 +32,7 @@ def sample(
     *,
     seed: int = 0,
     told: Callable[[str], None] = lambda _: None,
-) -> Found:
+) -> SearchResult:
     """Return the best of *count* legal layouts, drawn at random; a *seed* draws the same.
 
     Raises:
@@ -53,7 +53,7 @@ def sample(
             values = {axis.attribute: rng.choice(axis.values) for axis in space.axes}
             told(f"{drawn:,} layouts drawn, {legal:,} of {count:,} that are legal")
             with np.errstate(all="ignore"):
-                one = alone(space.scenario, values, wish.objective)
+                one = evaluate_layout(space.scenario, values, wish.objective)
             faults |= dict.fromkeys(fault_lines(one.result))
             if one.result.outcome is None:
                 found = [d.id for d in one.result.diagnostics if d.severity is Severity.ERROR]
@@ -68,13 +68,13 @@ def sample(
                 layouts.append(one.layout)
     except KeyboardInterrupt:
         interrupted = True
-    ranked = [layout for _, layout in best.ranked()]
+    ranked = [layout for _, layout in best.ranking()]
     if not ranked:
         if interrupted:
             raise KeyboardInterrupt
         why = _nothing(space, drawn, legal, large, refused, late=legal < count)
         raise SpecError([why, *plugins_failed(space, list(faults))])
-    return Found(
+    return SearchResult(
         objective=objective,
         best=ranked,
         front=pareto(layouts),

@@ -1,7 +1,7 @@
 """What to ask plugins for every layout of some structures: few of them at first, to bound.
 
 Where such a bound is not enough, all of them are asked. Answers that have read no number of
-stages are arrays over the points of all structures; others are asked for one by one.
+stages are arrays answers the points of all structures; others are asked for one by one.
 """
 
 from __future__ import annotations
@@ -14,17 +14,26 @@ from attrs import evolve, frozen
 
 from parcost.contract.plugin import Fault
 from parcost.contract.queries import key_of
-from parcost.contract.terms import Edge, Limit, Objective, Pipeline, Row, Schedule, Work
-from parcost.engine.reduce import unfit
-from parcost.engine.schedule_calls import blamed
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Edge, Limit, Objective, Pipeline, Row, Work
+from parcost.engine.reduce import term_problem
+from parcost.engine.schedule_calls import schedule_blame
+from parcost.engine.shapes import fits_points, rooms_of
 from parcost.engine.study import plain_first
-from parcost.records import changed
+from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
-from parcost.search.result import spelled
+from parcost.search.result import spec_text
 from parcost.search.space import Group, Structure
-from parcost.search.term_arrays import Windows, at, at_points, stacked, under, windows
-from parcost.search.timing import Timed
+from parcost.search.term_arrays import (
+    Windows,
+    at,
+    at_points,
+    stack_terms,
+    terms_under,
+    windows,
+)
+from parcost.search.timing import ScheduleTimes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
     from parcost.engine.stage_costs import Load
     from parcost.numeric import Real
-    from parcost.search.variants import Asked, Contribution, Variants
+    from parcost.search.variants import Contribution, VariantAnswers, Variants
 
 
 @frozen(kw_only=True, eq=False)
@@ -54,7 +63,7 @@ class Judge:
 
 
 @frozen(kw_only=True, eq=False)
-class Scored:
+class ScoredLayouts:
     """The layouts of one structure under one schedule: arrays that broadcast to the space.
 
     *seconds* is the step or, where not *exact*, no more than it; *least* is what a first bound
@@ -78,16 +87,16 @@ class Scored:
     least: Any = 0.0
 
 
-def values_at(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
+def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:
     """Return the values of a layout by attribute, as the language spells them."""
     structure = scored.structure
-    values = {name: spelled(value) for name, value in structure.values.items()}
+    values = {name: spec_text(value) for name, value in structure.values.items()}
     for name, numbers in structure.degrees.items():
         number = float(numbers[index[-1]])
         values[name] = int(number) if number.is_integer() else number
     for k, choice in enumerate(structure.choices):
         at = scored.index if k == scored.choice else index[k]
-        values[choice.name] = spelled(choice.values[at])
+        values[choice.name] = spec_text(choice.values[at])
     return values
 
 
@@ -95,11 +104,11 @@ def values_at(scored: Scored, index: Sequence[int]) -> dict[str, Any]:
 class _Answers:
     """What a plugin answers: the same for all structures, or by structure if that is None."""
 
-    shared: Asked | None
-    own: Sequence[Asked] = ()
+    shared: VariantAnswers | None
+    own: Sequence[VariantAnswers] = ()
 
     @property
-    def every(self) -> Sequence[Asked]:
+    def every(self) -> Sequence[VariantAnswers]:
         """All answers."""
         return self.own if self.shared is None else [self.shared]
 
@@ -110,14 +119,16 @@ class _Answers:
 
 
 class _Table:
-    """The terms of some plugins: stacked over all structures, and those of each alone."""
+    """The terms of some plugins: stack_terms answers all structures, and those of each alone."""
 
     def __init__(self, group: Group, answers: Iterable[_Answers], hosts: Windows) -> None:
         shape, answers = group.variants.shape, list(answers)
         self._slices = group.slices if len(group.structures) > 1 else None
-        self._shared = stacked((a.shared for a in answers if a.shared is not None), shape, hosts)
+        self._shared = stack_terms(
+            (a.shared for a in answers if a.shared is not None), shape, hosts
+        )
         self._own = [
-            stacked((a.own[place] for a in answers if a.shared is None), shape, hosts)
+            stack_terms((a.own[place] for a in answers if a.shared is None), shape, hosts)
             for place in range(len(group.structures))
         ]
 
@@ -153,7 +164,7 @@ class Scores:
         self._memory = _Table(group, self._over("memory"), Windows())
         self._cuts = self._over("pipelines")
         self._choice = _scheduling(self._variants, self._cuts)
-        self._answers = {hook: self._probed(hook) for hook in PROBES}
+        self._answers = {hook: self._answers_of_probe(hook) for hook in PROBES}
         self._few = self._common(few)
         self._rest: list[_Answers] = []
         self._bytes: dict[tuple[int, int], Any] = {}
@@ -167,7 +178,7 @@ class Scores:
         """The plugins that a first bound is made of, by position: the most work comes first."""
         return list(self._few)
 
-    def bounded(self) -> Iterator[Scored]:
+    def bound_layouts(self) -> Iterator[ScoredLayouts]:
         """Yield all layouts, by structure and schedule, with what few of their terms come to."""
         table = self._of_few(windows(a for asked in self._few.values() for a in asked.every))
         schedules = self._variants.shape[self._choice] if self._choice is not None else 1
@@ -185,13 +196,13 @@ class Scores:
                     for hook, found in (("terms", terms), ("memory", memory))
                 )
                 pipeline, schedule = self._pipeline(place, index), self._schedule(place, index)
-                with blamed(structure.study, pipeline.schedule):
-                    timed = Timed(pipeline, schedule, [t for _, t in here], legal, known)
-                    bytes_ = timed.fullest([m for _, m in held], steady)
-                    seconds = timed.least()
+                with schedule_blame(structure.study, pipeline.schedule):
+                    timed = ScheduleTimes(pipeline, schedule, [t for _, t in here], legal, known)
+                    bytes_ = timed.peak_memory([m for _, m in held], steady)
+                    seconds = timed.minimum_seconds()
                 self._bytes[place, index], self._least[place, index] = bytes_, seconds
                 self._note(timed)
-                yield Scored(
+                yield ScoredLayouts(
                     structure=structure,
                     place=place,
                     judge=judge,
@@ -207,9 +218,9 @@ class Scores:
                     bytes_=bytes_,
                 )
 
-    def scored(
+    def score_layouts(
         self, kept: Mapping[int, NDArray[np.intp]], wanted: Mapping[tuple[int, int], Any]
-    ) -> Iterator[Scored]:
+    ) -> Iterator[ScoredLayouts]:
         """Yield layouts at points *kept* of the flat axis, by structure, and by schedule.
 
         *wanted* is a mask of them by structure and position of the schedule, or true for all.
@@ -238,11 +249,11 @@ class Scores:
                 pipeline, schedule = self._pipeline(place, index), self._schedule(place, index)
                 m = at_points(pipeline.micro_batches, points)
                 pipeline = evolve(pipeline, micro_batches=m)
-                with blamed(structure.study, pipeline.schedule):
-                    timed = Timed(pipeline, schedule, [t for _, t in here], legal, known)
+                with schedule_blame(structure.study, pipeline.schedule):
+                    timed = ScheduleTimes(pipeline, schedule, [t for _, t in here], legal, known)
                     seconds, exact = timed.step()
                 self._note(timed)
-                yield Scored(
+                yield ScoredLayouts(
                     structure=structure,
                     place=place,
                     judge=judge,
@@ -262,18 +273,18 @@ class Scores:
     # --- asking -------------------------------------------------------------------------
 
     def _over(self, hook: str) -> Sequence[_Answers]:
-        return [self._asked(hook, i) for i in range(self._variants.plugins(hook))]
+        return [self._plugin_answers(hook, i) for i in range(self._variants.plugins(hook))]
 
-    def _asked(self, hook: str, position: int) -> _Answers:
+    def _plugin_answers(self, hook: str, position: int) -> _Answers:
         """Return what a plugin answers in all legal variants."""
-        shared = self._variants.shared(hook, position, self._occurs)
+        shared = self._variants.common_answers(hook, position, self._occurs)
         if shared is not None:
             return _Answers(shared=shared)
         pairs = zip(self.group.structures, self._own_occurs, strict=True)
-        own = [s.variants.asked(hook, position, occurs) for s, occurs in pairs]
+        own = [s.variants.plugin_answers(hook, position, occurs) for s, occurs in pairs]
         return _Answers(shared=None, own=own)
 
-    def _probed(self, hook: str) -> Sequence[_Answers]:
+    def _answers_of_probe(self, hook: str) -> Sequence[_Answers]:
         """Return the answers to *hook*, which have to be the same under all choices."""
         found = self._over(hook)
         for answers in found:
@@ -290,18 +301,18 @@ class Scores:
             first = [self._one(i) for i in every]
             works = [_seconds(answer) for answer, _ in first]
             most = int(np.argmax(works))
-            wanted = {*self._asked("terms", most).read, self._choice}
+            wanted = {*self._plugin_answers("terms", most).read, self._choice}
             few = [
                 most,
                 *(i for i, (_, reads) in enumerate(first) if reads <= wanted and i != most),
             ]
-        found = {i: self._asked("terms", i) for i in few}
+        found = {i: self._plugin_answers("terms", i) for i in few}
         wanted = {*found[few[0]].read, self._choice}
         return {i: answers for i, answers in found.items() if wanted.issuperset(answers.read)}
 
     def _one(self, position: int) -> tuple[Contribution, frozenset[int]]:
         """Return what a plugin answers in some legal variant, and the choices that it read."""
-        found = self._variants.one_shared("terms", position, self._occurs)
+        found = self._variants.common_answer("terms", position, self._occurs)
         if found is not None:
             return found
         first = self.group.structures[0]
@@ -317,7 +328,7 @@ class Scores:
         """Return all terms."""
         if self._all is None:
             every = range(self._variants.plugins("terms"))
-            rest = [self._asked("terms", i) for i in every if i not in self._few]
+            rest = [self._plugin_answers("terms", i) for i in every if i not in self._few]
             hosts = windows(a for asked in (*self._few.values(), *rest) for a in asked.every)
             self._all = self._of_few(hosts), _Table(self.group, rest, hosts)
         return self._all
@@ -329,7 +340,10 @@ class Scores:
             shared = [a.shared for a in asked if a.shared is not None]
             items = [x for _, by_part in shared for _, x in next(iter(by_part.values()))]
             arrays = any(_varies(hook, item) for item in items)
-            if len(shared) < len(asked) or arrays:
+            fits = hook != "rooms" or all(fits_points(x, self._variants.count) for x in items)
+            if hook == "rooms" and (len(shared) < len(asked) or not fits):
+                items = list(rooms_of(structure.variants.base, self._variants.faults))
+            elif len(shared) < len(asked) or arrays:
                 items = [x for _, x in structure.variants.base.contributions(hook)]
             elif hook == "rooms":
                 items = [at_points(x, self.group.slices[place]) for x in items]
@@ -379,7 +393,7 @@ class Scores:
     ) -> Sequence[tuple[Plugin, Any]]:
         """Return the terms of a structure under one schedule, with counts by virtual stage."""
         if self._choice is not None:
-            terms = under(terms, self._choice, index)
+            terms = terms_under(terms, self._choice, index)
         found: list[tuple[Plugin, Any]] = []
         for plugin, term in terms:
             if getattr(term, "count", None).__class__ is Row:
@@ -400,11 +414,11 @@ class Scores:
             self._rows[key] = term.count, found  # a row is kept, so that its id stays its own
         for count, mask in self._rows[key][1]:
             if mask is None:
-                yield plugin, changed(term, {"count": count})
+                yield plugin, replace_values(term, {"count": count})
             else:
                 names = ("bytes_", "of_activations") if hook == "memory" else ("seconds",)
                 amounts = {name: np.where(mask, getattr(term, name), 0.0) for name in names}
-                yield plugin, changed(term, {"count": count, **amounts})
+                yield plugin, replace_values(term, {"count": count, **amounts})
 
     def _counts(
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any
@@ -418,7 +432,7 @@ class Scores:
         for part, count in by_part.items():
             if count is None:
                 continue
-            complaint = unfit(
+            complaint = term_problem(
                 evolve(term, count=count), pipeline.stages, pipeline.stages * pipeline.chunks
             )
             if complaint:
@@ -432,7 +446,7 @@ class Scores:
             mask[tuple(where)] = True
         return [(count, None if mask.all() else mask) for count, mask in found.items()]
 
-    def _note(self, timed: Timed) -> None:
+    def _note(self, timed: ScheduleTimes) -> None:
         """Note where the schedule says what is no number: a bound of 0 stands for that."""
         if timed.unsaid:
             message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
@@ -448,7 +462,7 @@ def _between(plugin: Plugin, edge: Edge, stages: int) -> Iterator[tuple[Plugin, 
 
 
 def _varies(hook: str, item: Any) -> bool:
-    """Return whether a goal or an objective holds arrays over the points of its study."""
+    """Return whether a goal or an objective holds arrays answers the points of its study."""
     if hook == "goals":
         return any(np.ndim(limit.holds(1.0, 1.0)) > 0 for limit in item.limits)
     return hook == "objectives" and np.ndim(item.value(item.cost(1.0))) > 0
@@ -456,26 +470,28 @@ def _varies(hook: str, item: Any) -> bool:
 
 def blame(variants: Variants, pipeline: Pipeline, message: str) -> None:
     """Note, once, what is wrong with the schedule of *pipeline*."""
-    plugin = variants.base.plugins.named("schedules")[pipeline.schedule][0]
+    plugin = variants.base.plugins.offers("schedules")[pipeline.schedule][0]
     if all((f.plugin, f.message) != (plugin, message) for f in variants.faults):
         variants.faults.append(Fault(plugin=plugin, hook="schedules", message=message))
 
 
-def doubt(scored: Scored) -> None:
+def doubt(scored: ScoredLayouts) -> None:
     """Note that layouts take less than their score, which ruled others out."""
     schedule = scored.schedule
-    methods = [m for m in ("closed_form", "lower_bound") if getattr(schedule, m, None) is not None]
-    said = " or ".join(f"`{method}`" for method in methods) or "the bound of its order"
+    kind = type(schedule)
+    methods = ["`closed_form`"] * (kind.closed_form is not Schedule.closed_form)
+    methods += ["`lower_bound`"] * (kind.lower_bound is not Schedule.lower_bound)
+    said = " or ".join(methods) or "the bound of its order"
     message = f"a step by schedule `{schedule.name}` takes less time than {said} says"
     blame(scored.structure.variants, scored.pipeline, message)
 
 
-def score(group: Group) -> Iterator[Scored]:
+def score(group: Group) -> Iterator[ScoredLayouts]:
     """Yield the layouts of *group*, by structure and schedule, all of them scored."""
     scores = Scores(group)
-    wanted = {(bound.place, bound.index): True for bound in scores.bounded()}
+    wanted = {(bound.place, bound.index): True for bound in scores.bound_layouts()}
     every = enumerate(group.structures)
-    return scores.scored({i: np.arange(s.legal.shape[-1]) for i, s in every}, wanted)
+    return scores.score_layouts({i: np.arange(s.legal.shape[-1]) for i, s in every}, wanted)
 
 
 def _seconds(answer: Contribution) -> float:

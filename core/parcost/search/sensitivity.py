@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from parcost.engine.shapes import rooms_of
 from parcost.language.diagnostics import Severity
 from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity
@@ -74,7 +75,7 @@ def _neighbour(
     change = f"{step / layout.seconds - 1.0:+.2%}"
     if not all_of(result.feasible):
         bytes_ = float(result.outcome.memory_bytes)
-        rooms = [room for _, room in result.study.contributions("rooms")]
+        rooms = rooms_of(result.study, result.study.faults)
         if all(bytes_ <= room for room in rooms):  # a verdict, and not for want of memory
             return made(f"{change}, but {errors[0] if errors else 'refused'}", step)
         return made(f"{change}, but needs {quantity(bytes_, 'GiB')}", step)

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
 
-from parcost.contract.terms import Op, Schedule
-from parcost.engine.orders import Alive, checked, copies_of, pairs_of, parts
-from parcost.engine.schedule_calls import said
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Op, PipelineShape
+from parcost.engine.orders import AliveCounts, copies_of, pairs_of, parts, validate_order
+from parcost.engine.schedule_calls import limits
 
 _SETTLED = 2  # times the stages: micro-batches until a schedule repeats itself
 _CACHED = 4096  # sketches
@@ -36,8 +37,8 @@ class Sketch:
     held: tuple[tuple[int, ...], ...]
     runs: Sequence[int]
     split: Sequence[bool]
-    alive_forward: Sequence[Sequence[Alive]]
-    alive_backward: Sequence[Sequence[Alive]]
+    alive_forward: Sequence[Sequence[AliveCounts]]
+    alive_backward: Sequence[Sequence[AliveCounts]]
     pairs: Sequence[Mapping[tuple[int, int], int]]
     first: Sequence[int]
     last: Sequence[int]
@@ -45,7 +46,7 @@ class Sketch:
     fused: bool
 
 
-def settled(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
+def sketch_size(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
     """Return the micro-batches to sketch an order for, where up to *most* occur."""
     first = min(_SETTLED * stages + 2, most)
     return _legal(schedule, stages, chunks, first) or most
@@ -53,9 +54,8 @@ def settled(schedule: Schedule, stages: int, chunks: int, most: int) -> int:
 
 def _legal(schedule: Schedule, stages: int, chunks: int, first: int) -> int:
     """Return the first number of micro-batches from *first* on that may be, 0 if none is near."""
-    limited = getattr(schedule, "limits", None) is not None
     for m in range(first, first + _TRIED * stages + 1):
-        if not limited or not said(schedule, "limits", stages, m, chunks):
+        if not limits(schedule, PipelineShape(stages=stages, micro_batches=m, chunks=chunks)):
             return m
     return 0
 
@@ -83,7 +83,7 @@ _cache: dict[tuple[int, int, int, int], tuple[Schedule, Sketch]] = {}
 
 
 def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> Sketch:
-    lists, home = checked(schedule, stages, micro_batches, chunks)
+    lists, home = validate_order(schedule, stages, micro_batches, chunks)
     ops = [list(parts(entries)) for entries in lists]
     virtual = stages * chunks
     copies = copies_of(home, virtual)
@@ -97,7 +97,7 @@ def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
         last = {x: kind for kind, _, x in own if kind != "F"}
         for x, kind in last.items():
             split[places[x, d]] = kind == "W"
-        at_f, at_b = _fullest(own, [copies[k][0] for k in held[d]])
+        at_f, at_b = _peak_moments(own, [copies[k][0] for k in held[d]])
         forward.append([at_f])
         backward.append([at_b])
     numbers = [home[x::virtual].count(d) for x, d in copies]
@@ -125,12 +125,12 @@ def _sketch(schedule: Schedule, stages: int, micro_batches: int, chunks: int) ->
     )
 
 
-def _fullest(ops: Sequence[Op], held: Sequence[int]) -> tuple[Alive, Alive]:
+def _peak_moments(ops: Sequence[Op], held: Sequence[int]) -> tuple[AliveCounts, AliveCounts]:
     """Return the moments of a forward and of a backward pass with the most alive in all."""
     place = {x: i for i, x in enumerate(held)}
     alive, whole = [0] * len(held), [0] * len(held)
     best = [-1, -1]
-    found = [Alive(tuple(alive), tuple(whole))] * 2
+    found = [AliveCounts(tuple(alive), tuple(whole))] * 2
     sum_ = 0
     for kind, _, x in ops:
         i = place[x]
@@ -141,7 +141,7 @@ def _fullest(ops: Sequence[Op], held: Sequence[int]) -> tuple[Alive, Alive]:
         now = kind != "F"
         if sum_ > best[now]:
             best[now] = sum_
-            found[now] = Alive(tuple(alive), tuple(whole))
+            found[now] = AliveCounts(tuple(alive), tuple(whole))
         if kind != "F":
             alive[i] -= kind != "B"
             whole[i] -= kind != "W"

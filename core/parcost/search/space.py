@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from parcost.contract.schema import block_type, changed
+from parcost.contract.schema import block_type, change_values
 from parcost.contract.terms import Axis
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.search.attributes import choice_of, find
-from parcost.search.axis_kinds import Apart
-from parcost.search.joined import join
-from parcost.search.result import spelled
-from parcost.search.spec_values import written
+from parcost.search.axis_kinds import AxisKinds
+from parcost.search.merge import merge_studies
+from parcost.search.result import spec_text
+from parcost.search.spec_values import setting_text
 from parcost.search.term_arrays import mask
-from parcost.search.variants import Asked, Choice, Variants
+from parcost.search.variants import Choice, VariantAnswers, Variants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,10 +141,12 @@ def _together(structures: Sequence[Structure]) -> Variants:
     if len(structures) == 1:
         return first.variants
     counts = [structure.legal.shape[-1] for structure in structures]
-    joined = join([structure.study for structure in structures], counts, _numbers(structures))
-    assert joined is not None
+    merged = merge_studies(
+        [structure.study for structure in structures], counts, _numbers(structures)
+    )
+    assert merged is not None
     parts = [structure.variants for structure in structures]
-    return Variants(joined.study, first.choices, first.faults, joined.point, parts)
+    return Variants(merged.study, first.choices, first.faults, merged.point, parts)
 
 
 def _numbers(structures: Sequence[Structure]) -> Mapping[str, Sequence[float]]:
@@ -175,7 +177,7 @@ class Space:
     unsearched: Sequence[Axis] = ()
     follows: Sequence[str] = ()
     faults: list[Fault] = field(factory=list)  # plugins that failed so far
-    together: bool = True  # structures that differ in numbers alone are asked about at once
+    merges: bool = True  # structures that differ in numbers alone are asked about at once
 
     @property
     def axes(self) -> Sequence[Axis]:
@@ -189,7 +191,7 @@ class Space:
 
     def text(self, path: str, value: Any) -> str:
         """Return a value of the axis at *path* as a spec has it."""
-        value = spelled(value)
+        value = spec_text(value)
         return self.texts.get(path, {}).get(value, f"{value}")
 
     def groups(self) -> Iterator[Group]:
@@ -207,14 +209,14 @@ class Space:
                 at |= {a.attribute: v for a, v in zip(numbers, inner, strict=True)}
                 at = {axis.attribute: at[axis.attribute] for axis in self.structural}
                 for whole in self._whole(at):
-                    full = not self.together or points + whole.legal.size > MOST_TOGETHER
+                    full = not self.merges or points + whole.legal.size > MOST_TOGETHER
                     if found and full:
-                        yield from _grouped(found)
+                        yield from _groups(found)
                         found, points = [], 0
                     found.append(whole)
                     points += whole.legal.size
             if found:
-                yield from _grouped(found)
+                yield from _groups(found)
 
     def structures(self) -> Iterator[Structure]:
         """Yield every structure with a legal layout."""
@@ -283,7 +285,7 @@ def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -
     def chosen(held: Any, name: str, block: object) -> Any:
         return values.get((id(block), name), held)
 
-    return study.with_blocks(changed(study.blocks, chosen))
+    return study.with_blocks(change_values(study.blocks, chosen))
 
 
 def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
@@ -294,25 +296,25 @@ def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
         return value[kept] if flat else value
 
     axes: list[tuple[str, Any]] = [(name, np.asarray(v)[kept]) for name, v in study.axes]
-    return evolve(study.with_blocks(changed(study.blocks, cut)), axes=axes)
+    return evolve(study.with_blocks(change_values(study.blocks, cut)), axes=axes)
 
 
-def _grouped(structures: Sequence[Structure]) -> Iterator[Group]:
+def _groups(structures: Sequence[Structure]) -> Iterator[Group]:
     """Yield *structures* with what is legal alone, those together that fit together."""
     counts = [structure.legal.shape[-1] for structure in structures]
-    joined = None
+    merged = None
     if len(structures) > 1:
-        joined = join([s.study for s in structures], counts, _numbers(structures))
-    if joined is None:
+        merged = merge_studies([s.study for s in structures], counts, _numbers(structures))
+    if merged is None:
         for structure in structures:
             refused = _refuse([structure], structure.variants)
-            yield Group(structures=_kept([structure]), refused=refused, looked=1)
+            yield Group(structures=_legal_structures([structure]), refused=refused, looked=1)
         return
     first = structures[0]
     parts = [structure.variants for structure in structures]
-    together = Variants(joined.study, first.choices, first.faults, joined.point, parts)
+    together = Variants(merged.study, first.choices, first.faults, merged.point, parts)
     refused = _refuse(structures, together)
-    yield Group(structures=_kept(structures), refused=refused, looked=len(structures))
+    yield Group(structures=_legal_structures(structures), refused=refused, looked=len(structures))
 
 
 def _refuse(structures: Sequence[Structure], together: Variants) -> Mapping[str, int]:
@@ -321,9 +323,9 @@ def _refuse(structures: Sequence[Structure], together: Variants) -> Mapping[str,
     ends = list(accumulate((s.legal.shape[-1] for s in structures), initial=0))
     with np.errstate(all="ignore"):
         for position in range(together.plugins("checks")):
-            asked = together.shared("checks", position)
+            asked = together.common_answers("checks", position)
             for structure, (first, last) in zip(structures, pairwise(ends), strict=True):
-                own = asked or structure.variants.asked("checks", position)
+                own = asked or structure.variants.plugin_answers("checks", position)
                 span = slice(first, last) if asked else slice(None)
                 count = structure.legal.shape[-1]
                 for id_, holds in _masks(own, together.shape, span, count):
@@ -334,7 +336,7 @@ def _refuse(structures: Sequence[Structure], together: Variants) -> Mapping[str,
     return refused
 
 
-def _kept(structures: Sequence[Structure]) -> Sequence[Structure]:
+def _legal_structures(structures: Sequence[Structure]) -> Sequence[Structure]:
     """Return those of *structures* with a legal layout, at the points that are legal somewhere."""
     found = []
     for structure in structures:
@@ -345,7 +347,7 @@ def _kept(structures: Sequence[Structure]) -> Sequence[Structure]:
 
 
 def _masks(
-    asked: Asked, shape: Sequence[int], span: slice, count: int
+    asked: VariantAnswers, shape: Sequence[int], span: slice, count: int
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield where each rule holds at *count* points, with a dimension for each choice."""
     read, answers = asked
@@ -388,11 +390,21 @@ def space(
         SpecError: There is no such axis, or the space is too large.
     """
     study = scenario.first
-    known = offered(study)
-    given = {named(study, name, known, anything=True): values for name, values in given.items()}
-    wanted = [n if n in given else named(study, n, known) for n in names] if names else list(known)
+    known = offered_axes(study)
+    given = {
+        attribute_of_axis(study, name, known, anything=True): values
+        for name, values in given.items()
+    }
+    wanted = (
+        [n if n in given else attribute_of_axis(study, n, known) for n in names]
+        if names
+        else list(known)
+    )
     axes = [
-        Axis(attribute=path, values=_listed(given[path] if path in given else known[path].values))
+        Axis(
+            attribute=path,
+            values=_plain_values(given[path] if path in given else known[path].values),
+        )
         for path in dict.fromkeys((*wanted, *given))
     ]
     empty = [axis.attribute for axis in axes if not axis.values]
@@ -408,8 +420,8 @@ def space(
         help = "give axes fewer values, as in `--over layout.tp=1,2,4,8`, name fewer of them "
         help += "with `--axes`, or draw some layouts at random with `--sample 1000`"
         raise SpecError([Diagnostic("too-many-points", message, help=help, place=scenario.path)])
-    written_out = [_spelled(scenario, study, axis) for axis in axes]
-    apart = Apart.of(scenario, study, [axis for axis, _ in written_out])
+    written_out = [_axis_texts(scenario, study, axis) for axis in axes]
+    apart = AxisKinds.of(scenario, study, [axis for axis, _ in written_out])
     return Space(
         scenario=scenario,
         texts={axis.attribute: texts for axis, texts in written_out},
@@ -440,7 +452,9 @@ def _check_block(study: SpecStudy, path: str) -> None:
         raise SpecError([Diagnostic("not-an-axis", message, place=place, help=help)])
 
 
-def _spelled(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[Axis, Mapping[float, str]]:
+def _axis_texts(
+    scenario: Scenario, study: SpecStudy, axis: Axis
+) -> tuple[Axis, Mapping[float, str]]:
     """Return *axis* with strings in quotes, and quantities as numbers, with how to write them."""
     block, attribute = find(study, axis.attribute)
     field_ = block_type(type(block)).fields[attribute]
@@ -453,16 +467,16 @@ def _spelled(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[Axis, Ma
             bound = [scenario.replace({axis.attribute: value}).first for value in values]
             values = [getattr(find(one, axis.attribute)[0], attribute) for one in bound]
         for text, number in zip(axis.values, values, strict=True):
-            texts.setdefault(number, written(axis.attribute, field_, text, number))
+            texts.setdefault(number, setting_text(axis.attribute, field_, text, number))
     return Axis(attribute=axis.attribute, values=values), texts
 
 
-def _listed(values: Sequence[Any]) -> list[Any]:
+def _plain_values(values: Sequence[Any]) -> list[Any]:
     """Return *values* as plain ones, such as an array has none of."""
     return [value.item() if hasattr(value, "item") else value for value in values]
 
 
-def offered(study: SpecStudy) -> dict[str, Axis]:
+def offered_axes(study: SpecStudy) -> dict[str, Axis]:
     """Return the axes that plugins offer for *study*, by attribute."""
     return {axis.attribute: axis for axis in _axes(study) if not axis.follows}
 
@@ -476,7 +490,7 @@ def _axes(study: SpecStudy) -> list[Axis]:
     return [axis for _, axis in study.plugins.ask("axes", study.faults, study=study)]
 
 
-def named(
+def attribute_of_axis(
     study: SpecStudy, name: str, offered: Mapping[str, Axis], *, anything: bool = False
 ) -> str:
     """Return the attribute of the axis called *name*: one of those *offered*, or *anything*.

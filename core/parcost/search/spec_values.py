@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from parcost.language import syntax as s
 from parcost.language.numbers import literal
 from parcost.spec.conversion import qualifier
-from parcost.spec.defaults import given
+from parcost.spec.defaults import setting
 
 if TYPE_CHECKING:
     from parcost.contract.schema import Field
 
 
-def written(path: str, field: Field, text: Any, number: float) -> str:
+def setting_text(path: str, field: Field, text: Any, number: float) -> str:
     """Return what sets the attribute at *path* to *number*, which *text* was bound to.
 
     That is the text, unless what it comes to depends on other attributes.
@@ -24,7 +24,7 @@ def written(path: str, field: Field, text: Any, number: float) -> str:
 
 
 def _says_all(path: str, field: Field, text: str) -> bool:
-    node = given(path, text)
+    node = setting(path, text)
     if not isinstance(node.value, s.Number):
         return False
     words = [node.value.unit, *(word.text for word in node.qualifiers)]

@@ -23,8 +23,8 @@ from parcost.search.failures import (
     plugins_failed,
 )
 from parcost.search.front import Candidate, faster
-from parcost.search.layout_evaluation import Alone, alone
-from parcost.search.result import ALIKE, Best, Found, Layout, pareto
+from parcost.search.layout_evaluation import LayoutEvaluation, evaluate_layout
+from parcost.search.result import ALIKE, Best, Layout, SearchResult, pareto
 
 if TYPE_CHECKING:
     from parcost.contract.terms import Objective
@@ -64,14 +64,14 @@ class RefusedError(Exception):
     """A rule about outcomes refuses a layout that would be listed."""
 
 
-def listed(
+def result_of(
     space: Space,
     objective: Objective,
     tally: Tally,
     start: float,
     *,
     careful: bool = False,
-) -> Found:
+) -> SearchResult:
     """Return the result of a *tally* of *space*.
 
     The search began at *start*, by the monotonic clock. Whatever is listed is evaluated by
@@ -84,7 +84,7 @@ def listed(
         SpecError: No layout is legal, fits and is within the limits.
         KeyboardInterrupt: The search was interrupted before it found any.
     """
-    ranked = [layout for _, layout in tally.best.ranked()]
+    ranked = [layout for _, layout in tally.best.ranking()]
     faults = [*tally.faults]
     verdicts = Counter(tally.verdicts)
     evaluated = [_evaluated(space, layout.values, objective) for layout in ranked]
@@ -113,7 +113,7 @@ def listed(
         raise SpecError([*why, *plugins_failed(space, faults)])
     front = [_evaluated(space, candidate.values, objective) for candidate in faster(tally.front)]
     whole = tally.looked == space.count()
-    return Found(
+    return SearchResult(
         objective=objective,
         best=exact,
         front=pareto([*exact, *(one.layout for one in front if one.layout is not None)]),
@@ -138,8 +138,8 @@ def _gap(cost: float, left: float) -> float:
     return max(0.0, (cost - left) / abs(cost)) if cost else 0.0
 
 
-def _agree(layout: Layout, one: Alone) -> bool:
-    """Say whether a layout is by itself what it was among others, whatever rules say of that."""
+def _agree(layout: Layout, one: LayoutEvaluation) -> bool:
+    """Return whether a layout is by itself what it was among others, whatever rules say of that."""
     if one.layout is not None:
         return isclose(one.layout.cost, layout.cost, rel_tol=ALIKE)
     outcome = one.result.outcome
@@ -150,7 +150,7 @@ def _agree(layout: Layout, one: Alone) -> bool:
     return all(isclose(a, b, rel_tol=ALIKE) for a, b in zip(found, known, strict=True))
 
 
-def _evaluated(space: Space, values: Mapping[str, Any], objective: Objective) -> Alone:
+def _evaluated(space: Space, values: Mapping[str, Any], objective: Objective) -> LayoutEvaluation:
     """Return a layout as evaluated by itself."""
     with np.errstate(all="ignore"):
-        return alone(space.scenario, values, objective.name)
+        return evaluate_layout(space.scenario, values, objective.name)

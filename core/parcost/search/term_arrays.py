@@ -20,8 +20,8 @@ import numpy as np
 
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.engine.shapes import SERIES, series_of
-from parcost.records import changed
-from parcost.search.variants import Asked, Combination, Contribution
+from parcost.records import replace_values
+from parcost.search.variants import Combination, Contribution, VariantAnswers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +58,7 @@ class Windows:
         return isinstance(term, Once) and term.when != "end"
 
 
-def windows(asked: Iterable[Asked]) -> Windows:
+def windows(asked: Iterable[VariantAnswers]) -> Windows:
     """Return the windows of all terms that were *asked* for.
 
     The order of guests does not matter where they differ in seconds and slow-down alone: those
@@ -84,8 +84,8 @@ def windows(asked: Iterable[Asked]) -> Windows:
     return Windows(frozenset(prices), frozenset(ordered))
 
 
-def stacked(
-    asked: Iterable[Asked], shape: Sequence[int], hosts: Windows
+def stack_terms(
+    asked: Iterable[VariantAnswers], shape: Sequence[int], hosts: Windows
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms of all variants; *shape* has the number of values of each choice.
 
@@ -95,7 +95,7 @@ def stacked(
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:
         found += _of_one(read, by_part, shape, hosts)
-    return merged(found, hosts)
+    return merge_terms(found, hosts)
 
 
 def _of_one(
@@ -108,7 +108,7 @@ def _of_one(
     kinds: dict[Any, dict[int, tuple[Plugin, Any]]] = {}
     for number, answer in enumerate(distinct):
         seen: Counter[Any] = Counter()
-        for plugin, term in merged(answer, windows):
+        for plugin, term in merge_terms(answer, windows):
             kind = _kind(term, windows)
             kinds.setdefault((kind, seen[kind]), {})[number] = (plugin, term)
             seen[kind] += 1
@@ -116,10 +116,10 @@ def _of_one(
     for members in kinds.values():
         plugin, first = next(iter(members.values()))
         if len(distinct) == 1:
-            yield plugin, _lifted(first, len(shape))
+            yield plugin, _lift_term(first, len(shape))
             continue
         terms = {number: term for number, (_, term) in members.items()}
-        yield plugin, changed(first, _numbers(terms, len(distinct), where))
+        yield plugin, replace_values(first, _numbers(terms, len(distinct), where))
 
 
 class _Where:
@@ -137,7 +137,7 @@ class _Where:
         self.index = of.reshape([shape[k] if k in read else 1 for k in range(len(shape))])
         self._apart: dict[tuple[int, ...], NDArray[np.intp]] = {}
 
-    def apart(self, rows: NDArray[np.float64]) -> NDArray[np.intp]:
+    def without_unread(self, rows: NDArray[np.float64]) -> NDArray[np.intp]:
         """Return the index without the extent of choices that make no difference to *rows*."""
         first: dict[bytes, int] = {}
         alike = tuple(first.setdefault(row.tobytes(), i) for i, row in enumerate(rows))
@@ -171,14 +171,14 @@ def _spread(values: Mapping[int, Any], count: int, where: _Where, name: str) -> 
     if name in _RATES or len(values) == count:
         first, *others = values.values()
         if all(other is first for other in others):
-            return lifted(first, where.index.ndim)
+            return lift(first, where.index.ndim)
         if (one := _one([first, *others])) is not None:
             return one
     flat = max((v.shape[-1] for v in values.values() if getattr(v, "ndim", 0)), default=1)
     rows = np.full((count, flat), _NUMBERS[name])
     for number, value in values.items():
         rows[number] = value
-    return rows[where.apart(rows)]
+    return rows[where.without_unread(rows)]
 
 
 def _one(values: Sequence[Any]) -> float | None:
@@ -212,7 +212,9 @@ def _fields(type_: Any) -> tuple[str, ...]:
     return tuple(field.name for field in attrs.fields(type_))
 
 
-def merged(stamped: Sequence[tuple[Plugin, Any]], windows: Windows) -> list[tuple[Plugin, Any]]:
+def merge_terms(
+    stamped: Sequence[tuple[Plugin, Any]], windows: Windows
+) -> list[tuple[Plugin, Any]]:
     """Return the terms with those added up that are one to whoever adds them up.
 
     Serial work of a pass is a sum whatever it is called, unless one of *windows* is under
@@ -236,7 +238,7 @@ def merged(stamped: Sequence[tuple[Plugin, Any]], windows: Windows) -> list[tupl
         amount = getattr(first, name)
         for term in others:
             amount = amount + getattr(term, name)
-        found.append((plugin, changed(first, {name: amount})))
+        found.append((plugin, replace_values(first, {name: amount})))
     return found
 
 
@@ -267,14 +269,14 @@ def mask(
     return _array(read, by_part, shape, by_part, True).astype(bool)
 
 
-def lifted(value: Any, choices: int) -> Any:
+def lift(value: Any, choices: int) -> Any:
     """Return a number over the flat axis with a dimension of one for each choice."""
     if isinstance(value, (float, int, bool)) or getattr(value, "ndim", 0) == 0:
         return value
     return value.reshape((1,) * choices + value.shape)
 
 
-def taken(value: Any, choice: int, index: int) -> Any:
+def take(value: Any, choice: int, index: int) -> Any:
     """Return a number under one value of a choice."""
     if getattr(value, "ndim", 0) <= 1 or value.shape[choice] == 1:
         return value
@@ -294,7 +296,7 @@ def at(
                 numbers[name] = value[..., kept]
         if series := _several(term):
             numbers[series] = tuple(at_points(v, kept) for v in getattr(term, series))
-        found.append((plugin, changed(term, numbers) if numbers else term))
+        found.append((plugin, replace_values(term, numbers) if numbers else term))
     return found
 
 
@@ -305,7 +307,7 @@ def at_points(value: Any, kept: NDArray[np.intp] | slice) -> Any:
     return value
 
 
-def under(
+def terms_under(
     stamped: Sequence[tuple[Plugin, Any]], choice: int, index: int
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms under one value of a choice; those that are nothing there are gone."""
@@ -314,30 +316,30 @@ def under(
         numbers: dict[str, Any] = {}
         for name in _numbers_of(_type(term)):
             value = getattr(term, name)
-            part = taken(value, choice, index)
+            part = take(value, choice, index)
             if part is not value:
                 numbers[name] = part
         if series := _several(term):
             whole = getattr(term, series)
-            parts = tuple(taken(v, choice, index) for v in whole)
+            parts = tuple(take(v, choice, index) for v in whole)
             if any(part is not v for part, v in zip(parts, whole, strict=True)):
                 numbers[series] = parts
         if not numbers:
             found.append((plugin, term))
         elif any(np.any(numbers.get(n, getattr(term, n, 0.0))) for n in _AMOUNTS):
-            found.append((plugin, changed(term, numbers)))
+            found.append((plugin, replace_values(term, numbers)))
     return found
 
 
-def _lifted(term: Any, choices: int) -> Any:
+def _lift_term(term: Any, choices: int) -> Any:
     numbers: dict[str, Any] = {}
     for name in _numbers_of(_type(term)):
         value = getattr(term, name)
         if getattr(value, "ndim", 0):
-            numbers[name] = lifted(value, choices)
+            numbers[name] = lift(value, choices)
     if series := _several(term):
-        numbers[series] = tuple(lifted(v, choices) for v in getattr(term, series))
-    return changed(term, numbers) if numbers else term
+        numbers[series] = tuple(lift(v, choices) for v in getattr(term, series))
+    return replace_values(term, numbers) if numbers else term
 
 
 def _kind(term: Any, windows: Windows) -> Any:

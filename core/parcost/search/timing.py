@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from attrs import evolve
 
-from parcost.contract.terms import Edge, Memory, Once, Pipeline, Schedule, Times, Work
+from parcost.contract.study import Schedule
+from parcost.contract.terms import Case, Edge, Memory, Once, Pipeline, Times, Work
 from parcost.engine.bounds import ends, lower_bound
-from parcost.engine.memory import Held
-from parcost.engine.pairs import Paired
+from parcost.engine.memory import DeviceMemory
+from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.replay import Hop, Plan, Timeline, hops_of, slower
-from parcost.engine.schedule_calls import closed_form, spans
+from parcost.engine.replay import Hop, Plan, Timeline, add_hops, hops_of
+from parcost.engine.schedule_calls import case_of, closed_form, spans
 from parcost.engine.stage_costs import PASSES, Load, kinds, load
-from parcost.engine.step_costs import WHENS, Grouped, When
+from parcost.engine.step_costs import WHENS, TermGroup, When
 from parcost.numeric import all_of, any_of, maximum
-from parcost.search.sketch import Sketch, settled, sketch
+from parcost.search.sketch import Sketch, sketch, sketch_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from parcost.numeric import Mask, Real
 
 
-class Timed:
+class ScheduleTimes:
     """The terms of a schedule, with a dimension for each choice."""
 
     def __init__(
@@ -52,7 +53,7 @@ class Timed:
         self.unsaid = ""
         alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
         m = np.broadcast_to(np.asarray(pipeline.micro_batches, dtype=np.float64), alive.shape)
-        self.plan = Sketched.of(schedule, pipeline, int(m[alive].max()))
+        self.plan = SketchPlan.of(schedule, pipeline, int(m[alive].max()))
         stages = pipeline.stages * pipeline.chunks
         works = [t for t in terms if isinstance(t, Work)]
         works.sort(key=lambda w: (PASSES.index(w.pass_), w.name))
@@ -66,21 +67,21 @@ class Timed:
                 known[key] = load(works, x, split=split)
             by_kind[x] = known[key]
         by_stage = [by_kind[x] for x in alike]
-        paired = Paired(self.plan, works, by_stage)
+        paired = PlanPairs(self.plan, works, by_stage)
         self.loads = [by_stage[x] for x in self.plan.stage]
         passes = {x: _passes(by_kind[x].seconds) for x in by_kind}
         forward, backward, weights = zip(*(passes[x] for x in alike), strict=True)
         self.times = Times(forward, backward, weights, paired.seconds)
         self.hop: Hop = 0.0
         for edge in (t for t in terms if isinstance(t, Edge)):
-            self.hop = slower(self.hop, tuple(edge.boundaries) or edge.seconds)
+            self.hop = add_hops(self.hop, tuple(edge.boundaries) or edge.seconds)
         self.kinds = [alike[x] for x in self.plan.stage]
 
-    def least(self) -> Real:
+    def minimum_seconds(self) -> Real:
         """Return seconds that the step is never below, with whatever terms there are besides."""
         seconds, mask = self._closed()
         timeline = Timeline(seconds=self._mixed(seconds, mask), starts=(), ends=())
-        return timeline.seconds + Grouped(self._onces("end"), self._run(timeline)).longest()
+        return timeline.seconds + TermGroup(self._onces("end"), self._run(timeline)).duration()
 
     def step(self) -> tuple[Any, Any]:
         """Return seconds of the step or less, and where they are exact.
@@ -98,10 +99,10 @@ class Timed:
                 seconds, exact = self._between(terms["fill"], terms["drain"], run), False
             else:
                 seconds, exact = timeline.seconds, mask
-            return seconds + Grouped(terms["end"], run).longest(), exact
+            return seconds + TermGroup(terms["end"], run).duration(), exact
         run = self._run(timeline)
-        fill, drain = Grouped(terms["fill"], run), Grouped(terms["drain"], run)
-        later, exact = fill.released()
+        fill, drain = TermGroup(terms["fill"], run), TermGroup(terms["drain"], run)
+        later, exact = fill.delay()
         first = fill.stages[0].exposed if fill.terms else 0.0  # which all passes wait for
         moved = Timeline(
             seconds=timeline.seconds + later,
@@ -113,7 +114,7 @@ class Timed:
             run = self._run(Timeline(seconds=self._mixed(closed, mask), starts=(), ends=()))
             below = self._between(terms["fill"], terms["drain"], run)
             seconds, exact = np.where(known, seconds, below), exact & known
-        return seconds + Grouped(terms["end"], run).longest(), exact
+        return seconds + TermGroup(terms["end"], run).duration(), exact
 
     def _between(self, fill: Sequence[Once], drain: Sequence[Once], run: PipelineRun) -> Real:
         """Return seconds that a pipeline of unknown spans takes at least, with what is beside it.
@@ -122,14 +123,14 @@ class Timed:
         """
         seconds = run.timeline.seconds
         if drain:
-            stages = Grouped(drain, run).stages
+            stages = TermGroup(drain, run).stages
             for end, k in zip(
                 ends(self.plan, self.times, self.pipeline.micro_batches),
                 self.plan.drawn.final,
                 strict=True,
             ):
                 seconds = maximum(seconds, end + stages[k].exposed)
-        return seconds + Grouped(fill, run).stages[0].exposed if fill else seconds
+        return seconds + TermGroup(fill, run).stages[0].exposed if fill else seconds
 
     def _run(self, timeline: Timeline) -> PipelineRun:
         return PipelineRun(
@@ -147,28 +148,26 @@ class Timed:
     def _closed(self) -> tuple[Real, Mask]:
         """Return the makespan in closed form, and where that is proven."""
         schedule = self.schedule
-        closed = getattr(schedule, "closed_form", None) is not None
-        by_boundary = getattr(schedule, "hop_by_boundary", False)
-        uneven = isinstance(self.hop, tuple) and not by_boundary
-        if not closed or uneven or self.pipeline.blocking:
+        uneven = isinstance(self.hop, tuple) and not schedule.hop_by_boundary
+        if uneven or self.pipeline.blocking:
             return 0.0, False
-        seconds, mask = closed_form(schedule, self._asked)
-        return seconds, mask & self._known(seconds, "closed_form", mask)
+        seconds, mask = closed_form(schedule, self._case)
+        return seconds, mask & self._schedule_number(seconds, "closed_form", mask)
 
     def _spanned(self, seconds: Real, mask: Mask) -> tuple[Timeline | None, Mask]:
         """Return the timeline with the spans of stages, where there is one, and where it holds."""
-        if getattr(self.schedule, "spans", None) is None or not any_of(mask):
+        found = spans(self.schedule, self._case) if any_of(mask) else None
+        if found is None:
             return None, False
-        starts, ends = spans(self.schedule, self._asked)
+        starts, ends = found
         for value in (*starts, *ends):
-            mask = mask & self._known(value, "spans", mask)
+            mask = mask & self._schedule_number(value, "spans", mask)
         return Timeline(seconds=seconds, starts=starts, ends=ends), mask
 
     @property
-    def _asked(self) -> tuple[Times, Hop, int, Real, int]:
-        """What the schedule is asked with."""
-        p, m, v = self.pipeline.stages, self.pipeline.micro_batches, self.pipeline.chunks
-        return self.times, self.hop, p, m, v
+    def _case(self) -> Case:
+        """The pipeline to be timed, as the schedule reads it."""
+        return case_of(self.pipeline, self.times, self.hop)
 
     def _mixed(self, seconds: Real, mask: Mask) -> Real:
         """Return the makespan where it is proven, and a bound elsewhere."""
@@ -181,12 +180,12 @@ class Timed:
 
     def _bound(self) -> Real:
         bound = lower_bound(self.plan, self.times, self.hop, self.pipeline.micro_batches)
-        if (known := self._known(bound, "lower_bound")) is True:
+        if (known := self._schedule_number(bound, "lower_bound")) is True:
             return bound
         least: Real = np.where(known, bound, np.where(self._ends(), 0.0, inf))
         return least
 
-    def _known(self, value: Real, method: str, where: Mask = True) -> Mask:
+    def _schedule_number(self, value: Real, method: str, where: Mask = True) -> Mask:
         """Return where a method of the schedule returns a number.
 
         It is to blame at layouts that are legal and end: of no others is a number asked for.
@@ -204,13 +203,13 @@ class Timed:
         sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
         return np.isfinite(sum(sums, start=np.zeros(1)))
 
-    def fullest(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
+    def peak_memory(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
         """Return the bytes of the fullest device; *known* is what schedules have in common."""
         m, growing = self.pipeline.micro_batches, self.plan.drawn.growing
-        held = Held(terms, self.plan, most=m, growing=growing, steady=known)
+        held = DeviceMemory(terms, self.plan, most=m, growing=growing, steady=known)
         return reduce(maximum, (b for d in self._unlike(held) for b in held.moments(d)))
 
-    def _unlike(self, held: Held) -> Iterator[int]:
+    def _unlike(self, held: DeviceMemory) -> Iterator[int]:
         """Yield the devices but for those that hold no more than one with the same stages."""
         order = self.plan.drawn
         first: dict[tuple[int, ...], list[Sequence[int]]] = {}
@@ -227,7 +226,7 @@ def _passes(seconds: Any) -> tuple[Real, Real, Real]:
     return seconds["F"], seconds["R"] + seconds["B"], seconds["W"]
 
 
-class Sketched(Plan):
+class SketchPlan(Plan):
     """A plan whose order is sketched, and holds for every number of micro-batches."""
 
     @property
@@ -237,10 +236,10 @@ class Sketched(Plan):
         return cast("Sketch", drawn)
 
     @classmethod
-    def of(cls, schedule: Schedule, pipeline: Pipeline, most: int) -> Sketched:
+    def of(cls, schedule: Schedule, pipeline: Pipeline, most: int) -> SketchPlan:
         """Return the plan where up to *most* micro-batches occur."""
         p, v = pipeline.stages, pipeline.chunks
-        drawn = sketch(schedule, p, settled(schedule, p, v, most), v)
+        drawn = sketch(schedule, p, sketch_size(schedule, p, v, most), v)
         plan = object.__new__(cls)
         object.__setattr__(plan, "schedule", schedule)
         object.__setattr__(

@@ -20,9 +20,9 @@ from attrs import evolve, frozen
 from parcost.contract.queries import READS, Memo, Reads
 from parcost.contract.schema import on_axes
 from parcost.contract.terms import Row
-from parcost.engine.reduce import unfit
-from parcost.engine.shapes import misfit, points_of
-from parcost.engine.study import SpecStudy, contribution, counted
+from parcost.engine.reduce import term_problem
+from parcost.engine.shapes import points_of, shape_problem
+from parcost.engine.study import SpecStudy, contribution, count_answers
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, SpecError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.plugin import Fault, Plugin
-    from parcost.contract.terms import Schedule
+    from parcost.contract.study import Schedule
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Choice:
 #: What a plugin contributes, stamped.
 Contribution: TypeAlias = "Sequence[tuple[Plugin, Any]]"
 #: The choices that answers depend on, and the answers by the indices of these.
-Asked: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
+VariantAnswers: TypeAlias = tuple[Sequence[int], Mapping[Combination, Contribution]]
 
 _SUMMED = ("terms", "memory")  # hooks
 
@@ -104,19 +104,23 @@ class Variants:
         self._studies.clear()
         self._made.clear()
 
-    def over(self, hook: str, legal: NDArray[np.bool_] | None = None) -> Iterator[Asked]:
+    def answers(
+        self, hook: str, legal: NDArray[np.bool_] | None = None
+    ) -> Iterator[VariantAnswers]:
         """Yield what each plugin answers to *hook* in all variants.
 
         *legal* has a dimension for each choice: nobody is asked where nothing is.
         """
         for position in range(self.plugins(hook)):
-            yield self.asked(hook, position, legal)
+            yield self.plugin_answers(hook, position, legal)
 
     def plugins(self, hook: str) -> int:
         """Return how many plugins answer *hook*."""
         return len(self.base.plugins.implementing(hook))
 
-    def asked(self, hook: str, position: int, legal: NDArray[np.bool_] | None = None) -> Asked:
+    def plugin_answers(
+        self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
+    ) -> VariantAnswers:
         """Return the choices that the answers of one plugin to *hook* depend on, and these.
 
         Answers are by the indices of these choices alone; equal ones are one object.
@@ -134,9 +138,9 @@ class Variants:
                 return read, found
             read = tuple(sorted(union))
 
-    def shared(
+    def common_answers(
         self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
-    ) -> Asked | None:
+    ) -> VariantAnswers | None:
         """Return the same with counts by row, None where it differs between structures.
 
         So it does where the answer has read what does, has counts by virtual stage, or fails.
@@ -144,7 +148,7 @@ class Variants:
         undo = self._undo()
         faults = len(self.faults)
         try:
-            found = self.asked(hook, position, legal)
+            found = self.plugin_answers(hook, position, legal)
         except ParcostError:
             if not self.point:
                 raise
@@ -158,7 +162,7 @@ class Variants:
         undo()
         return None
 
-    def one_shared(
+    def common_answer(
         self, hook: str, position: int, legal: NDArray[np.bool_]
     ) -> tuple[Contribution, frozenset[int]] | None:
         """Return the same as :meth:`one`, None where it differs between structures."""
@@ -202,8 +206,8 @@ class Variants:
         """Return the choices that any schedule reads to be one for a study."""
         return frozenset().union(
             *(
-                self._trace(combination, _scheduled, name)[1]
-                for name in self.base.plugins.named("schedules")
+                self._trace(combination, _schedule_named, name)[1]
+                for name in self.base.plugins.offers("schedules")
                 for combination in product(*map(range, self.shape))
             )
         )
@@ -285,7 +289,7 @@ class Variants:
 
     def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
-        complaint = misfit(answer, self._points)
+        complaint = shape_problem(answer, self._points)
         if hook in _SUMMED and not complaint:
             token = READS.set(None)  # under all choices it has the same stages
             try:
@@ -293,12 +297,12 @@ class Variants:
                 most = max([cut.stages, *(part.stages for part in self.parts)])
             finally:
                 READS.reset(token)
-            complaint = unfit(answer, most, cut.stages * cut.chunks)
+            complaint = term_problem(answer, most, cut.stages * cut.chunks)
         return complaint
 
     def _study(self, combination: Combination) -> SpecStudy:
         blocks = {
-            schema: tuple(self._told(block, combination) for block in found)
+            schema: tuple(self._observe(block, combination) for block in found)
             for schema, found in self.base.blocks.items()
         }
         return evolve(
@@ -330,13 +334,13 @@ class Variants:
         """The number of points of the flat axis, 0 where there is none."""
         return self._points
 
-    def _told(self, value: Any, combination: Combination) -> Any:
+    def _observe(self, value: Any, combination: Combination) -> Any:
         """Return *value* with blocks in it, and below, that tell when a choice is read.
 
         A block is the same object under all combinations of what others choose.
         """
         if isinstance(value, tuple):
-            return tuple(self._told(item, combination) for item in value)
+            return tuple(self._observe(item, combination) for item in value)
         inside = self._inside.get(id(value), ())
         if not inside:
             return value
@@ -346,7 +350,7 @@ class Variants:
         return self._made[key]
 
     def _told_block(self, value: Any, combination: Combination) -> Any:
-        values = {name: self._told(inner, combination) for name, inner in vars(value).items()}
+        values = {name: self._observe(inner, combination) for name, inner in vars(value).items()}
         axes: dict[str, tuple[str, int]] = {}
         for (block, attribute), k in self._chosen.items():
             if block == id(value):
@@ -379,7 +383,7 @@ class Variants:
 
 
 def _count(study: SpecStudy, hook: str, plugin: Plugin, term: Any) -> Any:
-    found = counted(study, hook, [(plugin, term)])
+    found = count_answers(study, hook, [(plugin, term)])
     return found[0][1].count if found else None
 
 
@@ -393,5 +397,5 @@ def _schedule(study: SpecStudy) -> Schedule:
     return study.schedule
 
 
-def _scheduled(study: SpecStudy, name: str) -> Schedule:
-    return study.scheduled(name)
+def _schedule_named(study: SpecStudy, name: str) -> Schedule:
+    return study.schedule_named(name)

@@ -25,12 +25,12 @@ from parcost.language.text import Span
 from parcost.spec import defaults
 from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
-from parcost.spec.definitions import Definition, Definitions
+from parcost.spec.definitions import Definition, Definitions, alias_hint
 from parcost.spec.expressions import Expressions
 from parcost.spec.modules import Loader, Module, add_let
 from parcost.spec.names import Names
 from parcost.spec.scope import Axis, BrokenError, Scope, Sweep
-from parcost.spec.values import Bound
+from parcost.spec.values import BoundValue
 
 
 @define(eq=False)
@@ -56,7 +56,7 @@ class Binder:
     )
     names: Names = Factory(Names, takes_self=True)
     expressions: Expressions = Factory(lambda self: Expressions(self, self.names), takes_self=True)
-    _bound: dict[tuple[int, str], Bound | None] = Factory(dict)
+    _bound: dict[tuple[int, str], BoundValue | None] = Factory(dict)
     open: list[tuple[int, str, Span]] = Factory(list)
     _given: dict[tuple[int, str], s.Attribute] = Factory(dict)
     study_lets: dict[str, s.Attribute] = Factory(dict)
@@ -144,6 +144,8 @@ class Binder:
                 help = "there is " + ", ".join(f"`{one}`" for one in several)
             former = definition.type.former if definition is not None else {}
             help = former.get(name, help)
+            if help is None and definition is not None:
+                help = alias_hint(name, definition.type.kind, self.types)
             help = help or did_you_mean(path, known) or _ending_in(path, list(known))
             type_ = self.types.get(steps[0]) if steps else None
             kinds = {d.type.kind for d in table}
@@ -271,7 +273,7 @@ class Binder:
                 )
 
     def _is_closed(self, definition: Definition) -> bool:
-        """Say whether the object of *definition* refers to nothing outside of it."""
+        """Return whether the object of *definition* refers to nothing outside of it."""
         type_ = definition.type
         for name, field in type_.fields.items():
             if name in definition.attributes:
@@ -280,7 +282,7 @@ class Binder:
                     continue
                 if field.kind == "reference":  # `_shared` has followed it
                     continue
-            elif field.kind == "children" or defaults.plain(type_.schema, name):
+            elif field.kind == "children" or defaults.plain_default(type_.schema, name):
                 continue
             else:
                 node, _ = defaults.expression(type_.kind, name, type_.defaults[name])
@@ -302,12 +304,16 @@ class Binder:
         message = f"`{definition.called}` lacks {listed}"
         if header is None:
             return Diagnostic("missing-attribute", message, place=self.module.source.name)
-        return problem("missing-attribute", message, header.kind.span, notes=docs)
+        help = None
+        if definition.label and len(header.words) == 1:
+            like = f"`{definition.type.kind} {definition.label} extends NAME {{ ... }}`"
+            help = f"write them, or take what is left out from a like block: {like}"
+        return problem("missing-attribute", message, header.kind.span, notes=docs, help=help)
 
     def is_given(self, definition: Definition, name: str) -> bool:
         return name in definition.attributes or (id(definition), name) in self._given
 
-    def attribute(self, definition: Definition, name: str) -> Bound:
+    def attribute(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute, computed once, whoever asks."""
         key = (id(definition), name)
         if key in self._bound:
@@ -320,13 +326,13 @@ class Binder:
             origin = Origin("set", node.span)
             bound = self._guarded(definition, name, node, self.module, origin)
         elif name in definition.attributes:
-            bound = self._written(definition, name)
+            bound = self._file_value(definition, name)
         else:
             bound = self._default(definition, name)
         self._bound[key] = bound
         return bound
 
-    def _written(self, definition: Definition, name: str) -> Bound:
+    def _file_value(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute that some file gives; a literal is read once."""
         node, module = definition.attributes[name]
         how = "given" if module is self.module else "imported"
@@ -339,12 +345,12 @@ class Binder:
             module.literals[how, id(node)] = bound
         return bound
 
-    def _default(self, definition: Definition, name: str) -> Bound:
+    def _default(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute that nobody gives."""
         type_ = definition.type
         if name not in type_.defaults:
             raise BrokenError  # reported with its block, as missing
-        bound = defaults.plain(type_.schema, name)
+        bound = defaults.plain_default(type_.schema, name)
         if bound is not None:
             return bound
         node, origin = defaults.expression(type_.kind, name, type_.defaults[name])
@@ -357,7 +363,7 @@ class Binder:
         node: s.Attribute,
         module: Module,
         origin: Origin,
-    ) -> Bound:
+    ) -> BoundValue:
         key = (id(definition), name)
         for i, (owner, opened, _) in enumerate(self.open):
             if (owner, opened) == key:

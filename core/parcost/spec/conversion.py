@@ -20,8 +20,8 @@ from parcost.spec import values as v
 from parcost.spec.definitions import Definition
 from parcost.spec.expressions import Expressions
 from parcost.spec.names import Names
-from parcost.spec.scope import Binding, BrokenError, Given, Scope
-from parcost.spec.values import Bound
+from parcost.spec.scope import Binding, BrokenError, Scope, SetValue
+from parcost.spec.values import BoundValue
 
 
 class Binder(Binding, Protocol):
@@ -31,7 +31,7 @@ class Binder(Binding, Protocol):
     expressions: Expressions
 
 
-def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> Bound:
+def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> BoundValue:
     """Return the value of the attribute that *node* gives, as its field wants it.
 
     Raises:
@@ -39,7 +39,7 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
     """
     field = scope.field
     assert field is not None
-    if isinstance(node.value, Given):
+    if isinstance(node.value, SetValue):
         value = binder.expressions.given_value(node.value, scope)
     else:
         value = binder.evaluate(node.value, scope)
@@ -49,36 +49,36 @@ def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> 
         for axis in value.axes:
             binder.axes[axis].structural = True
     if field.kind == "integers":
-        return Bound(value, _integers(value, node, field), origin)
-    if not isinstance(value, v.Said):
+        return BoundValue(value, _integers(value, node, field), origin)
+    if not isinstance(value, v.Symbol):
         raise SpecError([_wrong_kind(binder, node, value, field)])
     what = value.what
     if field.kind == "reference":
         if not isinstance(what, Definition):
             raise SpecError([_wrong_kind(binder, node, value, field)])
-        return Bound(value, binder.object(what), origin)
+        return BoundValue(value, binder.object(what), origin)
     if isinstance(what, Definition) or not isinstance(what, str):
         raise SpecError([_wrong_kind(binder, node, value, field)])
     if field.kind != "text" and what not in binder.names.choices(field):
         span = node.value.span
         raise SpecError([binder.names.wrong_word(what, span, node.name.text, field)])
     if field.kind == "switch":
-        return Bound(value, what == "on", origin)
-    return Bound(value, what, origin)
+        return BoundValue(value, what == "on", origin)
+    return BoundValue(value, what, origin)
 
 
-def is_literal(node: s.Attribute, field: Field, bound: Bound) -> bool:
-    """Say whether *node* gives *bound* in every study: it refers to nothing."""
+def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:
+    """Return whether *node* gives *bound* in every study: it refers to nothing."""
     if _qualifiers_refer(node, field):
         return False
     value, meant = node.value, bound.value
     if type(value) is s.Path:  # a let would mean another word
-        return isinstance(meant, v.Said) and meant.what == value.text
+        return isinstance(meant, v.Symbol) and meant.what == value.text
     return type(value) in (s.Number, s.Text)
 
 
 def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
-    """Say whether *node* gives a number that depends on its own block of *type_* alone."""
+    """Return whether *node* gives a number that depends on its own block of *type_* alone."""
     return (
         field.kind == "quantity"
         and not _qualifiers_refer(node, field)
@@ -87,7 +87,7 @@ def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
 
 
 def _names_only(type_: BlockType, node: s.Expr) -> bool:
-    """Say whether all names in an expression are those of attributes of *type_*."""
+    """Return whether all names in an expression are those of attributes of *type_*."""
     match node:
         case s.Path(parts=[name]):
             return name.text in type_.fields
@@ -99,7 +99,7 @@ def _names_only(type_: BlockType, node: s.Expr) -> bool:
 
 
 def _qualifiers_refer(node: s.Attribute, field: Field) -> bool:
-    """Say whether a word behind the value stands for another attribute."""
+    """Return whether a word behind the value stands for another attribute."""
     words = [word for word, factor in field.qualifiers.items() if isinstance(factor, str)]
     return any(word in node.span.text for word in words)
 
@@ -189,13 +189,13 @@ def _span_of(node: Any, position: int) -> Span:
 
 def _quantity(
     binder: Binder, node: s.Attribute, value: v.Value, scope: Scope, field: Field, origin: Origin
-) -> Bound:
+) -> BoundValue:
     name = node.name.text
-    if isinstance(value, v.Said) and isinstance(value.what, Curve):
+    if isinstance(value, v.Symbol) and isinstance(value.what, Curve):
         if not field.curve:
             raise SpecError([_not_a_number(node, value)])
-        return Bound(value, value.what, origin)
-    if isinstance(value, v.Said) and value.what is None:
+        return BoundValue(value, value.what, origin)
+    if isinstance(value, v.Symbol) and value.what is None:
         raise BrokenError
     if not isinstance(value, v.Quantity):
         raise SpecError([_not_a_number(node, value)])
@@ -205,6 +205,10 @@ def _quantity(
         value, said = _qualified(binder, node, value, scope, field)
         origin = evolve(origin, word=said)
     number = value.number
+    if field.whole and origin.how == "default" and isinstance(number, float) and number % 1:
+        wrong = _remainder(binder, node, scope)
+        if wrong is not None:
+            raise SpecError([wrong])
     if field.whole or field.minimum is not None or field.positive or field.maximum:
         _check_range(name, number, node, field)
     _check_magnitude(name, number, node, field)
@@ -212,7 +216,43 @@ def _quantity(
         for axis in value.axes:
             binder.axes[axis].structural = True
         number = int(number) if isinstance(number, (float, int)) else int(number.flat[0])
-    return Bound(value, number, origin)
+    return BoundValue(value, number, origin)
+
+
+def _remainder(binder: Binder, node: s.Attribute, scope: Scope) -> Diagnostic | None:
+    """Return what is wrong where a default divides an attribute by one that does not divide it.
+
+    It points at the divisor as it was written, and names the nearest that would do.
+    """
+    quotient, block = node.value, scope.definition
+    if not isinstance(quotient, s.Chain) or quotient.operators != ("/",) or block is None:
+        return None
+    whole, divisor = (_attribute_in(one, block) for one in quotient.operands)
+    if not whole or not divisor or divisor not in block.attributes:
+        return None
+    of, by = (binder.attribute(block, name).held for name in (whole, divisor))
+    if not all(isinstance(n, (float, int)) and n % 1 == 0 for n in (of, by)) or by < 1:
+        return None
+    if of % by == 0 or of > _EXACT or by > _LARGEST_DIVISOR:
+        return None
+    below = next(n for n in range(int(by) - 1, 0, -1) if of % n == 0)
+    above = next((n for n in range(int(by) + 1, 2 * int(by) + 1) if of % n == 0), None)
+    near = f"{below} or {above}" if above else f"{below}"
+    own = f"`{node.name.text}`, which is `{quotient.span.text}`"
+    return problem(
+        "not-whole",
+        f"`{whole}` {of:.0f} is not divisible by `{divisor}` {by:.0f}",
+        block.attributes[divisor][0].span,
+        help=f"take {divisor} = {near}, or write {own}",
+    )
+
+
+def _attribute_in(operand: s.Expr, block: Definition) -> str:
+    """Return the attribute of *block* that *operand* is, or that it keeps above a number."""
+    for one in operand.arguments if isinstance(operand, s.Call) else (operand,):
+        if isinstance(one, s.Path) and one.text in block.type.fields:
+            return one.text
+    return ""
 
 
 def _not_a_number(node: s.Attribute, value: v.Value) -> Diagnostic:
@@ -293,7 +333,7 @@ def _qualified(
             ]
         )
     if not said:
-        if field.must_qualify and value.literal and not isinstance(node.value, Given):
+        if field.must_qualify and value.literal and not isinstance(node.value, SetValue):
             choices = " or ".join(f"`{q}`" for q in field.qualifiers)
             raise SpecError(
                 [
@@ -342,6 +382,7 @@ def _qualified_ways(text: str, words: Iterable[str]) -> str:
     return f"the word stands behind the whole value: write {ways}" if inside else f"write {ways}"
 
 
+_LARGEST_DIVISOR = 1e6  # next to which others are looked for
 _EXACT = 2**53  # beyond, a number and its neighbour are the same
 
 
@@ -351,7 +392,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
     complaint = hint = ""
     percent = "%" in node.value.span.text
 
-    def said(number: float) -> str:
+    def number_text(number: float) -> str:
         if number == int(number) and abs(number) <= _EXACT and not percent:
             return f"{int(number)}"
         return f"{100 * number:g} %" if percent else f"{number:g}"
@@ -362,7 +403,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
         hint = "the nearest are " + " and ".join(f"{n}" for n in near)
         id = "not-whole"
     elif (low is not None and worst < low) or (field.positive and worst <= 0):
-        bound = "above 0" if field.positive else f"at least {said(low or 0)}"
+        bound = "above 0" if field.positive else f"at least {number_text(low or 0)}"
         complaint, id = f"`{name}` must be {bound}", "out-of-range"
     elif field.whole and worst > _EXACT and (high is None or high > _EXACT):
         complaint, id = (
@@ -371,8 +412,8 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
         )
         hint = f"the nearest legal value is {_EXACT}"
     elif high is not None and worst > high:
-        complaint, id = f"`{name}` must be at most {said(high)}", "out-of-range"
-        hint = f"the nearest legal value is {said(high)}"
+        complaint, id = f"`{name}` must be at most {number_text(high)}", "out-of-range"
+        hint = f"the nearest legal value is {number_text(high)}"
     if complaint:
         raise SpecError(
             [
@@ -380,7 +421,7 @@ def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> Non
                     id,
                     complaint,
                     node.value.span,
-                    f"this is {said(worst)}",
+                    f"this is {number_text(worst)}",
                     help=hint or None,
                     notes=[f"{name}: {field.doc}"],
                 )

@@ -16,13 +16,13 @@ from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.spec import values as v
-from parcost.spec.scope import Given
-from parcost.spec.values import Bound
+from parcost.spec.scope import SetValue
+from parcost.spec.values import BoundValue
 
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
-def given(path: str, value: Any) -> s.Attribute:
+def setting(path: str, value: Any) -> s.Attribute:
     """Return *value* as if it had been written in a spec, as the attribute at *path*.
 
     A string is an expression of the language; a number is in base units.
@@ -35,25 +35,25 @@ def given(path: str, value: Any) -> s.Attribute:
         return _parse_value(path, value, f"set {path}")
     span = Span(Source(f"set {path}", f"{value}"), 0, len(f"{value}"))
     word = s.Name(name, span)
-    return s.Attribute((), s.Path((word,), span), Given(value, span), (), (), span)  # type: ignore[arg-type]
+    return s.Attribute((), s.Path((word,), span), SetValue(value, span), (), (), span)  # type: ignore[arg-type]
 
 
 @cache
-def plain(schema: type, name: str) -> Bound | None:
+def plain_default(schema: type, name: str) -> BoundValue | None:
     """Return a declared default that is a value and not an expression, or None."""
     type_ = block_type(schema)
     default, field = type_.defaults[name], type_.fields[name]
     if default is None or default == ():
-        return Bound(v.Said(None), default, Origin("default", expression="none"))
+        return BoundValue(v.Symbol(None), default, Origin("default", expression="none"))
     if isinstance(default, bool):
         spelled = "on" if default else "off"
-        return Bound(v.Said(spelled), default, Origin("default", expression=spelled))
+        return BoundValue(v.Symbol(spelled), default, Origin("default", expression=spelled))
     if isinstance(default, (int, float)):
         number = int(default) if field.structural else float(default)
         value = v.Quantity(float(default), field.dimension)
-        return Bound(value, number, Origin("default", expression=f"{default:g}"))
+        return BoundValue(value, number, Origin("default", expression=f"{default:g}"))
     if field.kind in ("word", "text"):
-        return Bound(v.Said(default), default, Origin("default", expression=default))
+        return BoundValue(v.Symbol(default), default, Origin("default", expression=default))
     return None
 
 

@@ -65,7 +65,7 @@ class Definitions:
             inner = [item for item in study.items if isinstance(item, s.Block)]
             self._add_all([b for b in inner if b.kind.text != "expect"], module)
 
-    def named(self, module: Module, block: s.Block) -> Definition | None:
+    def definition_of(self, module: Module, block: s.Block) -> Definition | None:
         """Return the definition of a block that is not of the study itself."""
         key = (id(module), block.kind.text, label_of(block))
         if key not in self._named:
@@ -335,11 +335,22 @@ def _unknown_attribute(
         f"`{kind}` has no attribute `{name}`",
         item.name.span,
         help=types[kind].former.get(name)
+        or alias_hint(name, kind, types)
         or _by_registry(name, fields)
         or _elsewhere(name, types)
         or did_you_mean(name, known)
         or _all(known),
     )
+
+
+def alias_hint(name: str, kind: str, types: Mapping[str, BlockType]) -> str | None:
+    """Return a help line for a *name* that other tools have for an attribute, of *kind* first."""
+    if name in types[kind].aliases:
+        return f"write `{types[kind].aliases[name]}`"
+    for other, type_ in types.items():
+        if name in type_.aliases:
+            return f"write `{type_.aliases[name]}` in `{other}`"
+    return None
 
 
 def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:

@@ -15,7 +15,7 @@ from parcost.spec import functions
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition
 from parcost.spec.names import Names
-from parcost.spec.scope import Axis, Binding, BrokenError, Given, Scope, Sweep
+from parcost.spec.scope import Axis, Binding, BrokenError, Scope, SetValue, Sweep
 
 DEEPEST = 100
 
@@ -69,7 +69,7 @@ class Expressions:
             case s.List():
                 return self._list(node, scope)
             case s.Text():
-                return v.Said(node.value)
+                return v.Symbol(node.value)
         raise AssertionError(node)
 
     def _number(self, node: s.Number, scope: Scope) -> v.Value:
@@ -105,7 +105,7 @@ class Expressions:
             value = self.evaluate(taken, scope)
             alternative = self._quietly(other, scope)
             if alternative is not None:
-                v.agree(value, alternative, node)
+                v.check_branches(value, alternative, node)
                 value = evolve(value, axes=value.axes | alternative.axes)
             return evolve(value, axes=value.axes | condition.axes)
         masked, self._masked = self._masked, True
@@ -114,7 +114,7 @@ class Expressions:
             otherwise = self.evaluate(node.otherwise, scope)
         finally:
             self._masked = masked
-        v.agree(then, otherwise, node)
+        v.check_branches(then, otherwise, node)
         return v.choose(condition, then, otherwise, node)
 
     def _quietly(self, node: s.Expr, scope: Scope) -> v.Value | None:
@@ -184,19 +184,19 @@ class Expressions:
         assert isinstance(first, v.Quantity)
         return v.Quantity(numbers[index], first.dimension, axes, True)
 
-    def given_value(self, given: Given, scope: Scope) -> v.Value:
+    def given_value(self, given: SetValue, scope: Scope) -> v.Value:
         value, field = given.value, scope.field
         assert field is not None
         if isinstance(value, bool):
-            return v.Said("on" if value else "off")
+            return v.Symbol("on" if value else "off")
         if isinstance(value, (int, float)):
             return v.Quantity(float(value), field.dimension)
         if isinstance(value, Curve):
-            return v.Said(value)
+            return v.Symbol(value)
         if isinstance(value, (list, tuple)) or hasattr(value, "tolist"):
             listed = value.tolist() if hasattr(value, "tolist") else list(value)
             items = tuple(
-                self.given_value(Given(item, given.span), scope) for item in _flat(listed)
+                self.given_value(SetValue(item, given.span), scope) for item in _flat(listed)
             )
             if field.kind == "integers":
                 return v.Items(items)
@@ -222,7 +222,7 @@ def _axis_value(value: v.Value) -> Any:
     if isinstance(value, v.Quantity):
         number = value.number
         return float(number) if isinstance(number, (float, int)) else number
-    if isinstance(value, v.Said):
+    if isinstance(value, v.Symbol):
         return value.what.called if isinstance(value.what, Definition) else value.what
     if isinstance(value, v.Items):
         return [_axis_value(item) for item in value.items]

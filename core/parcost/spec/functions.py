@@ -19,7 +19,7 @@ from parcost.spec.values import (
     SMALLEST,
     Items,
     Quantity,
-    Said,
+    Symbol,
     Value,
     axes_of,
     describe,
@@ -202,7 +202,7 @@ def _curve(node: s.Call, arguments: list[Value]) -> Value:
         seconds.append(there if point.dimension == SECONDS else at / rate)
     import numpy as np
 
-    return Said(Curve(np.array(sizes), np.array(seconds)))
+    return Symbol(Curve(np.array(sizes), np.array(seconds)))
 
 
 def _scalar(value: Quantity, span: Span) -> float:

@@ -22,8 +22,8 @@ from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.spec import sources
-from parcost.spec.values import Bound
-from parcost.system.files import failure, project_root
+from parcost.spec.values import BoundValue
+from parcost.system.files import current_folder, failure, project_root, real_path
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
@@ -47,7 +47,7 @@ class Module:
         list
     )  # catalogue blocks, name here
     diagnostics: list[Diagnostic] = Factory(list)
-    literals: dict[tuple[str, int], Bound] = Factory(dict)  # by how, and id of the attribute
+    literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
     _scope: list[Module] = Factory(list)
 
@@ -101,11 +101,7 @@ class Loader:
             SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
         """
         self._begin()
-        try:
-            place = path.resolve()
-        except (OSError, ValueError, RuntimeError):  # too long, or links in a circle
-            message = f"`{name}` cannot be read: its path leads nowhere"
-            raise failure("unreadable-file", message, name) from None
+        place = real_path(path, name)
         if path.suffix == sources.SUFFIX != place.suffix and place.exists():
             message = f"`{name}` is a link to `{place.name}`, which is no spec"
             raise failure("not-a-spec", message, name)
@@ -124,7 +120,7 @@ class Loader:
         """Return the module that *text* spells; relative imports start here."""
         self._begin()
         source = Source(name, text)
-        return self._module(source, Path.cwd() / name, f"text:{name}", None, keep=False)
+        return self._module(source, Path(current_folder(), name), f"text:{name}", None, keep=False)
 
     def catalogue_file(self, catalogue: Catalogue, steps: tuple[str, ...]) -> Module:
         """Return the module of a catalogue at ``steps`` (folders and a file's stem)."""
@@ -329,6 +325,25 @@ class Loader:
                 return imported
         message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
         raise SpecError([problem("unknown-import", message, target.span)])
+
+    def import_hint(self, name: str, kind: str, known: Iterable[str]) -> str | None:
+        """Return a help line with the entry of a catalogue that is called *name*, or nearly so.
+
+        Only blocks of a *kind* count, by their folder. Those of *known* names are imported.
+        """
+        of_kind = {
+            entry[-1]: path
+            for catalogue in self.catalogues.values()
+            for entry, path in self._entries(catalogue).items()
+            if entry[0] == f"{kind}s" and entry[-1] not in known
+        }
+        if name in of_kind:
+            return f"import it: `use {of_kind[name]}`"
+        if did_you_mean(name, known):
+            return None
+        hint = did_you_mean(name, of_kind)
+        folders = sorted({path.rpartition(".")[0] for path in of_kind.values()})
+        return f"{hint} import it from `{folders[0]}`" if hint else None
 
     def _entry_called(self, name: str) -> str | None:
         """Return a help line with the entry of a catalogue whose last name is like *name*."""

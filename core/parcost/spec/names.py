@@ -34,7 +34,7 @@ class Names:
         if field is not None and len(parts) == 1 and field.kind in ("word", "switch"):
             choices = self.choices(field)
             if first in choices:
-                return v.Said(first)
+                return v.Symbol(first)
         let = self._let(first, scope.module)
         if field is not None and field.kind in ("word", "switch", "text"):
             if let is not None and len(parts) == 1:
@@ -43,7 +43,7 @@ class Names:
         if field is not None and field.kind == "reference":
             if let is not None and len(parts) == 1:
                 return self._let_value(let[0], let[1], scope)
-            return v.Said(self._block_named(node, scope, field.target))
+            return v.Symbol(self._block_named(node, scope, field.target))
         definition = scope.definition
         if definition is not None and first in definition.type.fields:
             return self._walk(self._member(definition, parts[0], node), parts[1:], node)
@@ -51,7 +51,7 @@ class Names:
             return self._walk(self._let_value(let[0], let[1], scope), parts[1:], node)
         block = self._block(first, scope.module, node)
         if block is not None:
-            return self._walk(v.Said(block), parts[1:], node)
+            return self._walk(v.Symbol(block), parts[1:], node)
         if first in scope.module.aliases and len(parts) > 1:
             return self._through_alias(scope.module.aliases[first], node)
         raise SpecError([self._unknown_name(node, scope)])
@@ -93,7 +93,7 @@ class Names:
         value = self._let_bound(node, module, scope)
         name = alias or node.name.text
         if name not in self.used:
-            self.used[name] = _spelled(value, node)
+            self.used[name] = _let_text(value, node)
         return value
 
     def _let_bound(self, node: s.Attribute, module: Module, scope: Scope) -> v.Value:
@@ -118,7 +118,7 @@ class Names:
         finally:
             self.binder.open.pop()
         if key:
-            value = self._lets[key] = v.referred(value)
+            value = self._lets[key] = v.reference_value(value)
         return value
 
     def _block(self, word: str, module: Module, node: s.Path) -> Definition | None:
@@ -136,7 +136,7 @@ class Names:
                 [problem("ambiguous-name", f"`{word}` may be any of {names}", node.span)]
             )
         found = find_block(s.Path((node.parts[0],), node.span), module)
-        return self.binder.definitions.named(*found) if found else None
+        return self.binder.definitions.definition_of(*found) if found else None
 
     def _through_alias(self, module: Module, node: s.Path) -> v.Value:
         word = node.parts[1]
@@ -146,9 +146,9 @@ class Names:
             return self._let_value(module.lets[word.text], module, scope, alias)
         for block in module.blocks:
             if word.text in (label_of(block), block.kind.text):
-                definition = self.binder.definitions.named(module, block)
+                definition = self.binder.definitions.definition_of(module, block)
                 if definition is not None:
-                    return self._walk(v.Said(definition), node.parts[2:], node)
+                    return self._walk(v.Symbol(definition), node.parts[2:], node)
         known = [*module.lets, *(label_of(b) or b.kind.text for b in module.blocks)]
         raise SpecError(
             [
@@ -169,7 +169,7 @@ class Names:
                 return block
         elif first in scope.module.aliases:
             value = self._through_alias(scope.module.aliases[first], node)
-            if isinstance(value, v.Said) and isinstance(value.what, Definition):
+            if isinstance(value, v.Symbol) and isinstance(value.what, Definition):
                 return value.what
         known = [
             d.label for (kind, _), d in self.binder.definitions.table.items() if kind == target
@@ -183,8 +183,9 @@ class Names:
             if known:
                 message = f"the study has {len(known)} blocks `{target}`: which one?"
                 hint = " or ".join(f"`{scope.name.rsplit('.')[-1]} = {k}`" for k in known[:4])
-        if not hint:
-            hint = f"import it: `use catalog.{target}s.{node.text}`"
+        else:
+            hint = self.binder.loader.import_hint(node.text, target, known) or hint
+            hint = hint or "`parcost catalog` lists what can be imported"
         span = node.span
         if not _in_files(span) and scope.definition and scope.definition.header:
             span = scope.definition.header.kind.span
@@ -203,7 +204,7 @@ class Names:
             return of_kind[0]
         found = find_block(node, module)
         if found and found[1].kind.text == target:
-            return self.binder.definitions.named(*found)
+            return self.binder.definitions.definition_of(*found)
         return None
 
     def _member(self, definition: Definition, name: s.Name, node: s.Path) -> v.Value:
@@ -212,7 +213,7 @@ class Names:
         if field is None or field.kind == "children":
             for child in definition.children.values():
                 if name.text in (child.label, child.type.kind):
-                    return v.Said(child)
+                    return v.Symbol(child)
             known = [*type_.fields, *(c.called for c in definition.children.values())]
             raise SpecError(
                 [
@@ -227,7 +228,7 @@ class Names:
         if not self.binder.is_given(definition, name.text) and name.text not in type_.defaults:
             raise BrokenError
         value = self.binder.attribute(definition, name.text).value
-        if isinstance(value, v.Said) and value.what is None:
+        if isinstance(value, v.Symbol) and value.what is None:
             raise SpecError(
                 [
                     problem(
@@ -237,11 +238,11 @@ class Names:
                     )
                 ]
             )
-        return v.referred(value)
+        return v.reference_value(value)
 
     def _walk(self, value: v.Value, rest: Sequence[s.Name], node: s.Path) -> v.Value:
         for name in rest:
-            if not isinstance(value, v.Said) or not isinstance(value.what, Definition):
+            if not isinstance(value, v.Symbol) or not isinstance(value.what, Definition):
                 raise SpecError(
                     [problem("unknown-name", f"`{name.text}` is no part of a number", name.span)]
                 )
@@ -278,10 +279,14 @@ def _in_files(span: Span) -> bool:
     return not span.source.name.startswith("default of ")
 
 
-def _spelled(value: v.Value, node: s.Attribute) -> str:
+def _let_text(value: v.Value, node: s.Attribute) -> str:
     """Return what a let stands for at this choice, or its text over the points of a sweep."""
     if isinstance(value, v.Quantity) and not is_array(value.number):
         return literal(float(value.number), value.dimension)
-    if isinstance(value, v.Said) and isinstance(value.what, str) and isinstance(node.value, s.List):
+    if (
+        isinstance(value, v.Symbol)
+        and isinstance(value.what, str)
+        and isinstance(node.value, s.List)
+    ):
         return value.what
     return node.value.span.text

@@ -13,8 +13,8 @@ from parcost.language.diagnostics import Diagnostic
 from parcost.language.text import Span
 from parcost.records import record
 from parcost.spec.definitions import Definition, Definitions
-from parcost.spec.modules import Module
-from parcost.spec.values import Bound, Value
+from parcost.spec.modules import Loader, Module
+from parcost.spec.values import BoundValue, Value
 
 
 @define(eq=False)
@@ -44,7 +44,7 @@ class Sweep:
 
 
 @record(eq=False)
-class Given:
+class SetValue:
     """A value from outside the language, already in base units; stands for an expression."""
 
     value: Any
@@ -64,6 +64,7 @@ class Scope:
 class Binding(Protocol):
     """What names, expressions and conversions need of the binder that they work for."""
 
+    loader: Loader
     module: Module
     definitions: Definitions
     registries: Callable[[str], Sequence[str]]
@@ -78,7 +79,7 @@ class Binding(Protocol):
         """Return the value of an expression."""
         ...
 
-    def attribute(self, definition: Definition, name: str) -> Bound:
+    def attribute(self, definition: Definition, name: str) -> BoundValue:
         """Return the value of an attribute."""
         ...
 

@@ -57,18 +57,18 @@ class Items:
 
 
 @record(eq=False)
-class Said:
+class Symbol:
     """Something that is no number: a word, a string, a block, or a measured curve."""
 
     what: Any
     axes: frozenset[int] = NO_AXES
 
 
-Value = Quantity | Truth | Items | Said
+Value = Quantity | Truth | Items | Symbol
 
 
 @record(eq=False)
-class Bound:
+class BoundValue:
     """An attribute's value: as the language has it, and as the block's object holds it."""
 
     value: Value
@@ -85,14 +85,14 @@ def describe(value: Value) -> str:
             return "a condition"
         case Items():
             return "a list"
-        case Said(what=str()):
+        case Symbol(what=str()):
             return "a string"
-        case Said(what=Curve()):
+        case Symbol(what=Curve()):
             return "a measured curve"
     return "a name"
 
 
-def referred(value: Value) -> Value:
+def reference_value(value: Value) -> Value:
     """Return *value* as whoever refers to it has it: no number is written out there."""
     if isinstance(value, Quantity) and value.literal:
         return Quantity(value.number, value.dimension, value.axes)
@@ -208,7 +208,7 @@ def choose(condition: Truth, then: Value, otherwise: Value, node: s.Conditional)
     return Quantity(chosen, left.dimension, axes, left.literal or right.literal)
 
 
-def agree(then: Value, otherwise: Value, node: s.Conditional) -> None:
+def check_branches(then: Value, otherwise: Value, node: s.Conditional) -> None:
     """Check that both branches of a conditional are of one kind and dimension."""
     if isinstance(then, Quantity) and isinstance(otherwise, Quantity):
         same_dimension("choose between", then, otherwise, node.then.span, node.otherwise.span)

@@ -15,11 +15,12 @@ from typing import BinaryIO
 
 from attrs import frozen
 
-from parcost.language.diagnostics import Diagnostic
+from parcost.language.diagnostics import Diagnostic, nearest
 from parcost.language.errors import SpecError
 
 _MIB = 2**20
 _GIB = 2**30
+_NEAR = 0.75  # of the letters are those of a file that may be meant
 _STDIN = "<stdin>"
 # A pipe or a device that takes the place of a file between two calls is not waited for.
 _FLAGS = os.O_RDONLY
@@ -74,6 +75,8 @@ def read_stdin(kind: Kind) -> bytes:
     Raises:
         SpecError: It cannot be read, or is too large.
     """
+    if sys.stdin is None:
+        raise failure("unreadable-file", f"`{_STDIN}` cannot be read: it is closed", _STDIN)
     try:
         data = sys.stdin.buffer.read(kind.limit + 1)
     except OSError as error:
@@ -135,9 +138,20 @@ def check_size(data: bytes, kind: Kind, name: str) -> bytes:
 def read_failure(error: Exception, name: str) -> SpecError:
     """Return the diagnostic of an error of the system."""
     if isinstance(error, FileNotFoundError):
-        return failure("missing-file", f"there is no file `{name}`", name)
+        return failure("missing-file", f"there is no file `{name}`", name, _near(name))
     reason = getattr(error, "strerror", None) or str(error)
     return failure("unreadable-file", f"`{name}` cannot be read: {reason}", name)
+
+
+def _near(name: str) -> str | None:
+    """Return a help line with the file beside *name* that is called nearly so, if any."""
+    path = Path(name)
+    try:
+        beside = [entry.stem for entry in path.parent.iterdir() if entry.suffix == path.suffix]
+    except (OSError, ValueError):
+        return None
+    close = nearest(path.stem, beside, 1, _NEAR) if path.suffix else []
+    return f"did you mean `{path.with_stem(close[0])}`?" if close else None
 
 
 def failure(id: str, message: str, place: str, help: str | None = None) -> SpecError:
@@ -181,13 +195,39 @@ def _too_large(name: str, kind: Kind, size: int = 0) -> SpecError:
     return failure("file-too-large", message, name)
 
 
+def current_folder() -> str:
+    """Return the current directory, "" where it was removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return ""
+
+
+def real_path(path: Path, name: str | None = None) -> Path:
+    """Return the path without links, from the root; messages call it *name*.
+
+    Raises:
+        SpecError: It leads nowhere: it is too long, or starts in a directory that was removed.
+    """
+    try:
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: links in a circle
+        shown = name or str(path)
+        gone = not (path.is_absolute() or current_folder())
+        why = "the current directory was removed" if gone else "its path leads nowhere"
+        raise failure("unreadable-file", f"`{shown}` cannot be read: {why}", shown) from None
+
+
 def project_root(path: Path) -> Path:
     """Return the directory that imports of the file at *path* may not leave.
 
     The nearest ancestor that is a checkout or a Python project, or else the file's
     own directory.
+
+    Raises:
+        SpecError: The path leads nowhere.
     """
-    home = path.resolve().parent
+    home = real_path(path).parent
     for folder in (home, *home.parents):
         if any((folder / mark).exists() for mark in (".git", "pyproject.toml")):
             return folder

@@ -19,7 +19,7 @@ def collect_rarely() -> None:
 
 
 @contextmanager
-def rarely_collected() -> Iterator[None]:
+def rare_collections() -> Iterator[None]:
     """Look for garbage less often inside of a ``with``, unless somebody sees to that already."""
     if gc.get_freeze_count():
         yield

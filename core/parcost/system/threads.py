@@ -14,17 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 from traceback import extract_tb
 
-from parcost.language.errors import error_text
-
 _told: set[str] = set()
 
 
-def tell_failures() -> None:
+def print_failures() -> None:
     """Tell threads of this process that fail from here on, each line once."""
-    threading.excepthook = _tell
+    threading.excepthook = _print_failure
 
 
-def _tell(failed: threading.ExceptHookArgs) -> None:
+def _print_failure(failed: threading.ExceptHookArgs) -> None:
+    from parcost.language.errors import error_text
 
     if failed.exc_value is None or issubclass(failed.exc_type, SystemExit):
         return  # which ends a thread as it should

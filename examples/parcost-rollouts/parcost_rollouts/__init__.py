@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from parcost import RATE, Formula, Once, Real, Study, block, hookimpl, integer, quantity
 from parcost_plugins.vocabulary import Layout, Training
-from parcost_plugins.vocabulary.held import alike
+from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
 
 @block("rollouts", label="none")
@@ -38,7 +38,7 @@ def terms(study: Study) -> Iterator[Once]:
     if rollouts is None:  # the spec does not ask for any
         return
     each, replicas = study[Training].precision.weights, study[Layout].dp
-    for stages in alike(study):  # one line for all pipeline stages that hold the same
+    for stages in stage_kinds(study):  # one line for all pipeline stages that hold the same
         bytes_ = stages.elements * each / replicas
         yield Once(
             name=stages.named("weights to rollouts"),

@@ -1,6 +1,6 @@
 """All pairs: each rank takes its share of the sum straight from every other one.
 
-Where a switch or a full mesh joins all ranks, nobody has to pass anything on. In one step
+Where a switch or a full mesh joins all ranks, no rank passes anything on. In one step
 a rank reads its 1/P of all P - 1 buffers and adds them up, in another it writes the sum to
 all: the bytes of a ring, without the latency of 2 (P - 1) hops. Beyond a node the messages
 would crowd on the ports, so it is for one node only.
@@ -8,13 +8,13 @@ would crowd on the ports, so it is for one node only.
 
 from __future__ import annotations
 
-from parcost import Group, Mask, Real, hookimpl
+from parcost import Collective, Group, Mask, Real, hookimpl
 from parcost.numeric import INFINITY, minimum, where
 
 _STEPS = {"reduce_scatter": 1.0, "all_gather": 1.0, "all_reduce": 2.0}
 
 
-class AllPairs:
+class AllPairs(Collective):
     """Straight reads and writes inside a node: a reduce-scatter, an all-gather, or both."""
 
     name = "all_pairs"
@@ -33,7 +33,7 @@ class AllPairs:
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of *operation*, infinite over several nodes."""
         steps, P = _STEPS[operation], group.ranks
-        others = minimum(P - 1, 1.0)  # a rank alone has nobody to wait for
+        others = minimum(P - 1, 1.0)  # a single rank waits for no other
         moved = n * (P - 1) / P
         summed = 0.0 if operation == "all_gather" else moved * group.reduction
         time = group.links[0].seconds(steps * others, steps * moved) + summed

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Target, write_message
 
 if TYPE_CHECKING:
     from parcost import Session
     from parcost.plugins.selection import PluginSelection
-    from parcost_plugins.calibration.constants import Constant, Kind
-    from parcost_plugins.calibration.grids import Grid, Measurement
+    from parcost_plugins.calibration.constants import Constant, ConstantKind
+    from parcost_plugins.calibration.grids import Measurement, TimeGrid
     from parcost_plugins.calibration.inputs import Input
     from parcost_plugins.calibration.logs import Options
-    from parcost_plugins.calibration.report import Part, Report
+    from parcost_plugins.calibration.report import CalibrationReport, Part
     from parcost_plugins.calibration.runs import Studies
-    from parcost_plugins.calibration.solve import Left, Problem
+    from parcost_plugins.calibration.solve import FitProblem, LeaveOutErrors
     from parcost_plugins.validation.rows import Flaw
 
 _FLAWED = 1
@@ -34,8 +34,8 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 
 @click.command("fit", hidden=True, context_settings={"ignore_unknown_options": True})
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED)
-def moved(rest: tuple[str, ...]) -> int:
-    """Say that `parcost calibrate` does what this did."""
+def fit_command(rest: tuple[str, ...]) -> int:
+    """Refuse the former name of `parcost calibrate`."""
     example = " ".join(rest) or "LOG"
     raise click.UsageError(f"`parcost fit` is now `parcost calibrate`: parcost calibrate {example}")
 
@@ -139,7 +139,7 @@ def command(
     if framework is not None:
         _require_framework(framework, session)
     table_ = known.kinds(session.plugins)
-    files, passed = inputs(paths) if paths else ([_shipped(session)], [])
+    files, passed = inputs(paths) if paths else ([_shipped_input(session)], [])
     by_rows = any(one.content in ("runs", "products", "attention", "streams") for one in files)
     if by_rows:
         from parcost_plugins.calibration.solve import require_scipy
@@ -159,23 +159,27 @@ def command(
     if (picked_names or bounds) and not given:
         raise click.UsageError("`--constants` and `--bounds` are of runs, and no file has any")
     for one in passed:
-        tell(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
+        write_message(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
     interrupts = Interrupts()
     target = Target(None, interrupts)
     with interrupts:
-        work = _Work(session, table_, picked_names, bounds, leave or ("models",), folds, interrupts)
+        work = _Calibration(
+            session, table_, picked_names, bounds, leave or ("models",), folds, interrupts
+        )
         report = work.report(files, asked, device or "", framework or "generic", name)
         for flaw in work.flaws[:_MOST_TOLD]:
-            tell(f"error[{flaw.kind}-row]: {flaw.text}")
+            write_message(f"error[{flaw.kind}-row]: {flaw.text}")
         if len(work.flaws) > _MOST_TOLD:
-            tell(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
+            write_message(f"error: {len(work.flaws) - _MOST_TOLD:,} more rows are like that")
         for network in report.networks:
             for warning in network.warnings:
-                tell(warning)
+                write_message(warning)
         for text in work.explicit:
-            tell(f"error[not-carried]: {text}")
+            write_message(f"error[not-carried]: {text}")
         if not report.text:
-            tell("error[nothing-fitted]: the data carry no constant, and no file is written")
+            write_message(
+                "error[nothing-fitted]: the data carry no constant, and no file is written"
+            )
         target.put(_text(report, format_, target, inside=out is None))
         target.finish()
     if out is not None and report.text:
@@ -204,7 +208,7 @@ def _require_framework(name: str, session: Session) -> None:
     """Refuse a framework that no catalogue has."""
     names = [
         file.name.removesuffix(".par")
-        for _, catalogue in session.plugins.named("catalogues").values()
+        for _, catalogue in session.plugins.offers("catalogues").values()
         for file in (catalogue.root / "frameworks").iterdir()
     ]
     if name not in names:
@@ -218,7 +222,7 @@ def _hint(name: str, names: Sequence[str]) -> str:
     return f"did you mean `{close[0]}`?" if close else "they are " + ", ".join(sorted(names))
 
 
-def _text(report: Report, format_: str, target: Target, *, inside: bool) -> str:
+def _text(report: CalibrationReport, format_: str, target: Target, *, inside: bool) -> str:
     from attrs import evolve
 
     from parcost_plugins.calibration import report as made
@@ -229,23 +233,23 @@ def _text(report: Report, format_: str, target: Target, *, inside: bool) -> str:
     return made.to_markdown(shown) if format_ == "md" else made.to_table(shown, target.paper())
 
 
-def _shipped(session: Session) -> Input:
+def _shipped_input(session: Session) -> Input:
     from parcost_plugins.calibration.inputs import Input
-    from parcost_plugins.validation.rows import shipped
+    from parcost_plugins.validation.rows import shipped_runs
 
-    found = shipped(session.plugins)
+    found = shipped_runs(session.plugins)
     if found is None:
         raise click.UsageError("no catalogue has measured runs; name files: RUNS, LOGS, TABLES")
     return Input(*found, "runs")
 
 
-class _Work:
+class _Calibration:
     """One calibration: its inputs, fits and flaws."""
 
     def __init__(
         self,
         session: Session,
-        table: Sequence[Kind],
+        table: Sequence[ConstantKind],
         names: Sequence[str],
         bounds: Sequence[str],
         leave: Sequence[str],
@@ -264,12 +268,12 @@ class _Work:
 
     def report(
         self, files: Sequence[Input], asked: Options, device: str, framework: str, name: str
-    ) -> Report:
+    ) -> CalibrationReport:
         """Return what the files say."""
         from attrs import evolve
 
         from parcost_plugins.calibration import host, inputs, logs, spec
-        from parcost_plugins.calibration.report import Report, entries
+        from parcost_plugins.calibration.report import CalibrationReport, entries
 
         parts: list[Part] = []
         runs = [one for one in files if one.content == "runs"]
@@ -281,19 +285,19 @@ class _Work:
         found: list[logs.Log] = []
         for one in files:
             if one.content == "log":
-                found.append(logs.fitted(one.name, logs.read(one.name, asked), asked))
+                found.append(logs.fit_log(one.name, logs.read(one.name, asked), asked))
             elif one.content == "collectives":
                 tables, flaws = logs.rows(inputs.objects(one))
                 self.flaws += flaws
                 for label, timings in tables:
                     try:
-                        found.append(logs.fitted(label, timings, asked))
+                        found.append(logs.fit_log(label, timings, asked))
                     except click.UsageError as error:  # one job of many
                         self.refused.append(error.message)
         rows = [row for one in files if one.content == "host" for row in inputs.objects(one)]
-        issued: list[host.Issued] = []
+        issued: list[host.IssueConstant] = []
         if rows:
-            measured = host.issued(rows, framework, self.session, self.table)
+            measured = host.issue_constants(rows, framework, self.session, self.table)
             issued = measured.constants
             self.flaws += measured.flaws
             self.refused += measured.refused
@@ -302,7 +306,7 @@ class _Work:
                 for what, n in measured.passed.items()
             ]
         networks = logs.levels(found, asked.form)
-        report = Report(
+        report = CalibrationReport(
             parts=parts,
             networks=networks,
             host=issued,
@@ -333,7 +337,9 @@ class _Work:
             self.refused.append("runs: every row has a flaw")
             return []
         for field, count in rows.unknown.items():
-            tell(f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have")
+            write_message(
+                f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have"
+            )
         with temporary_folder() as folder:
             found = runs.studies(rows, folder.path, self.session, self.table)
             self.unmodelled += found.unmodelled
@@ -342,10 +348,12 @@ class _Work:
                 self.refused.append("runs: no row can be modelled")
                 return []
             wanted = (
-                constants.chosen(self.names, known, self.table) if self.names else runs.usual(found)
+                constants.select_constants(self.names, known, self.table)
+                if self.names
+                else runs.fitted_constants(found)
             )
-            wanted = constants.narrowed(wanted, self.bounds)
-            if wrong := constants.within(wanted):
+            wanted = constants.restrict(wanted, self.bounds)
+            if wrong := constants.bounds_errors(wanted):
                 raise click.UsageError("; ".join(wrong))
             progress = Progress()
 
@@ -365,12 +373,12 @@ class _Work:
             values = {v.constant.name: (v.constant, v.value) for v in fitted.values}
             off, after = None, fitted.after
             if values:
-                off, after = self._exactly(task, found, values, fitted.after)
+                off, after = self._evaluate_exactly(task, found, values, fitted.after)
         if self.names:
             self.explicit += [f"`{one.constant}`: {one.reason}" for one in fitted.refused]
         # A value of the catalogue that was fitted may have seen the rows that are left out.
         again = dict.fromkeys([*values, *(c.name for c in wanted if c.fitted)])
-        left = [self._left(task, list(again), one) for one in self.leave] if values else []
+        left = [self._leave_out(task, list(again), one) for one in self.leave] if values else []
         notes = [
             f"{first} and {last} are one run, and {last} took {more:.0%} longer: one row cannot "
             "be explained"
@@ -389,9 +397,9 @@ class _Work:
             )
         ]
 
-    def _exactly(
+    def _evaluate_exactly(
         self,
-        task: Problem,
+        task: FitProblem,
         found: Studies,
         values: Mapping[str, tuple[Constant, float]],
         after: Sequence[float],
@@ -399,7 +407,7 @@ class _Work:
         """Return how far interpolated times are off, and the errors of evaluated ones."""
         from parcost_plugins.calibration import runs
 
-        seconds = runs.exact(found, values, self.session)
+        seconds = runs.evaluate_exactly(found, values, self.session)
         errors = [
             seconds[row.id] / row.seconds - 1.0 if row.id in seconds else error
             for row, error in zip(task.rows, after, strict=True)
@@ -407,8 +415,8 @@ class _Work:
         off = max(abs((1 + a) / (1 + b) - 1) for a, b in zip(after, errors, strict=True))
         return off, errors
 
-    def _left(self, task: Problem, names: Sequence[str], what: str) -> Left:
-        from parcost_plugins.calibration.solve import left_out
+    def _leave_out(self, task: FitProblem, names: Sequence[str], what: str) -> LeaveOutErrors:
+        from parcost_plugins.calibration.solve import leave_out
 
         key: Callable[[Measurement], Hashable] = {
             "models": _model,
@@ -416,7 +424,7 @@ class _Work:
             "rows": lambda row: row.configuration,
         }[what]
         count = len({row.source for row in task.rows}) if what == "sources" else self.folds
-        return left_out(task, names, key, what, count)
+        return leave_out(task, names, key, what, count)
 
     # --- tables -----------------------------------------------------------------------------
 
@@ -424,7 +432,7 @@ class _Work:
         from parcost_plugins.calibration.inputs import objects
         from parcost_plugins.calibration.kernels import Tables
         from parcost_plugins.calibration.report import Part
-        from parcost_plugins.calibration.solve import fit, left_out, problem
+        from parcost_plugins.calibration.solve import fit, leave_out, problem
 
         parts = []
         for content in dict.fromkeys(one.content for one in files):
@@ -435,14 +443,14 @@ class _Work:
                     self.interrupts.check()
             self.flaws += tables.flaws
             self.passed += [f"{n:,} rows of {content}: {why}" for why, n in tables.passed.items()]
-            grids: list[Grid] = tables.grids()
+            grids: list[TimeGrid] = tables.grids()
             if not grids:
                 self.refused.append(f"{content}: no row says anything of a constant")
                 continue
             task = problem(tables.constants, grids)
             fitted = fit(task, _model, self.folds)
             names = [value.constant.name for value in fitted.values]
-            left = [left_out(task, names, _model, "shapes", self.folds)] if names else []
+            left = [leave_out(task, names, _model, "shapes", self.folds)] if names else []
             parts.append(Part(title=content, rows=task.rows, fit=fitted, left=left))
         return parts
 
@@ -452,7 +460,7 @@ def _model(row: Measurement) -> Hashable:
 
 
 def _write(text: str, out: str) -> None:
-    from parcost.language.escapes import visible
+    from parcost.language.escapes import escape_line
 
     path = Path(out)
     try:
@@ -462,4 +470,4 @@ def _write(text: str, out: str) -> None:
         raise click.UsageError(f"{out} exists already; remove it or choose another name") from error
     except OSError as error:
         raise click.UsageError(f"{out} cannot be written: {error.strerror}") from error
-    tell(visible(f"wrote {out}"))
+    write_message(escape_line(f"wrote {out}"))

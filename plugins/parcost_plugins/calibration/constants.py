@@ -22,7 +22,7 @@ SCALES = {"%": 0.01, "us": 1e-6, "": 1.0}
 
 
 @frozen(kw_only=True)
-class Kind:
+class ConstantKind:
     """A row of the table: an attribute of a kind of block, its bounds, and what measures it."""
 
     block: str
@@ -51,7 +51,7 @@ class Constant:
     *label* is the block that it is written in; others may inherit it.
     """
 
-    kind: Kind
+    kind: ConstantKind
     label: str
     start: float
     low: float
@@ -83,27 +83,27 @@ def text_of(value: float, unit: str, *, whole: bool = False) -> str:
     return f"{number} {unit}" if unit else number
 
 
-def kinds(plugins: Plugins) -> list[Kind]:
+def kinds(plugins: Plugins) -> list[ConstantKind]:
     """Return the table of every catalogue."""
     from parcost.system.files import Kind as File
     from parcost.system.files import read_lines
 
     table = File("table of constants", 2**20, line=2**16)
-    found: list[Kind] = []
-    for _, catalogue in plugins.named("catalogues").values():
+    found: list[ConstantKind] = []
+    for _, catalogue in plugins.offers("catalogues").values():
         file = catalogue.root / "calibration" / "constants.jsonl"
         if not (isinstance(file, Path) and file.is_file()):
             continue
         for number, line in enumerate(read_lines(file, table), 1):
             try:
-                found += [_checked(Kind(**json.loads(line)))] if line.strip() else []
+                found += [_checked(ConstantKind(**json.loads(line)))] if line.strip() else []
             except (ValueError, TypeError) as error:
                 message = f"{file}:{number}: no constant that may be fitted: {error}"
                 raise click.ClickException(message) from None
     return found
 
 
-def _checked(kind: Kind) -> Kind:
+def _checked(kind: ConstantKind) -> ConstantKind:
     if kind.unit not in SCALES:
         raise ValueError(f"the unit `{kind.unit}` is none of {', '.join(filter(None, SCALES))}")
     if not 0 < kind.low < kind.high:
@@ -111,7 +111,9 @@ def _checked(kind: Kind) -> Kind:
     return kind
 
 
-def kind_of(table: Iterable[Kind], block: str, attribute: str, label: str) -> Kind | None:
+def kind_of(
+    table: Iterable[ConstantKind], block: str, attribute: str, label: str
+) -> ConstantKind | None:
     """Return the first row of the table about an attribute of the block called *label*."""
     for kind in table:
         if (kind.block, kind.attribute) == (block, attribute) and kind.holds(label):
@@ -119,8 +121,8 @@ def kind_of(table: Iterable[Kind], block: str, attribute: str, label: str) -> Ki
     return None
 
 
-def made(
-    kind: Kind,
+def make_constant(
+    kind: ConstantKind,
     label: str,
     start: float,
     *,
@@ -142,15 +144,15 @@ def made(
     )
 
 
-def chosen(
-    names: Sequence[str], known: Sequence[Constant], table: Sequence[Kind]
+def select_constants(
+    names: Sequence[str], known: Sequence[Constant], table: Sequence[ConstantKind]
 ) -> list[Constant]:
     """Return the constants that *names* pick: `h100_sxm.sustained`, or `sustained` for all."""
     found: dict[str, Constant] = {}
     for name in names:
         picked = [c for c in known if name in _names(c)]
         if not picked:
-            raise click.UsageError(_unknown(name, known, table))
+            raise click.UsageError(_unknown_name(name, known, table))
         found.update((c.name, c) for c in picked)
     return list(found.values())
 
@@ -166,7 +168,7 @@ def _names(constant: Constant) -> set[str]:
     }
 
 
-def _unknown(name: str, known: Sequence[Constant], table: Sequence[Kind]) -> str:
+def _unknown_name(name: str, known: Sequence[Constant], table: Sequence[ConstantKind]) -> str:
     concerned = [c.name for c in known]
     attributes = list(dict.fromkeys(kind.attribute for kind in table))
     close = get_close_matches(name, [*concerned, *attributes], n=1)
@@ -177,7 +179,7 @@ def _unknown(name: str, known: Sequence[Constant], table: Sequence[Kind]) -> str
     return f"`--constants {name}`: no such constant may be fitted; {hint}"
 
 
-def narrowed(found: Sequence[Constant], texts: Sequence[str]) -> list[Constant]:
+def restrict(found: Sequence[Constant], texts: Sequence[str]) -> list[Constant]:
     """Return the constants with the bounds that *texts* say: `issue=10..60us`."""
     import re
 
@@ -222,8 +224,8 @@ def _bounds(text: str, parts: Sequence[Any], constant: Constant) -> tuple[float,
     return low, high
 
 
-def within(found: Sequence[Constant]) -> list[str]:
-    """Return what is wrong with constants whose value lies outside of their bounds."""
+def bounds_errors(found: Sequence[Constant]) -> list[str]:
+    """Return the complaints about constants whose value lies outside of their bounds."""
     return [
         f"`{c.name}` is {c.text(c.start)}, outside of its bounds, {c.text(c.low)} to "
         f"{c.text(c.high)}: {c.kind.why}"

@@ -1,7 +1,7 @@
 """What the model predicts for rows over a grid of constants, and between its points.
 
-Times vary by powers of a constant or not at all, so logarithms are interpolated, linearly on
-an axis whose points are evenly spread in the logarithm.
+Times vary by powers of a constant or not at all. So logarithms are interpolated, linearly
+on an axis whose points are evenly spread in the logarithm.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Measurement:
 
 
 @frozen(kw_only=True, eq=False)
-class Grid:
+class TimeGrid:
     """Rows that the same constants concern, and the logarithms of their predicted seconds.
 
     *axes* are places of constants, *points* the logarithms of their values on each axis;
@@ -60,7 +60,7 @@ class Grid:
         """Return the logarithms at *values*, the logarithms of all constants."""
         found = self.logs
         for axis, points in zip(reversed(self.axes), reversed(self.points), strict=True):
-            place, share = between(points, float(values[axis]))
+            place, share = bracket(points, float(values[axis]))
             found = found[..., place] * (1.0 - share) + found[..., place + 1] * share
         return found
 
@@ -78,7 +78,7 @@ class Grid:
         return found
 
 
-def between(points: NDArray[np.float64], value: float) -> tuple[int, float]:
+def bracket(points: NDArray[np.float64], value: float) -> tuple[int, float]:
     """Return the place of the point below *value*, and how far it is to the next."""
     import numpy as np
 

@@ -8,8 +8,8 @@ from statistics import median
 from attrs import frozen
 
 from parcost import Session
-from parcost_plugins.calibration.constants import Constant, Kind, kind_of, made
-from parcost_plugins.calibration.inputs import FieldError, Placed, number, text
+from parcost_plugins.calibration.constants import Constant, ConstantKind, kind_of, make_constant
+from parcost_plugins.calibration.inputs import FieldError, TableRow, number, text
 from parcost_plugins.calibration.kernels import is_pattern
 from parcost_plugins.calibration.least_squares import fit
 from parcost_plugins.validation.rows import Flaw
@@ -19,7 +19,7 @@ _FEWEST = 3  # rows of one constant
 
 
 @frozen(kw_only=True)
-class Issued:
+class IssueConstant:
     """A constant of a framework, as rows of a host say it; *rows* is how many."""
 
     constant: Constant
@@ -30,22 +30,25 @@ class Issued:
 
 
 @frozen(kw_only=True)
-class Measured:
+class HostMeasurements:
     """The constants of a table of the host, and what became of its other rows.
 
     *refused* is why constants are not fitted; *passed* counts rows that measure none, by what
     they time.
     """
 
-    constants: list[Issued]
+    constants: list[IssueConstant]
     flaws: list[Flaw]
     refused: list[str]
     passed: Mapping[str, int]
 
 
-def issued(
-    placed: Iterable[Placed | Flaw], framework: str, session: Session, table: Sequence[Kind]
-) -> Measured:
+def issue_constants(
+    placed: Iterable[TableRow | Flaw],
+    framework: str,
+    session: Session,
+    table: Sequence[ConstantKind],
+) -> HostMeasurements:
     """Return the constants of a framework that rows of a host measure.
 
     A row that counts its `kernels` is about all of them. The graph of more and more kernels
@@ -63,8 +66,8 @@ def issued(
         try:
             what, mode = text(one.value, "what"), text(one.value, "mode")
             seconds = number(one.value, "time_us") * 1e-6
-            kernels = _counted(one, "kernels")
-            count = _counted(one, "count")
+            kernels = _count(one, "kernels")
+            count = _count(one, "count")
         except FieldError as error:
             flaws.append(one.flaw(str(error)))
             continue
@@ -90,7 +93,7 @@ def issued(
         "training { sequence = 1024, global_batch = 1 sequences }\n"
     )
     known = scenario.studies()[0][Training].framework
-    found: list[Issued] = []
+    found: list[IssueConstant] = []
     reasons: list[str] = []
     for attribute in dict.fromkeys([*times, *chains]):
         meant = kind_of(table, "framework", attribute, framework)
@@ -99,7 +102,7 @@ def issued(
         if meant is None or before is None:
             reasons.append(f"`{name}`: the framework has no such constant")
             continue
-        constant = made(meant, framework, float(before), of=(framework,))
+        constant = make_constant(meant, framework, float(before), of=(framework,))
         rows = len(times.get(attribute, chains.get(attribute, [])))
         if rows < _FEWEST:
             reasons.append(f"`{name}`: {rows} rows of the host, and {_FEWEST} are the fewest")
@@ -124,10 +127,10 @@ def issued(
                 f"{constant.text(constant.low)} to {constant.text(constant.high)}: {meant.why}"
             )
             continue
-        found.append(Issued(constant=constant, value=value, low=low, high=high, rows=rows))
-    return Measured(constants=found, flaws=flaws, refused=reasons, passed=passed)
+        found.append(IssueConstant(constant=constant, value=value, low=low, high=high, rows=rows))
+    return HostMeasurements(constants=found, flaws=flaws, refused=reasons, passed=passed)
 
 
-def _counted(one: Placed, name: str) -> float | None:
+def _count(one: TableRow, name: str) -> float | None:
     """Return a count of a row, which may be missing or null."""
     return None if one.value.get(name) is None else number(one.value, name)

@@ -39,7 +39,7 @@ class Input:
 
 
 @frozen
-class Placed:
+class TableRow:
     """An object of a table, and the line that it stands on."""
 
     value: Mapping[str, Any]
@@ -67,7 +67,7 @@ def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
         if name == "-" or not os.path.isdir(path):
             content = "log" if name == "-" or path.suffix != ".jsonl" else _content(path)
             if content is None:
-                raise click.UsageError(f"{name}: {_unlike(path)}")
+                raise click.UsageError(f"{name}: {_kind_error(path)}")
             found.append(Input(name, path, content))
             continue
         inside = sorted(p for p in path.iterdir() if p.suffix in (".jsonl", ".log"))
@@ -83,13 +83,13 @@ def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
     return found, passed
 
 
-def _first(path: Path) -> str:
+def _first_row(path: Path) -> str:
     return next((line for line in read_lines(path, RUNS) if line.strip()), "")
 
 
 def _content(path: Path) -> Content | None:
     """Return what the table at *path* holds; None where no row of that kind is known."""
-    text = _first(path)
+    text = _first_row(path)
     if not text:
         raise click.UsageError(f"{path}: the file is empty")
     try:
@@ -101,8 +101,8 @@ def _content(path: Path) -> Content | None:
     return next((c for c, names in _FIELDS if all(name in value for name in names)), None)
 
 
-def _unlike(path: Path) -> str:
-    value = json.loads(_first(path))
+def _kind_error(path: Path) -> str:
+    value = json.loads(_first_row(path))
     names = ", ".join(f"`{name}`" for name in list(value)[:8])
     kinds = "; ".join(
         f"{content}: {', '.join(fields)}" for content, fields in dict(reversed(_FIELDS)).items()
@@ -110,7 +110,7 @@ def _unlike(path: Path) -> str:
     return f"no table that is known has rows of {names}; {kinds}"
 
 
-def objects(one: Input) -> Iterator[Placed | Flaw]:
+def objects(one: Input) -> Iterator[TableRow | Flaw]:
     """Yield the rows of a table, and the lines that are none."""
     for number, line in enumerate(read_lines(one.path, RUNS), 1):
         if not line.strip():
@@ -127,7 +127,7 @@ def objects(one: Input) -> Iterator[Placed | Flaw]:
         if reason:
             yield Flaw(file=one.name, line=number, id="", kind="unreadable", reason=reason)
         else:
-            yield Placed(value, one.name, number)
+            yield TableRow(value, one.name, number)
 
 
 # --- fields ---------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def number(row: Mapping[str, Any], name: str, *, above: float = 0.0) -> float:
         raise FieldError(f"`{name}` is missing{_hint(name, row)}")
     value = row[name]
     if not is_number(value):
-        raise FieldError(f"`{name}` is {_shown(value)}, not a number")
+        raise FieldError(f"`{name}` is {_value_text(value)}, not a number")
     if value <= above:
         raise FieldError(f"`{name}` is {value:g}, and has to be above {above:g}")
     return float(value)
@@ -174,11 +174,11 @@ def text(row: Mapping[str, Any], name: str) -> str:
     if name not in row:
         raise FieldError(f"`{name}` is missing{_hint(name, row)}")
     if not isinstance(row[name], str):
-        raise FieldError(f"`{name}` is {_shown(row[name])}, not a text")
+        raise FieldError(f"`{name}` is {_value_text(row[name])}, not a text")
     return str(row[name])
 
 
-def truth(row: Mapping[str, Any], name: str) -> bool:
+def boolean(row: Mapping[str, Any], name: str) -> bool:
     """Return the truth in a field.
 
     Raises:
@@ -187,7 +187,7 @@ def truth(row: Mapping[str, Any], name: str) -> bool:
     if name not in row:
         raise FieldError(f"`{name}` is missing{_hint(name, row)}")
     if not isinstance(row[name], bool):
-        raise FieldError(f"`{name}` is {_shown(row[name])}, neither true nor false")
+        raise FieldError(f"`{name}` is {_value_text(row[name])}, neither true nor false")
     return bool(row[name])
 
 
@@ -198,6 +198,6 @@ def _hint(name: str, row: Mapping[str, Any]) -> str:
     return f"; the row has `{close[0]}`" if close else ""
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     shown = json.dumps(value, default=str)
     return shown if len(shown) <= 40 else shown[:37] + "..."

@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from parcost import ParcostError, Session, Study, called
-from parcost_plugins.calibration.constants import Constant, Kind, kind_of, made
-from parcost_plugins.calibration.grids import Grid, Measurement, axes_of, set_text
-from parcost_plugins.calibration.inputs import FieldError, Placed, is_number, number, text, truth
-from parcost_plugins.validation.hardware import ENTRIES, entry_of, known_devices
+from parcost import ParcostError, Session, Study, block_name
+from parcost_plugins.calibration.constants import Constant, ConstantKind, kind_of, make_constant
+from parcost_plugins.calibration.grids import Measurement, TimeGrid, axes_of, set_text
+from parcost_plugins.calibration.inputs import (
+    FieldError,
+    TableRow,
+    boolean,
+    is_number,
+    number,
+    text,
+)
+from parcost_plugins.validation.hardware import ENTRIES, device_names, entry_of
 from parcost_plugins.validation.rows import Flaw, Hardware
 from parcost_plugins.vocabulary import Cluster, Gemm, KernelChoice, Training
 
@@ -61,7 +68,7 @@ _MEMORY_PART = 0.8
 _OPERATORS = ("norms", "gated", "rotary", "softmax", "loss")
 
 
-class PassedOverError(ValueError):
+class SkippedRowError(ValueError):
     """A row has no flaw, but measures no constant; the message is the reason."""
 
 
@@ -70,7 +77,7 @@ class Tables:
     """Grids of kernel rows, gathered; *constants* grow as rows concern further ones."""
 
     session: Session
-    table: Sequence[Kind]
+    table: Sequence[ConstantKind]
     device: str = ""  # where the user names one
     constants: list[Constant] = field(factory=list)
     rows: dict[tuple[int, ...], list[tuple[Measurement, NDArray[np.float64]]]] = field(factory=dict)
@@ -79,9 +86,9 @@ class Tables:
     _studies: dict[tuple[Any, ...], Study] = field(factory=dict)
     _seen: dict[str, str] = field(factory=dict)
 
-    def add(self, placed: Iterable[Placed | Flaw], content: str) -> None:
+    def add(self, placed: Iterable[TableRow | Flaw], content: str) -> None:
         """Add the rows of a table."""
-        take: Mapping[str, Callable[[Placed], None]] = {
+        take: Mapping[str, Callable[[TableRow], None]] = {
             "products": self._product,
             "attention": self._attention,
             "streams": self._stream,
@@ -101,17 +108,17 @@ class Tables:
                 take[content](one)
             except FieldError as error:
                 self.flaws.append(one.flaw(str(error)))
-            except PassedOverError as error:
+            except SkippedRowError as error:
                 self.passed[str(error)] = self.passed.get(str(error), 0) + 1
             except ParcostError as error:
                 self.flaws.append(one.flaw(str(error).partition("\n")[0]))
 
-    def grids(self) -> list[Grid]:
+    def grids(self) -> list[TimeGrid]:
         """Return the grids of all rows."""
         import numpy as np
 
         return [
-            Grid(
+            TimeGrid(
                 rows=[row for row, _ in found],
                 axes=axes,
                 points=[np.log(p) for p in axes_of([self.constants[i] for i in axes])],
@@ -122,7 +129,7 @@ class Tables:
 
     # --- rows -------------------------------------------------------------------------------
 
-    def _product(self, one: Placed) -> None:
+    def _product(self, one: TableRow) -> None:
         import numpy as np
 
         row, device = one.value, self._device(one)
@@ -133,19 +140,19 @@ class Tables:
         if not isinstance(shapes, list) or not shapes or not all(map(_is_shape, shapes)):
             raise FieldError("`products` is no list of [m, n, k, count], each above 0")
         if recipe is None:
-            raise PassedOverError(f"no recipe multiplies in `{dtype}`")
+            raise SkippedRowError(f"no recipe multiplies in `{dtype}`")
         plain = self._study(device, recipe, None)
         precision = plain[Training].precision
         for type_ in {precision.compute, precision.narrow} - {"none"}:
             if getattr(plain[Cluster].device, type_) is None:
-                raise PassedOverError(f"{device} multiplies nothing in {type_}")
+                raise SkippedRowError(f"{device} multiplies nothing in {type_}")
         if seconds < SHORTEST * len(shapes):
-            raise PassedOverError("shorter than 100 us a product: a launch is what takes long")
+            raise SkippedRowError("shorter than 100 us a product: a launch is what takes long")
         kind = next(k for k in self.table if "products" in k.reads and recipe in k.recipes)
         place = self._constant(kind.attribute, device)
         (axis,) = axes_of([self.constants[place]])
         study = self._study(device, recipe, (f"cluster.device.{kind.attribute}", tuple(axis)))
-        _, tiled = self.session.plugins.named("kernels")["tiled"]
+        _, tiled = self.session.plugins.offers("kernels")["tiled"]
         predicted = np.zeros(len(axis))
         for m, n, k, batch in shapes:
             product = Gemm(
@@ -162,7 +169,7 @@ class Tables:
         shape = repr(shapes)
         self._keep((place,), one, seconds, predicted, shape, (recipe, shape))
 
-    def _stream(self, one: Placed) -> None:
+    def _stream(self, one: TableRow) -> None:
         import numpy as np
 
         row, device = one.value, self._device(one)
@@ -189,15 +196,15 @@ class Tables:
         start = kernels * float(chosen.start)
         memory = moved / (rate * constant.start)
         if memory < _MEMORY_PART * (memory + start) or memory < start / (1 - _MEMORY_PART):
-            raise PassedOverError("so short that starting the kernel is what takes long")
+            raise SkippedRowError("so short that starting the kernel is what takes long")
         if row.get("clock") == "events" and seconds < 2 * SHORTEST:
-            raise PassedOverError("timed with events, and so short that these count")
+            raise SkippedRowError("timed with events, and so short that these count")
         (axis,) = axes_of([constant])
         predicted = moved / (rate * axis) + start
         shape = f"{text(row, 'shape') if 'shape' in row else elements} {runs}"
         self._keep((place,), one, seconds, np.asarray(predicted), shape, (shape,))
 
-    def _attention(self, one: Placed) -> None:
+    def _attention(self, one: TableRow) -> None:
         import numpy as np
 
         row, device = one.value, self._device(one)
@@ -205,23 +212,23 @@ class Tables:
         direction = text(row, "direction")
         if direction not in ("forward", "backward", "both"):
             raise FieldError(f"`direction` is `{direction}`; it is one of forward, backward, both")
-        causal = truth(row, "causal")
+        causal = boolean(row, "causal")
         kernel, type_ = KERNELS.get(name), TYPES.get(dtype)
         sizes = {f: number(row, f) for f in ("batch", "heads", "head_dim", "seq_q", "seq_k")}
         value_dim = number(row, "head_dim_v") if "head_dim_v" in row else sizes["head_dim"]
         if kernel is None or type_ is None:
-            raise PassedOverError(f"no fused kernel is called `{name}` in `{dtype}`")
+            raise SkippedRowError(f"no fused kernel is called `{name}` in `{dtype}`")
         study = self._study(device, "bf16", None)
         found = study[Cluster].device
         rates = found.attention
         known = rates.find(kernel, type_) if rates is not None else None
         if rates is None or known is None:
-            raise PassedOverError(f"the catalogue has no `{kernel}` ({type_}) of `{device}`")
+            raise SkippedRowError(f"the catalogue has no `{kernel}` ({type_}) of `{device}`")
         width = (sizes["head_dim"] + value_dim) / 2
         head = next((head for head in known.heads if float(head.size) == width), None)
         if head is None:
-            raise PassedOverError(
-                f"`{called(known)}` of `{device}` has no rate for heads of {width:g}"
+            raise SkippedRowError(
+                f"`{block_name(known)}` of `{device}` has no rate for heads of {width:g}"
             )
         if row.get("window") is not None:
             number(row, "window")
@@ -238,7 +245,7 @@ class Tables:
         else:
             seconds = number(row, "time_us") * 1e-6
         peak = float((found.fp8 if type_ == "fp8" else found.bf16) or found.fp16 or 0.0)
-        inside = f"{called(rates)}.{called(known)}"
+        inside = f"{block_name(rates)}.{block_name(known)}"
         places = tuple(self._constant(d, device, head=head, inside=inside) for d in directions)
         parts = []
         axes = axes_of([self.constants[place] for place in places])
@@ -255,7 +262,7 @@ class Tables:
     def _keep(
         self,
         places: tuple[int, ...],
-        one: Placed,
+        one: TableRow,
         seconds: float,
         predicted: NDArray[np.float64],
         shape: str,
@@ -276,15 +283,13 @@ class Tables:
         )
         self.rows.setdefault(places, []).append((measured, np.log(predicted)))
 
-    def _device(self, one: Placed) -> str:
+    def _device(self, one: TableRow) -> str:
         name = self.device or text(one.value, "device")
         if any(entry.device == name for entry in ENTRIES):
             return name
         entry = entry_of(Hardware(gpu=name, gpus=1))
         if entry is None:
-            raise FieldError(
-                f"the device `{name}` is none of {known_devices()}; --device names one"
-            )
+            raise FieldError(f"the device `{name}` is none of {device_names()}; --device names one")
         return entry.device
 
     def _constant(
@@ -299,7 +304,7 @@ class Tables:
         from attrs import evolve
 
         block = "device" if head is None else "head_rate"
-        label = device if head is None else called(head)
+        label = device if head is None else block_name(head)
         name = f"{inside}.{label}.{attribute}" if inside else f"{label}.{attribute}"
         for place, known in enumerate(self.constants):
             if known.name == name:
@@ -309,7 +314,9 @@ class Tables:
         kind = kind_of(self.table, block, attribute, label)
         assert kind is not None
         value = head if head is not None else self._study(device, "bf16", None)[Cluster].device
-        constant = made(kind, label, float(getattr(value, attribute)), inside=inside, of=(device,))
+        constant = make_constant(
+            kind, label, float(getattr(value, attribute)), inside=inside, of=(device,)
+        )
         self.constants.append(constant)
         return len(self.constants) - 1
 
@@ -324,7 +331,7 @@ class Tables:
                 attribute = sweep[0].rpartition(".")[2]
                 kind = kind_of(self.table, "device", attribute, device)
                 assert kind is not None
-                values[sweep[0]] = set_text(made(kind, device, 1.0), sweep[1])
+                values[sweep[0]] = set_text(make_constant(kind, device, 1.0), sweep[1])
             (scenario,) = self.session.load_text(
                 f"use catalog.devices.{device}\nuse catalog.fabrics.hgx_h100\n"
                 f"use catalog.precisions.{recipe}\nuse catalog.models.llama3_8b\n"

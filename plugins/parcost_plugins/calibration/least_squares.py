@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True, eq=False)
-class Line:
+class FittedLine:
     """The fitted link, and its relative errors against the timings."""
 
     latency: float  # alpha, seconds of a message
@@ -42,7 +42,7 @@ def fit(
     seconds: Sequence[float],
     rounds: Sequence[float],
     bytes_: Sequence[float],
-) -> Line:
+) -> FittedLine:
     """Return the line of least squares in the relative error.
 
     Raises:
@@ -59,13 +59,13 @@ def fit(
     ones = np.ones(len(t))
     (alpha, beta), *_ = np.linalg.lstsq(columns, ones, rcond=None)
     if alpha < 0:
-        alpha, beta = 0.0, _alone(columns[:, 1])
+        alpha, beta = 0.0, _single_parameter(columns[:, 1])
     elif beta <= 0:
         raise ValueError("time does not grow with size: there is no bandwidth to be fitted")
     errors = columns @ np.array([alpha, beta]) - 1.0
     worst = int(np.argmax(np.abs(errors)))
-    a, b = _within(columns, errors) if len(t) > 2 else (float("inf"), float("inf"))
-    return Line(
+    a, b = _half_widths(columns, errors) if len(t) > 2 else (float("inf"), float("inf"))
+    return FittedLine(
         latency=float(alpha),
         bandwidth=float(1.0 / beta),
         mean_error=float(np.mean(np.abs(errors))),
@@ -77,7 +77,7 @@ def fit(
     )
 
 
-def _within(columns: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[float, float]:
+def _half_widths(columns: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[float, float]:
     """Return half of the interval of each parameter that holds it in nine cases of ten."""
     import numpy as np
 
@@ -86,6 +86,6 @@ def _within(columns: NDArray[np.float64], errors: NDArray[np.float64]) -> tuple[
     return 1.645 * float(spread[0]), 1.645 * float(spread[1])
 
 
-def _alone(column: NDArray[np.float64]) -> float:
+def _single_parameter(column: NDArray[np.float64]) -> float:
     """Return the parameter of one column by which it comes closest to one everywhere."""
     return float(column.sum() / (column @ column))

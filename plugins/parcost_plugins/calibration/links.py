@@ -13,12 +13,12 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Collective, Group
-from parcost_plugins.calibration.least_squares import Line, fit
+from parcost import Collective, Group, Link
+from parcost_plugins.calibration.least_squares import FittedLine, fit
 
 
 @frozen(kw_only=True, eq=False)
-class _Counting:
+class _CountingLink(Link):
     """A link on which a round or a byte takes a second."""
 
     name: str
@@ -42,7 +42,7 @@ def counts(
         ranks *= members
 
     def price(latency: float, bandwidth: float) -> float:
-        link = _Counting(name="counting", latency=latency, bandwidth=bandwidth)
+        link = _CountingLink(name="counting", latency=latency, bandwidth=bandwidth)
         group = Group(
             name="fitted",
             ranks=float(ranks),
@@ -60,7 +60,7 @@ def line(
     ranks: int,
     sizes: Sequence[float],
     seconds: Sequence[float],
-) -> Line:
+) -> FittedLine:
     """Return the link that explains the timings best.
 
     Raises:

@@ -11,8 +11,8 @@ import click
 from attrs import frozen
 
 from parcost_plugins.calibration import links, spec, tables
-from parcost_plugins.calibration.inputs import FieldError, Placed, number, text
-from parcost_plugins.calibration.least_squares import Line
+from parcost_plugins.calibration.inputs import FieldError, TableRow, number, text
+from parcost_plugins.calibration.least_squares import FittedLine
 from parcost_plugins.calibration.tables import Timings
 from parcost_plugins.validation.rows import Flaw
 
@@ -57,14 +57,14 @@ class Log:
     ranks: int
     nodes: int
     shared: int  # ports that a rank's messages leave a node through
-    line: Line
+    line: FittedLine
 
 
 @frozen(kw_only=True, eq=False)
-class Network:
+class NetworkLink:
     """A level that logs were fitted to; *notes* stand above it, *warnings* are told."""
 
-    level: spec.Level
+    level: spec.SpecLevel
     logs: Sequence[Log]
     notes: Sequence[str]
     warnings: Sequence[str]
@@ -87,7 +87,7 @@ def read(name: str, options: Options) -> Timings:
     return found[(table or 1) - 1]
 
 
-def rows(placed: Iterable[Placed | Flaw]) -> tuple[list[tuple[str, Timings]], list[Flaw]]:
+def rows(placed: Iterable[TableRow | Flaw]) -> tuple[list[tuple[str, Timings]], list[Flaw]]:
     """Return the timings of a table with a row for each size, and the flaws of rows."""
     flaws: list[Flaw] = []
     found: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
@@ -122,12 +122,12 @@ def rows(placed: Iterable[Placed | Flaw]) -> tuple[list[tuple[str, Timings]], li
     return tables_, flaws
 
 
-def fitted(name: str, timings: Timings, options: Options) -> Log:
+def fit_log(name: str, timings: Timings, options: Options) -> Log:
     """Return the line through the timings of one log."""
     over = options.ranks or timings.ranks
     if over < 2:
         raise click.UsageError(f"{name} does not say how many ranks took part; add --ranks")
-    done = options.operation or timings.operation or _guessed(timings, over, name)
+    done = options.operation or timings.operation or _guessed_operation(timings, over, name)
     offered = _algorithm(options.algorithm, done)
     hosts = options.nodes or timings.nodes or 1
     if over % hosts:
@@ -148,7 +148,7 @@ def fitted(name: str, timings: Timings, options: Options) -> Log:
     )
 
 
-def levels(logs: Sequence[Log], form: str) -> list[Network]:
+def levels(logs: Sequence[Log], form: str) -> list[NetworkLink]:
     """Return the levels that logs were taken on: inside of a node, and between nodes."""
     found = []
     for across in (False, True):
@@ -158,17 +158,17 @@ def levels(logs: Sequence[Log], form: str) -> list[Network]:
     return found
 
 
-def _level(logs: Sequence[Log], form: str, *, across: bool) -> Network:
+def _level(logs: Sequence[Log], form: str, *, across: bool) -> NetworkLink:
     devices = list(dict.fromkeys(log.timings.device for log in logs if log.timings.device))
     if len(devices) > 1:
         raise click.UsageError(
             f"the logs are of {', '.join(devices)}, and a level joins devices of one kind: "
             "calibrate from those of one machine"
         )
-    line = logs[0].line if len(logs) == 1 else _together(logs)
+    line = logs[0].line if len(logs) == 1 else _common_line(logs)
     rates = [log.line.bandwidth / log.shared for log in logs]
     shared = logs[0].shared
-    warnings = [warning for log in logs if (warning := _beyond(log))]
+    warnings = [warning for log in logs if (warning := _speed_warning(log))]
     low, high = (rate / shared for rate in line.bandwidth_within)
     early, late = line.latency_within
     bandwidth = line.bandwidth / shared
@@ -199,8 +199,8 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> Network:
         f"{log.ranks} ranks, {log.nodes} nodes"
         for log in logs
     )
-    interval = "" if line.sizes == 2 or curve else spec.within(low, high, early, late)
-    level = spec.Level(
+    interval = "" if line.sizes == 2 or curve else spec.interval_text(low, high, early, late)
+    level = spec.SpecLevel(
         name="network" if across else "node",
         size=0 if across else max(log.ranks for log in logs),
         unit="devices",
@@ -209,12 +209,12 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> Network:
         points=points,
         source=source + interval,
     )
-    return Network(
+    return NetworkLink(
         level=level, logs=logs, notes=_notes(line, across, shared, curve=curve), warnings=warnings
     )
 
 
-def _together(logs: Sequence[Log]) -> Line:
+def _common_line(logs: Sequence[Log]) -> FittedLine:
     """Return the line through all logs of a link, each with the rounds of its algorithm."""
     from parcost_plugins.calibration.least_squares import fit
 
@@ -233,7 +233,7 @@ def _together(logs: Sequence[Log]) -> Line:
     return fit(sizes, seconds, rounds, moved)
 
 
-def _guessed(timings: Timings, ranks: int, name: str) -> str:
+def _guessed_operation(timings: Timings, ranks: int, name: str) -> str:
     may = tables.guess(timings, ranks)
     if len(may) == 1:
         return may[0]
@@ -247,11 +247,11 @@ def _algorithm(name: str | None, operation: str) -> Collective:
     from parcost.plugins.discovery import load
 
     with redirect_stdout(sys.stderr):  # plugins may print
-        offered = load().named("collectives")
+        offered = load().offers("collectives")
     able = [n for n, (_, a) in offered.items() if operation in a.operations]
     if not able:
         known = sorted({o for _, a in offered.values() for o in a.operations})
-        hint = _nearest(operation, known) or f"they offer {', '.join(known)}"
+        hint = _nearest_operation(operation, known) or f"they offer {', '.join(known)}"
         raise click.UsageError(f"no plugin offers the operation `{operation}`; {hint}")
     wanted = name or next((n for n in _USUAL if n in able), able[0])
     if wanted not in able:
@@ -261,7 +261,7 @@ def _algorithm(name: str | None, operation: str) -> Collective:
     return found
 
 
-def _nearest(operation: str, known: list[str]) -> str | None:
+def _nearest_operation(operation: str, known: list[str]) -> str | None:
     """Return which operation may be meant; some libraries write their names in one word."""
     from difflib import get_close_matches
 
@@ -291,7 +291,7 @@ def lines(log: Log) -> list[str]:
     ]
 
 
-def _beyond(log: Log) -> str:
+def _speed_warning(log: Log) -> str:
     """Return a warning of a port that is faster than the device of the log has any."""
     from parcost_plugins.calibration.rates import line_rate
 
@@ -307,13 +307,13 @@ def _beyond(log: Log) -> str:
     )
 
 
-def _errors(line: Line) -> str:
+def _errors(line: FittedLine) -> str:
     if line.sizes == 2:
         return "not known: any two sizes lie on a line"
     return f"{line.mean_error:.1%} on average, {line.largest_error:.1%} at most"
 
 
-def _notes(line: Line, across: bool, shared: int, *, curve: bool) -> list[str]:
+def _notes(line: FittedLine, across: bool, shared: int, *, curve: bool) -> list[str]:
     notes = [f"A line through the timings is off by {_errors(line)}."]
     if line.sizes == 2:
         notes = [f"The error of a line through the timings is {_errors(line)}."]

@@ -19,7 +19,7 @@ def line_rate(device: str, *, outermost: bool) -> tuple[float, str] | None:
     for system in _systems() if device else ():
         (scenario,) = parcost.load_text(f"use catalog.systems.{system}\n{_QUESTION}")
         cluster = scenario.evaluate().result.study[Cluster]
-        if parcost.called(cluster.device).partition("_")[0] in words and cluster.fabric.levels:
+        if parcost.block_name(cluster.device).partition("_")[0] in words and cluster.fabric.levels:
             rate = cluster.fabric.levels[-1 if outermost else 0].bandwidth
             if not isinstance(rate, Curve):
                 found.append((float(rate), system))
@@ -36,6 +36,6 @@ _QUESTION = (
 def _systems() -> list[str]:
     from parcost.plugins.discovery import load
 
-    _, catalogue = load().named("catalogues")["catalog"]
+    _, catalogue = load().offers("catalogues")["catalog"]
     files = (catalogue.root / "systems").iterdir()
     return sorted(f.name.removesuffix(".par") for f in files if f.name.endswith(".par"))

@@ -13,12 +13,12 @@ from parcost.output import markdown
 from parcost.output.text import draw
 from parcost_plugins.calibration.constants import Constant
 from parcost_plugins.calibration.grids import Measurement
-from parcost_plugins.calibration.host import Issued
-from parcost_plugins.calibration.logs import Network, lines
-from parcost_plugins.calibration.solve import Fit, Left, Value, scored
-from parcost_plugins.calibration.spec import Entry
+from parcost_plugins.calibration.host import IssueConstant
+from parcost_plugins.calibration.logs import NetworkLink, lines
+from parcost_plugins.calibration.solve import Fit, FitValue, LeaveOutErrors, score_of_errors
+from parcost_plugins.calibration.spec import SpecEntry
 from parcost_plugins.validation.rows import Flaw
-from parcost_plugins.validation.scores import Score, by
+from parcost_plugins.validation.scores import Score, group_by
 
 _MOST = 10  # outliers and rows left out that are listed
 _WIDE = 0.5  # of the bounds: an interval beyond is called wide
@@ -31,25 +31,25 @@ class Part:
     title: str
     rows: Sequence[Measurement]
     fit: Fit
-    left: Sequence[Left]
+    left: Sequence[LeaveOutErrors]
     interpolation: float | None = None  # largest error of reading between points of the grid
     notes: Sequence[str] = ()
 
 
 @frozen(kw_only=True, eq=False)
-class Report:
+class CalibrationReport:
     """Everything that a calibration says."""
 
     parts: Sequence[Part] = ()
-    networks: Sequence[Network] = ()
-    host: Sequence[Issued] = ()
+    networks: Sequence[NetworkLink] = ()
+    host: Sequence[IssueConstant] = ()
     refused: Sequence[str] = ()
     unmodelled: Sequence[Flaw] = ()
     passed: Sequence[str] = ()
     text: str = ""  # of the catalogue file
 
 
-def entries(report: Report) -> list[Entry]:
+def entries(report: CalibrationReport) -> list[SpecEntry]:
     """Return the fitted constants with their provenance."""
     found = []
     for part in report.parts:
@@ -62,27 +62,27 @@ def entries(report: Report) -> list[Entry]:
                 f"bounds {c.text(c.low)} to {c.text(c.high)}"
             )
             kind = "fitted" if runs else "measured"
-            found.append(Entry(constant=c, value=value.value, kind=kind, source=source))
+            found.append(SpecEntry(constant=c, value=value.value, kind=kind, source=source))
     for one in report.host:
         c = one.constant
         source = f"{one.rows} rows of the host, {c.text(one.low)} to {c.text(one.high)}"
-        found.append(Entry(constant=c, value=one.value, kind="measured", source=source))
+        found.append(SpecEntry(constant=c, value=one.value, kind="measured", source=source))
     return found
 
 
-def to_table(report: Report, paper: Paper) -> str:
+def to_table(report: CalibrationReport, paper: Paper) -> str:
     """Return the report as a terminal shows it."""
     page = draw([*_page(report)], paper)
     return page + (f"\n{report.text}" if report.text else "")
 
 
-def to_markdown(report: Report) -> str:
+def to_markdown(report: CalibrationReport) -> str:
     """Return the report in Markdown."""
     page = markdown.draw([*_page(report)])
     return page + (f"\n```text\n{report.text}```\n" if report.text else "")
 
 
-def _page(report: Report) -> Iterator[Item]:
+def _page(report: CalibrationReport) -> Iterator[Item]:
     yield Heading("Calibration", 1)
     for part in report.parts:
         yield from _part(part)
@@ -157,9 +157,9 @@ def _part(part: Part) -> Iterator[Item]:
             *(Column(t, "right") for t in ("n", "MAPE", "median", "signed", "p90")),
         ],
         [
-            _score("uncalibrated", scored(fit.before)),
-            _score("calibrated, in sample", scored(fit.after)),
-            *(_score(_title(left), scored(left.errors)) for left in part.left),
+            _score("uncalibrated", score_of_errors(fit.before)),
+            _score("calibrated, in sample", score_of_errors(fit.after)),
+            *(_score(_title(left), score_of_errors(left.errors)) for left in part.left),
         ],
     )
     for left in part.left:
@@ -191,7 +191,7 @@ def _part(part: Part) -> Iterator[Item]:
         )
 
 
-def _constant(value: Value) -> Row:
+def _constant(value: FitValue) -> Row:
     c = value.constant
     return Row(
         [
@@ -206,14 +206,14 @@ def _constant(value: Value) -> Row:
     )
 
 
-def _is_wide(value: Value) -> bool:
+def _is_wide(value: FitValue) -> bool:
     from math import log
 
     c = value.constant
     return log(value.high / value.low) > _WIDE * log(c.high / c.low)
 
 
-def _title(left: Left) -> str:
+def _title(left: LeaveOutErrors) -> str:
     return f"{left.what} left out, {left.folds} folds"
 
 
@@ -225,7 +225,7 @@ def _score(name: str, s: Score) -> Row:
 def _groups(part: Part) -> Iterator[Item]:
     """Yield the mean errors by source and by device, where there are several."""
     for title, key in (("source", "source"), ("device", "device")):
-        groups = by(range(len(part.rows)), lambda i, key=key: getattr(part.rows[i], key))  # type: ignore[misc]
+        groups = group_by(range(len(part.rows)), lambda i, key=key: getattr(part.rows[i], key))  # type: ignore[misc]
         if len(groups) < 2 or (title == "source" and part.title != "runs"):
             continue
         yield Heading(f"MAPE by {title}", 3)
@@ -250,7 +250,7 @@ def _groups(part: Part) -> Iterator[Item]:
 # --- JSON -----------------------------------------------------------------------------------
 
 
-def to_json(report: Report) -> str:
+def to_json(report: CalibrationReport) -> str:
     """Return the report as JSON: constants in SI units, errors in percent."""
     document: dict[str, Any] = {
         "schema_version": 1,
@@ -304,7 +304,7 @@ def _percent(share: float) -> float:
 
 
 def _scores(errors: Sequence[float]) -> dict[str, Any]:
-    s = scored(errors)
+    s = score_of_errors(errors)
     found = {name: _percent(getattr(s, name)) for name in ("mape", "median", "mean", "p90")}
     return {"n": s.n, **found}
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import evolve, frozen
 
-from parcost import ParcostError, SpecError, Study, called
-from parcost_plugins.calibration.constants import Constant, Kind, kind_of, made
-from parcost_plugins.calibration.grids import MOST_AXES, Grid, Measurement, axes_of, set_text
+from parcost import ParcostError, SpecError, Study, block_name
+from parcost_plugins.calibration.constants import Constant, ConstantKind, kind_of, make_constant
+from parcost_plugins.calibration.grids import MOST_AXES, Measurement, TimeGrid, axes_of, set_text
 from parcost_plugins.validation.pricing import Case, Prediction, write_studies
-from parcost_plugins.validation.rows import Flaw, Row, Rows
+from parcost_plugins.validation.rows import Flaw, Rows, RunRow
 from parcost_plugins.validation.summary import device_class, excess
 from parcost_plugins.vocabulary import Cluster, Training
 
@@ -51,7 +51,7 @@ class Studies:
     unmodelled: Sequence[Flaw]
 
 
-def studies(rows: Rows, folder: Path, session: Session, table: Sequence[Kind]) -> Studies:
+def studies(rows: Rows, folder: Path, session: Session, table: Sequence[ConstantKind]) -> Studies:
     """Return the studies of *rows*, written into *folder*, and the constants that concern them."""
     known: dict[Signature, Concern] = {}
     cases: list[tuple[Case, Path]] = []
@@ -67,8 +67,8 @@ def studies(rows: Rows, folder: Path, session: Session, table: Sequence[Kind]) -
             unmodelled.append(_flaw(case, _first_line(error)))
             continue
         signature = Signature(
-            device=called(study[Cluster].device),
-            framework=called(study[Training].framework),
+            device=block_name(study[Cluster].device),
+            framework=block_name(study[Training].framework),
             fabric=_fabric(study),
         )
         if signature not in known:
@@ -93,11 +93,11 @@ def _fabric(study: Study) -> str:
             name = origin.span.source.name
             if name.startswith("catalog/"):
                 return PurePosixPath(name).stem
-    return called(fabric)
+    return block_name(fabric)
 
 
 def _constants(
-    study: Study, signature: Signature, table: Sequence[Kind]
+    study: Study, signature: Signature, table: Sequence[ConstantKind]
 ) -> Iterator[tuple[str, Constant]]:
     """Yield the constants of *study* that runs may fit, by the path that sets each."""
     cluster, framework = study[Cluster], study[Training].framework
@@ -105,7 +105,13 @@ def _constants(
         ("device", cluster.device, "cluster.device", signature.device, ""),
         ("framework", framework, "training.framework", signature.framework, ""),
         *(
-            ("level", level, f"cluster.fabric.{called(level)}", called(level), signature.fabric)
+            (
+                "level",
+                level,
+                f"cluster.fabric.{block_name(level)}",
+                block_name(level),
+                signature.fabric,
+            )
             for level in cluster.fabric.levels
         ),
     ]
@@ -121,7 +127,7 @@ def _constants(
             written = PurePosixPath(span.source.name).stem if own and span is not None else label
             yield (
                 f"{path}.{attribute}",
-                made(
+                make_constant(
                     kind_of(table, block, attribute, written) or kind,
                     written,
                     float(found),
@@ -143,7 +149,7 @@ def candidates(found: Studies) -> list[Constant]:
     return list(merged.values())
 
 
-def usual(found: Studies) -> list[Constant]:
+def fitted_constants(found: Studies) -> list[Constant]:
     """Return the constants that the catalogue marks as fitted.
 
     For devices that have none they are those that the table names for such a device.
@@ -162,7 +168,7 @@ def grids(
     constants: Sequence[Constant],
     session: Session,
     progress: Callable[[int], None],
-) -> tuple[list[Grid], list[Flaw], list[Flaw]]:
+) -> tuple[list[TimeGrid], list[Flaw], list[Flaw]]:
     """Return the rows over their constants, those that cannot be priced, and absurd ones."""
     places = {c.name: i for i, c in enumerate(constants)}
     groups: dict[tuple[tuple[str, int], ...], list[tuple[Case, Path]]] = {}
@@ -178,7 +184,7 @@ def grids(
                 f"most: {names}; pick fewer with --constants"
             )
         groups.setdefault(axes, []).append((case, path))
-    made_: list[Grid] = []
+    made_: list[TimeGrid] = []
     unmodelled: list[Flaw] = []
     absurd: list[Flaw] = []
     done = 0
@@ -193,7 +199,7 @@ def grids(
         for case, path in cases:
             done += 1
             progress(done)
-            priced = _priced(session, path, values, tuple(len(axis) for axis in points))
+            priced = _evaluate_mesh(session, path, values, tuple(len(axis) for axis in points))
             if isinstance(priced, str):
                 unmodelled.append(_flaw(case, priced))
                 continue
@@ -213,10 +219,10 @@ def _grid(
     axes: Sequence[tuple[str, int]],
     points: Sequence[NDArray[np.float64]],
     logs: Sequence[NDArray[np.float64]],
-) -> Grid:
+) -> TimeGrid:
     import numpy as np
 
-    return Grid(
+    return TimeGrid(
         rows=rows,
         axes=[i for _, i in axes],
         points=[np.log(axis) for axis in points],
@@ -224,7 +230,7 @@ def _grid(
     )
 
 
-def _priced(
+def _evaluate_mesh(
     session: Session, path: Path, values: Mapping[str, str], shape: tuple[int, ...]
 ) -> tuple[Prediction, NDArray[np.float64]] | str:
     """Return the first point's prediction and the logarithms of all, or why there are none."""
@@ -256,10 +262,10 @@ def _priced(
         model_flops=float(speed.flat[0] * step.flat[0]),
         peak=float(speed.flat[0] / mfu.flat[0]) if mfu.flat[0] else 0.0,
     )
-    return prediction, _ordered(np.log(step), list(values), order, shape)
+    return prediction, _reorder(np.log(step), list(values), order, shape)
 
 
-def _ordered(
+def _reorder(
     logs: NDArray[np.float64], wanted: Sequence[str], order: Sequence[str], shape: tuple[int, ...]
 ) -> NDArray[np.float64]:
     """Return the mesh with its axes as they were asked for; a scenario has them in its own order.
@@ -286,7 +292,7 @@ def _ordered(
     return np.transpose(whole.reshape(sizes), at)
 
 
-def exact(
+def evaluate_exactly(
     found: Studies, values: Mapping[str, tuple[Constant, float]], session: Session
 ) -> dict[str, float]:
     """Return the seconds of each row at *values*, evaluated and not interpolated."""
@@ -294,22 +300,22 @@ def exact(
     for case, path in found.cases:
         concern = found.concerns[case.placed.row.id]
         settings = {
-            where: set_text(*_single(values[c.name]))
+            where: set_text(*_single_value(values[c.name]))
             for where, c in concern.constants.items()
             if c.name in values
         }
-        priced = _priced(session, path, settings, (1,) * len(settings))
+        priced = _evaluate_mesh(session, path, settings, (1,) * len(settings))
         if not isinstance(priced, str):
             seconds[case.placed.row.id] = priced[0].step_time
     return seconds
 
 
-def _single(pair: tuple[Constant, float]) -> tuple[Constant, list[float]]:
+def _single_value(pair: tuple[Constant, float]) -> tuple[Constant, list[float]]:
     constant, value = pair
     return constant, [value]
 
 
-def measurement(row: Row, place: str) -> Measurement:
+def measurement(row: RunRow, place: str) -> Measurement:
     """Return what is to be explained of *row*."""
     p = row.parallel
     return Measurement(

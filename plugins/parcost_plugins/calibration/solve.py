@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 from attrs import evolve, frozen
 
-from parcost_plugins.calibration.grids import Grid, Measurement
-from parcost_plugins.validation.scores import Score, by, score, weights_of
+from parcost_plugins.calibration.grids import Measurement, TimeGrid
+from parcost_plugins.validation.scores import Score, group_by, score, weights_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ class Refusal:
 
 
 @frozen(kw_only=True)
-class Value:
+class FitValue:
     """A fitted constant in SI units, with the interval that holds it in nine cases of ten.
 
     *sensitivity* is the mean of what a percent of it changes of a step, in percent, and
@@ -62,7 +62,7 @@ class Value:
 class Fit:
     """What was fitted, and what was not; *shares* are errors of all rows, as they are named."""
 
-    values: Sequence[Value]
+    values: Sequence[FitValue]
     refused: Sequence[Refusal]
     unfitted: Mapping[str, float]  # refused constants, by name, as they stay
     before: Sequence[float]
@@ -74,7 +74,7 @@ class Fit:
 
 
 @frozen(kw_only=True, eq=False)
-class Left:
+class LeaveOutErrors:
     """Errors of rows at constants that were fitted without them."""
 
     what: str
@@ -88,16 +88,16 @@ class Component:
     """Constants that share rows, and the problem of those rows; *places* are the rows' own."""
 
     constants: frozenset[int]
-    task: Problem
+    task: FitProblem
     places: NDArray[np.intp]
 
 
 @frozen(kw_only=True, eq=False)
-class Problem:
+class FitProblem:
     """Constants, grids of rows, and the arrays that every fit of them needs."""
 
     constants: Sequence[Constant]
-    grids: Sequence[Grid]
+    grids: Sequence[TimeGrid]
     rows: Sequence[Measurement]
     measured: NDArray[np.float64]
     weights: NDArray[np.float64]
@@ -123,12 +123,12 @@ class Problem:
         return np.exp(self.logs(values) - self.measured) - 1.0
 
 
-def problem(constants: Sequence[Constant], grids: Sequence[Grid]) -> Problem:
+def problem(constants: Sequence[Constant], grids: Sequence[TimeGrid]) -> FitProblem:
     """Return the problem of fitting *constants* to the rows of *grids*."""
     import numpy as np
 
     rows = [row for grid in grids for row in grid.rows]
-    whole = Problem(
+    whole = FitProblem(
         constants=constants,
         grids=grids,
         rows=rows,
@@ -139,7 +139,7 @@ def problem(constants: Sequence[Constant], grids: Sequence[Grid]) -> Problem:
     return evolve(whole, components=_components(whole))
 
 
-def _components(whole: Problem) -> list[Component]:
+def _components(whole: FitProblem) -> list[Component]:
     """Return the parts of a problem that share no constant, which are solved apart."""
     import numpy as np
 
@@ -158,7 +158,7 @@ def _components(whole: Problem) -> list[Component]:
         if not constants:
             continue
         places = np.concatenate([np.arange(ends[i], ends[i + 1]) for i in sorted(members)])
-        part = Problem(
+        part = FitProblem(
             constants=whole.constants,
             grids=[whole.grids[i] for i in sorted(members)],
             rows=[whole.rows[i] for i in places],
@@ -179,10 +179,10 @@ def require_scipy() -> None:
         raise click.ClickException(message) from None
 
 
-def fit(task: Problem, groups: Callable[[Measurement], Hashable], folds: int) -> Fit:
+def fit(task: FitProblem, groups: Callable[[Measurement], Hashable], folds: int) -> Fit:
     """Return the fit of what the rows carry, with its uncertainty from the spread over folds."""
     slopes = task.slopes(task.start)
-    free, refused = _carried(task, slopes)
+    free, refused = _supported_constants(task, slopes)
     values = task.start
     while free:
         values = _solve(task, free, task.start)
@@ -200,7 +200,7 @@ def fit(task: Problem, groups: Callable[[Measurement], Hashable], folds: int) ->
             )
         )
     before = task.errors(task.start)
-    values, wide = _without_wide(task, free, values)
+    values, wide = _drop_wide(task, free, values)
     refused += wide
     free = [i for i in free if task.constants[i].name not in {one.constant for one in wide}]
     while True:
@@ -235,8 +235,8 @@ def fit(task: Problem, groups: Callable[[Measurement], Hashable], folds: int) ->
     )
 
 
-def _without_wide(
-    task: Problem,
+def _drop_wide(
+    task: FitProblem,
     free: Sequence[int],
     values: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], list[Refusal]]:
@@ -266,7 +266,9 @@ def _span_of(constant: Constant) -> float:
     return log(constant.high / constant.low)
 
 
-def _carried(task: Problem, slopes: NDArray[np.float64]) -> tuple[list[int], list[Refusal]]:
+def _supported_constants(
+    task: FitProblem, slopes: NDArray[np.float64]
+) -> tuple[list[int], list[Refusal]]:
     """Return the constants that enough rows depend on, and why the others are not fitted."""
     import numpy as np
 
@@ -303,7 +305,7 @@ def _carried(task: Problem, slopes: NDArray[np.float64]) -> tuple[list[int], lis
 
 
 def _solve(
-    task: Problem,
+    task: FitProblem,
     free: Sequence[int],
     start: NDArray[np.float64],
     picked: NDArray[np.bool_] | None = None,
@@ -314,12 +316,12 @@ def _solve(
         own = [i for i in free if i in part.constants]
         rows = None if picked is None else picked[part.places]
         if own and (rows is None or rows.any()):
-            values = _solve_together(part.task, own, values, rows)
+            values = _solve_jointly(part.task, own, values, rows)
     return values
 
 
-def _solve_together(
-    task: Problem,
+def _solve_jointly(
+    task: FitProblem,
     free: Sequence[int],
     start: NDArray[np.float64],
     picked: NDArray[np.bool_] | None,
@@ -333,16 +335,16 @@ def _solve_together(
     low = np.log([task.constants[i].low for i in free])
     high = np.log([task.constants[i].high for i in free])
 
-    def whole(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def full_vector(x: NDArray[np.float64]) -> NDArray[np.float64]:
         values = start.copy()
         values[list(free)] = x
         return values
 
     def residuals(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(((task.logs(whole(x)) - task.measured) * heavy)[use])
+        return np.asarray(((task.logs(full_vector(x)) - task.measured) * heavy)[use])
 
     def slopes(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray((task.slopes(whole(x))[:, list(free)] * heavy[:, None])[use])
+        return np.asarray((task.slopes(full_vector(x))[:, list(free)] * heavy[:, None])[use])
 
     best = None
     edge = 1e-6 * (high - low)
@@ -359,11 +361,11 @@ def _solve_together(
         if best is None or found.cost < best.cost:
             best = found
     assert best is not None
-    return whole(best.x)
+    return full_vector(best.x)
 
 
 def _normal(
-    task: Problem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
+    task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the weighted sensitivities, the residuals, and the robust weights."""
     import numpy as np
@@ -374,7 +376,7 @@ def _normal(
 
 
 def _deviations(
-    task: Problem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
+    task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float, list[tuple[Measurement, float]]]:
     """Return the standard errors from the slopes, the spread of residuals, and outliers."""
     import numpy as np
@@ -399,7 +401,7 @@ def _deviations(
 
 
 def _twins(
-    task: Problem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
+    task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[int, int, float] | None:
     """Return two constants that the rows cannot tell apart, the one that is kept first."""
     columns, _, _ = _normal(task, free, slopes, values)
@@ -431,7 +433,7 @@ def _pairs(columns: NDArray[np.float64]) -> list[tuple[int, int, float]]:
 
 
 def _correlations(
-    task: Problem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
+    task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> list[tuple[str, str, float]]:
     columns, _, _ = _normal(task, free, slopes, values)
     named = [task.constants[i].name for i in free]
@@ -439,7 +441,7 @@ def _correlations(
 
 
 def _condition(
-    task: Problem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
+    task: FitProblem, free: Sequence[int], slopes: NDArray[np.float64], values: NDArray[np.float64]
 ) -> float:
     """Return the condition number of the sensitivities, of columns of length one."""
     import numpy as np
@@ -452,7 +454,7 @@ def _condition(
 
 
 def _jackknife(
-    task: Problem,
+    task: FitProblem,
     free: Sequence[int],
     values: NDArray[np.float64],
     groups: Callable[[Measurement], Hashable],
@@ -472,12 +474,12 @@ def _jackknife(
 
 
 def _value(
-    task: Problem,
+    task: FitProblem,
     i: int,
     values: NDArray[np.float64],
     error: float,
     slopes: NDArray[np.float64],
-) -> Value:
+) -> FitValue:
     import numpy as np
 
     constant, value = task.constants[i], float(np.exp(values[i]))
@@ -490,7 +492,7 @@ def _value(
         if abs(slope) >= CARRIES
     }
     changes = np.abs(slopes[:, i])
-    return Value(
+    return FitValue(
         constant=constant,
         value=value,
         low=max(value * float(np.exp(-_NORMAL_90 * error)), constant.low),
@@ -512,7 +514,7 @@ def parts_of(groups: Sequence[Hashable], folds: int) -> list[int]:
     >>> parts_of(["a", "b", "a", "c"], 2)
     [0, 1, 0, 1]
     """
-    members = by(range(len(groups)), lambda i: groups[i])
+    members = group_by(range(len(groups)), lambda i: groups[i])
     sizes = [0] * max(1, min(folds, len(members)))
     found = [0] * len(groups)
     for _, rows in sorted(members.items(), key=lambda item: (-len(item[1]), str(item[0]))):
@@ -523,13 +525,13 @@ def parts_of(groups: Sequence[Hashable], folds: int) -> list[int]:
     return found
 
 
-def left_out(
-    task: Problem,
+def leave_out(
+    task: FitProblem,
     fitted: Sequence[str],
     groups: Callable[[Measurement], Hashable],
     what: str,
     folds: int,
-) -> Left:
+) -> LeaveOutErrors:
     """Return the errors of all rows, each at constants that were fitted without its part.
 
     A constant that the rest does not carry takes the mean of those of its attribute that the
@@ -549,7 +551,7 @@ def left_out(
         start = task.start.copy()
         for i in free:
             if i not in able:
-                start[i] = _middle(task.constants[i])
+                start[i] = _midpoint(task.constants[i])
         values = _solve(task, able, start, rest) if able else start
         for i in free:
             if i not in able:
@@ -564,10 +566,10 @@ def left_out(
                 name = task.constants[i].name
                 missing[name] = missing.get(name, 0) + 1
         errors[~rest] = task.errors(values)[~rest]
-    return Left(what=what, folds=count, errors=errors.tolist(), substituted=missing)
+    return LeaveOutErrors(what=what, folds=count, errors=errors.tolist(), substituted=missing)
 
 
-def _configurations(task: Problem, i: int, picked: NDArray[np.bool_]) -> int:
+def _configurations(task: FitProblem, i: int, picked: NDArray[np.bool_]) -> int:
     import numpy as np
 
     depends = np.abs(task.slopes(task.start)[:, i]) >= CARRIES
@@ -575,13 +577,13 @@ def _configurations(task: Problem, i: int, picked: NDArray[np.bool_]) -> int:
     return len({task.rows[int(k)].configuration for k in rows})
 
 
-def _middle(constant: Constant) -> float:
+def _midpoint(constant: Constant) -> float:
     from math import log
 
     return (log(constant.low) + log(constant.high)) / 2
 
 
-def scored(errors: Sequence[float]) -> Score:
+def score_of_errors(errors: Sequence[float]) -> Score:
     """Return the score of *errors*, of which there is one at least."""
     found = score(errors)
     assert found is not None

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from parcost.language.escapes import visible
+from parcost.language.escapes import escape_line
 from parcost_plugins.calibration.constants import Constant
 
 
 @frozen(kw_only=True, eq=False)
-class Level:
+class SpecLevel:
     """A level to be written: a line, or the points of a curve (bytes, seconds)."""
 
     name: str
@@ -24,7 +24,7 @@ class Level:
 
 
 @frozen(kw_only=True)
-class Entry:
+class SpecEntry:
     """A fitted constant to be written: its value, and what its provenance says."""
 
     constant: Constant
@@ -33,7 +33,7 @@ class Entry:
     source: str
 
 
-def within(low: float, high: float, early: float, late: float) -> str:
+def interval_text(low: float, high: float, early: float, late: float) -> str:
     """Return the intervals of a link in words, for a source."""
     return (
         f"; in nine cases of ten {low / 1e9:.4g} to {high / 1e9:.4g} GB/s and "
@@ -41,7 +41,7 @@ def within(low: float, high: float, early: float, late: float) -> str:
     )
 
 
-def fabric(name: str, levels: Iterable[Level], notes: Iterable[str]) -> str:
+def fabric(name: str, levels: Iterable[SpecLevel], notes: Iterable[str]) -> str:
     """Return the text of a fabric block."""
     lines = [*(f"# {note}" for note in notes), f"fabric {name} {{"]
     for level in levels:
@@ -49,7 +49,7 @@ def fabric(name: str, levels: Iterable[Level], notes: Iterable[str]) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def blocks(name: str, entries: Sequence[Entry]) -> str:
+def blocks(name: str, entries: Sequence[SpecEntry]) -> str:
     """Return the text of the blocks that give constants their fitted values.
 
     Each extends a block of the catalogue, and is called NAME_LABEL after it. A device whose
@@ -57,11 +57,11 @@ def blocks(name: str, entries: Sequence[Entry]) -> str:
     """
     texts: list[str] = []
     imports: dict[str, None] = {}
-    tables: dict[str, dict[str, dict[str, list[Entry]]]] = {}
-    devices: dict[str, list[Entry]] = {}
+    tables: dict[str, dict[str, dict[str, list[SpecEntry]]]] = {}
+    devices: dict[str, list[SpecEntry]] = {}
     refers: dict[str, str] = {}
-    frameworks: dict[str, list[Entry]] = {}
-    fabrics: dict[str, dict[str, list[Entry]]] = {}
+    frameworks: dict[str, list[SpecEntry]] = {}
+    fabrics: dict[str, dict[str, list[SpecEntry]]] = {}
     for entry in entries:
         constant = entry.constant
         match constant.kind.block:
@@ -88,9 +88,9 @@ def blocks(name: str, entries: Sequence[Entry]) -> str:
             rates = [
                 line
                 for head, found in heads.items()
-                for line in _nested(f"head_rate {head}", _lines(found, 3), 2)
+                for line in _nested_lines(f"head_rate {head}", _lines(found, 3), 2)
             ]
-            inner += _nested(f"attention_kernel {kernel}", rates, 1)
+            inner += _nested_lines(f"attention_kernel {kernel}", rates, 1)
         texts.append(_block("attention_table", name, table, inner))
     for device, found in devices.items():
         imports[f"devices.{device}"] = None
@@ -105,7 +105,7 @@ def blocks(name: str, entries: Sequence[Entry]) -> str:
         imports[f"fabrics.{label}"] = None
         inner = []
         for level, found in inside.items():
-            inner += _nested(f"level {level}", _lines(found, 2), 1)
+            inner += _nested_lines(f"level {level}", _lines(found, 2), 1)
         texts.append(_block("fabric", name, label, inner))
     uses = "".join(f"use catalog.{one}\n" for one in sorted(imports))
     return "\n".join([uses, *texts]) if uses else ""
@@ -115,25 +115,27 @@ def _block(kind: str, name: str, label: str, inner: Iterable[str]) -> str:
     return "\n".join([f"{kind} {name}_{label} extends {label} {{", *inner, "}"]) + "\n"
 
 
-def _lines(found: Sequence[Entry], depth: int, more: Sequence[tuple[str, str]] = ()) -> list[str]:
+def _lines(
+    found: Sequence[SpecEntry], depth: int, more: Sequence[tuple[str, str]] = ()
+) -> list[str]:
     """Return attributes, one on a line, their values below each other."""
     pairs = [*((e.constant.kind.attribute, _value(e)) for e in found), *more]
     width = max(len(name) for name, _ in pairs)
     return [f"{'  ' * depth}{name.ljust(width)} = {value}" for name, value in pairs]
 
 
-def _nested(heading: str, inner: Sequence[str], depth: int) -> list[str]:
+def _nested_lines(heading: str, inner: Sequence[str], depth: int) -> list[str]:
     indent = "  " * depth
     return [f"{indent}{heading} {{", *inner, f"{indent}}}"]
 
 
-def _value(entry: Entry) -> str:
-    source = visible(entry.source.replace('"', "'").replace("\n", " "))
+def _value(entry: SpecEntry) -> str:
+    source = escape_line(entry.source.replace('"', "'").replace("\n", " "))
     return f'{entry.constant.text(entry.value)} @{entry.kind}("{source}")'
 
 
-def _level(level: Level) -> list[str]:
-    source = visible(level.source.replace('"', "'").replace("\n", " "))
+def _level(level: SpecLevel) -> list[str]:
+    source = escape_line(level.source.replace('"', "'").replace("\n", " "))
     lines = [f'level {level.name} @measured("{source}") {{']
     if level.size:
         lines.append(f"  size      = {level.size} {level.unit}")

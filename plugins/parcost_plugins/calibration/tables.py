@@ -71,8 +71,8 @@ def read(text: str) -> list[Timings]:
     """
     stripped = text.lstrip("\ufeff \t\r\n")
     if stripped.startswith("{"):
-        return [_from_json(stripped)]
-    found = list(_from_log(text)) or list(_from_columns(text))
+        return [_read_json(stripped)]
+    found = list(_read_log(text)) or list(_read_columns(text))
     if not found:
         message = (
             "no timings: neither rows of nccl-tests (size, count, type, ... time, algbw, "
@@ -82,7 +82,7 @@ def read(text: str) -> list[Timings]:
     return found
 
 
-def _from_log(text: str) -> Iterator[Timings]:
+def _read_log(text: str) -> Iterator[Timings]:
     operation, device = "", ""
     hosts: dict[int, str] = {}
     rows: list[tuple[float, float, float]] = []
@@ -114,7 +114,7 @@ def _table(
     hosts: Mapping[int, str],
     device: str,
 ) -> Timings:
-    kept = _timed([(size, seconds) for size, seconds, _ in rows])
+    kept = _nonempty_rows([(size, seconds) for size, seconds, _ in rows])
     if not kept:
         raise UnreadableError("the table has no row with a size and a time")
     ratios = sorted(ratio for _, _, ratio in rows if ratio)
@@ -129,7 +129,7 @@ def _table(
     )
 
 
-def _timed(rows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _nonempty_rows(rows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the rows with something to send; runs of nothing take no time that counts."""
     for size, seconds in rows:
         if seconds < 0:
@@ -137,7 +137,7 @@ def _timed(rows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(size, seconds) for size, seconds in rows if size > 0 and seconds > 0]
 
 
-def _from_json(text: str) -> Timings:
+def _read_json(text: str) -> Timings:
     try:
         told = json.loads(text)
         results = told["results"]
@@ -151,7 +151,7 @@ def _from_json(text: str) -> Timings:
     except (*_MALFORMED, RecursionError) as error:
         message = f"not the JSON that nccl-tests writes: {error}"
         raise UnreadableError(message) from error
-    rows = _timed(list(zip(sizes, times, strict=True)))
+    rows = _nonempty_rows(list(zip(sizes, times, strict=True)))
     if not rows:
         raise UnreadableError("the JSON has no result with a size and a time")
     match = _COMMAND.search(command)
@@ -171,7 +171,7 @@ _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _COLUMN = re.compile(r"^\s*([\d.eE+]+)\s*([A-Za-z]*)\s*[,;\t ]\s*([\d.eE+-]+)\s*([A-Za-zµ]*)\s*$")
 
 
-def _from_columns(text: str) -> Iterator[Timings]:
+def _read_columns(text: str) -> Iterator[Timings]:
     """Read rows such as ``1 MiB, 85.6 us``, or numbers under ``size_bytes,time_us``."""
     unit, rows = "", []
     for line in text.splitlines():
@@ -191,7 +191,7 @@ def _from_columns(text: str) -> Iterator[Timings]:
         except ValueError:
             continue
         rows.append(row)
-    if kept := _timed(rows):
+    if kept := _nonempty_rows(rows):
         yield Timings(sizes=[size for size, _ in kept], seconds=[time for _, time in kept])
 
 

@@ -11,5 +11,28 @@ Every form is zero at one rank and has no bandwidth term at zero bytes, so that 
 needs a branch. An algorithm that ignores the levels of the fabric says in its docstring
 which link of the group it is priced on.
 
-Most algorithms say what they are made of, in phases, and :class:`Phased` adds these up.
+Most algorithms say what they are made of, in phases, and :class:`PhasedAlgorithm` adds these up.
 """
+
+PARTS = (
+    "bounds",
+    "bruck",
+    "direct",
+    "double_tree",
+    "halving_doubling",
+    "hierarchical",
+    "in_network",
+    "leader",
+    "libraries",
+    "naive",
+    "nccl",
+    "pairwise",
+    "pat",
+    "pipelined",
+    "recursive_doubling",
+    "ring",
+    "rules",
+    "torus",
+    "tree",
+    "van_de_geijn",
+)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from parcost import Group, Link, Real, hookimpl
+from parcost import Collective, Group, Link, Real, hookimpl
 from parcost.numeric import ceil, ceil_log2, log, maximum, minimum
 from parcost_plugins.vocabulary import OPERATIONS
 from parcost_plugins.vocabulary.exchange import exchange_links
@@ -29,7 +29,7 @@ _ROUNDING = 1e-9  # of a quotient of logarithms, which is whole where a power is
 _ADDS = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
 
-class LowerBound:
+class LowerBound(Collective):
     """The largest of the limits of latency, of bytes and of sums."""
 
     name = "lower_bound"
@@ -55,7 +55,7 @@ class LowerBound:
 def _latency(group: Group) -> Real:
     """Return the rounds that it takes to hear of everybody, at the smallest latency.
 
-    In a round whoever has k ports hears from k others: ceil(log P / log(k + 1)) rounds.
+    In a round a rank with k ports hears from k others: ceil(log P / log(k + 1)) rounds.
     """
     alpha = group.links[0].latency
     multicasts = False
@@ -86,13 +86,13 @@ def _bytes(operation: str, n: Real, group: Group) -> Real:
         for link, own in zip(group.links[i:], rates[i:], strict=True):
             rate = rate + own
             reduces = reduces or _level(link, "in_network", default=False)
-        bytes_ = _leaving(operation, n, members, P, reduces=reduces)
+        bytes_ = _boundary_bytes(operation, n, members, P, reduces=reduces)
         longest = maximum(longest, bytes_ * minimum(P - members, 1.0) / (members * rate))
         members = minimum(members * g, P)
     return longest
 
 
-def _leaving(operation: str, n: Real, members: Real, P: Real, *, reduces: bool) -> Real:
+def _boundary_bytes(operation: str, n: Real, members: Real, P: Real, *, reduces: bool) -> Real:
     """Return the bytes that must pass the boundary of a unit of *members* in one direction."""
     others = 1 - members / P
     if operation == "all_reduce":
@@ -117,7 +117,7 @@ def _ports(link: Link) -> float:
 
 
 def _level(link: Link, attribute: str, *, default: T) -> T:
-    found: T = getattr(getattr(link, "level", None), attribute, default)
+    found: T = getattr(link.level, attribute, default)
     return found
 
 

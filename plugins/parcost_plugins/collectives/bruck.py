@@ -1,6 +1,6 @@
 """Bruck's algorithms: logarithmically many rounds for any number of ranks.
 
-Distances cycle through powers of two whatever the placement, so every round is priced at
+Distances cycle through powers of two whatever the placement. So every round is priced at
 ``group.pair``, the slowest boundary, for partners at any distance. The local shuffle of
 blocks is not charged.
 """
@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import all_of, ceil_log2, floor, maximum
-from parcost_plugins.collectives.phases import Phased, only
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary.exchange import partner_link
 
 _FORMULAS = {
@@ -21,7 +20,7 @@ _FORMULAS = {
 }
 
 
-class Bruck(Phased):
+class Bruck(PhasedAlgorithm):
     """Round k moves blocks by 2^k: all so far (all-gather), or those whose bit k is set."""
 
     name = "bruck"
@@ -33,7 +32,7 @@ class Bruck(Phased):
         """Return the rounds."""
         P = group.ranks
         blocks = P - 1 if operation == "all_gather" else one_bits(P)
-        return only(partner_link(group), ceil_log2(P), n / P * blocks)
+        return single_phase(partner_link(group), ceil_log2(P), n / P * blocks)
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""

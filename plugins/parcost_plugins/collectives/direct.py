@@ -6,13 +6,12 @@ shares the ports with the ranks of its node that cross at the same time.
 
 from __future__ import annotations
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import minimum
-from parcost_plugins.collectives.phases import Phased, only
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
 
-class Direct(Phased):
+class Direct(PhasedAlgorithm):
     """The message, sent once; nothing where a group has no second rank."""
 
     name = "direct"
@@ -23,7 +22,7 @@ class Direct(Phased):
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
         """Return one message of *n* bytes."""
         other = minimum(group.ranks - 1, 1.0)
-        return only(group.hop, other, n * other)
+        return single_phase(group.hop, other, n * other)
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""

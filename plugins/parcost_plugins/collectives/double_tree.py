@@ -1,21 +1,20 @@
 """Two complementary binary trees: logarithmic latency at nearly full bandwidth.
 
-Every rank is an inner node of one tree and a leaf of the other, so that each tree may
-carry half of the message with every port busy. It is cut into c pieces per tree, with
-c = sqrt(d n / (2 alpha B)) for trees of depth d; a short message is not cut. NCCL calls
-them its tree: one pair of trees per channel, each of which leaves the node through a port of
-its own, so that a boundary is crossed through every port that the group owns there, as by a
-ring. They ignore the levels of the fabric and are priced on ``group.flat``.
+Every rank is an inner node of one tree and a leaf of the other. So each tree may carry half
+of the message with every port busy. It is cut into c pieces per tree, with c = sqrt(d n /
+(2 alpha B)) for trees of depth d; a short message is not cut. NCCL calls them its tree: one
+pair of trees per channel, each of which leaves the node through a port of its own. So a
+boundary is crossed through every port that the group owns there, as by a ring. They ignore
+the levels of the fabric and are priced on ``group.flat``.
 """
 
 from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2, maximum, minimum, sqrt, where
-from parcost_plugins.collectives.phases import Phased, only
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
 _CUT = "n / B + 2 {d} alpha + sqrt(8 {d} alpha n / B)"
 _WHOLE = "{d} (2 alpha + n / B)"
@@ -23,7 +22,7 @@ _ONCE = f"min({_CUT}, {_WHOLE})".format(d="ceil(log2(P))")
 
 
 @frozen(eq=False)
-class DoubleTree(Phased):
+class DoubleTree(PhasedAlgorithm):
     """A broadcast down both trees, a reduction up them; an all-reduce is both.
 
     The *pieces* of each tree are the best where they are left out.
@@ -57,7 +56,7 @@ class DoubleTree(Phased):
             bytes_ = where(whole, depth * n, bytes_)
         passes = 2 if operation == "all_reduce" else 1
         reduced = 0.0 if operation == "broadcast" else bytes_
-        return only(link, passes * rounds, passes * bytes_, reduced)
+        return single_phase(link, passes * rounds, passes * bytes_, reduced)
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters, for a message that is cut or whole."""

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import floor_log2, is_array, where
 from parcost_plugins.collectives.phases import PowersOfTwo
-from parcost_plugins.collectives.powers import by_levels, largest_power
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.powers import fills_levels, largest_power
 from parcost_plugins.vocabulary.exchange import partner_link, partner_links
 
 _SUM = "sum({}(log2(g) alpha + n / G (g - 1) / g / B))"
@@ -33,13 +32,13 @@ class HalvingDoubling(PowersOfTwo):
 
     name = "halving_doubling"
     operations = frozenset(_PASSES)
-    of_powers = frozenset({"broadcast", "reduce", "all_gather"})
+    powers_of_two = frozenset({"broadcast", "reduce", "all_gather"})
     source = "Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005"
     sees = "pairs"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the phases by level, or those on the pair link where levels are odd."""
-        by_level = by_levels(group)
+        by_level = fills_levels(group)
         if by_level is True:
             return _by_level(operation, n, group)
         even = where(by_level, 1.0, 0.0)
@@ -54,7 +53,7 @@ class HalvingDoubling(PowersOfTwo):
 
     def formula_for(self, operation: str, group: Group) -> tuple[Any, ...]:
         """Return the formula by level, or at the slowest boundary, and the links it is of."""
-        if by_levels(group) is not False or is_array(group.ranks):
+        if fills_levels(group) is not False or is_array(group.ranks):
             return self.formula(operation), partner_links(group)
         twice = "2 " if _PASSES[operation] == 2 else ""
         if largest_power(group.ranks) == group.ranks:

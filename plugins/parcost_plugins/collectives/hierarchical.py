@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Group, Link, Real, hookimpl
+from parcost import Group, Link, Phase, Real, hookimpl
 from parcost.numeric import where
-from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.pieces import pieces
-from parcost_plugins.vocabulary import Phase
 from parcost_plugins.vocabulary.exchange import exchange_links
 
 _SUM = "sum({}(g - 1) (alpha + n / G / g / B))"
@@ -31,7 +30,7 @@ _FORMULAS = {
 }
 
 
-class Hierarchical(Phased):
+class Hierarchical(PhasedAlgorithm):
     """Scatter inwards, work on shards further out, gather on the way back."""
 
     name = "hierarchical"

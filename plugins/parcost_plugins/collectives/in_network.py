@@ -1,10 +1,10 @@
 """Reductions in the switch: NVLS inside of a node, CollNet over a network with SHARP.
 
 The switch reads what the ranks hold, adds, and multicasts. Inside of a node each rank has
-its shard reduced and multicast: its data leaves once, its reduced shard once more, so
-n (1 + 1/P) bytes pass each port where a ring passes 2n (P - 1)/P. Gathers and scatters move
-what a ring moves, in one round. Over a network each port sends what it has up the switches
-once and receives the sum once.
+its shard reduced and multicast: its data leaves once, its reduced shard once more. So n (1
++ 1/P) bytes pass each port where a ring passes 2n (P - 1)/P. Gathers and scatters move what
+a ring moves, in one round. Over a network each port sends what it has up the switches once
+and receives the sum once.
 
 They run only where every level that they reduce on says ``in_network = on``.
 """
@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost import Group, Link, Mask, Real, hookimpl
+from parcost import Group, Link, Mask, Phase, Real, hookimpl
 from parcost.numeric import all_of, any_of, minimum
-from parcost_plugins.collectives.phases import Phased
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.pieces import pieces
-from parcost_plugins.vocabulary import Phase
 
 _NVLS = {
     "all_reduce": "2 alpha + n (1 + 1 / P) / B",
@@ -26,14 +25,14 @@ _NVLS = {
 }
 
 
-def _turned_on(links: Sequence[Link], fabric: str) -> str:
+def _reducing_spec(links: Sequence[Link], fabric: str) -> str:
     """Return the spec of the levels that do not reduce, as ones that do."""
     names = [link.name for link in links if not reduces(link)]
     levels = ", ".join(f"level {name} {{ in_network = on }}" for name in names)
     return f"fabric {fabric} {{ {levels} }}" if names else ""
 
 
-class Nvls(Phased):
+class Nvls(PhasedAlgorithm):
     """NVLink SHARP: the switch of one node adds and multicasts."""
 
     name = "nvls"
@@ -42,19 +41,19 @@ class Nvls(Phased):
     sees = "flat"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where the ranks share one switch that reduces."""
+        """Return where the ranks share one switch that reduces."""
         if not reduces(group.links[0]):
             return False
         return group.shape[0] == group.ranks
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what it needs."""
+        """Return what the algorithm needs."""
         return "all ranks on one node, whose level says `in_network = on`"
 
     def remedy(self, group: Group, fabric: str) -> str:
         """Return what to write so that the switch reduces, if that is all that is missing."""
         within = all_of(group.shape[0] == group.ranks)
-        return _turned_on(group.links[:1], fabric) if within else ""
+        return _reducing_spec(group.links[:1], fabric) if within else ""
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the reading and the multicast."""
@@ -69,7 +68,7 @@ class Nvls(Phased):
         return _NVLS[operation]
 
 
-class _CollNet(Phased):
+class _CollNet(PhasedAlgorithm):
     """What both have in common: the network's switches reduce."""
 
     operations = frozenset({"all_reduce"})
@@ -77,7 +76,7 @@ class _CollNet(Phased):
     sees = "links"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where every level beyond the node that is crossed has switches that reduce."""
+        """Return where every level beyond the node that is crossed has switches that reduce."""
         crosses: Mask = False
         refused: Mask = False
         for g, link in zip(group.shape[1:], group.links[1:], strict=True):
@@ -87,13 +86,13 @@ class _CollNet(Phased):
         return crosses & (refused ^ True)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what it needs."""
+        """Return what the algorithm needs."""
         return "several nodes, and `in_network = on` at every level between them"
 
     def remedy(self, group: Group, fabric: str) -> str:
         """Return what to write so that the switches that are crossed reduce."""
         beyond = zip(group.shape[1:], group.links[1:], strict=True)
-        return _turned_on([link for g, link in beyond if any_of(g > 1)], fabric)
+        return _reducing_spec([link for g, link in beyond if any_of(g > 1)], fabric)
 
     def _network(self, n: Real, group: Group) -> list[Phase]:
         """Return the way up the switches and down: the bytes cross each level once."""
@@ -139,8 +138,8 @@ class CollnetChain(_CollNet):
 
 
 def reduces(link: Link) -> bool:
-    """Say whether the switches of *link* reduce."""
-    return bool(getattr(getattr(link, "level", None), "in_network", False))
+    """Return whether the switches of *link* reduce."""
+    return bool(getattr(link.level, "in_network", False))
 
 
 @hookimpl

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from math import prod
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2, minimum
-from parcost_plugins.collectives.phases import Phased
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 
 
-class LeaderAllReduce(Phased):
+class LeaderAllReduce(PhasedAlgorithm):
     """All-reduce in the node, all-reduce of the leaders, broadcast in the node."""
 
     name = "leader_all_reduce"
@@ -31,7 +30,7 @@ class LeaderAllReduce(Phased):
         g, near = group.shape[0], group.links[0]
         ring = n * (g - 1) / g
         inside = Phase(near, 2 * (g - 1), 2 * ring, ring)
-        share = _both(group)
+        share = _is_two_level(group)
         return [inside, _leaders(n, group), Phase(near, ceil_log2(g) * share, n * share)]
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
@@ -39,7 +38,7 @@ class LeaderAllReduce(Phased):
         return "sum(r alpha + w / B)"
 
 
-class LeaderReduce(Phased):
+class LeaderReduce(PhasedAlgorithm):
     """Reduce in the node, all-reduce of the leaders, broadcast in the node."""
 
     name = "leader_reduce"
@@ -67,7 +66,7 @@ def _leaders(n: Real, group: Group) -> Phase:
     return Phase(group.hop, 2 * (k - 1), 2 * ring, ring)
 
 
-def _both(group: Group) -> Real:
+def _is_two_level(group: Group) -> Real:
     """Return 1 where there are several ranks in a node and several nodes, else 0."""
     return minimum(group.shape[0] - 1, 1.0) * minimum(_nodes(group) - 1, 1.0)
 

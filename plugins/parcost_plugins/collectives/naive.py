@@ -6,12 +6,11 @@ compared with. All messages are priced on ``group.pair``, the slowest boundary.
 
 from __future__ import annotations
 
-from parcost import Group, Real, hookimpl
-from parcost_plugins.collectives.phases import Phased, only
-from parcost_plugins.vocabulary import Phase
+from parcost import Group, Phase, Real, hookimpl
+from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
 
-class Naive(Phased):
+class Naive(PhasedAlgorithm):
     """The whole buffer to or from each rank: a root receives, adds, and sends."""
 
     name = "naive"
@@ -25,14 +24,14 @@ class Naive(Phased):
         others = group.ranks - 1
         passes = 2 if operation == "all_reduce" else 1
         reduced = 0.0 if operation == "broadcast" else others * n
-        return only(group.pair, passes * others, passes * others * n, reduced)
+        return single_phase(group.pair, passes * others, passes * others * n, reduced)
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""
         return f"{'2 ' if operation == 'all_reduce' else ''}(P - 1) (alpha + n / B)"
 
 
-class Linear(Phased):
+class Linear(PhasedAlgorithm):
     """Its own part to or from each rank."""
 
     name = "linear"
@@ -44,7 +43,7 @@ class Linear(Phased):
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
         """Return the messages of the root."""
         P = group.ranks
-        return only(group.pair, P - 1, n * (P - 1) / P)
+        return single_phase(group.pair, P - 1, n * (P - 1) / P)
 
     def formula(self, operation: str) -> str:  # noqa: ARG002
         """Return the formula in letters."""

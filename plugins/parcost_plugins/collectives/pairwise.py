@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import any_of, maximum, where
-from parcost_plugins.collectives.phases import Phased, only
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary.exchange import direct_links, partner_link, relayed_share
 
 _FORMULAS = {
@@ -31,7 +30,7 @@ _FORMULAS = {
 }
 
 
-class Pairwise(Phased):
+class Pairwise(PhasedAlgorithm):
     """One message of n/P to each other rank."""
 
     name = "pairwise"
@@ -58,7 +57,7 @@ class Pairwise(Phased):
         P = group.ranks
         if operation == "reduce_scatter":
             bytes_ = n * (P - 1) / P
-            return only(partner_link(group), P - 1, bytes_, bytes_)
+            return single_phase(partner_link(group), P - 1, bytes_, bytes_)
         inner, *links = direct_links(group)
         near = group.shape[0] - 1.0
         inside: Real = group.fewest[0]

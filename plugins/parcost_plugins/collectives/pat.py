@@ -7,13 +7,12 @@ every rank of a group is on a node of its own. It is priced on ``group.flat``.
 
 from __future__ import annotations
 
-from parcost import Group, Mask, Real, hookimpl
+from parcost import Group, Mask, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2
-from parcost_plugins.collectives.phases import Phased, only
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
 
-class Pat(Phased):
+class Pat(PhasedAlgorithm):
     """Trees from every rank at the same time, over ranks on nodes of their own."""
 
     name = "pat"
@@ -23,18 +22,18 @@ class Pat(Phased):
     sees = "flat"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where every rank has a node of its own."""
+        """Return where every rank has a node of its own."""
         return (group.shape[0] == 1) & (len(group.shape) > 1)
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what it needs."""
+        """Return what the algorithm needs."""
         return "one rank on each node"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the rounds."""
         P = group.ranks
         share = n * (P - 1) / P
-        return only(
+        return single_phase(
             group.flat, ceil_log2(P), share, share if operation == "reduce_scatter" else 0.0
         )
 

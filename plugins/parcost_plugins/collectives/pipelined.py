@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Group, Real, hookimpl
+from parcost import Collective, Group, Phase, Real, hookimpl
 from parcost.numeric import maximum, minimum, where
 from parcost_plugins.collectives.hierarchical import Hierarchical
-from parcost_plugins.collectives.phases import spent
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import phase_seconds
 
 _BEST = tuple(2.0**exponent for exponent in range(9))
 _HIERARCHY = Hierarchical()
 
 
 @frozen(eq=False)
-class HierarchicalPipelined:
+class HierarchicalPipelined(Collective):
     """Chunk by chunk; the best power of two of them, up to 256, where *pieces* is left out."""
 
     pieces: Real | None = None
@@ -63,7 +62,7 @@ class HierarchicalPipelined:
         return f"(c - 1) max({level}) + sum({level}), c chunks"
 
 
-class HierarchicalOverlapped:
+class HierarchicalOverlapped(Collective):
     """The limit: all levels at once, as long as the busiest. Nothing can run so."""
 
     name = "hierarchical_overlapped"
@@ -74,7 +73,7 @@ class HierarchicalOverlapped:
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of the busiest level."""
-        return _busiest(_levels(operation, n, group), group)
+        return _busiest_level(_levels(operation, n, group), group)
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return what each level carries, all at the same time."""
@@ -92,15 +91,15 @@ def _levels(operation: str, n: Real, group: Group) -> list[Phase]:
 def _in_chunks(chunks: Real, operation: str, n: Real, group: Group) -> Real:
     """Return the time of *chunks* of equal size, each level one chunk at a time."""
     phases = _levels(operation, n / chunks, group)
-    return (chunks - 1) * _busiest(phases, group) + spent(phases, group)
+    return (chunks - 1) * _busiest_level(phases, group) + phase_seconds(phases, group)
 
 
-def _busiest(phases: list[Phase], group: Group) -> Real:
+def _busiest_level(phases: list[Phase], group: Group) -> Real:
     """Return the time of the busiest level; a rank adds for one level after another."""
     longest: Real = 0.0
     added: Real = 0.0
     for phase in phases:
-        longest = maximum(longest, spent([phase], group))
+        longest = maximum(longest, phase_seconds([phase], group))
         added = added + phase.reduced
     return maximum(longest, group.reduction * added)
 

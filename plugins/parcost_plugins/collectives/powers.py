@@ -21,8 +21,8 @@ def largest_power(P: Real) -> Real:
     return P / (2 * _mantissa(P))
 
 
-def by_levels(group: Group) -> Mask:
-    """Say where every level holds the same power of two of the units below."""
+def fills_levels(group: Group) -> Mask:
+    """Return where every level holds the same power of two of the units below."""
     even: Mask = True
     product: Real = 1.0
     for g in group.shape:

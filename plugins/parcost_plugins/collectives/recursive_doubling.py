@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import floor_log2, where
-from parcost_plugins.collectives.phases import PowersOfTwo, only
-from parcost_plugins.collectives.powers import by_levels, largest_power
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import PowersOfTwo, single_phase
+from parcost_plugins.collectives.powers import fills_levels, largest_power
 from parcost_plugins.vocabulary.exchange import partner_link, partner_links
 
 _FORMULAS = {
@@ -34,7 +33,7 @@ class RecursiveDoubling(PowersOfTwo):
     name = "recursive_doubling"
     operations = frozenset(_FORMULAS)
     by_name_only = frozenset({"all_gather", "reduce_scatter"})
-    of_powers = by_name_only
+    powers_of_two = by_name_only
     source = "Thakur, Rabenseifner, Gropp 2005"
     sees = "pairs"
 
@@ -43,11 +42,11 @@ class RecursiveDoubling(PowersOfTwo):
         P = group.ranks
         rounds = floor_log2(P)
         if operation == "all_gather":
-            return only(partner_link(group), rounds, n * (P - 1) / P)
+            return single_phase(partner_link(group), rounds, n * (P - 1) / P)
         if operation == "reduce_scatter":
             bytes_ = n * (rounds - (P - 1) / P)
-            return only(partner_link(group), rounds, bytes_, bytes_)
-        by_level = by_levels(group)
+            return single_phase(partner_link(group), rounds, bytes_, bytes_)
+        by_level = fills_levels(group)
         if by_level is True:
             return _by_level(n, group)
         even = where(by_level, 1.0, 0.0)
@@ -65,7 +64,7 @@ class RecursiveDoubling(PowersOfTwo):
         """Return the formula by level, or at the slowest boundary, and the links it is of."""
         if operation != "all_reduce":
             return self.formula(operation), partner_link(group)
-        if by_levels(group) is not False:
+        if fills_levels(group) is not False:
             return self.formula(operation), partner_links(group)
         return "(2 ceil(log2(P)) - floor(log2(P))) (alpha + n / B)", partner_link(group)
 

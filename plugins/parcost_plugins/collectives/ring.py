@@ -1,18 +1,17 @@
 """Ring collectives: the fewest bytes that end points can move, and the most rounds.
 
-A ring that spans several levels is priced on ``group.flat``. NCCL lays one ring per
-port, each leaving the node elsewhere, so a boundary is crossed through every port that
-the group owns there; every round waits for the slowest latency on the way.
+A ring that spans several levels is priced on ``group.flat``. NCCL lays one ring per port,
+each leaving the node elsewhere. So a boundary is crossed through every port that the group
+owns there; every round waits for the slowest latency on the way.
 """
 
 from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Group, Real, hookimpl
-from parcost_plugins.collectives.phases import Phased, only
+from parcost import Group, Phase, Real, hookimpl
+from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.collectives.pieces import pieces
-from parcost_plugins.vocabulary import Phase
 
 _CHAIN = "r alpha + w / B, w bytes in r rounds of the best number of pieces"
 _FORMULAS = {
@@ -25,7 +24,7 @@ _FORMULAS = {
 
 
 @frozen(eq=False)
-class Ring(Phased):
+class Ring(PhasedAlgorithm):
     """Rounds of n/P to the next rank; broadcast and reduce are chains, in pieces.
 
     *pieces* of a chain are the best where they are left out.
@@ -47,11 +46,13 @@ class Ring(Phased):
         P = group.ranks
         if operation in ("broadcast", "reduce"):
             rounds, bytes_ = pieces(P, n, group.flat, self.pieces)
-            return only(group.flat, rounds, bytes_, bytes_ if operation == "reduce" else 0.0)
+            return single_phase(
+                group.flat, rounds, bytes_, bytes_ if operation == "reduce" else 0.0
+            )
         lap = n * (P - 1) / P
         if operation == "all_reduce":
-            return only(group.flat, 2 * (P - 1), 2 * lap, lap)
-        return only(group.flat, P - 1, lap, lap if operation == "reduce_scatter" else 0.0)
+            return single_phase(group.flat, 2 * (P - 1), 2 * lap, lap)
+        return single_phase(group.flat, P - 1, lap, lap if operation == "reduce_scatter" else 0.0)
 
     def formula(self, operation: str) -> str:
         """Return the formula in letters."""

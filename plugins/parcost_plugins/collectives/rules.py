@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
-from parcost import Check, Group, Mask, Study, called, hookimpl
+from parcost import Check, Group, Study, block_name, hookimpl
 from parcost.numeric import any_of, floor_log2
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Layout
-from parcost_plugins.vocabulary.chosen import scatters
 from parcost_plugins.vocabulary.context import algorithm
+from parcost_plugins.vocabulary.run_choices import scatters
 
 
 @hookimpl
@@ -21,10 +20,10 @@ def checks(study: Study) -> Iterator[Check]:
     for role in _USES:
         name = getattr(choice, role)
         if name != "auto":
-            yield from _able(study, role, name)
+            yield from _algorithm_checks(study, role, name)
 
 
-def _able(study: Study, role: str, name: str) -> Iterator[Check]:
+def _algorithm_checks(study: Study, role: str, name: str) -> Iterator[Check]:
     """Require that the algorithm does what *role* needs, and can over the ranks of it."""
     group_name = _GROUPS[role]
     if group_name not in [group.name for _, group in study.contributions("groups")]:
@@ -33,17 +32,15 @@ def _able(study: Study, role: str, name: str) -> Iterator[Check]:
     below = 2.0 ** floor_log2(group.ranks)
     for operation in _USES[role](study):
         offered = study.algorithms(operation)
-        found: Any = next((a for a in offered if a.name == name), None)
+        found = next((a for a in offered if a.name == name), None)
         if found is None:
-            yield _no_such(study, role, name, operation, group)
+            yield _operation_check(study, role, name, operation, group)
             continue
-        if not hasattr(found, "able"):
-            continue
-        able: Mask = found.able(operation, group)
+        able = found.able(operation, group)
         if able is True:
             continue
-        remedy = getattr(found, "remedy", lambda *_: "")(group, called(study[Cluster].fabric))
-        power = operation in getattr(found, "of_powers", ())
+        remedy = found.remedy(group, block_name(study[Cluster].fabric))
+        power = operation in found.powers_of_two
         yield Check(
             id="collective-unable",
             holds=able | (group.ranks <= 1),
@@ -65,9 +62,9 @@ def _able(study: Study, role: str, name: str) -> Iterator[Check]:
         )
 
 
-def _no_such(study: Study, role: str, name: str, operation: str, group: Group) -> Check:
+def _operation_check(study: Study, role: str, name: str, operation: str, group: Group) -> Check:
     """Return the rule that an algorithm does what it is named for, of more than one rank."""
-    does = sorted(study.plugins.named("collectives")[name][1].operations)
+    does = sorted(study.plugins.offers("collectives")[name][1].operations)
     others = sorted(known.name for known in study.candidates(operation))
     return Check(
         id="collective-operation",

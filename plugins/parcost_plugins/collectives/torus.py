@@ -6,34 +6,33 @@ fills a dimension in part has no way around it. Groups that the dimensions do no
 cannot run.
 
 ``bucket`` works through one dimension after another, by one port. ``torus`` splits the
-buffer and sends each part through the dimensions in another order, so that all links work
-at once: exact where the dimensions are equal, and else as if every link were always busy.
+buffer and sends each part through the dimensions in another order. So all links work at
+once: exact where the dimensions are equal, and else as if every link were always busy.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from parcost import Group, Link, Mask, Real, hookimpl
+from parcost import Group, Link, Mask, Phase, Real, hookimpl
 from parcost.numeric import divides, floor, maximum, minimum, where
-from parcost_plugins.collectives.phases import Phased
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.vocabulary.exchange import exchange_links
 
 _NEEDS = "levels that say `kind = torus` and `dimensions` that the ranks fill"
 
 
-class _OnTorus(Phased):
+class _TorusAlgorithm(PhasedAlgorithm):
     """What both have in common: every level that is crossed is a torus."""
 
     source = "Chan et al. 2007; jax-ml/scaling-book"
     sees = "links"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say where the ranks fill dimensions of a torus at every level."""
+        """Return where the ranks fill dimensions of a torus at every level."""
         able: Mask = True
         for g, link in zip(group.shape, group.links, strict=True):
-            level: Any = getattr(link, "level", None)
+            level: Any = link.level
             if getattr(level, "kind", "") != "torus" or not level.dimensions:
                 able = able & (g <= 1)
                 continue
@@ -46,11 +45,11 @@ class _OnTorus(Phased):
         return able
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what it needs."""
+        """Return what the algorithm needs."""
         return _NEEDS
 
 
-class Bucket(_OnTorus):
+class Bucket(_TorusAlgorithm):
     """A ring along each dimension, one after another."""
 
     name = "bucket"
@@ -73,7 +72,7 @@ class Bucket(_OnTorus):
         return "sum(r alpha + w / B)"
 
 
-class Torus(_OnTorus):
+class Torus(_TorusAlgorithm):
     """All dimensions at the same time, in both directions where the ends are joined."""
 
     name = "torus"
@@ -102,7 +101,7 @@ class Torus(_OnTorus):
 
 def _dimensions(g: Real, link: Link) -> list[tuple[Real, Mask]]:
     """Return the ranks along each dimension, and whether they close a ring of it."""
-    level: Any = getattr(link, "level", None)
+    level: Any = link.level
     found: list[tuple[Real, Mask]] = []
     for size in getattr(level, "dimensions", ()):
         here = minimum(g, float(size))

@@ -1,17 +1,16 @@
 """Binomial trees: the fewest rounds for whatever many ranks.
 
-The tree is laid level by level: the members of a unit first, then one of each unit, so
-that few rounds pay the latency of the outer levels. Where the root divides its buffer,
-each member of its unit then works on its own part. It is priced on ``group.pairs``, since
-a rank has one partner in a round.
+The tree is laid level by level: the members of a unit first, then one of each unit. So few
+rounds pay the latency of the outer levels. Where the root divides its buffer, each member
+of its unit then works on its own part. It is priced on ``group.pairs``, since a rank has
+one partner in a round.
 """
 
 from __future__ import annotations
 
-from parcost import Group, Real, hookimpl
+from parcost import Group, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2
-from parcost_plugins.collectives.phases import Phased
-from parcost_plugins.vocabulary import Phase
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 
 _WHOLE = "sum({}ceil(log2(g)) (alpha + n / B))"
 _PARTS = "sum(ceil(log2(g)) alpha + n / G (g - 1) / g / B)"
@@ -24,7 +23,7 @@ _FORMULAS = {
 }
 
 
-class Tree(Phased):
+class Tree(PhasedAlgorithm):
     """Broadcast down the tree, reduce up it; an all-reduce does both."""
 
     name = "tree"

@@ -5,13 +5,12 @@ The scatter goes down a binomial tree, level by level; the parts then go around 
 
 from __future__ import annotations
 
-from parcost import Group, Real, hookimpl
-from parcost_plugins.collectives.phases import Phased
+from parcost import Group, Phase, Real, hookimpl
+from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.tree import parts
-from parcost_plugins.vocabulary import Phase
 
 
-class VanDeGeijn(Phased):
+class VanDeGeijn(PhasedAlgorithm):
     """Scatter down a tree, gather around a ring."""
 
     name = "van_de_geijn"

@@ -39,15 +39,15 @@ class Cluster(Executor):
         future: Future[T] = self._executor.submit(fn, *args, **kwargs)
         return future
 
-    def gone(self) -> str:
-        """Say so once the client has given up its scheduler, which it does by itself."""
+    def failure(self) -> str:
+        """Return a message once the client has given up its scheduler, which it does by itself."""
         if self._client.status in ("running", "connecting"):
             return ""
         return "its scheduler does not answer any more"
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Wait for what is under way, or cancel it; leave the cluster as it is."""
-        if not self.gone():
+        if not self.failure():
             self._executor.shutdown(wait=wait and not cancel_futures)
         with _silence("distributed.client"):  # which prints what it was cut short in
             self._client.close()
@@ -58,7 +58,7 @@ def executor(address: str) -> Executor:
 
     Raises:
         PluginError: The library is not installed.
-        SpecError: Nobody answers.
+        SpecError: The address does not answer.
     """
     try:
         from distributed import Client
@@ -66,7 +66,7 @@ def executor(address: str) -> Executor:
         raise PluginError(
             "`dask://` needs the library `distributed`: pip install 'parcost[dask]'"
         ) from None
-    unreachable = _no_answer(address)
+    unreachable = _connection_error(address)
     if unreachable:
         raise _failure(address, unreachable)
     try:
@@ -87,8 +87,8 @@ def _failure(address: str, why: str) -> SpecError:
     return SpecError([found])
 
 
-def _no_answer(address: str) -> str:
-    """Return why nobody takes a connection at *address*; nothing where it is no plain one.
+def _connection_error(address: str) -> str:
+    """Return why no server takes a connection at *address*; nothing where it is no plain one.
 
     The client of the library tries for long, and prints what it was cut short in.
     """

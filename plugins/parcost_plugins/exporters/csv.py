@@ -16,7 +16,7 @@ from io import StringIO
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.language.escapes import csv_cell
@@ -27,7 +27,7 @@ _MOST_IN_MEMORY_BYTES = 8 * 2**20
 _MOST_OF_A_PIECE = 2**16
 
 
-class Csv:
+class Csv(Exporter):
     """A line per point."""
 
     name = "csv"

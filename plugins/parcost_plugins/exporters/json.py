@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
-from parcost.language.escapes import visible_json
+from parcost.language.escapes import escape_json
 from parcost.output import data
 
 
-class Json:
+class Json(Exporter):
     """One document: every report, then every file that has none."""
 
     name = "json"
@@ -34,7 +34,7 @@ class Json:
 
 
 def _text(value: object) -> str:
-    return visible_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    return escape_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 @hookimpl

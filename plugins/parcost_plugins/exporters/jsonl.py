@@ -2,21 +2,21 @@
 
 One line for each study, and one for each file without a report. A line is what stands for
 it in the document of ``--format json``, less ``sections``: advice prices a study many times
-over, which nobody waits for in a batch.
+over, which a batch does not wait for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.output import data
-from parcost.output.json_encoding import encoded
+from parcost.output.json_encoding import encode
 
 
-class JsonLines:
+class JsonLines(Exporter):
     """A line per study, as soon as it is known."""
 
     name = "jsonl"
@@ -24,7 +24,7 @@ class JsonLines:
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the lines."""
-        head = encoded(data.header()).removesuffix("}") + ","
+        head = encode(data.header()).removesuffix("}") + ","
         for entry in entries:
             yield head + entry.text.removeprefix("{") + "\n"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.output import markdown
 
 
-class Markdown:
+class Markdown(Exporter):
     """The page of the table, in Markdown; files without a report are named too."""
 
     name = "md"
@@ -20,12 +20,12 @@ class Markdown:
         """Yield one section for each file."""
         first = True
         for entry in entries:
-            text = _rejected(entry) if entry.rejected else markdown.draw(entry.page())
+            text = _rejection(entry) if entry.rejected else markdown.draw(entry.page())
             yield ("" if first else "\n") + text
             first = False
 
 
-def _rejected(entry: Entry) -> str:
+def _rejection(entry: Entry) -> str:
     lines = [f"- {markdown.escape(reason)}" for reason in entry.reasons]
     return f"# {markdown.escape(entry.path)}\n\n**No report.**\n\n" + "\n".join(lines) + "\n"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from parcost import PluginError, hookimpl
+from parcost import FileExporter, PluginError, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.system.temporary import temporary_folder
 
@@ -22,7 +22,7 @@ _FORMAT = "FORMAT parquet, CODEC zstd, USE_TMP_FILE false"  # the target is a ne
 _LARGEST = 2**63
 
 
-class Parquet:
+class Parquet(FileExporter):
     """A row per point."""
 
     name = "parquet"
@@ -44,12 +44,12 @@ class Parquet:
             ) from None
         with temporary_folder() as folder:
             lines = folder.path / "points.jsonl"
-            columns, rows = _spooled(entries, lines)
-            kinds = ", ".join(f"{_quoted(n, chr(39))}: '{kind}'" for n, kind in columns.items())
-            order = ", ".join(_quoted(name, '"') for name in columns)
-            source = f"{_quoted(str(lines), chr(39))}, columns = {{{kinds}}}"
+            columns, rows = _spool(entries, lines)
+            kinds = ", ".join(f"{_quote(n, chr(39))}: '{kind}'" for n, kind in columns.items())
+            order = ", ".join(_quote(name, '"') for name in columns)
+            source = f"{_quote(str(lines), chr(39))}, columns = {{{kinds}}}"
             query = f"SELECT {order} FROM read_json({source}, format = 'newline_delimited')"  # noqa: S608  quoted
-            target = _quoted(str(path), "'")
+            target = _quote(str(path), "'")
             settings: dict[str, Any] = {
                 "temp_directory": str(folder.path),
                 "autoinstall_known_extensions": False,
@@ -68,30 +68,30 @@ class Parquet:
             raise PluginError(f"Parquet cannot be written: of {rows} rows the file holds {found}")
 
 
-def _spooled(entries: Iterable[Entry], path: Path) -> tuple[dict[str, str], int]:
+def _spool(entries: Iterable[Entry], path: Path) -> tuple[dict[str, str], int]:
     """Write the points as lines of JSON; return the types of their columns, and their number."""
     rows = 0
     kinds: dict[str, str] = {"path": "VARCHAR", "name": "VARCHAR"}
     with path.open("w", encoding="utf-8") as file:
         for entry in entries:
             for told in entry.data():
-                point = {_spelled(name): _spelled(value) for name, value in told.items()}
+                point = {_unicode_text(name): _unicode_text(value) for name, value in told.items()}
                 file.write(json.dumps(point, ensure_ascii=False) + "\n")
                 rows += 1
                 for name, value in point.items():
-                    kinds[name] = _wider(kinds.get(name, ""), value)
+                    kinds[name] = _common_type(kinds.get(name, ""), value)
     last = {name: kinds.pop(name, "VARCHAR") for name in _LAST}
     return {name: kind or "DOUBLE" for name, kind in (kinds | last).items()}, rows
 
 
-def _spelled(value: Any) -> Any:
+def _unicode_text(value: Any) -> Any:
     """Return a text without what no Unicode has, such as bytes of a file name, as csv shows it."""
     if not isinstance(value, str):
         return value
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _wider(kind: str, value: Any) -> str:
+def _common_type(kind: str, value: Any) -> str:
     """Return the type that takes what was in a column and *value*."""
     if value is None:
         return kind
@@ -103,7 +103,7 @@ def _wider(kind: str, value: Any) -> str:
     return "DOUBLE" if {kind, new} == {"BIGINT", "DOUBLE"} else "VARCHAR"
 
 
-def _quoted(text: str, mark: str) -> str:
+def _quote(text: str, mark: str) -> str:
     return mark + text.replace(mark, mark * 2) + mark
 
 

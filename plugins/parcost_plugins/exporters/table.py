@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from parcost import hookimpl
+from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.output.text import draw
 
 
-class Table:
+class Table(Exporter):
     """Each report as a page: the verdict, figures, ledger, memory and advice."""
 
     name = "table"

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Section, Study, called, hookimpl
+from parcost import Check, Figure, Section, Study, block_name, hookimpl
 from parcost.numeric import all_of, is_array
 from parcost_plugins.vocabulary import Serving
-from parcost_plugins.vocabulary.answers import outlined, section_note
+from parcost_plugins.vocabulary.answers import mark_details, section_note
 
 _HEADLINES = (
     "prefill_seconds",
@@ -34,26 +34,26 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
     if not study.all(Serving):
         return
     from parcost_plugins.inference.figures import figures_of, table
-    from parcost_plugins.inference.memory import Memory
+    from parcost_plugins.inference.memory import ServingMemory
     from parcost_plugins.inference.replica import Replica
-    from parcost_plugins.inference.rules import before, ends, fits
+    from parcost_plugins.inference.rules import capacity_check, ends, prerequisites
     from parcost_plugins.inference.speed import decode, prefill
 
     for serving in study.all(Serving):
         legal = True
-        for check in before(serving):
+        for check in prerequisites(serving):
             yield check
             legal = legal and all_of(check.holds)
         if not legal:
             continue
         replica = Replica.of(study, serving)
-        memory = Memory.of(replica)
-        yield fits(replica, memory)
+        memory = ServingMemory.of(replica)
+        yield capacity_check(replica, memory)
         first, next_ = prefill(replica), decode(replica)
         yield ends(replica, first, next_)
-        yield from outlined(figures_of(replica, memory, first, next_), *_HEADLINES)
+        yield from mark_details(figures_of(replica, memory, first, next_), *_HEADLINES)
         if is_array(first.seconds, next_.seconds):
-            yield section_note(called(serving))
+            yield section_note(block_name(serving))
         else:
             yield table(replica, first, next_)
         study.faults.extend(replica.study.faults)

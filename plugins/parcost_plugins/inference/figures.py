@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Section, Sheet, called
-from parcost_plugins.inference.memory import Memory, cache_read
+from parcost import Figure, Formula, Section, Sheet, block_name
+from parcost_plugins.inference.memory import ServingMemory, cache_read
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import Phase
 from parcost_plugins.vocabulary import MemoryBudget, Price
@@ -13,11 +13,13 @@ from parcost_plugins.vocabulary import MemoryBudget, Price
 ROOFLINE = "Williams et al. 2009, roofline; Pope et al. 2022, section 3"
 
 
-def figures_of(replica: Replica, memory: Memory, first: Phase, next_: Phase) -> Iterator[Figure]:
+def figures_of(
+    replica: Replica, memory: ServingMemory, first: Phase, next_: Phase
+) -> Iterator[Figure]:
     """Yield every figure of *replica*: *first* is the prompt, *next_* a token."""
     serving, model = replica.serving, replica.serving.model
     sheet = Sheet(
-        called(serving),
+        block_name(serving),
         source=ROOFLINE,
         t=serving.tp,
         g=serving.attention_replicas,
@@ -59,7 +61,7 @@ def table(replica: Replica, first: Phase, next_: Phase) -> Section:
         for name, phase in (("prefill", first), ("decode", next_))
     ]
     return Section(
-        title=f"Serving `{called(replica.serving)}`: where the time goes",
+        title=f"Serving `{block_name(replica.serving)}`: where the time goes",
         columns=(
             "phase",
             "seconds",
@@ -143,7 +145,7 @@ def _parts(replica: Replica, next_: Phase, sheet: Sheet) -> Iterator[Figure]:
     sheet.letters |= {
         "D": replica.dense,
         "E": replica.expert,
-        "x": replica.hit(serving.batch),
+        "x": replica.visited_share(serving.batch),
         "R": replica.ranks,
         "C": (cache_read(replica, serving.context), "B"),
         "G": (replica.flops, "FLOP"),
@@ -199,10 +201,10 @@ def _parts(replica: Replica, next_: Phase, sheet: Sheet) -> Iterator[Figure]:
         )
 
 
-def _memory(replica: Replica, memory: Memory, sheet: Sheet) -> Iterator[Figure]:
+def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[Figure]:
     serving, model = replica.serving, replica.serving.model
     on_one = "on the fullest device"
-    if model.latent:
+    if model.is_latent:
         width = {"r": model.kv_lora, "r'": model.rope_dim}
         text = "L (r + r') e, r and r' of the compressed cache"
     else:
@@ -230,7 +232,7 @@ def _memory(replica: Replica, memory: Memory, sheet: Sheet) -> Iterator[Figure]:
         "weights on a device",
         "GiB",
         "psi w, psi parameters of the fullest device",
-        psi=replica.held,
+        psi=replica.device_parameters,
         note=on_one,
     )
     sheet.letters |= {"overhead": (memory.overhead, "B"), "M": (serving.device.memory, "B")}
@@ -245,7 +247,7 @@ def _memory(replica: Replica, memory: Memory, sheet: Sheet) -> Iterator[Figure]:
         "largest_batch",
         "largest batch",
         "",
-        "max(floor((usable - weights_memory - overhead) / (k kv_sequence)), 0)",
+        "floor((usable - weights_memory - overhead) / (k kv_sequence))",
         note="sequences that find room in the cache",
     )
     yield sheet("devices", "devices", "", "t g p")

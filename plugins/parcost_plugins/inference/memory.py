@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary import MemoryBudget
 
 
 @frozen(kw_only=True, eq=False)
-class Memory:
+class ServingMemory:
     """Bytes on one device, but for *per_token* and *weights*, which are of the whole model.
 
     *sequence* is the cache of one sequence of the longest length on one device, *cache* that
@@ -31,14 +31,14 @@ class Memory:
     usable: Real
 
     @classmethod
-    def of(cls, replica: Replica) -> Memory:
+    def of(cls, replica: Replica) -> ServingMemory:
         """Return what *replica* holds."""
         serving, budget = replica.serving, replica.study[MemoryBudget]
         sequence = cache_read(replica, serving.longest) / serving.pp
         return cls(
-            per_token=serving.model.layers * per_layer(replica),
+            per_token=serving.model.layers * bytes_per_layer(replica),
             weights=(replica.dense + replica.expert) * serving.weights,
-            held=replica.held * serving.weights,
+            held=replica.device_parameters * serving.weights,
             sequence=sequence,
             cache=sequence * serving.batch * serving.batches,
             overhead=budget.context,
@@ -60,10 +60,10 @@ class Memory:
         return maximum(floor(self.room / (batches * self.sequence)), 0.0)
 
 
-def per_layer(replica: Replica) -> Real:
+def bytes_per_layer(replica: Replica) -> Real:
     """Return the cache of one token in one layer, over all ranks, each counted once."""
     model, element = replica.serving.model, replica.serving.kv
-    if model.latent:
+    if model.is_latent:
         return (model.kv_lora + model.rope_dim) * element
     return 2.0 * model.kv_heads * model.head_dim * element
 
@@ -74,7 +74,7 @@ def copies(replica: Replica) -> Real:
     Where nothing is known of the heads they are taken to be enough for all ranks.
     """
     serving, model = replica.serving, replica.serving.model
-    if model.latent:
+    if model.is_latent:
         return serving.tp
     return where(model.heads > 0, maximum(serving.tp / model.kv_heads, 1.0), 1.0)
 
@@ -89,4 +89,4 @@ def cache_read(replica: Replica, tokens: Real) -> Real:
     inside = windowed * minimum(tokens, float(model.window)) if windowed else 0.0
     everywhere = (model.layers - windowed) * tokens
     share = copies(replica) / serving.tp
-    return per_layer(replica) * share * (everywhere + inside)
+    return bytes_per_layer(replica) * share * (everywhere + inside)

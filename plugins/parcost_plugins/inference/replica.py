@@ -26,7 +26,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.clocks import clock
-from parcost_plugins.vocabulary.partition import Counts, Kind, having, kinds
+from parcost_plugins.vocabulary.partition import Counts, LayerKind, kinds, select_counts
 
 
 @frozen(kw_only=True, eq=False, slots=False)
@@ -39,7 +39,7 @@ class Replica:
     @classmethod
     def of(cls, study: Study, serving: Serving) -> Replica:
         """Return the replica that *serving* describes."""
-        return cls(serving=serving, study=_stand_in(study, serving))
+        return cls(serving=serving, study=_replica_study(study, serving))
 
     @property
     def ranks(self) -> Real:
@@ -103,7 +103,7 @@ class Replica:
         return found
 
     @cached_property
-    def held(self) -> Real:
+    def device_parameters(self) -> Real:
         """Parameters on the fullest device, copies that ranks share included."""
         stages = range(self.serving.pp)
         found = self.study.parameters
@@ -113,7 +113,7 @@ class Replica:
             most = maximum(most, other)
         return most
 
-    def hit(self, tokens: Real) -> Real:
+    def visited_share(self, tokens: Real) -> Real:
         """Return the share of the experts that *tokens* of every group visit, by even chance."""
         model = self.serving.model
         if not model.experts:
@@ -151,19 +151,25 @@ class Replica:
     @cached_property
     def expert_layers(self) -> float:
         """Layers with experts."""
-        return float(sum(having(self._kinds, moe=True))) if self.serving.model.experts else 0.0
+        return (
+            float(sum(select_counts(self._kinds, moe=True))) if self.serving.model.experts else 0.0
+        )
 
     @cached_property
     def windowed_layers(self) -> float:
         """Layers that attend within a window."""
-        return float(sum(having(self._kinds, windowed=True))) if self.serving.model.window else 0.0
+        return (
+            float(sum(select_counts(self._kinds, windowed=True)))
+            if self.serving.model.window
+            else 0.0
+        )
 
     @cached_property
-    def _kinds(self) -> Mapping[Kind, Counts]:
+    def _kinds(self) -> Mapping[LayerKind, Counts]:
         return kinds(self.study)
 
 
-def _stand_in(study: Study, serving: Serving) -> Study:
+def _replica_study(study: Study, serving: Serving) -> Study:
     """Return a study of one replica: one sequence of the prompt's length, nothing trained."""
     model: Any = serving.model
     dealt: Any = study[ScheduleChoice]

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Real, called
+from parcost import Check, Real, block_name
 from parcost.numeric import INFINITY, ceil_log2, divides, maximum
-from parcost_plugins.inference.memory import Memory
+from parcost_plugins.inference.memory import ServingMemory
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.speed import Phase
 from parcost_plugins.vocabulary import Serving
-from parcost_plugins.vocabulary.nearest import divisors
+from parcost_plugins.vocabulary.neighbours import divisors
 
 _GIB = 2.0**30
 _TYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 
-def before(serving: Serving) -> Iterator[Check]:
+def prerequisites(serving: Serving) -> Iterator[Check]:
     """Yield what has to hold before anything can be worked out."""
-    name, model, device = called(serving), serving.model, serving.device
+    name, model, device = block_name(serving), serving.model, serving.device
     has = [kind for kind in _TYPES if getattr(device, kind) is not None]
     yield Check(
         id="serving-no-peak",
         holds=serving.compute in has,
         subject=f"{name}.compute",
         message="{device} has no {compute} peak",
-        inputs={"device": called(device), "compute": serving.compute},
+        inputs={"device": block_name(device), "compute": serving.compute},
         help=f"the types that it has: {', '.join(has)}",
     )
     yield Check(
         id="serving-layers",
         holds=model.layers % serving.pp == 0,
         subject=f"{name}.pp",
-        message="{layers} layers do not divide by pp = {pp}",
+        message="{layers} layers are not divisible by pp = {pp}",
         inputs={"layers": model.layers, "pp": serving.pp},
         help=f"pp = {divisors(float(model.layers), float(serving.pp))} divides",
     )
@@ -41,19 +41,19 @@ def before(serving: Serving) -> Iterator[Check]:
         id="serving-heads",
         holds=divides(tp, heads),
         subject=f"{name}.tp",
-        message="{heads} heads do not divide by tp = {tp}",
+        message="{heads} heads are not divisible by tp = {tp}",
         inputs={"heads": heads, "tp": tp},
         help="a tp that divides {heads}",
     )
     yield Check(
         id="serving-kv-heads",
-        holds=model.latent | (heads == 0) | divides(tp, kv) | divides(kv, tp),
+        holds=model.is_latent | (heads == 0) | divides(tp, kv) | divides(kv, tp),
         subject=f"{name}.tp",
         message="{kv} KV heads are neither shared by tp = {tp} ranks nor copied evenly",
         inputs={"kv": kv, "tp": tp},
         help="a tp that divides {kv}, or a multiple of {kv}",
     )
-    yield from _known(serving)
+    yield from _nominal_checks(serving)
     yield from _experts(serving)
     replicas, ranks = serving.attention_replicas, serving.tp * serving.attention_replicas
     yield Check(
@@ -83,13 +83,13 @@ def before(serving: Serving) -> Iterator[Check]:
     )
 
 
-def _known(serving: Serving) -> Iterator[Check]:
+def _nominal_checks(serving: Serving) -> Iterator[Check]:
     """Yield what a nominal model has to say beside its size."""
-    name, model = called(serving), serving.model
-    subject, inputs = f"{name}.model", {"model": called(model)}
+    name, model = block_name(serving), serving.model
+    subject, inputs = f"{name}.model", {"model": block_name(model)}
     yield Check(
         id="serving-no-cache",
-        holds=model.latent | (model.kv_heads * model.head_dim > 0),
+        holds=model.is_latent | (model.kv_heads * model.head_dim > 0),
         subject=subject,
         message="nothing says how large the cache of a token is: `{model}` has no heads",
         inputs=inputs,
@@ -107,14 +107,14 @@ def _known(serving: Serving) -> Iterator[Check]:
 
 
 def _experts(serving: Serving) -> Iterator[Check]:
-    name, model = called(serving), serving.model
+    name, model = block_name(serving), serving.model
     ep, ranks = serving.ep, serving.tp * serving.attention_replicas
     yield Check(
         id="serving-no-experts",
         holds=(ep == 1) | (model.experts > 0),
         subject=f"{name}.ep",
         message="ep = {ep} splits experts, and `{model}` has none",
-        inputs={"ep": ep, "model": called(model)},
+        inputs={"ep": ep, "model": block_name(model)},
         help="ep = 1",
     )
     if not model.experts:
@@ -124,7 +124,7 @@ def _experts(serving: Serving) -> Iterator[Check]:
         id="serving-experts",
         holds=divides(ep, experts),
         subject=f"{name}.ep",
-        message="{experts} experts do not divide by ep = {ep}",
+        message="{experts} experts are not divisible by ep = {ep}",
         inputs={"experts": experts, "ep": ep},
         help="an ep that divides {experts}",
     )
@@ -138,14 +138,14 @@ def _experts(serving: Serving) -> Iterator[Check]:
     )
 
 
-def fits(replica: Replica, memory: Memory) -> Check:
+def capacity_check(replica: Replica, memory: ServingMemory) -> Check:
     """Return the rule that weights and cache find room."""
     serving = replica.serving
     largest = memory.largest_batch(serving.batches)
     return Check(
         id="serving-does-not-fit",
         holds=memory.total <= memory.usable,
-        subject=f"{called(serving)}.batch",
+        subject=f"{block_name(serving)}.batch",
         message="a device needs {weights:.1f} GiB for weights and {cache:.1f} GiB for the cache "
         "of {sequences} sequences of {longest} tokens, and {room:.1f} GiB are usable",
         inputs={
@@ -155,7 +155,7 @@ def fits(replica: Replica, memory: Memory) -> Check:
             "longest": serving.longest,
             "room": (memory.usable - memory.overhead) / _GIB,
             "largest": largest,
-            "needed": _needed(replica, memory),
+            "needed": _required_degree(replica, memory),
         },
         help="the largest batch that fits is {largest}; at tp = {needed} the weights alone would "
         "leave half of the memory to the cache",
@@ -168,7 +168,7 @@ def ends(replica: Replica, first: Phase, next_: Phase) -> Check:
     return Check(
         id="serving-cannot-run",
         holds=maximum(first.seconds, next_.seconds) < INFINITY,
-        subject=f"{called(serving)}.collective",
+        subject=f"{block_name(serving)}.collective",
         message="with `{algorithm}` the all-reduces of {tp} ranks take for ever",
         inputs={"algorithm": serving.collective, "tp": serving.tp},
         help="another algorithm, or what this one needs to know: `collective = auto` is the "
@@ -176,7 +176,7 @@ def ends(replica: Replica, first: Phase, next_: Phase) -> Check:
     )
 
 
-def _needed(replica: Replica, memory: Memory) -> Real:
+def _required_degree(replica: Replica, memory: ServingMemory) -> Real:
     """Return the power of two of tp at which weights take no more than half of a device."""
     ways = memory.held * replica.serving.tp / (0.5 * memory.usable)
     return 2.0 ** ceil_log2(maximum(ways, 1.0))

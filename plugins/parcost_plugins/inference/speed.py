@@ -1,7 +1,7 @@
 """How long a prompt and a token take: compute, memory, and what ranks tell one another.
 
 Compute and memory traffic run side by side, so the longer counts; communication waits for
-both. A host that issues kernels one by one does so meanwhile, and whoever takes longer counts.
+both. A host that issues kernels one by one does so meanwhile, and the longer one counts.
 A token passes the stages one after another, and as many batches as there are stages
 keep all of them busy.
 """
@@ -86,7 +86,7 @@ def _phase(
 ) -> Phase:
     serving = replica.serving
     dense = replica.dense / serving.tp
-    expert = replica.expert * replica.hit(tokens) / replica.ranks
+    expert = replica.expert * replica.visited_share(tokens) / replica.ranks
     one, all_ = _communication(replica, tokens, measured)
     return Phase(
         flops=flops,

@@ -1,1 +1,8 @@
 """How long operators take on the device: models of kernel time, and what uses them."""
+
+PARTS = (
+    "constant",
+    "pricing",
+    "roofline",
+    "tiled",
+)

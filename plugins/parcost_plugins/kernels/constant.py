@@ -6,38 +6,36 @@ and to work an example by hand.
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Formula, Real, Study, formula, hookimpl
-from parcost_plugins.kernels.rates import Machine, Rate, attention, matmul, streaming
+from parcost import Formula, KernelModel, Operator, Real, Study, formula, hookimpl
+from parcost_plugins.kernels.rates import KernelMachine, Rate, attention, matmul, streaming
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
-class Constant:
+class ConstantKernels(KernelModel):
     """FLOPs over the peak at one efficiency, and memory traffic likewise."""
 
     name = "constant"
 
-    def price(self, operator: Any, study: Study) -> Formula | None:
+    def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
-            return _at(operator.flops, matmul(operator, Machine.of(study)), "FLOP")
+            return _rate_formula(operator.flops, matmul(operator, KernelMachine.of(study)), "FLOP")
         if isinstance(operator, FusedAttention):
             rate = attention(operator, study)
             share = Rate(rate.peak, rate.efficiency / rate.work)
-            return _at(operator.flops, share, "FLOP")
+            return _rate_formula(operator.flops, share, "FLOP")
         if isinstance(operator, Stream):
-            return _at(operator.bytes_, streaming(operator, Machine.of(study)), "B")
+            return _rate_formula(operator.bytes_, streaming(operator, KernelMachine.of(study)), "B")
         return None
 
 
 @hookimpl
-def kernels() -> list[Constant]:
+def kernels() -> list[ConstantKernels]:
     """Offer the model."""
-    return [Constant()]
+    return [ConstantKernels()]
 
 
-def _at(work: Real, rate: Rate, unit: str) -> Formula:
+def _rate_formula(work: Real, rate: Rate, unit: str) -> Formula:
     peak, efficiency = rate
     return formula(
         "W / (peak eta)",

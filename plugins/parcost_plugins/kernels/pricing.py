@@ -9,8 +9,8 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import FLOPS, Check, Study, Work, block_type, called, hookimpl
-from parcost_plugins.kernels.rates import attention_kernel, kernel_name, narrow
+from parcost import FLOPS, Check, Study, Work, block_name, block_type, hookimpl
+from parcost_plugins.kernels.rates import attention_kernel, kernel_name, runs_narrow
 from parcost_plugins.vocabulary import (
     AttentionKernel,
     Cluster,
@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary import (
     Training,
     layers,
 )
-from parcost_plugins.vocabulary.attended import writes_scores
+from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.causes import COMPUTE
 
 
@@ -34,7 +34,7 @@ def terms(study: Study) -> Iterator[Work]:
         TypeError: The kernel model does not know an operator: a cost is never dropped.
     """
     choice = study[KernelChoice]
-    _, model = study.plugins.named("kernels")[choice.model]
+    _, model = study.plugins.offers("kernels")[choice.model]
     for operator in _by_type(study):
         streams = isinstance(operator, Stream)
         if streams and not choice.memory_bound:
@@ -68,7 +68,7 @@ def _by_type(study: Study) -> Iterator[Any]:
         return
     shares = precision.wide_shares(layers(study))
     for operator in study.operators:
-        if isinstance(operator, (Gemm, FusedAttention)) and narrow(operator, precision):
+        if isinstance(operator, (Gemm, FusedAttention)) and runs_narrow(operator, precision):
             counts = list(zip(operator.count, shares, strict=True))
             yield evolve(operator, count=tuple(count * (1.0 - share) for count, share in counts))
             yield evolve(
@@ -91,9 +91,9 @@ def checks(study: Study) -> Iterator[Check]:
         yield Check(
             id="no-peak",
             holds=type_ == "none" or type_ in has,
-            subject=f"{called(precision)}.{attribute}",
+            subject=f"{block_name(precision)}.{attribute}",
             message="{device} has no {type} peak",
-            inputs={"device": called(device), "type": type_},
+            inputs={"device": block_name(device), "type": type_},
             help=f"the types that it has: {', '.join(has)}",
         )
     choice = study[KernelChoice]
@@ -103,11 +103,11 @@ def checks(study: Study) -> Iterator[Check]:
         yield Check(
             id="streaming-ascends",
             holds=below.size < above.size,
-            subject=f"{called(above)}.size",
+            subject=f"{block_name(above)}.size",
             message="`{above}` has {size} B and stands behind `{below}` with {before} B",
             inputs={
-                "above": called(above),
-                "below": called(below),
+                "above": block_name(above),
+                "below": block_name(below),
                 "size": above.size,
                 "before": below.size,
             },
@@ -140,10 +140,10 @@ def _attention_checks(study: Study) -> Iterator[Check]:
         yield Check(
             id="no-attention-kernel",
             holds=kernel is not None,
-            subject="kernels.attention",
+            subject="kernels.attention" if table is not None else f"{block_name(device)}.attention",
             message="{device} has no rate of `{kernel}`{type}",
             inputs={
-                "device": called(device),
+                "device": block_name(device),
                 "kernel": kernel_name(study),
                 "type": " in fp8" if type_ == "fp8" else "",
             },
@@ -158,7 +158,7 @@ def _attention_checks(study: Study) -> Iterator[Check]:
 
 def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
     """Require rates of heads from the smallest upwards: what is smaller can be padded."""
-    subject = called(kernel)
+    subject = block_name(kernel)
     yield Check(
         id="no-head-rate",
         holds=bool(kernel.heads),
@@ -172,7 +172,7 @@ def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
         yield Check(
             id="head-sizes-ascend",
             holds=below.size < above.size,
-            subject=f"{called(above)}.size",
+            subject=f"{block_name(above)}.size",
             message="heads of {above} stand behind heads of {below}",
             inputs=inputs,
             help="write the sizes from the smallest upwards",
@@ -182,7 +182,7 @@ def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
             yield Check(
                 id="head-efficiency",
                 holds=(low * above.size >= high * below.size) | (below.size >= above.size),
-                subject=f"{called(below)}.{pass_}",
+                subject=f"{block_name(below)}.{pass_}",
                 message="at {share:.4g} of the peak a head of {below} takes longer than one of "
                 "{above}",
                 inputs={**inputs, "share": low},

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from parcost import Real, Study
-from parcost.numeric import log, maximum, minimum, where
+from parcost.numeric import log, maximum, minimum, ratio, where
 from parcost_plugins.vocabulary import (
     AttentionKernel,
     Cluster,
@@ -24,7 +24,7 @@ from parcost_plugins.vocabulary import (
     Streaming,
     Training,
 )
-from parcost_plugins.vocabulary.attended import attended
+from parcost_plugins.vocabulary.attention_reach import attended_tokens
 from parcost_plugins.vocabulary.clocks import clock
 from parcost_plugins.vocabulary.context import blocks_of_keys
 from parcost_plugins.vocabulary.operators import CORE_PRODUCTS
@@ -55,7 +55,7 @@ class CoreRate(NamedTuple):
         return 1.0 + self.fill / maximum(self.keys, 1.0)
 
 
-class Machine(NamedTuple):
+class KernelMachine(NamedTuple):
     """What a price depends on beside its operator."""
 
     device: Device
@@ -63,7 +63,7 @@ class Machine(NamedTuple):
     precision: Precision
 
     @classmethod
-    def of(cls, study: Study) -> Machine:
+    def of(cls, study: Study) -> KernelMachine:
         """Return that of *study*."""
         return cls(study[Cluster].device, study[KernelChoice], study[Training].precision)
 
@@ -79,8 +79,8 @@ class Sizes(NamedTuple):
     width: Real
 
 
-def narrow(operator: Gemm | FusedAttention, precision: Precision) -> bool:
-    """Say whether *operator* runs in the narrow type of the recipe."""
+def runs_narrow(operator: Gemm | FusedAttention, precision: Precision) -> bool:
+    """Return whether *operator* runs in the narrow type of the recipe."""
     if precision.narrow == "none" or operator.wide:
         return False
     if isinstance(operator, FusedAttention):
@@ -91,22 +91,22 @@ def narrow(operator: Gemm | FusedAttention, precision: Precision) -> bool:
 def sizes(gemm: Gemm, precision: Precision) -> Sizes:
     """Return the bytes of the elements of a product: sums come out as wide as activations."""
     wide = precision.activation
-    if narrow(gemm, precision):
+    if runs_narrow(gemm, precision):
         return Sizes(precision.narrow_element, wide, precision.narrow_width)
     return Sizes(wide, wide, wide)
 
 
-def matmul(gemm: Gemm, machine: Machine) -> Rate:
+def matmul(gemm: Gemm, machine: KernelMachine) -> Rate:
     """Return the rate of a matrix product in the type that it runs in."""
     device, choice, precision = machine
     chosen = choice.gemm_efficiency
     held = device.matmul_efficiency * device.sustained * choice.shape_efficiency
     held = held * clock(device, choice)
     wide = held if chosen is None else chosen
-    if not narrow(gemm, precision):
+    if not runs_narrow(gemm, precision):
         return Rate(getattr(device, precision.compute), wide)
     own = choice.narrow_gemm_efficiency
-    share = wide * _narrow_over_wide(device, precision) if own is None else own
+    share = wide * _narrow_ratio(device, precision) if own is None else own
     return Rate(getattr(device, precision.narrow), share)
 
 
@@ -115,16 +115,16 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
 
     What the study says of the wide type carries over to a narrow one as it does for products.
     """
-    device, choice, precision = Machine.of(study)
+    device, choice, precision = KernelMachine.of(study)
     backward = operator.pass_ not in ("F", "R")
-    low = narrow(operator, precision)
+    low = runs_narrow(operator, precision)
     chosen = (
         choice.attention_backward_efficiency if backward else choice.attention_forward_efficiency
     )
     if chosen is not None:
         if not low:
             return CoreRate(getattr(device, precision.compute), chosen)
-        less = _narrow_over_wide(device, precision)
+        less = _narrow_ratio(device, precision)
         return CoreRate(getattr(device, precision.narrow), chosen * less)
     kernel = attention_kernel(study, "fp8" if low else "wide")
     if kernel is None:
@@ -137,7 +137,7 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
         * device.attention_efficiency
         * clock(device, choice),
         kernel.fill(backward=backward),
-        attended(study[Training], windowed=operator.windowed) / blocks_of_keys(study),
+        attended_tokens(study[Training], windowed=operator.windowed) / blocks_of_keys(study),
     )
 
 
@@ -163,7 +163,7 @@ def padding(operator: FusedAttention, study: Study) -> Real:
     padded_query, padded_value = _head_sizes(study)
     needed = of_queries * model.qk_dim + of_values * model.value_dim
     # A nominal model without a width has heads of no size, and then no FLOPs either.
-    return (of_queries * padded_query + of_values * padded_value) / maximum(needed, 1.0)
+    return ratio(of_queries * padded_query + of_values * padded_value, needed)
 
 
 def _head_sizes(study: Study) -> tuple[Real, Real]:
@@ -176,21 +176,21 @@ def _head_sizes(study: Study) -> tuple[Real, Real]:
 def _padded_size(size: Real, sizes: Sequence[int]) -> Real:
     """Return the smallest of *sizes* that holds *size*; beyond all of them nothing is padded."""
     padded = size
-    for larger in sorted(sizes, reverse=True):
+    for larger in sorted((0, *sizes), reverse=True):
         padded = where(size <= larger, float(larger), padded)
     return padded
 
 
-def memory(bytes_: Real, machine: Machine) -> Rate:
+def memory(bytes_: Real, machine: KernelMachine) -> Rate:
     """Return the rate of streaming *bytes_* through the device's memory."""
     device, choice, _ = machine
     if choice.streaming:
-        return Rate(device.memory_bandwidth, _by_size(choice.streaming, bytes_))
+        return Rate(device.memory_bandwidth, _rate_at_size(choice.streaming, bytes_))
     chosen = choice.memory_efficiency
     return Rate(device.memory_bandwidth, device.memory_efficiency if chosen is None else chosen)
 
 
-def streaming(operator: Stream, machine: Machine) -> Rate:
+def streaming(operator: Stream, machine: KernelMachine) -> Rate:
     """Return the rate of the kernels of a streaming operator, of which each moves its part."""
     peak, share = memory(operator.bytes_ / maximum(operator.kernels, 1.0), machine)
     if operator.kind == "plain":
@@ -198,7 +198,7 @@ def streaming(operator: Stream, machine: Machine) -> Rate:
     return Rate(peak, share * getattr(machine.choice, f"{operator.kind}_efficiency"))
 
 
-def _narrow_over_wide(device: Device, precision: Precision) -> Real:
+def _narrow_ratio(device: Device, precision: Precision) -> Real:
     """Return the share of the peak that narrow products reach, over that of wide ones."""
     by_block = precision.scale_block > 1
     best = where(by_block, device.block_matmul_efficiency, device.fp8_matmul_efficiency)
@@ -208,7 +208,7 @@ def _narrow_over_wide(device: Device, precision: Precision) -> Real:
     return held / (device.matmul_efficiency * device.sustained)
 
 
-def _by_size(points: Sequence[Streaming], bytes_: Real) -> Real:
+def _rate_at_size(points: Sequence[Streaming], bytes_: Real) -> Real:
     """Interpolate by the logarithm of the size; beyond the points the nearest goes on."""
     at = log(maximum(bytes_, 1.0))
     found = points[0].efficiency

@@ -6,38 +6,36 @@ that the two together tell how much shapes cost.
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Formula, Study, formula, hookimpl
-from parcost_plugins.kernels import fixed
-from parcost_plugins.kernels.rates import Machine, matmul, memory, sizes
+from parcost import Formula, KernelModel, Operator, Study, formula, hookimpl
+from parcost_plugins.kernels import shares
+from parcost_plugins.kernels.rates import KernelMachine, matmul, memory, sizes
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
-class Roofline:
+class RooflineKernels(KernelModel):
     """Compute or memory, whichever takes longer."""
 
     name = "roofline"
 
-    def price(self, operator: Any, study: Study) -> Formula | None:
+    def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
             return _gemm(operator, study)
         if isinstance(operator, FusedAttention):
-            return fixed.core(operator, study)
+            return shares.core(operator, study)
         if isinstance(operator, Stream):
-            return fixed.stream(operator, study)
+            return shares.stream(operator, study)
         return None
 
 
 @hookimpl
-def kernels() -> list[Roofline]:
+def kernels() -> list[RooflineKernels]:
     """Offer the model."""
-    return [Roofline()]
+    return [RooflineKernels()]
 
 
 def _gemm(gemm: Gemm, study: Study) -> Formula:
-    machine = Machine.of(study)
+    machine = KernelMachine.of(study)
     operand, result, _ = sizes(gemm, machine.precision)
     m, n, k = gemm.m, gemm.n, gemm.k
     peak, efficiency = matmul(gemm, machine)
@@ -55,5 +53,5 @@ def _gemm(gemm: Gemm, study: Study) -> Formula:
         eta=efficiency,
         B=(bandwidth, "B/s"),
         eta_m=share,
-        source=fixed.ROOFLINE,
+        source=shares.ROOFLINE,
     )

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from parcost import Formula, Real, Study, formula, hookimpl, pure_function
+from parcost import Formula, KernelModel, Operator, Real, Study, formula, hookimpl, pure_function
 from parcost.numeric import minimum, where
-from parcost_plugins.kernels import fixed
-from parcost_plugins.kernels.rates import Machine, matmul, memory, sizes
+from parcost_plugins.kernels import shares
+from parcost_plugins.kernels.rates import KernelMachine, matmul, memory, sizes
 from parcost_plugins.vocabulary import (
     Device,
     FusedAttention,
@@ -30,32 +30,32 @@ from parcost_plugins.vocabulary import (
 SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization"
 
 
-class Tiled:
+class TiledKernels(KernelModel):
     """Products by tile and wave, other operators by the bytes that they stream."""
 
     name = "tiled"
 
-    def price(self, operator: Any, study: Study) -> Formula | None:
+    def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
             again = "F" if operator.pass_ == "R" else operator.pass_
             size = (operator.m, operator.n, operator.k, operator.batch)
             what = (again, operator.role, operator.wide)
-            return study.query(_product, *Machine.of(study), *size, *what)
+            return study.query(_product, *KernelMachine.of(study), *size, *what)
         if isinstance(operator, FusedAttention):
-            return fixed.core(operator, study)
+            return shares.core(operator, study)
         if isinstance(operator, Stream):
-            return fixed.stream(operator, study)
+            return shares.stream(operator, study)
         return None
 
 
 @hookimpl
-def kernels() -> list[Tiled]:
+def kernels() -> list[TiledKernels]:
     """Offer the model."""
-    return [Tiled()]
+    return [TiledKernels()]
 
 
-def quantised(
+def tile_flops(
     m: Real,
     n: Real,
     k: Real,
@@ -102,13 +102,13 @@ def _product(
     role: Any,
     wide: bool,
 ) -> Formula:
-    machine = Machine(device, choice, precision)
+    machine = KernelMachine(device, choice, precision)
     gemm = Gemm(name="", m=m, n=n, k=k, batch=batch, pass_=pass_, role=role, wide=wide, count=())
     operand, result, width = sizes(gemm, precision)
     sms = device.multiprocessors
     peak, efficiency = matmul(gemm, machine)
     efficiency = efficiency * _alignment(gemm, width, result, choice)
-    paid = quantised(
+    paid = tile_flops(
         m,
         n,
         k,

@@ -8,9 +8,9 @@ from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formu
 from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training, layers
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
-from parcost_plugins.vocabulary.chosen import gradients_since
-from parcost_plugins.vocabulary.held import alike
 from parcost_plugins.vocabulary.operators import ENDS
+from parcost_plugins.vocabulary.run_choices import gradients_since
+from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
 _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no further one
 
@@ -67,13 +67,13 @@ def _recipe(study: Study) -> Iterator[Figure]:
         "",
         f"ceil(state_total / M - {_ROUNDING})",
     )
-    yield _largest(study, sheet)
+    yield _largest_model(study, sheet)
 
 
-def _largest(study: Study, sheet: Sheet) -> Figure:
+def _largest_model(study: Study, sheet: Sheet) -> Figure:
     """Return the largest model whose state one device holds under this sharding."""
     layout = study[Layout]
-    kinds = alike(study)
+    kinds = stage_kinds(study)
     kind, mixed = kinds[0], any(kind.expert for kind in kinds)
     sheet.letters |= {
         "tp": layout.tp,

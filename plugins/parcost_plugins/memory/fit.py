@@ -7,12 +7,21 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Check, Outcome, Real, SpecError, Study, called, hookimpl
+from parcost import Check, Outcome, Real, SpecError, Study, block_name, hookimpl
 from parcost.numeric import all_of, minimum
-from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Layout,
+    MemoryBudget,
+    Recompute,
+    ScheduleChoice,
+    Training,
+)
+from parcost_plugins.vocabulary.offers import has, usual_schedules
 
 _GIB = 2.0**30
 _MOST = 3  # changes that are tried together
+_MORE_RECOMPUTED = {"none": ("selective", "full"), "selective": ("full",)}
 _MOMENTS = {
     "forward": "in forward",
     "backward": "in backward",
@@ -51,10 +60,10 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "over": (outcome.memory_bytes - room) / _GIB,
                 "usable": 100.0 * usable,
                 "capacity": device.memory / _GIB,
-                "device": called(device),
+                "device": block_name(device),
             },
-            notes=("{usable:g} % of the {capacity:g} GiB of `{device}`",),
-            help="" if all_of(holds) or study.axes else _way_out(study, outcome, room),
+            notes=("usable: {usable:g} % of the {capacity:g} GiB of `{device}`",),
+            help="" if all_of(holds) or study.axes else _remedy(study, outcome, room),
         ),
         # Frameworks run this full, at the risk of running out; nothing is impossible about it.
         Check(
@@ -69,7 +78,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
                 "when": when,
                 "share": 100.0 * outcome.memory_bytes / device.memory,
                 "capacity": device.memory / _GIB,
-                "device": called(device),
+                "device": block_name(device),
                 "tight": 100.0 * tight,
             },
             notes=("what allocator and libraries take varies: it is tight beyond {tight:g} %",),
@@ -80,7 +89,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
 
 
 @frozen(kw_only=True, eq=False)
-class _Attempt:
+class _Remedy:
     """A study with some attributes changed, and what it comes to."""
 
     changes: Mapping[str, Any]
@@ -91,17 +100,17 @@ class _Attempt:
     @property
     def text(self) -> str:
         """The changes as they would be written."""
-        first, *more = (f"`{path} = {_spelled(v)}`" for path, v in self.changes.items())
+        first, *more = (f"`{path} = {_text(v)}`" for path, v in self.changes.items())
         return f"{first} with {' and '.join(more)}" if more else first
 
 
-def _way_out(study: Study, outcome: Outcome, room: Real) -> str:
+def _remedy(study: Study, outcome: Outcome, room: Real) -> str:
     """Return the fewest changes that fit, and of those the fastest, in words.
 
     Where one change is not enough, the one that saves the most is kept and others are
     tried on top of it.
     """
-    best = _Attempt(
+    best = _Remedy(
         changes={},
         study=study,
         step_seconds=outcome.step_seconds,
@@ -113,35 +122,58 @@ def _way_out(study: Study, outcome: Outcome, room: Real) -> str:
         if fitting:
             fastest = min(fitting, key=lambda attempt: attempt.step_seconds)
             used = f"{fastest.memory_bytes / _GIB:.1f} GiB, {fastest.step_seconds:.4g} s a step"
-            more = "no single change is enough; " if count else ""
+            more = "no single change that was tried is enough; " if count else ""
             return f"{more}{fastest.text} fits: {used}"
         smallest = min(tried, key=lambda attempt: attempt.memory_bytes, default=best)
         if smallest.memory_bytes >= best.memory_bytes:
             break
         best = smallest
     if not best.changes:
-        return "nothing that can be changed alone makes it smaller: take more devices"
+        return "no single change that was tried makes it smaller: take more devices"
     used = f"{best.memory_bytes / _GIB:.1f} GiB"
-    return f"{best.text} comes closest, at {used}: take more devices"
+    return f"of what was tried, {best.text} comes closest, at {used}: take more devices"
 
 
 def _changes(study: Study) -> Iterator[tuple[str, Any]]:
-    """Yield what people change first when memory runs out."""
+    """Yield what people change first when memory runs out, as far as the framework has it."""
+    for path, value in _candidates(study):
+        if has(study, path, value):
+            yield path, value
+
+
+def _candidates(study: Study) -> Iterator[tuple[str, Any]]:
     layout, training = study[Layout], study[Training]
-    stronger = {"none": ("selective", "full"), "selective": ("full",)}
-    for recompute in stronger.get(training.recompute, ()):
+    for recompute in _MORE_RECOMPUTED.get(training.recompute, ()):
         yield "training.recompute", recompute
+    if training.recompute != "full":
+        for part in _parts(study):
+            if not getattr(study[Recompute], part):
+                yield f"recompute.{part}", "on"
     for zero in range(layout.zero + 1, 4):
         yield "layout.zero", zero
     if not layout.sequence_parallel:
         yield "layout.sequence_parallel", "on"
     if training.micro_batch % 2 == 0:
         yield "training.micro_batch", training.micro_batch / 2
-    yield "layout.tp", layout.tp * 2
-    yield "layout.pp", layout.pp * 2
+    for degree in ("tp", "cp", "pp"):
+        yield f"layout.{degree}", getattr(layout, degree) * 2
+    if layout.pp > 1:
+        for kind in usual_schedules(study):
+            if kind != study[ScheduleChoice].kind:
+                yield "schedule.kind", kind
 
 
-def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
+def _parts(study: Study) -> Iterator[str]:
+    """Yield the parts of a layer that the model has, and that a switch makes again."""
+    model = study[Training].model
+    yield from ("norms", "activation", "mlp")
+    if model.experts:
+        yield "moe"
+    if model.is_latent:
+        yield "up_projection"
+
+
+def _try(base: _Remedy, path: str, value: Any) -> _Remedy | None:
     """Return what one more change comes to, or None where the result is not legal."""
     try:
         changed = base.study.replace({path: value})
@@ -152,7 +184,7 @@ def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
         return None
     if changed.faults_beyond(base.study):
         return None
-    return _Attempt(
+    return _Remedy(
         changes={**base.changes, path: value},
         study=changed,
         step_seconds=outcome.step_seconds,
@@ -160,5 +192,5 @@ def _try(base: _Attempt, path: str, value: Any) -> _Attempt | None:
     )
 
 
-def _spelled(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}"

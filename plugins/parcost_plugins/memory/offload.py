@@ -34,9 +34,9 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
-from parcost_plugins.vocabulary.chosen import reshards
-from parcost_plugins.vocabulary.held import Alike, alike
 from parcost_plugins.vocabulary.partition import stages_of_devices
+from parcost_plugins.vocabulary.run_choices import reshards
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 LINK = "host"
 
@@ -45,7 +45,7 @@ LINK = "host"
 def memory(study: Study) -> Iterator[Memory]:
     """Take offloaded activations off the device."""
     offload = study[Offload]
-    if _some(offload.activations):
+    if _is_offloaded(offload.activations):
         yield Memory(
             name="activations on the host",
             cause=ACTIVATIONS,
@@ -63,13 +63,13 @@ def terms(study: Study) -> Iterator[Work | Once]:
     offload, bandwidth = study[Offload], study[Cluster].device.host_bandwidth
     if bandwidth is None:
         return  # a rule has said so where it matters
-    if _some(offload.optimizer):
-        for kind in alike(study):
+    if _is_offloaded(offload.optimizer):
+        for kind in stage_kinds(study):
             yield from _optimizer(study, kind, bandwidth)
-    if _some(offload.parameters) and study[Layout].zero == 3:
-        for kind in alike(study):
+    if _is_offloaded(offload.parameters) and study[Layout].zero == 3:
+        for kind in stage_kinds(study):
             yield from _parameters(study, kind, bandwidth)
-    if _some(offload.activations):
+    if _is_offloaded(offload.activations):
         yield from _activations(study, bandwidth)
 
 
@@ -79,7 +79,7 @@ def checks(study: Study) -> Iterator[Check]:
     offload, device, zero = study[Offload], study[Cluster].device, study[Layout].zero
     for name in ("optimizer", "parameters", "activations"):
         away = getattr(offload, name)
-        if _some(away):
+        if _is_offloaded(away):
             yield Check(
                 id="offload-needs-host-bandwidth",
                 holds=(away == 0) | (device.host_bandwidth is not None),
@@ -89,7 +89,7 @@ def checks(study: Study) -> Iterator[Check]:
                 inputs={"share": 100.0 * away},
                 help="give the device a `host_bandwidth`, such as 64 GB/s per_direction",
             )
-    if _some(offload.parameters):
+    if _is_offloaded(offload.parameters):
         yield Check(
             id="offload-needs-sharding",
             holds=(offload.parameters == 0) | (zero == 3),
@@ -99,7 +99,7 @@ def checks(study: Study) -> Iterator[Check]:
             inputs={"zero": zero},
             help="say `layout {{ zero = 3 }}`",
         )
-    if _some(offload.optimizer) and offload.update == "host":
+    if _is_offloaded(offload.optimizer) and offload.update == "host":
         yield Check(
             id="offload-needs-host-memory-bandwidth",
             holds=(offload.optimizer == 0) | (offload.host_memory_bandwidth is not None),
@@ -125,7 +125,7 @@ def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
     room = study[Offload].host_memory
     if room is None:
         return
-    needs = on_host(study, outcome)
+    needs = host_bytes(study, outcome)
     yield Check(
         id="host-does-not-fit",
         holds=needs <= room,
@@ -142,20 +142,20 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="host_memory",
         title="memory on the host, per device",
-        value=formula("max(M), of each device", M=(_held_by_hosts(study, outcome), "B")),
+        value=formula("max(M), of each device", M=(_host_bytes_by_device(study, outcome), "B")),
         unit="GiB",
     )
 
 
-def on_host(study: Study, outcome: Outcome) -> Real:
+def host_bytes(study: Study, outcome: Outcome) -> Real:
     """Return the bytes that the fullest host holds for one device."""
     found: Real = 0.0
-    for held in _held_by_hosts(study, outcome):
+    for held in _host_bytes_by_device(study, outcome):
         found = maximum(found, held)
     return found
 
 
-def _held_by_hosts(study: Study, outcome: Outcome) -> list[Real]:
+def _host_bytes_by_device(study: Study, outcome: Outcome) -> list[Real]:
     """Return the bytes that hosts hold for each device.
 
     A device may hold several virtual stages: the activations of each are taken at their
@@ -163,12 +163,12 @@ def _held_by_hosts(study: Study, outcome: Outcome) -> list[Real]:
     """
     offload = study[Offload]
     kept: list[Real] = [0.0] * virtual_stages(study)
-    if _some(offload.activations):
+    if _is_offloaded(offload.activations):
         kept = [
             offload.activations * bytes_ * alive
-            for bytes_, alive in zip(_saved(study), outcome.alive, strict=True)
+            for bytes_, alive in zip(_activation_bytes(study), outcome.alive, strict=True)
         ]
-    states = [(kind, _state(study, kind)) for kind in alike(study)]
+    states = [(kind, _state(study, kind)) for kind in stage_kinds(study)]
     found: list[Real] = []
     for stages in stages_of_devices(study):
         held: Real = 0.0
@@ -180,7 +180,7 @@ def _held_by_hosts(study: Study, outcome: Outcome) -> list[Real]:
     return found
 
 
-def _state(study: Study, kind: Alike) -> Real:
+def _state(study: Study, kind: StageKind) -> Real:
     """Return the bytes of state that a host keeps of each stage of a *kind*."""
     offload, local, precision = study[Offload], study[LocalUpdates], study[Training].precision
     zero = study[Layout].zero
@@ -193,11 +193,11 @@ def _state(study: Study, kind: Alike) -> Real:
     return (shared / kind.shards(zero, 1) + whole / kind.shards(zero, 3)) * kind.elements
 
 
-def _optimizer(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Once]:
+def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
     offload, precision = study[Offload], study[Training].precision
     away = offload.optimizer * kind.elements / kind.shards(study[Layout].zero, since=1)
     if offload.update == "device":
-        yield _once(
+        yield _transfer_term(
             kind.named("optimizer state from and to the host"),
             away * precision.optimizer,
             kind,
@@ -205,11 +205,11 @@ def _optimizer(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Once]:
             "each way at once",
         )
         return
-    yield _once(
+    yield _transfer_term(
         kind.named("gradients to the host"), away * precision.gradients, kind, bandwidth, ""
     )
     if offload.host_memory_bandwidth is not None:
-        yield _once(
+        yield _transfer_term(
             kind.named("optimizer update on the host"),
             away * precision.update_traffic,
             kind,
@@ -217,13 +217,13 @@ def _optimizer(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Once]:
             "memory traffic of the update",
             resource="host memory",
         )
-    yield _once(
+    yield _transfer_term(
         kind.named("parameters from the host"), away * precision.weights, kind, bandwidth, ""
     )
 
 
-def _once(
-    name: str, bytes_: Real, kind: Alike, bandwidth: Real, source: str, resource: str = LINK
+def _transfer_term(
+    name: str, bytes_: Real, kind: StageKind, bandwidth: Real, source: str, resource: str = LINK
 ) -> Once:
     return Once(
         name=name,
@@ -236,7 +236,7 @@ def _once(
     )
 
 
-def _parameters(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Work]:
+def _parameters(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work]:
     """Fetch a rank's shares before they are gathered: in forward, and again in backward."""
     offload = study[Offload]
     away = offload.parameters * kind.elements / kind.shard
@@ -257,9 +257,11 @@ def _parameters(study: Study, kind: Alike, bandwidth: Real) -> Iterator[Work]:
 def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
     offload = study[Offload]
     by_size: dict[int, list[int]] = {}
-    saved = _saved(study)
+    saved = _activation_bytes(study)
     for stage, bytes_ in enumerate(saved):
-        same = next((s for s in by_size if saved[s] is bytes_ or _equal(saved[s], bytes_)), stage)
+        same = next(
+            (s for s in by_size if saved[s] is bytes_ or _is_equal(saved[s], bytes_)), stage
+        )
         by_size.setdefault(same, []).append(stage)
     for first, stages in by_size.items():
         moved = offload.activations * saved[first]
@@ -277,7 +279,7 @@ def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
             )
 
 
-def _saved(study: Study) -> list[Real]:
+def _activation_bytes(study: Study) -> list[Real]:
     """Return the activations of one micro-batch that every virtual stage saves."""
     found: list[Real] = [0.0] * virtual_stages(study)
     for _, held in study.contributions("memory"):
@@ -292,12 +294,12 @@ def _travel(bytes_: Real, bandwidth: Real, source: str) -> Formula:
     return formula("n / B", n=(bytes_, "B"), B=(bandwidth, "B/s"), source=source)
 
 
-def _some(share: Real) -> bool:
+def _is_offloaded(share: Real) -> bool:
     """Whether anything is offloaded; a sweep may be."""
     return is_array(share) or bool(share > 0)
 
 
-def _equal(a: Real, b: Real) -> bool:
+def _is_equal(a: Real, b: Real) -> bool:
     return not is_array(a, b) and bool(a == b)
 
 

@@ -8,8 +8,8 @@ from parcost import Formula, Memory, Real, Study, formula, hookimpl
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.vocabulary import Layout, MemoryBudget, Training
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE, OVERHEADS
-from parcost_plugins.vocabulary.held import alike, spread
-from parcost_plugins.vocabulary.partition import ends_together, stages
+from parcost_plugins.vocabulary.partition import ends_share_device, stages
+from parcost_plugins.vocabulary.stage_parameters import spread, stage_kinds
 
 #: Groups of ranks that a job always has a communicator for, where they are more than one.
 #: Data parallelism has one over dp and cp.
@@ -60,17 +60,21 @@ def _communicators(study: Study) -> Real:
     """
     ranks = {group.name: group.ranks for _, group in study.contributions("groups")}
     used = list(_ALWAYS)
-    if any(kind.expert for kind in alike(study)):
+    if any(kind.expert for kind in stage_kinds(study)):
         used += [*_EXPERTS, "edp"]
     _, replicas, shard = spread(study)
     found: Real = 0.0
     for name in used:
         found = found + _one(ranks[name])
     hybrid = _one(shard) + _one(ranks["replicate"]) + _one(ranks["workers"])
-    return found + where(shard == replicas, _one(replicas), hybrid) + _joint(study, ranks)
+    return (
+        found
+        + where(shard == replicas, _one(replicas), hybrid)
+        + _joint_communicators(study, ranks)
+    )
 
 
-def _joint(study: Study, ranks: Mapping[str, Real]) -> Real:
+def _joint_communicators(study: Study, ranks: Mapping[str, Real]) -> Real:
     """Return how many communicators join several degrees.
 
     The whole job has one, where no degree is all of it. The norm of the gradients is summed over
@@ -83,7 +87,7 @@ def _joint(study: Study, ranks: Mapping[str, Real]) -> Real:
     if any_of(pp > 1):
         found = found + where(pp > 1, _one(layout.tp), 0.0)
         if study[Training].model.tied:
-            found = found + where(study.number(ends_together), 0.0, 1.0)  # so they are with pp 1
+            found = found + where(study.number(ends_share_device), 0.0, 1.0)  # so with pp = 1
     return found
 
 

@@ -21,9 +21,13 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import BUFFERS, GRADIENTS, OPTIMIZER_STATE, WEIGHTS
-from parcost_plugins.vocabulary.chosen import gradients_since, reduces_each_micro_batch, reshards
-from parcost_plugins.vocabulary.held import Alike, alike
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import ends_share_device
+from parcost_plugins.vocabulary.run_choices import (
+    gradients_since,
+    reduces_each_micro_batch,
+    reshards,
+)
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 MICRO_GRADIENTS = "gradients of a micro-batch"
 _FEEDBACK = ("one_bit", "top_k", "power_sgd")  # methods that keep what they did not send
@@ -34,23 +38,23 @@ def memory(study: Study) -> Iterator[Memory]:
     """Yield the state that is kept, and the buffers that sharding it takes."""
     zero, sharding = study[Layout].zero, study[Sharding]
     staging = study[Training].framework.gradient_staging
-    for kind in alike(study):
+    for kind in stage_kinds(study):
         yield from _state(kind, study)
         if zero == 2 and reduces_each_micro_batch(study) and not any_of(staging != 0):
             yield _bucket(kind, study)
         if zero == 3:
-            yield from _gathered(kind, study)
+            yield from _gather_buffers(kind, study)
         if zero < 3 and any_of(staging != 0):
-            yield _staged(kind, study)
+            yield _staging_buffer(kind, study)
         if sharding.bucket_copy and zero == 0:
             yield _copies(kind, study)
         if study[Compression].method in _FEEDBACK:
-            yield _residual(kind, study)
+            yield _residual_memory(kind, study)
         if study[LocalUpdates].method == "outer" and not study[LocalUpdates].offload:
-            yield _outer(kind, study)
+            yield _outer_optimizer(kind, study)
 
 
-def _state(kind: Alike, study: Study) -> Iterator[Memory]:
+def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
     zero, precision, offload = study[Layout].zero, study[Training].precision, study[Offload]
     since_gradients = gradients_since(study)
     for cause, tag, bytes_, since, away in (
@@ -74,7 +78,7 @@ def _state(kind: Alike, study: Study) -> Iterator[Memory]:
         )
 
 
-def _bucket(kind: Alike, study: Study) -> Memory:
+def _bucket(kind: StageKind, study: Study) -> Memory:
     """Return the bucket in which whole gradients wait for their reduce-scatter."""
     precision, bucket = study[Training].precision, study[Overlap].bucket
     return Memory(
@@ -94,7 +98,7 @@ def _bucket(kind: Alike, study: Study) -> Memory:
     )
 
 
-def _staged(kind: Alike, study: Study) -> Memory:
+def _staging_buffer(kind: StageKind, study: Study) -> Memory:
     """Return the buffer that gradients are copied into ahead of their reduction.
 
     Its size is no multiple of anything that was freed before, so an allocator takes it anew.
@@ -117,7 +121,7 @@ def _staged(kind: Alike, study: Study) -> Memory:
     )
 
 
-def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
+def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     """Yield what is whole of a stage for a while: of one stage at a time on a device.
 
     That is the layer that computes and those that are gathered ahead, and what stands
@@ -135,7 +139,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
     before, layer, after = kind.before, kind.layer, kind.after
     layers = minimum(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
     ends = "max(a, b - (l - k) psi)"
-    if not reshards(study) or (study[Training].model.tied and study.number(ends_together)):
+    if not reshards(study) or (study[Training].model.tied and study.number(ends_share_device)):
         ends = "(a + b)"
     made, remark = "max(b, k psi, a) (e + r)", "as backward makes them, and copied for the wire"
     if study[Training].framework.reduces_by_matrix:
@@ -173,7 +177,7 @@ def _gathered(kind: Alike, study: Study) -> Iterator[Memory]:
         )
 
 
-def _copies(kind: Alike, study: Study) -> Memory:
+def _copies(kind: StageKind, study: Study) -> Memory:
     """Return buckets that gradients are copied into before they are reduced."""
     size = study[Training].precision.reduction
     return Memory(
@@ -190,7 +194,7 @@ def _copies(kind: Alike, study: Study) -> Memory:
     )
 
 
-def _residual(kind: Alike, study: Study) -> Memory:
+def _residual_memory(kind: StageKind, study: Study) -> Memory:
     size = study[Compression].residual
     return Memory(
         name=kind.named("compression residual"),
@@ -206,7 +210,7 @@ def _residual(kind: Alike, study: Study) -> Memory:
     )
 
 
-def _outer(kind: Alike, study: Study) -> Memory:
+def _outer_optimizer(kind: StageKind, study: Study) -> Memory:
     """Return the outer optimizer's momentum, and the parameters of the last meeting."""
     local = study[LocalUpdates]
     shards = kind.shards(study[Layout].zero, since=1)

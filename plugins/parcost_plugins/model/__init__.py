@@ -11,3 +11,17 @@ FlashAttention to what today's models keep. A tensor is counted where it is made
 once: the embedding's output is the input of the first layer's norm, and a recomputed
 layer's input is the checkpoint itself.
 """
+
+PARTS = (
+    "attention",
+    "details",
+    "embedding",
+    "head",
+    "latent_attention",
+    "mlp",
+    "moe",
+    "stated_size",
+    "norms",
+    "prediction",
+    "shapes",
+)

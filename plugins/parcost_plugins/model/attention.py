@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Memory, Real, Study, called, hookimpl
+from parcost import Check, Memory, Real, Study, block_name, hookimpl
 from parcost_plugins.model import core
 from parcost_plugins.model.elementwise import (
     ADDED,
@@ -17,7 +17,7 @@ from parcost_plugins.model.elementwise import (
     ROTARY,
     SUMMED,
     elementwise,
-    moved,
+    traffic_stream,
 )
 from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import Rank, rank_of
@@ -40,7 +40,7 @@ def checks(study: Study) -> list[Check]:
         Check(
             id="kv-heads-share",
             holds=model.heads % model.kv_heads == 0,
-            subject=f"{called(model)}.kv_heads",
+            subject=f"{block_name(model)}.kv_heads",
             message="{heads} heads do not share {kv} KV heads evenly",
             inputs={"heads": model.heads, "kv": model.kv_heads},
         )
@@ -52,7 +52,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the projections and their biases."""
     rank = rank_of(study)
     model, count = rank.model, rank.layers
-    if model.latent or model.nominal:
+    if model.is_latent or model.is_nominal:
         return
     h, d = model.hidden, model.head_dim
     columns, all_columns = _columns(rank), (model.heads + 2 * model.kv_heads) * d
@@ -75,9 +75,9 @@ def parameters(study: Study) -> Iterator[Parameters]:
         source=SPLIT,
     )
     if model.biases:
-        yield _whole("attention output bias", h, rank)
+        yield _unsharded_parameters("attention output bias", h, rank)
     if model.qk_norm:
-        yield _whole("query and key norms", 2 * d, rank)
+        yield _unsharded_parameters("query and key norms", 2 * d, rank)
     if model.sinks:
         yield Parameters(
             name="attention sinks",
@@ -93,7 +93,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     """Return the FLOPs of the projections and of the core."""
     rank = rank_of(study)
     model = rank.model
-    if model.latent or model.nominal:
+    if model.is_latent or model.is_nominal:
         return
     projected = (2 * model.heads + 2 * model.kv_heads) * model.head_dim
     yield ModelFlops(
@@ -109,17 +109,17 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     """Return what attention runs: projections, rotation, core."""
     rank = rank_of(study)
-    model, span, tokens = rank.model, rank.every, rank.tokens
-    if model.latent or model.nominal:
+    model, span, tokens = rank.model, rank.all_layers, rank.tokens
+    if model.is_latent or model.is_nominal:
         return
     h, d = model.hidden, model.head_dim
-    made = [size for part, size in _projected(rank) if not rank.keeps(part)]
+    made = [size for part, size in _projections(rank) if not rank.keeps(part)]
     yield from linear(
         "QKV projection",
         tokens,
         _columns(rank),
         h,
-        span.spared(not made),
+        span.rerun_none(not made),
         host=ATTENTION_COLUMNS,
         again=sum(made, 0.0),
     )
@@ -136,13 +136,13 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         tokens,
         h,
         rank.heads * d,
-        span.spared(rank.keeps("output")),
+        span.rerun_none(rank.keeps("output")),
         host=ATTENTION_ROWS,
     )
     if fusion.separate_projections:
         # Those of queries and keys, and then those of values.
         added = ADDED._replace(kernels=2, tensors=2 * ADDED.tensors)
-        yield moved(
+        yield traffic_stream(
             "sum of the gradients of queries, keys and values",
             added,
             tokens * h,
@@ -152,7 +152,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
         )
     else:
         # The core makes three gradients, and the layer ahead of it has one output.
-        yield moved(
+        yield traffic_stream(
             "gradients of queries, keys and values, joined",
             COPIED,
             tokens * _columns(rank),
@@ -163,8 +163,8 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     if model.biases or model.qkv_biases:
         outputs, biases = tokens * _columns(rank), 1
         if model.biases:
-            outputs, biases = outputs + rank.residual, 2
-        yield moved(
+            outputs, biases = outputs + rank.residual_elements, 2
+        yield traffic_stream(
             "attention bias gradients",
             SUMMED,
             outputs,
@@ -179,25 +179,25 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return what backward needs: the input, Q, K, V, and what the core keeps."""
     rank = rank_of(study)
-    if rank.model.latent or rank.model.nominal:
+    if rank.model.is_latent or rank.model.is_nominal:
         return
-    span = rank.every
-    yield from rank.saved(
+    span = rank.all_layers
+    yield from rank.saved_tensor(
         "attention input",
-        f"{rank.gathered_text} q",
-        span.forced(rank.recompute.norms or rank.remakes),
+        f"{rank.gathered_elements_text} q",
+        span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
     )
-    for part, _ in _projected(rank):
+    for part, _ in _projections(rank):
         letter = "a" if part == "queries" else "k"
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             part,
             f"s b {letter} d e / t",
-            span.spared(rank.keeps(part)),
+            span.rerun_none(rank.keeps(part)),
         )
     yield from core.memory(rank)
 
 
-def _projected(rank: Rank) -> list[tuple[str, Real]]:
+def _projections(rank: Rank) -> list[tuple[str, Real]]:
     """Return what the QKV projection makes on this rank, each with its width."""
     d = rank.model.head_dim
     return [
@@ -212,7 +212,7 @@ def _columns(rank: Rank) -> Real:
     return (rank.heads + 2 * rank.kv_heads) * rank.model.head_dim
 
 
-def _whole(name: str, elements: Real, rank: Rank) -> Parameters:
+def _unsharded_parameters(name: str, elements: Real, rank: Rank) -> Parameters:
     return Parameters(
         name=name,
         elements=elements,

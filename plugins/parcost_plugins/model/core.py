@@ -22,7 +22,7 @@ FUSED = "Dao 2023 (FlashAttention 2), section 3.1"
 def flops(rank: Rank) -> ModelFlops:
     """Return the FLOPs of a core that skips what causality, windows and documents mask."""
     model = rank.model
-    met = sum(sum(span.count) * rank.keys(windowed) for windowed, span in rank.attending)
+    met = sum(sum(span.count) * rank.keys(windowed) for windowed, span in rank.attention_spans)
     return ModelFlops(
         name="attention core",
         per_token=2 * model.heads * (model.qk_dim + model.value_dim) * met,
@@ -33,15 +33,15 @@ def flops(rank: Rank) -> ModelFlops:
 
 def operators(rank: Rank) -> Iterator[Gemm | FusedAttention | Stream]:
     """Yield the core, as one kernel or as several."""
-    return _unfused(rank) if rank.writes_scores else _fused(rank)
+    return _separate_kernels(rank) if rank.writes_scores else _fused_kernels(rank)
 
 
 def memory(rank: Rank) -> Iterator[Memory]:
     """Yield what backward needs besides queries, keys and values: the output, and the scores."""
-    span = rank.every
-    fused = not rank.writes_scores  # scores that nobody keeps have to be made again
-    span = span.spared(fused and rank.keeps("core"))
-    yield from rank.saved(
+    span = rank.all_layers
+    fused = not rank.writes_scores  # scores that are not kept have to be made again
+    span = span.rerun_none(fused and rank.keeps("core"))
+    yield from rank.saved_tensor(
         "attention output",
         "s b a v q / t",
         span,
@@ -49,13 +49,13 @@ def memory(rank: Rank) -> Iterator[Memory]:
     if not rank.writes_scores:
         if rank.training.precision.narrow != "none":
             # The projection keeps a narrow copy; the core reads what it wrote itself.
-            yield from rank.saved(
+            yield from rank.saved_tensor(
                 "attention output, as the core wrote it",
                 "q < e ? s b a v e / t : 0",
                 span,
                 source=FUSED,
             )
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "softmax statistics",
             "4 s b a / t",
             span,
@@ -63,21 +63,21 @@ def memory(rank: Rank) -> Iterator[Memory]:
             source=FUSED,
         )
         return
-    text, span = "S s b a e / t", span.forced(rank.core_again)
-    yield from rank.saved("attention probabilities", text, span, freed=1.0)
+    text, span = "S s b a e / t", span.rerun_all(rank.reruns_core)
+    yield from rank.saved_tensor("attention probabilities", text, span, freed=1.0)
     if rank.training.dropout:
-        yield from rank.saved("attention dropout mask", "S s b a / t", span, freed=1.0)
-        yield from rank.saved("attention probabilities after dropout", text, span, freed=1.0)
+        yield from rank.saved_tensor("attention dropout mask", "S s b a / t", span, freed=1.0)
+        yield from rank.saved_tensor("attention probabilities after dropout", text, span, freed=1.0)
 
 
-def _fused(rank: Rank) -> Iterator[FusedAttention]:
+def _fused_kernels(rank: Rank) -> Iterator[FusedAttention]:
     """Yield one kernel per pass."""
-    for windowed, layers in rank.attending:
-        span = layers.spared(rank.keeps("core")).forced(rank.core_again)
+    for windowed, layers in rank.attention_spans:
+        span = layers.rerun_none(rank.keeps("core")).rerun_all(rank.reruns_core)
         each = 2 * rank.heads * rank.keys(windowed) * rank.tokens
         passes: list[tuple[Pass, Counts]] = [("F", span.count), ("B", span.count)]
-        if any(span.again):
-            passes.append(("R", span.again))
+        if any(span.reruns):
+            passes.append(("R", span.reruns))
         for pass_, count in passes:
             of_queries, of_values = CORE_PRODUCTS[pass_]
             yield FusedAttention(
@@ -91,13 +91,13 @@ def _fused(rank: Rank) -> Iterator[FusedAttention]:
             )
 
 
-def _unfused(rank: Rank) -> Iterator[Gemm | Stream]:
+def _separate_kernels(rank: Rank) -> Iterator[Gemm | Stream]:
     """Yield the core as separate kernels, which compute what is masked as well."""
-    span, e = rank.every.forced(rank.core_again), rank.element
+    span, e = rank.all_layers.rerun_all(rank.reruns_core), rank.element
     scores = rank.training.sequence * rank.tokens * rank.heads
     yield from _products(rank, "F", span.count)
-    if any(span.again):
-        yield from _products(rank, "R", span.again)
+    if any(span.reruns):
+        yield from _products(rank, "R", span.reruns)
     yield from elementwise("softmax", SOFTMAX[rank.fusion.softmax], scores, e, span)
     if rank.training.dropout:
         yield from elementwise("attention dropout", DROPOUT["eager"], scores, e, span)
@@ -110,20 +110,20 @@ def _unfused(rank: Rank) -> Iterator[Gemm | Stream]:
 def _products(rank: Rank, pass_: Pass, count: Counts) -> Iterator[Gemm]:
     s, S = rank.sequence, rank.training.sequence
     qk, value = rank.model.qk_dim, rank.model.value_dim
-    yield _per_head(rank, "attention scores", (s, S, qk), pass_, count)
-    yield _per_head(rank, "attention context", (s, value, S), pass_, count)
+    yield _head_product(rank, "attention scores", (s, S, qk), pass_, count)
+    yield _head_product(rank, "attention context", (s, value, S), pass_, count)
 
 
 def _gradient_products(rank: Rank, span: Span) -> Iterator[Gemm]:
     s, S = rank.sequence, rank.training.sequence
     qk, value, count = rank.model.qk_dim, rank.model.value_dim, span.count
-    yield _per_head(rank, "attention probabilities' gradient", (s, S, value), "B", count)
-    yield _per_head(rank, "values' gradient", (S, value, s), "B", count)
-    yield _per_head(rank, "queries' gradient", (s, qk, S), "B", count)
-    yield _per_head(rank, "keys' gradient", (S, qk, s), "B", count)
+    yield _head_product(rank, "attention probabilities' gradient", (s, S, value), "B", count)
+    yield _head_product(rank, "values' gradient", (S, value, s), "B", count)
+    yield _head_product(rank, "queries' gradient", (s, qk, S), "B", count)
+    yield _head_product(rank, "keys' gradient", (S, qk, s), "B", count)
 
 
-def _per_head(
+def _head_product(
     rank: Rank, name: str, shape: tuple[Real, Real, Real], pass_: Pass, count: Counts
 ) -> Gemm:
     m, n, k = shape

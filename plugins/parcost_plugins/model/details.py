@@ -41,7 +41,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:  # noqa: ARG001
             "sum(C), by definition, nothing recomputed",
             C=(counted, "FLOP"),
         )
-    spans = [(windowed, span) for windowed, span in rank.attending if any(span.count)]
+    spans = [(windowed, span) for windowed, span in rank.attention_spans if any(span.count)]
     names = ["windowed" if windowed else "all" for windowed, _ in spans]
     yield sheet(
         "attended_tokens",

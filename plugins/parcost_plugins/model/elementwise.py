@@ -19,7 +19,6 @@ from parcost_plugins.vocabulary.operators import StepKind, StreamKind
 from parcost_plugins.vocabulary.partition import Counts
 
 FP32 = 4.0  # bytes of an element in full precision
-MASK = 1.0  # bytes of an element of a dropout mask
 
 
 class Traffic(NamedTuple):
@@ -28,14 +27,14 @@ class Traffic(NamedTuple):
     kernels: float
     tensors: Real  # elements as wide as activations
     wide: float = 0.0  # elements in fp32
-    masks: float = 0.0
+    masks: float = 0.0  # elements of dropout masks, of a byte each
     kind: StreamKind = "plain"
     steps: float = 0.0  # elements that are made one by one
     step_kind: StepKind = ""
 
     def bytes_(self, element: Real) -> Real:
         """Return the bytes that are moved for an element of *element* bytes."""
-        return self.tensors * element + self.wide * FP32 + self.masks * MASK
+        return self.tensors * element + self.wide * FP32 + self.masks
 
 
 class Passes(NamedTuple):
@@ -241,13 +240,13 @@ def elementwise(
         ("F", passes.forward, span.count),
         ("B", passes.backward, span.count),
     ]
-    if any(span.again):
-        runs.append(("R", passes.forward, span.again))
+    if any(span.reruns):
+        runs.append(("R", passes.forward, span.reruns))
     for pass_, traffic, count in runs:
-        yield moved(name, traffic, elements, element, pass_, count, host=host, times=times)
+        yield traffic_stream(name, traffic, elements, element, pass_, count, host=host, times=times)
 
 
-def moved(
+def traffic_stream(
     name: str,
     traffic: Traffic,
     elements: Real,

@@ -1,7 +1,7 @@
 """The embedding: a row per token, rows split over the tensor-parallel ranks.
 
-A rank looks up the tokens whose rows it holds and leaves zeros for the others, so it
-writes the whole micro-batch whatever its share of the rows.
+A rank looks up the tokens whose rows it holds and leaves zeros for the others. So it writes
+the whole micro-batch whatever its share of the rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
-from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, SCATTER, moved
+from parcost_plugins.model.elementwise import DROPOUT, FILLED, LOOKUP, SCATTER, traffic_stream
 from parcost_plugins.model.passes import SPLIT
 from parcost_plugins.model.rank import KEPT, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first
@@ -23,7 +23,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the rows of the vocabulary, and learned positions where there are any."""
     rank = rank_of(study)
     h, count = rank.model.hidden, on_first(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         return
     yield Parameters(
         name="embedding",
@@ -50,29 +50,29 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def operators(study: Study) -> Iterator[Stream]:
     """Return the lookup, and the scatter of its gradient."""
     rank = rank_of(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         return
     count, whole = on_first(study), (rank.tokens * rank.model.hidden, rank.element)
-    yield moved("embedding", LOOKUP, *whole, "F", count)
-    yield moved("embedding", SCATTER, *whole, "W", count)
+    yield traffic_stream("embedding", LOOKUP, *whole, "F", count)
+    yield traffic_stream("embedding", SCATTER, *whole, "W", count)
     # The gradient of a table is as large as the table, and is made of zeros first.
     table = (rank.vocabulary * rank.model.hidden, rank.element)
-    yield moved("zeros of the embedding's gradient", FILLED, *table, "W", count)
+    yield traffic_stream("zeros of the embedding's gradient", FILLED, *table, "W", count)
     if rank.training.dropout:
         forward, backward = DROPOUT["eager"]
-        shard = (rank.residual, rank.element)
-        yield moved("embedding dropout", forward, *shard, "F", count)
-        yield moved("embedding dropout", backward, *shard, "W", count)
+        shard = (rank.residual_elements, rank.element)
+        yield traffic_stream("embedding dropout", forward, *shard, "F", count)
+        yield traffic_stream("embedding dropout", backward, *shard, "W", count)
 
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
     """Return the token ids and the dropout mask; the output is the first layer's input."""
     rank = rank_of(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         return
     count, ids = on_first(study), rank.formula("8 s b", source=KEPT)
-    yield rank.kept("token ids", ids, count, tag=ENDS)
+    yield rank.kept_memory("token ids", ids, count, tag=ENDS)
     if rank.training.dropout:
         mask = rank.formula(rank.residual_text)
-        yield rank.kept("embedding dropout mask", mask, count, freed=1.0, tag=ENDS)
+        yield rank.kept_memory("embedding dropout mask", mask, count, freed=1.0, tag=ENDS)

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from parcost import Memory, Moment, Study, hookimpl
 from parcost.numeric import maximum
 from parcost_plugins.model.elementwise import FP32, LOSS, elementwise
-from parcost_plugins.model.passes import SPLIT, at, linear
+from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
 from parcost_plugins.vocabulary.operators import ENDS, HEAD_COLUMNS
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import ends_share_device
 
 
 @hookimpl
@@ -25,9 +25,9 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the head, or the copy of the embedding that the last stage holds elsewhere."""
     rank = rank_of(study)
     model, tied, count = rank.model, rank.model.tied, on_last(study)
-    if model.nominal:
+    if model.is_nominal:
         return
-    if not tied or not study.query(ends_together):
+    if not tied or not study.query(ends_share_device):
         yield Parameters(
             name="head, shared with the embedding" if tied else "head",
             elements=rank.vocabulary * model.hidden,
@@ -52,7 +52,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter, tied or not; padding is no part of the model."""
     rank = rank_of(study)
     model = rank.model
-    if model.nominal:
+    if model.is_nominal:
         return
     runs = 1 + model.prediction_layers
     yield ModelFlops(
@@ -67,9 +67,9 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return the head's products, and the cross entropy."""
     rank = rank_of(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         return
-    span = at(on_last(study)).times(1 + rank.model.prediction_layers)
+    span = single_run(on_last(study)).times(1 + rank.model.prediction_layers)
     yield from linear(
         "head",
         rank.tokens,
@@ -100,13 +100,13 @@ def memory(study: Study) -> Iterator[Memory]:
     head's input, and keeps nothing else.
     """
     rank = rank_of(study)
-    if rank.model.nominal:
+    if rank.model.is_nominal:
         return
     e, chunks = rank.element, rank.training.loss_chunks
     loss = rank.fusion.loss
-    runs = at(on_last(study)).times(1 + rank.model.prediction_layers).count
+    runs = single_run(on_last(study)).times(1 + rank.model.prediction_layers).count
     residual = rank.formula(f"{rank.residual_text} e")
-    yield rank.kept("head input", residual, runs, tag=ENDS)
+    yield rank.kept_memory("head input", residual, runs, tag=ENDS)
     narrow, wide = "s b V e / t", "4 s b V / t"
     passing: list[tuple[str, Moment, str]] = []
     if chunks > 1:
@@ -116,7 +116,7 @@ def memory(study: Study) -> Iterator[Memory]:
     elif loss in ("eager", "softmax"):
         # The logits' gradient, which the head's weight gradient needs, is narrower.
         freed, softmax = maximum(1.0 - e / FP32, 0.0), rank.formula(wide)
-        yield rank.kept("loss softmax", softmax, runs, freed=freed, tag=ENDS)
+        yield rank.kept_memory("loss softmax", softmax, runs, freed=freed, tag=ENDS)
         passing = [("logits", "forward", narrow), ("logits gradient", "backward", narrow)]
         if loss == "eager":
             rest = "max(8 - e, 0) s b V / t"
@@ -126,7 +126,7 @@ def memory(study: Study) -> Iterator[Memory]:
             ]
     else:
         held = rank.formula(narrow)
-        yield rank.kept(f"loss {loss}", held, runs, tag=ENDS)
+        yield rank.kept_memory(f"loss {loss}", held, runs, tag=ENDS)
         if loss == "logits":
             passing = [("logits gradient", "backward", narrow)]
     for name, moment, text in passing:

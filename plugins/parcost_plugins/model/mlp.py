@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Study, hookimpl
-from parcost_plugins.model.elementwise import ADDED, APART, GATED, PLAIN, SUMMED, elementwise, moved
+from parcost_plugins.model.elementwise import (
+    ADDED,
+    APART,
+    GATED,
+    PLAIN,
+    SUMMED,
+    elementwise,
+    traffic_stream,
+)
 from parcost_plugins.model.passes import SPLIT, linear
 from parcost_plugins.model.rank import KEPT, SAVED, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream
@@ -16,11 +24,16 @@ from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, MLP_COLUMNS,
 def parameters(study: Study) -> Iterator[Parameters]:
     """Return the matrices and their biases."""
     rank = rank_of(study)
-    h, f, ups, count = rank.model.hidden, rank.model.ffn, _ups(rank), rank.dense.count
-    if rank.model.nominal or not any(count):
+    h, f, ups, count = (
+        rank.model.hidden,
+        rank.model.ffn,
+        _count_of_up_matrices(rank),
+        rank.dense.count,
+    )
+    if rank.model.is_nominal or not any(count):
         return
     yield Parameters(
-        name=_up(rank),
+        name=_up_name(rank),
         elements=ups * h * rank.ffn,
         total=ups * h * f,
         count=count,
@@ -31,7 +44,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     )
     if rank.model.biases:
         yield Parameters(
-            name=f"{_up(rank)} biases",
+            name=f"{_up_name(rank)} biases",
             elements=ups * rank.ffn,
             total=ups * f,
             count=count,
@@ -52,9 +65,9 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter of the matrices."""
     rank = rank_of(study)
     dense = sum(rank.dense.count)
-    if rank.model.nominal or not dense:
+    if rank.model.is_nominal or not dense:
         return
-    matrices = (_ups(rank) + 1) * rank.model.hidden * rank.model.ffn
+    matrices = (_count_of_up_matrices(rank) + 1) * rank.model.hidden * rank.model.ffn
     yield ModelFlops(
         name="MLP",
         per_token=2 * dense * matrices,
@@ -67,21 +80,21 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return the products and the activation between them."""
     rank = rank_of(study)
-    h, ups, span, tokens = rank.model.hidden, _ups(rank), rank.dense, rank.tokens
-    if rank.model.nominal or not any(span.count):
+    h, ups, span, tokens = rank.model.hidden, _count_of_up_matrices(rank), rank.dense, rank.tokens
+    if rank.model.is_nominal or not any(span.count):
         return
-    span = span.forced(rank.recompute.mlp)
+    span = span.rerun_all(rank.recompute.mlp)
     # Where attention reads the same input, and the results are added up, the ranks tell one
     # another of both at once: there is no second pair.
     alone = not rank.model.parallel_residual
     columns, rows = (MLP_COLUMNS, MLP_ROWS) if alone else (ATTENTION_COLUMNS, "")
     made = [part for part in _parts(rank) if not rank.keeps(part)]
     yield from linear(
-        _up(rank),
+        _up_name(rank),
         tokens,
         ups * rank.ffn,
         h,
-        span.spared(not made),
+        span.rerun_none(not made),
         host=columns,
         again=len(made) * rank.ffn,
     )
@@ -91,13 +104,13 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         activation,
         tokens * rank.ffn,
         rank.element,
-        span.forced(rank.recompute.activation),
+        span.rerun_all(rank.recompute.activation),
     )
     yield from linear(
-        "MLP down projection", tokens, h, rank.ffn, span.spared(rank.keeps("down")), host=rows
+        "MLP down projection", tokens, h, rank.ffn, span.rerun_none(rank.keeps("down")), host=rows
     )
     if rank.fusion.separate_projections and rank.model.gated:
-        yield moved(
+        yield traffic_stream(
             "sum of the gradients of gate and up",
             ADDED,
             tokens * h,
@@ -106,8 +119,10 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             span.count,
         )
     if rank.model.biases:
-        outputs = tokens * ups * rank.ffn + rank.residual
-        yield moved("MLP bias gradients", SUMMED, outputs, rank.element, "B", span.count, times=2)
+        outputs = tokens * ups * rank.ffn + rank.residual_elements
+        yield traffic_stream(
+            "MLP bias gradients", SUMMED, outputs, rank.element, "B", span.count, times=2
+        )
 
 
 @hookimpl
@@ -115,42 +130,42 @@ def memory(study: Study) -> Iterator[Memory]:
     """Return what backward needs: the inputs of both products and of the activation."""
     rank = rank_of(study)
     span = rank.dense
-    if rank.model.nominal or not any(span.count):
+    if rank.model.is_nominal or not any(span.count):
         return
-    yield from rank.saved(
+    yield from rank.saved_tensor(
         "MLP input",
-        f"{rank.gathered_text} q",
-        span.forced(rank.recompute.norms or rank.remakes),
+        f"{rank.gathered_elements_text} q",
+        span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
     )
-    span = span.forced(rank.recompute.mlp)
+    span = span.rerun_all(rank.recompute.mlp)
     kept = [part for part in _parts(rank) if rank.keeps(part)]
     made = [part for part in _parts(rank) if not rank.keeps(part)]
-    for parts, where_ in ((kept, span.spared()), (made, span)):
+    for parts, where_ in ((kept, span.rerun_none()), (made, span)):
         if parts:
-            yield from rank.saved(
+            yield from rank.saved_tensor(
                 f"MLP {' and '.join(parts)}",
                 "2 s b f e / t" if len(parts) == 2 else "s b f e / t",
                 where_,
                 source=KEPT if rank.model.gated else SAVED,
             )
     if rank.keeps("down"):
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "MLP output",
             f"{rank.residual_text} e",
-            span.spared(),
+            span.rerun_none(),
             source=KEPT,
         )
     if rank.model.gated and rank.fusion.activation in APART:
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "activated gate",
             "s b f e / t",
-            span.forced(rank.recompute.activation or rank.remakes),
+            span.rerun_all(rank.recompute.activation or rank.remakes_outputs),
             source=KEPT,
         )
-    yield from rank.saved(
+    yield from rank.saved_tensor(
         "MLP activation",
         "s b f q / t",
-        span.forced(rank.recompute.activation or rank.remakes),
+        span.rerun_all(rank.recompute.activation or rank.remakes_outputs),
     )
 
 
@@ -159,10 +174,10 @@ def _parts(rank: Rank) -> tuple[str, ...]:
     return ("gate", "up") if rank.model.gated else ("up",)
 
 
-def _ups(rank: Rank) -> int:
+def _count_of_up_matrices(rank: Rank) -> int:
     """Return how many matrices lead from the residual stream into the MLP."""
     return 2 if rank.model.gated else 1
 
 
-def _up(rank: Rank) -> str:
+def _up_name(rank: Rank) -> str:
     return "MLP gate and up projection" if rank.model.gated else "MLP up projection"

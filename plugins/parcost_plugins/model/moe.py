@@ -31,7 +31,7 @@ from parcost_plugins.model.elementwise import (
     Passes,
     copies,
     elementwise,
-    moved,
+    traffic_stream,
 )
 from parcost_plugins.model.passes import SPLIT, Span, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
@@ -43,7 +43,7 @@ from parcost_plugins.vocabulary.operators import (
     SHARED_ROWS,
 )
 from parcost_plugins.vocabulary.routing import (
-    crowding,
+    busiest_rank_load,
     dispatcher_of,
     expert_tokens,
     has_fixed_counts,
@@ -66,7 +66,7 @@ class _Experts:
     shared: Real  # width of the shared experts on this rank
 
     @property
-    def received(self) -> Real:
+    def received_tokens(self) -> Real:
         """Tokens of all experts of a rank."""
         return self.local * self.each
 
@@ -74,13 +74,13 @@ class _Experts:
 def _experts(study: Study) -> _Experts | None:
     rank = rank_of(study)
     model, layout = rank.model, rank.layout
-    if not model.experts or model.nominal:
+    if not model.experts or model.is_nominal:
         return None
     return _Experts(
         rank=rank,
         local=model.experts / layout.ep,
         width=model.expert_ffn / layout.etp,
-        each=expert_tokens(study) * crowding(study),
+        each=expert_tokens(study) * busiest_rank_load(study),
         sent=rank_tokens(study),
         shared=model.shared_width / layout.tp,
     )
@@ -92,7 +92,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     found = _experts(study)
     if found is None:
         return
-    rank, model, count = found.rank, found.rank.model, found.rank.moe.count
+    rank, model, count = found.rank, found.rank.model, found.rank.moe_layers.count
     h, E, F, inner = model.hidden, model.experts, model.expert_ffn, _matrices(rank)
     routing = h * E + (E if model.router_bias else 0) + (h if model.shared_gate else 0)
     yield Parameters(
@@ -137,7 +137,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
     found = _experts(study)
     if found is None:
         return
-    model, layers = found.rank.model, sum(found.rank.moe.count)
+    model, layers = found.rank.model, sum(found.rank.moe_layers.count)
     visited = model.top_k * model.expert_ffn + model.shared_width
     per_layer = model.experts + _matrices(found.rank) * visited + (1 if model.shared_gate else 0)
     yield ModelFlops(
@@ -155,7 +155,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     if found is None:
         return
     rank, model, h = found.rank, found.rank.model, found.rank.model.hidden
-    span = rank.moe.forced(rank.recompute.moe)
+    span = rank.moe_layers.rerun_all(rank.recompute.moe)
     yield from linear(
         "router", found.sent, float(model.experts), h, span, role="router", source=MIXTURE
     )
@@ -165,14 +165,14 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
     sent = h * model.top_k * found.sent
     yield from elementwise("token permutation", there, sent, e, span)
     if not (sends_once(study) or dispatcher_of(study) == "allgather"):
-        yield from _sorted(found, span)
-    yield from _routed(found, span, has_fixed_counts(study))
+        yield from _sort_streams(found, span)
+    yield from _routed_experts(found, span, has_fixed_counts(study))
     yield from elementwise("token unpermutation", back, sent, e, span)
     if model.shared_experts:
-        yield from _shared(found, span, study[Routing].hide == "shared_experts")
+        yield from _shared_experts(found, span, study[Routing].hide == "shared_experts")
 
 
-def _sorted(found: _Experts, span: Span) -> Iterator[Stream]:
+def _sort_streams(found: _Experts, span: Span) -> Iterator[Stream]:
     """Yield the tokens of several experts being put in their order, and back.
 
     Ranks send theirs one after another. What is sent once for several experts, or gathered, is
@@ -182,14 +182,14 @@ def _sorted(found: _Experts, span: Span) -> Iterator[Stream]:
     yield from elementwise(
         "sorting of routed tokens",
         SORTED,
-        there_and_back * found.received * rank.model.hidden,
+        there_and_back * found.received_tokens * rank.model.hidden,
         rank.element,
         span,
         times=there_and_back,
     )
 
 
-def _routed(found: _Experts, span: Span, fixed: bool) -> Iterator[Gemm | Stream]:
+def _routed_experts(found: _Experts, span: Span, fixed: bool) -> Iterator[Gemm | Stream]:
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     yield from linear(
         "routed experts, up",
@@ -201,7 +201,7 @@ def _routed(found: _Experts, span: Span, fixed: bool) -> Iterator[Gemm | Stream]
         role="expert",
         source=MIXTURE,
     )
-    yield from _activated(found, span.forced(rank.recompute.activation), fixed)
+    yield from _routed_activations(found, span.rerun_all(rank.recompute.activation), fixed)
     yield from linear(
         "routed experts, down",
         found.each,
@@ -213,12 +213,12 @@ def _routed(found: _Experts, span: Span, fixed: bool) -> Iterator[Gemm | Stream]
         source=MIXTURE,
     )
     if rank.model.biases and rank.training.framework.expert_biases == "eager":
-        yield from _biased(found, span)
+        yield from _routed_biases(found, span)
 
 
-def _activated(found: _Experts, span: Span, fixed: bool) -> Iterator[Stream]:
+def _routed_activations(found: _Experts, span: Span, fixed: bool) -> Iterator[Stream]:
     """Yield the activation of routed experts, whose number of tokens may be *fixed*."""
-    rank, elements = found.rank, found.received * found.width
+    rank, elements = found.rank, found.received_tokens * found.width
     framework, name, e = rank.training.framework, "activation of routed experts", rank.element
     if framework.expert_activation == "in_product" and rank.model.gated:
         return
@@ -231,12 +231,16 @@ def _activated(found: _Experts, span: Span, fixed: bool) -> Iterator[Stream]:
         yield from elementwise(name, _activation(rank), elements, e, span)
         return
     yield from elementwise(name, WEIGHED[framework.expert_activation], elements, e, span)
-    yield moved("gradients of routing weights", WEIGHED_SUM, elements, e, "B", span.count)
+    yield traffic_stream("gradients of routing weights", WEIGHED_SUM, elements, e, "B", span.count)
 
 
-def _biased(found: _Experts, span: Span) -> Iterator[Stream]:
+def _routed_biases(found: _Experts, span: Span) -> Iterator[Stream]:
     """Yield the biases behind routed experts, times routing weights, expert by expert."""
-    elements, e, each = found.received * found.rank.model.hidden, found.rank.element, found.local
+    elements, e, each = (
+        found.received_tokens * found.rank.model.hidden,
+        found.rank.element,
+        found.local,
+    )
     for part, passes, times in (
         ("times routing weights", EXPERT_BIAS_PRODUCT, each),
         ("added", EXPERT_BIAS_SUM, each),
@@ -247,7 +251,7 @@ def _biased(found: _Experts, span: Span) -> Iterator[Stream]:
         )
 
 
-def _shared(found: _Experts, span: Span, covers: bool) -> Iterator[Gemm | Stream]:
+def _shared_experts(found: _Experts, span: Span, covers: bool) -> Iterator[Gemm | Stream]:
     """Yield the shared experts. They host the exchange where it may hide under them."""
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     columns, rows = (SHARED_EXPERTS, SHARED_ROWS) if covers else (MLP_COLUMNS, MLP_ROWS)
@@ -257,7 +261,7 @@ def _shared(found: _Experts, span: Span, covers: bool) -> Iterator[Gemm | Stream
         _activation(rank),
         rank.tokens * found.shared,
         rank.element,
-        span.forced(rank.recompute.activation),
+        span.rerun_all(rank.recompute.activation),
         host=columns if covers else "",
     )
     yield from linear("shared experts, down", rank.tokens, h, found.shared, span, host=rows)
@@ -269,17 +273,17 @@ def memory(study: Study) -> Iterator[Memory]:
     found = _experts(study)
     if found is None:
         return
-    rank, model, span = found.rank, found.rank.model, found.rank.moe
-    yield from rank.saved(
+    rank, model, span = found.rank, found.rank.model, found.rank.moe_layers
+    yield from rank.saved_tensor(
         "mixture input",
         f"{rank.residual_text} q",
-        span.forced(rank.recompute.norms or rank.remakes),
+        span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
         source=KEPT,
     )
-    span = span.forced(rank.recompute.moe)
-    made = span.forced(rank.recompute.activation or rank.remakes)
-    counts = {"R": (found.received, ""), "T": (found.sent, "")}
-    yield from rank.saved(
+    span = span.rerun_all(rank.recompute.moe)
+    made = span.rerun_all(rank.recompute.activation or rank.remakes_outputs)
+    counts = {"R": (found.received_tokens, ""), "T": (found.sent, "")}
+    yield from rank.saved_tensor(
         "router logits and probabilities",
         "8 T E",
         span,
@@ -311,7 +315,7 @@ def memory(study: Study) -> Iterator[Memory]:
             ("activation of shared experts", "s b G q / t", made),
         ]
     for name, text, layers in rows:
-        yield from rank.saved(name, text, layers, counts, source=KEPT)
+        yield from rank.saved_tensor(name, text, layers, counts, source=KEPT)
 
 
 def _activation(rank: Rank) -> Passes:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.elementwise import DROPOUT, NORMS, RESIDUAL, elementwise
-from parcost_plugins.model.passes import at
+from parcost_plugins.model.passes import single_run
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 from parcost_plugins.vocabulary.operators import ENDS
@@ -21,11 +21,11 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the gains, and LayerNorm's biases, of the norms of each layer and of the ends."""
     rank = rank_of(study)
     model = rank.model
-    if model.nominal:
+    if model.is_nominal:
         return
-    one = of_one(rank)
+    one = norm_parameters(rank)
     if model.norms:
-        yield _held("layer norms", model.norms * one, rank.layers)
+        yield _norm_record("layer norms", model.norms * one, rank.layers)
     if model.embedding_norm:
         yield Parameters(
             name="embedding norm",
@@ -51,17 +51,17 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def operators(study: Study) -> Iterator[Stream]:
     """Return the norms, and the residual additions with their dropout."""
     rank = rank_of(study)
-    model, span = rank.model, rank.every
-    if model.nominal:
+    model, span = rank.model, rank.all_layers
+    if model.is_nominal:
         return
-    twice, size = span.times(2), (rank.residual, rank.element)
+    twice, size = span.times(2), (rank.residual_elements, rank.element)
     norm = NORMS[rank.fusion.norm]
     if model.norms:
-        norms = span.times(model.norms).forced(rank.recompute.norms)
+        norms = span.times(model.norms).rerun_all(rank.recompute.norms)
         yield from elementwise("layer norms", norm, *size, norms)
     if model.embedding_norm:
-        yield from elementwise("embedding norm", norm, *size, at(on_first(study)))
-    yield from elementwise("final norm", norm, *size, at(on_last(study)))
+        yield from elementwise("embedding norm", norm, *size, single_run(on_first(study)))
+    yield from elementwise("final norm", norm, *size, single_run(on_last(study)))
     yield from elementwise("residual additions", RESIDUAL, *size, twice)
     if rank.training.dropout:
         dropout = DROPOUT[rank.fusion.dropout]
@@ -77,16 +77,18 @@ def memory(study: Study) -> Iterator[Memory]:
     """
     rank = rank_of(study)
     model = rank.model
-    if model.nominal:
+    if model.is_nominal:
         return
-    text, span = rank.residual_text, rank.every
+    text, span = rank.residual_text, rank.all_layers
     formula = rank.formula(f"{text} e")
-    yield rank.kept("layer input", formula, span.count)
+    yield rank.kept_memory("layer input", formula, span.count)
     if not model.parallel_residual:
-        yield from rank.saved("MLP norm input", f"{text} e", span.spared(rank.keeps("output")))
+        yield from rank.saved_tensor(
+            "MLP norm input", f"{text} e", span.rerun_none(rank.keeps("output"))
+        )
     if model.norms > 2:
         inputs = model.norms - 2
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "inputs of norms behind attention and MLP",
             f"{inputs} {text} e",
             span,
@@ -94,21 +96,21 @@ def memory(study: Study) -> Iterator[Memory]:
         )
     if rank.fusion.norm == "composite" and model.norms:
         # The square and the product read the input in fp32, the gain what it multiplies.
-        yield from rank.saved(
+        yield from rank.saved_tensor(
             "what norms keep in fp32 and behind it",
             f"{model.norms} {text} (4 + e)",
-            span.forced(rank.recompute.norms or rank.remakes),
+            span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
             source=KEPT,
         )
     if rank.training.dropout:
-        yield from rank.saved("residual dropout masks", f"2 {text}", span, freed=1.0)
+        yield from rank.saved_tensor("residual dropout masks", f"2 {text}", span, freed=1.0)
     if model.embedding_norm:
         behind = rank.formula(f"{text} e", source=KEPT)
-        yield rank.kept("embedding norm input", behind, on_first(study), tag=ENDS)
-    yield rank.kept("final norm input", formula, on_last(study), freed=1.0, tag=ENDS)
+        yield rank.kept_memory("embedding norm input", behind, on_first(study), tag=ENDS)
+    yield rank.kept_memory("final norm input", formula, on_last(study), freed=1.0, tag=ENDS)
 
 
-def of_one(rank: Rank) -> Real:
+def norm_parameters(rank: Rank) -> Real:
     """Return the parameters of one norm."""
     return rank.model.hidden * (2 if rank.model.norm == "layer" else 1)
 
@@ -116,7 +118,7 @@ def of_one(rank: Rank) -> Real:
 _WHOLE = "every rank normalises whole tokens"
 
 
-def _held(name: str, elements: Real, count: Sequence[float]) -> Parameters:
+def _norm_record(name: str, elements: Real, count: Sequence[float]) -> Parameters:
     return Parameters(
         name=name,
         elements=elements,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from parcost import Pass, Real, record
 from parcost_plugins.vocabulary import Gemm
-from parcost_plugins.vocabulary.partition import Counts, each
+from parcost_plugins.vocabulary.partition import Counts, map_stages
 
 COUNTED = "counted from the tensors that each operator reads and writes"
 SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
@@ -28,7 +28,7 @@ class Span:
     _rivals: Counts | Callable[[], Counts] | None = None
 
     @cached_property
-    def again(self) -> Counts:
+    def reruns(self) -> Counts:
         """Those that are run again; not asked for before it matters."""
         return self._again() if callable(self._again) else self._again
 
@@ -37,31 +37,31 @@ class Span:
         """Layers of another kind that are run again."""
         return self._rivals() if callable(self._rivals) else self._rivals
 
-    def forced(self, wanted: bool = True) -> Span:
+    def rerun_all(self, wanted: bool = True) -> Span:
         """Return the same layers, all of them run again if *wanted*."""
         return Span(self.count, self.count, self._rivals) if wanted else self
 
-    def spared(self, kept: bool = True) -> Span:
+    def rerun_none(self, kept: bool = True) -> Span:
         """Return the same layers, none of them run again if what they make is *kept*."""
-        return at(self.count) if kept else self
+        return single_run(self.count) if kept else self
 
     def times(self, factor: int) -> Span:
         """Return the span of something that occurs *factor* times in each layer."""
-        count, again = each(mul, self.count, factor), each(mul, self.again, factor)
+        count, again = map_stages(mul, self.count, factor), map_stages(mul, self.reruns, factor)
         return Span(count, again, self.rivals)
 
     @cached_property
-    def kept(self) -> Counts:
+    def kept_count(self) -> Counts:
         """Those that are not run again."""
-        return each(sub, self.count, self.again)
+        return map_stages(sub, self.count, self.reruns)
 
     @cached_property
-    def held(self) -> Counts:
+    def held_count(self) -> Counts:
         """One where a layer is run again whose tensors are held meanwhile."""
         rivals = self.rivals
         if rivals is None:
-            return each(_any, self.again)
-        return each(_any_beside, self.again, rivals)
+            return map_stages(_at_most_one, self.reruns)
+        return map_stages(_one_without_rival, self.reruns, rivals)
 
 
 def linear(
@@ -88,8 +88,8 @@ def linear(
         ("B", m, k, n, span.count),
         ("W", n, k, m, span.count),
     ]
-    if any(span.again):
-        passes.append(("R", m, n if again is None else again, k, span.again))
+    if any(span.reruns):
+        passes.append(("R", m, n if again is None else again, k, span.reruns))
     for pass_, rows, columns, inner, count in passes:
         yield Gemm(
             name=name,
@@ -105,18 +105,18 @@ def linear(
         )
 
 
-def at(count: Counts) -> Span:
+def single_run(count: Counts) -> Span:
     """Return the span of something that is never run again, such as what is outside of layers."""
-    return Span(count, each(_none, count))
+    return Span(count, map_stages(_zero, count))
 
 
-def _none(_: float) -> int:
+def _zero(_: float) -> int:
     return 0
 
 
-def _any(n: int) -> int:
+def _at_most_one(n: int) -> int:
     return min(n, 1)
 
 
-def _any_beside(n: int, rivals: int) -> int:
+def _one_without_rival(n: int, rivals: int) -> int:
     return min(n, 1) * (1 - min(rivals, 1))

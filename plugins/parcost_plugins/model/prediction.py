@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Memory, Real, Study, hookimpl
-from parcost_plugins.model.elementwise import LOOKUP, NORMS, SCATTER, elementwise, moved
-from parcost_plugins.model.passes import SPLIT, at, linear
+from parcost_plugins.model.elementwise import LOOKUP, NORMS, SCATTER, elementwise, traffic_stream
+from parcost_plugins.model.passes import SPLIT, linear, single_run
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Stream, on_last
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.partition import ends_together
+from parcost_plugins.vocabulary.partition import ends_share_device
 
 PREDICTION = "DeepSeek-AI 2024 (DeepSeek-V3), section 2.2"
 NORMS_EACH = 3  # of the stream, of the embedding, and ahead of the head
@@ -26,7 +26,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     """Return the projections and norms, and the copy of the embedding on another stage."""
     rank = rank_of(study)
     model, count = rank.model, _count(study, rank)
-    if not model.prediction_layers or model.nominal:
+    if not model.prediction_layers or model.is_nominal:
         return
     h = model.hidden
     of_one = h * (2 if model.norm == "layer" else 1)
@@ -44,7 +44,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             place="after",
             source=PREDICTION,
         )
-    if not model.tied and not study.query(ends_together):
+    if not model.tied and not study.query(ends_share_device):
         yield Parameters(
             name="embedding, for prediction",
             elements=rank.vocabulary * h,
@@ -59,7 +59,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
 def flops(study: Study) -> Iterator[ModelFlops]:
     """Return 2 FLOPs per parameter of the projections."""
     model = rank_of(study).model
-    if not model.prediction_layers or model.nominal:
+    if not model.prediction_layers or model.is_nominal:
         return
     yield ModelFlops(
         name="prediction projections",
@@ -73,15 +73,15 @@ def flops(study: Study) -> Iterator[ModelFlops]:
 def operators(study: Study) -> Iterator[Gemm | Stream]:
     """Return the lookup, the norms and the projection of every such layer."""
     rank = rank_of(study)
-    if not rank.model.prediction_layers or rank.model.nominal:
+    if not rank.model.prediction_layers or rank.model.is_nominal:
         return
-    span, h = at(_count(study, rank)), rank.model.hidden
+    span, h = single_run(_count(study, rank)), rank.model.hidden
     whole = (rank.tokens * h, rank.element)
-    yield moved("embedding, for prediction", LOOKUP, *whole, "F", span.count)
-    yield moved("embedding, for prediction", SCATTER, *whole, "W", span.count)
+    yield traffic_stream("embedding, for prediction", LOOKUP, *whole, "F", span.count)
+    yield traffic_stream("embedding, for prediction", SCATTER, *whole, "W", span.count)
     norm = NORMS[rank.fusion.norm]
     behind = span.times(NORMS_EACH)
-    yield from elementwise("prediction norms", norm, rank.residual, rank.element, behind)
+    yield from elementwise("prediction norms", norm, rank.residual_elements, rank.element, behind)
     yield from linear(
         "prediction projection", rank.tokens, h / rank.layout.tp, 2 * h, span, source=PREDICTION
     )
@@ -91,9 +91,9 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return the inputs of the norms and of the projection: five times the residual stream."""
     rank = rank_of(study)
-    if not rank.model.prediction_layers or rank.model.nominal:
+    if not rank.model.prediction_layers or rank.model.is_nominal:
         return
-    yield rank.kept(
+    yield rank.kept_memory(
         "prediction inputs",
         rank.formula(f"{NORMS_EACH + 2} {rank.residual_text} e", source=KEPT),
         _count(study, rank),
@@ -102,4 +102,4 @@ def memory(study: Study) -> Iterator[Memory]:
 
 
 def _count(study: Study, rank: Rank) -> tuple[int, ...]:
-    return at(on_last(study)).times(rank.model.prediction_layers).count
+    return single_run(on_last(study)).times(rank.model.prediction_layers).count

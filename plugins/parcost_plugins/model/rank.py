@@ -13,9 +13,9 @@ from parcost.numeric import is_array, maximum
 from parcost_plugins.model.elementwise import Fusion
 from parcost_plugins.model.passes import Span
 from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
-from parcost_plugins.vocabulary.attended import attended, writes_scores
+from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
-from parcost_plugins.vocabulary.partition import Counts, each, standing
+from parcost_plugins.vocabulary.partition import Counts, layer_counts, map_stages
 
 SAVED = "Korthikanti et al. 2022, section 4, tensor by tensor"
 #: Of what stands in no layer of that paper.
@@ -52,10 +52,10 @@ class Rank:
     @cached_property
     def layers(self) -> Counts:
         """Layers of each virtual stage."""
-        return standing(self.study)
+        return layer_counts(self.study)
 
     @cached_property
-    def every(self) -> Span:
+    def all_layers(self) -> Span:
         """All layers."""
         return self._span()
 
@@ -64,27 +64,27 @@ class Rank:
         """Layers with a dense MLP."""
         if not self.model.experts:
             return self._span()
-        span, rival = self._span(moe=False), self.moe
-        return Span(span.count, lambda: span.again, lambda: rival.again)
+        span, rival = self._span(moe=False), self.moe_layers
+        return Span(span.count, lambda: span.reruns, lambda: rival.reruns)
 
     @cached_property
-    def moe(self) -> Span:
+    def moe_layers(self) -> Span:
         """Layers with a mixture of experts."""
         return self._span(moe=True)
 
     @cached_property
-    def attending(self) -> list[tuple[bool, Span]]:
+    def attention_spans(self) -> list[tuple[bool, Span]]:
         """Whether a window bounds attention, and the layers where it does or does not."""
         if not self.model.window:
-            return [(False, self.every)]
+            return [(False, self.all_layers)]
         spans = [(windowed, self._span(windowed=windowed)) for windowed in (False, True)]
         return [(windowed, span) for windowed, span in spans if any(span.count)]
 
     def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> Span:
         study = self.study  # and not the rank, which holds the span
         return Span(
-            standing(study, moe=moe, windowed=windowed),
-            lambda: standing(study, moe=moe, windowed=windowed, recomputed=True),
+            layer_counts(study, moe=moe, windowed=windowed),
+            lambda: layer_counts(study, moe=moe, windowed=windowed, recomputed=True),
         )
 
     @property
@@ -103,7 +103,7 @@ class Rank:
         return self.training.precision.activation
 
     @property
-    def kept_element(self) -> Real:
+    def saved_element_size(self) -> Real:
         """Bytes of an element of the input of a linear layer while it waits for backward."""
         return self.training.precision.kept
 
@@ -133,7 +133,7 @@ class Rank:
         return self.layout.tp if self.layout.sequence_parallel else 1.0
 
     @property
-    def residual(self) -> Real:
+    def residual_elements(self) -> Real:
         """Elements of the residual stream on this rank."""
         return self.tokens * self.model.hidden / self.residual_shards
 
@@ -148,24 +148,24 @@ class Rank:
         return writes_scores(self.study)
 
     @property
-    def remakes(self) -> bool:
+    def remakes_outputs(self) -> bool:
         """Whether backward's own kernels make outputs of norms and activations again."""
         framework, chosen = self.training.framework, self.study[KernelChoice].mode
         return framework.remakes_elementwise and (chosen or framework.mode) == "compiled"
 
     @property
-    def gathered(self) -> Real:
+    def gathered_elements(self) -> Real:
         """Elements of the input of a layer split by columns, as it is kept for backward."""
         whole = self.training.framework.keeps_gathers
-        return self.tokens * self.model.hidden if whole else self.residual
+        return self.tokens * self.model.hidden if whole else self.residual_elements
 
     @property
-    def gathered_text(self) -> str:
+    def gathered_elements_text(self) -> str:
         """The formula of those elements, in letters."""
         return "s b h" if self.training.framework.keeps_gathers else self.residual_text
 
     @property
-    def core_again(self) -> bool:
+    def reruns_core(self) -> bool:
         """Whether backward runs every attention core forward again, as a pass of its own.
 
         A fused kernel keeps no scores: selective recomputation is built into it, and only some
@@ -181,9 +181,9 @@ class Rank:
 
     def keys(self, windowed: bool) -> Real:
         """Return to how many tokens a token attends on average, in its own document."""
-        return attended(self.training, windowed=windowed)
+        return attended_tokens(self.training, windowed=windowed)
 
-    def saved(
+    def saved_tensor(
         self,
         name: str,
         text: str,
@@ -199,12 +199,12 @@ class Rank:
         for the one layer that is being recomputed. Of what goes to the host, that of the
         layer at work is on the device, and that of a neighbour if it travels meanwhile.
         *more* are letters of *text* besides those of a rank; *freed* is that of
-        :meth:`kept`.
+        :meth:`kept_memory`.
         """
         bytes_ = self.formula(text, more, source=source)
-        kept = span.kept
+        kept = span.kept_count
         if any(kept):
-            yield self.kept(name, bytes_, kept, freed=freed)
+            yield self.kept_memory(name, bytes_, kept, freed=freed)
             away = self._offload.activations
             if is_array(away) or away > 0:
                 layers = 2 if self._offload.overlap else 1
@@ -212,21 +212,21 @@ class Rank:
                     name=f"{name}, to and from the host",
                     cause=ACTIVATIONS,
                     bytes_=formula("o M", o=away, M=(bytes_, "B"), source=source),
-                    count=each(min, kept, layers),
+                    count=map_stages(min, kept, layers),
                     once_per_device=True,
                     moments=_WHILE_ALIVE,
                 )
-        if any(span.again):
+        if any(span.reruns):
             yield Memory(
                 name=f"{name}, recomputed",
                 cause=ACTIVATIONS,
                 bytes_=bytes_,
-                count=span.held,
+                count=span.held_count,
                 once_per_device=True,
                 moments=("backward",),
             )
 
-    def kept(
+    def kept_memory(
         self,
         name: str,
         bytes_: Formula,
@@ -283,7 +283,7 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "t": lambda r: (r.layout.tp, ""),
     "u": lambda r: (r.layout.etp, ""),
     "e": lambda r: (r.element, "B"),
-    "q": lambda r: (r.kept_element, "B"),
+    "q": lambda r: (r.saved_element_size, "B"),
     "n": lambda r: (r.model.saved, "B"),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from parcost import Check, Mask, Real, Study, called, hookimpl
+from parcost import Check, Mask, Real, Study, block_name, hookimpl
 from parcost.numeric import all_of
 from parcost_plugins.vocabulary import Model, Recompute, Training
 
@@ -31,10 +31,12 @@ def checks(study: Study) -> Iterator[Check]:
     yield from _positions(model)
     if model.window:
         yield _window(model, training)
-    yield from (_needed(model, need) for need in _needs(model) if need.given and not need.has)
+    yield from (
+        _attribute_check(model, need) for need in _needs(model) if need.given and not need.has
+    )
     chosen = study.get(Recompute)
     if chosen is not None:
-        yield from _recomputed(chosen, training)
+        yield from _recompute_checks(chosen, training)
 
 
 def _positions(model: Model) -> Iterator[Check]:
@@ -42,7 +44,7 @@ def _positions(model: Model) -> Iterator[Check]:
         yield Check(
             id="alibi-with-positions",
             holds=False,
-            subject=f"{called(model)}.alibi",
+            subject=f"{block_name(model)}.alibi",
             message="positions are a bias on the scores, and {rows} rows of them are learned too",
             inputs={"rows": model.positions},
             help="leave out `positions`, or `alibi`",
@@ -50,27 +52,27 @@ def _positions(model: Model) -> Iterator[Check]:
 
 
 def _mixture(model: Model) -> Iterator[Check]:
-    if model.nominal and model.experts:
+    if model.is_nominal and model.experts:
         yield Check(
             id="nominal-experts",
             holds=False,
-            subject=f"{called(model)}.experts",
+            subject=f"{block_name(model)}.experts",
             message="a nominal model has no parts, and `{model}` has {experts} experts",
-            inputs={"model": called(model), "experts": model.experts},
+            inputs={"model": block_name(model), "experts": model.experts},
             help="leave out `parameters`, which is then counted, or `experts`",
         )
     if model.dense_first > model.layers:
         yield Check(
             id="dense-layers",
             holds=False,
-            subject=f"{called(model)}.dense_first",
+            subject=f"{block_name(model)}.dense_first",
             message="the first {dense} layers are dense, and there are {layers}",
             inputs={"dense": model.dense_first, "layers": model.layers},
         )
 
 
 def _needs(model: Model) -> tuple[_Needs, ...]:
-    experts, latent = model.experts > 0, model.latent
+    experts, latent = model.experts > 0, model.is_latent
     return (
         _Needs(
             "experts-shared",
@@ -115,11 +117,11 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
     )
 
 
-def _needed(model: Model, need: _Needs) -> Check:
+def _attribute_check(model: Model, need: _Needs) -> Check:
     return Check(
         id=need.id,
         holds=False,
-        subject=f"{called(model)}.{need.attribute}",
+        subject=f"{block_name(model)}.{need.attribute}",
         message=need.message,
         help=need.help,
     )
@@ -129,7 +131,7 @@ def _window(model: Model, training: Training) -> Check:
     return Check(
         id="window-wide",
         holds=training.sequence > model.window,
-        subject=f"{called(model)}.window",
+        subject=f"{block_name(model)}.window",
         message="a window of {window} tokens bounds nothing in a sequence of {sequence}",
         inputs={"window": model.window, "sequence": training.sequence},
         severity="warning",
@@ -169,7 +171,7 @@ def _documents(training: Training) -> Iterator[Check]:
             )
 
 
-def _recomputed(chosen: Recompute, training: Training) -> Iterator[Check]:
+def _recompute_checks(chosen: Recompute, training: Training) -> Iterator[Check]:
     model, full = training.model, training.recompute == "full"
     rules: list[tuple[str, str, Mask, str, str]] = [
         (
@@ -182,7 +184,7 @@ def _recomputed(chosen: Recompute, training: Training) -> Iterator[Check]:
         (
             "recompute-latent",
             "up_projection",
-            model.latent or not chosen.up_projection,
+            model.is_latent or not chosen.up_projection,
             "the model has no latent attention to project up again",
             "leave `up_projection` out",
         ),

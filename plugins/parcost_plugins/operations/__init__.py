@@ -21,7 +21,7 @@ from parcost_plugins.vocabulary import (
     Run,
     Training,
 )
-from parcost_plugins.vocabulary.answers import outlined
+from parcost_plugins.vocabulary.answers import mark_details
 
 _ASKED = (Checkpoint, Energy, Price, Reliability, Run)
 
@@ -43,7 +43,7 @@ def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
         return
     from parcost_plugins.operations import data
 
-    yield from data.starved(study, outcome)
+    yield from data.loader_warning(study, outcome)
 
 
 @hookimpl
@@ -54,15 +54,15 @@ def calculations(study: Study) -> Iterator[Figure | Check]:
     from parcost_plugins.operations import rules
     from parcost_plugins.operations.account import account
     from parcost_plugins.operations.goodput import goodput, losses
-    from parcost_plugins.operations.known import known_speed
+    from parcost_plugins.operations.speed import published_speed
 
-    broken = yield from rules.stated(study)
+    broken = yield from rules.input_checks(study)
     if broken or not any(study.all(schema) for schema in _ASKED):
         return
     yield from goodput(study)
     if not study.all(Training):
-        yield from outlined(losses(study), "mtbf", "interval", "blocking")
-        speed = known_speed(study)
+        yield from mark_details(losses(study), "mtbf", "interval", "blocking")
+        speed = published_speed(study)
         if speed is not None:
             headline, further = account(study, speed)
             yield from headline
@@ -74,9 +74,9 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return days, cost and energy of a run of such steps."""
     if any(study.all(schema) for schema in _ASKED):
         from parcost_plugins.operations.account import account
-        from parcost_plugins.operations.known import stepping
+        from parcost_plugins.operations.speed import step_speed
 
-        headline, _ = account(study, stepping(study, outcome))
+        headline, _ = account(study, step_speed(study, outcome))
         yield from headline
 
 
@@ -86,8 +86,8 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     if any(study.all(schema) for schema in _ASKED):
         from parcost_plugins.operations.account import account
         from parcost_plugins.operations.goodput import losses
-        from parcost_plugins.operations.known import stepping
+        from parcost_plugins.operations.speed import step_speed
 
         yield from losses(study)
-        _, further = account(study, stepping(study, outcome))
+        _, further = account(study, step_speed(study, outcome))
         yield from further

@@ -14,7 +14,7 @@ from parcost.numeric import minimum, ratio
 from parcost_plugins.vocabulary import Cluster, Energy, Price, Run
 
 if TYPE_CHECKING:
-    from parcost_plugins.operations.known import Speed
+    from parcost_plugins.operations.speed import Speed
 
 
 def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:

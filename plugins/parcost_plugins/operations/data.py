@@ -34,7 +34,7 @@ def stall(study: Study) -> Iterator[Once]:
     )
 
 
-def starved(study: Study, outcome: Outcome) -> Iterator[Check]:
+def loader_warning(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Yield the warning that loaders which prefetch are slower than the step."""
     data = study.get(Data)
     if data is None or data.rate is None or not data.prefetch:

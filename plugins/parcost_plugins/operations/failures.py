@@ -40,21 +40,21 @@ def daly(C: Real, M: Real) -> Real:
     return where(C < 2.0 * M, longer, M)
 
 
-def kept(tau: Real, C: Real, M: Real, R: Real) -> Real:
+def lasting_share(tau: Real, C: Real, M: Real, R: Real) -> Real:
     """Return the share of wall time that is work that lasts; a restart may fail too.
 
-    >>> round(kept(798.0, 30.0, 11135.08, 600.0), 5)
+    >>> round(lasting_share(798.0, 30.0, 11135.08, 600.0), 5)
     0.87968
     """
-    return tau / (M * _exp(R / M) * _exp_less_one((tau + C) / M))
+    return tau / (M * _exp(R / M) * _expm1((tau + C) / M))
 
 
-def kept_first_order(tau: Real, C: Real, M: Real, R: Real) -> Real:
+def lasting_share_first_order(tau: Real, C: Real, M: Real, R: Real) -> Real:
     """Return the same where checkpoint, interval and restart are all short beside M."""
     return 1.0 - C / tau - tau / (2.0 * M) - R / M
 
 
-def kept_without_failures(tau: Real, C: Real) -> Real:
+def lasting_share_without_failures(tau: Real, C: Real) -> Real:
     """Return what checkpoints leave of a job that never fails."""
     return tau / (tau + C)
 
@@ -68,7 +68,7 @@ def _exp(x: Real) -> Real:
     return np.exp(x)
 
 
-def _exp_less_one(x: Real) -> Real:
+def _expm1(x: Real) -> Real:
     x = minimum(x, _LARGEST)
     if not is_array(x):
         return math.expm1(x)

@@ -9,7 +9,7 @@ from attrs import frozen
 from parcost import Figure, Real, Study, formula
 from parcost.numeric import maximum
 from parcost_plugins.operations import failures
-from parcost_plugins.operations.saving import Saving, saving
+from parcost_plugins.operations.checkpoint import CheckpointCost, checkpoint_cost
 from parcost_plugins.vocabulary import Checkpoint, Cluster, Datacenter, Reliability
 
 _SHORTEST = 1e-6  # seconds: the best interval between checkpoints that cost nothing is none
@@ -24,24 +24,24 @@ class Rhythm:
 
     interval: Real
     blocking: Real
-    saved: Saving
+    saved: CheckpointCost
     mtbf: Real | None
     restart: Real
     lost: Real
 
     @property
-    def useful(self) -> Real:
+    def useful_share(self) -> Real:
         """The share of wall time that is work that lasts."""
         if self.mtbf is None:
-            return failures.kept_without_failures(self.interval, self.blocking)
-        share = failures.kept(self.interval, self.blocking, self.mtbf, self.restart)
+            return failures.lasting_share_without_failures(self.interval, self.blocking)
+        share = failures.lasting_share(self.interval, self.blocking, self.mtbf, self.restart)
         return share * (1.0 - self.lost)
 
 
-def useful(study: Study) -> Real:
-    """Return the share of wall time that is work that lasts; all, where nobody asks."""
+def useful_share(study: Study) -> Real:
+    """Return the share of wall time that is work that lasts; all of it by default."""
     found = rhythm(study)
-    return 1.0 if found is None else found.useful
+    return 1.0 if found is None else found.useful_share
 
 
 def rhythm(study: Study) -> Rhythm | None:
@@ -49,7 +49,7 @@ def rhythm(study: Study) -> Rhythm | None:
     checkpoint = study.get(Checkpoint)
     if checkpoint is None:
         return None
-    saved = saving(study, checkpoint)
+    saved = checkpoint_cost(study, checkpoint)
     reliability = study.get(Reliability)
     mtbf = None if reliability is None else job_mtbf(study, reliability)
     if saved.blocking is None:
@@ -86,10 +86,10 @@ def job_mtbf(study: Study, reliability: Reliability) -> Real | None:
     if reliability.mtbf is not None:
         return reliability.mtbf
     devices = failing_devices(study, reliability)
-    return None if devices is None else _of_device(study, reliability) / devices
+    return None if devices is None else _device_rate(study, reliability) / devices
 
 
-def _of_device(study: Study, reliability: Reliability) -> Real:
+def _device_rate(study: Study, reliability: Reliability) -> Real:
     given = reliability.device_mtbf
     return study[Datacenter].device_mtbf if given is None else given
 
@@ -128,7 +128,7 @@ def losses(study: Study) -> Iterator[Figure]:
         yield from _mtbf(study, reliability, mtbf)
     if checkpoint is None:
         return
-    yield from _checkpoint(saving(study, checkpoint))
+    yield from _checkpoint(checkpoint_cost(study, checkpoint))
     found = rhythm(study)
     if found is None:
         return
@@ -144,7 +144,7 @@ def losses(study: Study) -> Iterator[Figure]:
 
 def _mtbf(study: Study, reliability: Reliability, mtbf: Real) -> Iterator[Figure]:
     devices = failing_devices(study, reliability)
-    one = formula("M, of a device", M=(_of_device(study, reliability), "s"))
+    one = formula("M, of a device", M=(_device_rate(study, reliability), "s"))
     job = formula("M, of the job", M=(mtbf, "s"))
     if devices is not None:
         if reliability.mtbf is None:
@@ -157,7 +157,7 @@ def _mtbf(study: Study, reliability: Reliability, mtbf: Real) -> Iterator[Figure
     )
 
 
-def _checkpoint(saved: Saving) -> Iterator[Figure]:
+def _checkpoint(saved: CheckpointCost) -> Iterator[Figure]:
     for name, title, value, unit in (
         ("size", "size of a checkpoint", saved.size, "B"),
         ("shard", "checkpoint of one device", saved.shard, "B"),

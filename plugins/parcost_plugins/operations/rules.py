@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterator
 from parcost import Check, Study
 from parcost.numeric import all_of
 from parcost_plugins.operations.account import draw
+from parcost_plugins.operations.checkpoint import checkpoint_cost
 from parcost_plugins.operations.goodput import failing_devices, job_mtbf, rhythm
-from parcost_plugins.operations.saving import saving
 from parcost_plugins.vocabulary import (
     Checkpoint,
     Cluster,
@@ -22,7 +22,7 @@ from parcost_plugins.vocabulary import (
 )
 
 
-def stated(study: Study) -> Generator[Check, None, bool]:
+def input_checks(study: Study) -> Generator[Check, None, bool]:
     """Yield every rule, and return whether one of them leaves nothing to work with."""
     broken = False
     for check in _rules(study):
@@ -66,13 +66,13 @@ def _run(study: Study) -> Iterator[Check]:
         message="nothing says how fast the run is: there is no training job",
         help="write `device_time = 82_432 h` or `speed = 380 tokens` per second and device",
     )
-    yield _devices_known(study, "run", run.devices is not None)
+    yield _devices_check(study, "run", run.devices is not None)
 
 
 def _reliability(study: Study) -> Iterator[Check]:
     reliability = study[Reliability]
     known = job_mtbf(study, reliability) is not None
-    yield _devices_known(study, "reliability", known)
+    yield _devices_check(study, "reliability", known)
     yield Check(
         id="reliability-alone",
         holds=bool(study.all(Checkpoint)) or not study.all(Training),
@@ -93,7 +93,7 @@ def _reliability(study: Study) -> Iterator[Check]:
 
 def _checkpoint(study: Study) -> Iterator[Check]:
     checkpoint = study[Checkpoint]
-    saved = saving(study, checkpoint)
+    saved = checkpoint_cost(study, checkpoint)
     direct = checkpoint.blocking is not None
     yield Check(
         id="checkpoint-size-unknown",
@@ -193,14 +193,14 @@ def _energy(study: Study) -> Iterator[Check]:
         message="nothing says what a device draws",
         help="write `power = 700 W`, the design power of one device",
     )
-    yield _used(study, "energy")
+    yield _devices_used_check(study, "energy")
 
 
 def _price(study: Study) -> Iterator[Check]:
-    yield _used(study, "price")
+    yield _devices_used_check(study, "price")
 
 
-def _used(study: Study, kind: str) -> Check:
+def _devices_used_check(study: Study, kind: str) -> Check:
     spent = (
         bool(study.all(Training))
         or bool(study.all(Run))
@@ -216,7 +216,7 @@ def _used(study: Study, kind: str) -> Check:
     )
 
 
-def _devices_known(study: Study, kind: str, known: bool) -> Check:
+def _devices_check(study: Study, kind: str, known: bool) -> Check:
     return Check(
         id=f"{kind}-devices-unknown",
         holds=known or study.get(Cluster) is not None,

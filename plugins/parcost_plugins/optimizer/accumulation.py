@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from parcost import Pass, Study
 from parcost_plugins.vocabulary import KernelChoice, Layout, Stream, Training
-from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch
-from parcost_plugins.vocabulary.held import spread
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch
+from parcost_plugins.vocabulary.stage_parameters import spread
 
 BESIDE: Pass = "W"  # the gradient that is added is the one that has just been computed
 

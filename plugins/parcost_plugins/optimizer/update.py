@@ -23,8 +23,8 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.causes import OPTIMIZER
-from parcost_plugins.vocabulary.held import alike
-from parcost_plugins.vocabulary.sums import adding
+from parcost_plugins.vocabulary.stage_parameters import stage_kinds
+from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 NUMBER = 4.0  # bytes of the norm, in fp32
 
@@ -35,7 +35,7 @@ def clipping(study: Study) -> Iterator[Once]:
     source = "the norm reads each gradient once, clipping reads and writes it"
     yield from _streams(study, "gradient norm and clipping", traffic, source)
     if is_array(traffic) or traffic:
-        algorithm = adding(study, study[CollectiveChoice].data)
+        algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
         call = study.collective("all_reduce", NUMBER, "job", algorithm)
         yield Once(
             name="all-reduce of the gradient norm",
@@ -61,7 +61,7 @@ def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[On
     layout, device = study[Layout], study[Cluster].device
     chosen = study[KernelChoice].memory_efficiency
     efficiency = device.memory_efficiency if chosen is None else chosen
-    for kind in alike(study):
+    for kind in stage_kinds(study):
         shards = kind.shards(layout.zero, since=1)
         bytes_ = traffic * kind.elements / shards
         yield Once(

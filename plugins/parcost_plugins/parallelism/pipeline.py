@@ -19,6 +19,7 @@ from parcost import (
     Formula,
     Outcome,
     Pipeline,
+    PipelineShape,
     Real,
     Sheet,
     Study,
@@ -34,16 +35,20 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import HOPS
-from parcost_plugins.vocabulary.chosen import blocks_on_transfers
-from parcost_plugins.vocabulary.nearest import all_divisors
+from parcost_plugins.vocabulary.neighbours import all_divisors, next_to
+from parcost_plugins.vocabulary.offers import usual_schedules
 from parcost_plugins.vocabulary.partition import (
     assignment,
     chunks,
-    ends_counted,
+    end_layers,
     stages,
     stages_of_devices,
 )
 from parcost_plugins.vocabulary.partition import layers as layers_of_stages
+from parcost_plugins.vocabulary.run_choices import blocks_on_transfers
+
+_UNEVEN = "let the first stages have one more: `schedule.assignment = front`"
+_LEFT_OUT = "leave `schedule.stages` out"
 
 
 @hookimpl
@@ -180,7 +185,7 @@ def _crossings(study: Study) -> float:
 
     A schedule in the shape of a V turns it round on the last device without a message.
     """
-    if getattr(study.schedule, "copies", 1) > 1:  # each copy of a stage hands on to another's
+    if study.schedule.copies > 1:  # each copy of a stage hands on to another's
         return virtual_stages(study) - 1.0
     at = {s: d for d, held in enumerate(stages_of_devices(study)) for s in held}
     return float(sum(at[s] != at[s + 1] for s in range(len(at) - 1)))
@@ -190,9 +195,9 @@ def _crossings(study: Study) -> float:
 def checks(study: Study) -> Iterator[Check]:
     """Require that the layers fill the stages, and that the schedule exists there."""
     if study[ScheduleChoice].stages:
-        yield from _listed(study)
+        yield from _stage_list_checks(study)
     else:
-        yield _dealt(study)
+        yield _division_check(study)
     v = chunks(study)
     yield Check(
         id="chunks-alone",
@@ -205,10 +210,10 @@ def checks(study: Study) -> Iterator[Check]:
     yield from _limits(study)
 
 
-def _dealt(study: Study) -> Check:
+def _division_check(study: Study) -> Check:
     cut = stages(study) * chunks(study)
     layers = study[Training].model.layers
-    ends = sum(ends_counted(study))
+    ends = sum(end_layers(study))
     counted = f"{layers} layers" + ("", " and an end", " and both ends")[ends]
     if assignment(study) != "even":
         return Check(
@@ -220,11 +225,12 @@ def _dealt(study: Study) -> Check:
             help="at most {most} stages have something to do",
         )
     holds = (layers + ends) % cut == 0
+    by_chunks = all_of((chunks(study) > 1) & ((layers + ends) % stages(study) == 0))
     return Check(
         id="layers-divide",
         holds=holds,
-        subject="layout.pp",
-        message="{counted} do not divide by {stages}",
+        subject="schedule.chunks" if by_chunks else "layout.pp",
+        message="{counted} are not divisible by {stages}",
         inputs={"counted": counted, "stages": _stages(study)},
         help=""
         if is_array(cut) or holds
@@ -236,23 +242,36 @@ def _fewest_layers(study: Study) -> float:
     return float(min(layers_of_stages(study)))
 
 
-def _listed(study: Study) -> list[Check]:
+def _stage_list_checks(study: Study) -> list[Check]:
     listed = study[ScheduleChoice].stages
     layers = study[Training].model.layers
+    left = layers - sum(listed)
     return [
         Check(
             id="stages-count",
             holds=len(listed) == virtual_stages(study),
             subject="schedule.stages",
             message="`stages` lists {listed} counts for {stages}",
-            inputs={"listed": len(listed), "stages": _stages(study)},
+            inputs={
+                "listed": len(listed),
+                "stages": _stages(study),
+                "wanted": virtual_stages(study),
+                "left_out": _LEFT_OUT,
+            },
+            help="list {wanted} counts, or {left_out}",
         ),
         Check(
             id="stages-sum",
             holds=sum(listed) == layers,
             subject="schedule.stages",
             message="`stages` adds up to {sum} layers, and the model has {layers}",
-            inputs={"sum": sum(listed), "layers": layers},
+            inputs={
+                "sum": sum(listed),
+                "layers": layers,
+                "change": f"{abs(left)} {'more' if left > 0 else 'fewer'}",
+                "left_out": _LEFT_OUT,
+            },
+            help="the stages need {change} in all, or {left_out}",
         ),
     ]
 
@@ -276,7 +295,7 @@ def _limits(study: Study) -> Iterator[Check]:
         help="larger micro-batches are fewer: {fewer} of them at most",
     )
     if study.has_structures:
-        each = _distinct(m)
+        each = _micro_batch_counts(m)
         for own, runs in zip(each, study.number(_runs, tuple(each)), strict=True):
             yield Check(
                 id="schedule-limits",
@@ -286,15 +305,14 @@ def _limits(study: Study) -> Iterator[Check]:
                 inputs={"micro_batches": own},
             )
         return
-    cut, limits = study.pipeline, getattr(study.schedule, "limits", None)
-    if limits is None:
-        return
-    for m in _distinct(cut.micro_batches):
-        if why := limits(cut.stages, m, cut.chunks):
+    cut = study.pipeline
+    for m in _micro_batch_counts(cut.micro_batches):
+        shape = PipelineShape(stages=cut.stages, micro_batches=m, chunks=cut.chunks)
+        if why := study.schedule.limits(shape):
             yield Check(
                 id="schedule-limits",
                 holds=cut.micro_batches != m,
-                subject="schedule.kind",
+                subject=_written_attribute(study),
                 message="`{schedule}` does not run with {stages} and {micro_batches} "
                 "micro-batches: {why}",
                 inputs={
@@ -303,16 +321,40 @@ def _limits(study: Study) -> Iterator[Check]:
                     "micro_batches": m,
                     "why": why,
                 },
+                help=_other_schedules(study, m),
             )
 
 
 def _runs(study: Study, each: Sequence[int]) -> tuple[bool, ...]:
     """Return whether the schedule runs, by numbers of micro-batches."""
-    cut, limits = study.pipeline, getattr(study.schedule, "limits", None)
-    return tuple(limits is None or not limits(cut.stages, m, cut.chunks) for m in each)
+    cut, limits = study.pipeline, study.schedule.limits
+    return tuple(
+        not limits(PipelineShape(stages=cut.stages, micro_batches=m, chunks=cut.chunks))
+        for m in each
+    )
 
 
-def _distinct(micro_batches: Real) -> list[int]:
+def _written_attribute(study: Study) -> str:
+    """Return which attribute of the schedule a user wrote, who reads of it in a diagnostic."""
+    choice = study[ScheduleChoice]
+    kind = study.origin(choice, "kind")
+    usual = kind is None or kind.how == "default"
+    return "schedule.chunks" if usual and choice.chunks > 1 else "schedule.kind"
+
+
+def _other_schedules(study: Study, micro_batches: int) -> str:
+    """Return the schedules that have an order for these stages, as a help line."""
+    cut, offered = study.pipeline, study.plugins.offers("schedules")
+    shape = PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
+    found = [
+        f"`schedule.kind = {kind}`"
+        for kind in usual_schedules(study)
+        if not offered[kind][1].limits(shape)
+    ]
+    return f"{' or '.join(found)} has such an order" if found else ""
+
+
+def _micro_batch_counts(micro_batches: Real) -> list[int]:
     """Return the whole numbers of micro-batches that occur; others break another rule."""
     if isinstance(micro_batches, (float, int)):
         found = {micro_batches}
@@ -330,6 +372,9 @@ def _stages(study: Study) -> str:
 
 def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
     """Return the nearest numbers of stages that divide, and a list that fits this one."""
+    if chunks > 1 and (layers + ends) % pp == 0:
+        near = next_to(chunks, all_divisors((layers + ends) // pp))
+        return f"chunks = {near} divides; or {_UNEVEN}"
     each, left = divmod(layers + ends, chunks)
     fitting = [p for p in all_divisors(each) if p <= layers] if not left else []
     nearest = [*[p for p in fitting if p < pp][-1:], *[p for p in fitting if p > pp][:1]]
@@ -337,10 +382,11 @@ def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
     if nearest:
         ways.append(f"pp = {' or '.join(map(str, nearest))} divides")
     if not ends and (layers + 2) % (pp * chunks) == 0:
-        ways.append("count both ends as layers: `count_embedding = on, count_head = on`")
+        both = "`schedule.count_embedding = on` with `schedule.count_head = on`"
+        ways.append(f"count both ends as layers: {both}")
     each, more = divmod(layers, pp * chunks)
     if each:
-        ways.append("let the first stages have one more: `assignment = front`")
+        ways.append(_UNEVEN)
         listed = f"{more} times {each + 1} and {pp * chunks - more} times {each}"
-        ways.append(f"deal them unevenly: `stages = [...]` with {listed}")
+        ways.append(f"deal them unevenly: `schedule.stages = [...]` with {listed}")
     return "; or ".join(ways)

@@ -24,7 +24,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
     yield from casts.operands(study)
     yield from casts.weights(study)
-    yield from casts.greatest(study)
+    yield from casts.maximum_agreement(study)
 
 
 @hookimpl

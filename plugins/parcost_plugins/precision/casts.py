@@ -19,7 +19,7 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import COMPUTE, OPTIMIZER, PRECISION, WEIGHTS
-from parcost_plugins.vocabulary.sums import adding
+from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes of a greatest value
 OPERANDS = 3.0  # of a linear layer: its input, its weights, the gradient of its output
@@ -76,13 +76,13 @@ def weights(study: Study) -> Iterator[Once]:
             cause=OPTIMIZER,
             seconds=_price(cast, study),
             when="end",
-            count=_on(stages, study),
+            count=_stage_counts(stages, study),
             resource="hbm",
             bytes_=bytes_,
         )
 
 
-def greatest(study: Study) -> Iterator[Once]:
+def maximum_agreement(study: Study) -> Iterator[Once]:
     """Yield the agreement on greatest values, of the stage with the most tensors."""
     precision = study[Training].precision
     if precision.amax_group == "none":
@@ -93,7 +93,7 @@ def greatest(study: Study) -> Iterator[Once]:
             tensors = [n + OPERANDS * count for n, count in zip(tensors, gemm.count, strict=True)]
     most = max(tensors)
     group = study.group(precision.amax_group)
-    algorithm = adding(study, study[CollectiveChoice].data)
+    algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
     n = formula("fp32 k, k tensors of a stage", fp32=(FP32, "B"), k=most)
     call = study.collective("all_reduce", n, group, algorithm)
     yield Once(
@@ -121,7 +121,7 @@ def copies(study: Study) -> Iterator[Memory]:
                 e=(each, "B"),
                 source="Transformer Engine caches narrow weights over micro-batches",
             ),
-            count=_on(stages, study),
+            count=_stage_counts(stages, study),
         )
 
 
@@ -153,13 +153,13 @@ def _named(name: str, stages: tuple[int, ...], study: Study) -> str:
     return f"{name}, {'stage' if len(stages) == 1 else 'stages'} {listed}"
 
 
-def _on(stages: tuple[int, ...], study: Study) -> tuple[float, ...]:
+def _stage_counts(stages: tuple[int, ...], study: Study) -> tuple[float, ...]:
     return tuple(float(stage in stages) for stage in range(virtual_stages(study)))
 
 
 def _price(operator: Stream, study: Study) -> Formula:
     chosen = study[KernelChoice].model
-    _, model = study.plugins.named("kernels")[chosen]
+    _, model = study.plugins.offers("kernels")[chosen]
     priced: Formula | None = model.price(operator, study)
     if priced is None:
         raise TypeError(f"kernel model `{chosen}` cannot price the Stream `{operator.name}`")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Study, called
+from parcost import Check, Study, block_name
 from parcost.numeric import any_of
 from parcost_plugins.vocabulary import Training
 
@@ -23,12 +23,12 @@ def recipe(study: Study) -> Iterator[Check]:
     """Return what the attributes of a recipe must agree on."""
     training = study[Training]
     precision, layers = training.precision, training.model.layers
-    name = called(precision)
+    name = block_name(precision)
     if precision.narrow == "none":
         for attribute, complaint in _NEEDS.items():
             yield Check(
                 id="narrow-without-type",
-                holds=_absent(getattr(precision, attribute)),
+                holds=_is_absent(getattr(precision, attribute)),
                 subject=f"{name}.{attribute}",
                 message="`{attribute}` is for a narrow type, and the recipe has none: {complaint}",
                 inputs={"attribute": attribute, "complaint": complaint},
@@ -72,6 +72,6 @@ def recipe(study: Study) -> Iterator[Check]:
     )
 
 
-def _absent(value: object) -> bool:
+def _is_absent(value: object) -> bool:
     """Whether an attribute was left at nothing; of a sweep, everywhere."""
     return not any_of(value != 0)

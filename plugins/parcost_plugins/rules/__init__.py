@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Study, hookimpl
-from parcost_plugins.rules import batch, framework, layout, overlap, peaks, unread
+from parcost_plugins.rules import batch, layout, overlap, peaks, unread_attributes
 
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rules of the layout, the batch, the overlap, the peaks and the framework."""
+    """Return the rules of the layout, the batch, the overlap and the peaks."""
     yield from layout.rules(study)
     yield from batch.rules(study)
     yield from overlap.rules(study)
     yield from peaks.rules(study)
-    yield from framework.rules(study)
-    yield from unread.rules(study)
+    yield from unread_attributes.rules(study)

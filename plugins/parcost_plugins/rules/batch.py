@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from parcost import Check, Study
-from parcost.numeric import where
+from parcost import Check, Real, Study
+from parcost.numeric import all_of, divides, where
 from parcost_plugins.vocabulary import Layout, Training
-from parcost_plugins.vocabulary.nearest import multiples
+from parcost_plugins.vocabulary.neighbours import divisors, multiples
+
+_THOUSANDS = re.compile(r"\bsequence\s*=\s*([0-9.]+)\s*k\b")
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -24,6 +27,7 @@ def rules(study: Study) -> Iterator[Check]:
     below, above = multiples(step, batch)
     fewer, more = multiples(training.sequence, batch * training.sequence)
     inputs = {"batch": batch, "micro": micro, "dp": dp, "step": step}
+    yield from _decimal_sequence(study)
     yield Check(
         id="batch-whole",
         holds=batch % 1 == 0,
@@ -44,10 +48,10 @@ def rules(study: Study) -> Iterator[Check]:
         id="batch-divides",
         holds=where(enough, batch % step, 0.0) == 0,
         subject="training.global_batch",
-        message="a global batch of {batch} does not divide "
+        message="a global batch of {batch} is not divisible "
         "by micro_batch {micro} x dp {dp} = {step}",
         inputs={**inputs, "below": below, "above": above},
-        help="take {below} or {above} sequences",
+        help="take {below} or {above} sequences" + _micro_batches(training, dp),
     )
     yield Check(
         id="batch-product",
@@ -58,3 +62,33 @@ def rules(study: Study) -> Iterator[Check]:
         inputs={**inputs, "count": count, "product": count * step, "fitting": batch / step},
         help="micro_batches = {fitting}, or leave it out: it follows from the others",
     )
+
+
+def _decimal_sequence(study: Study) -> Iterator[Check]:
+    """Warn of a sequence such as `8k`, which is no power of two."""
+    span = study.where("training.sequence")
+    written = _THOUSANDS.search(span.text) if span is not None else None
+    if written is None:
+        return
+    count = float(written[1])
+    yield Check(
+        id="decimal-sequence",
+        holds=False,
+        subject="training.sequence",
+        message="a sequence of {count}k is {decimal} tokens; {count} Ki is {binary}",
+        inputs={
+            "count": f"{count:g}",
+            "decimal": f"{1000 * count:,.0f}",
+            "binary": f"{1024 * count:,.0f}",
+        },
+        help="write `sequence = {count} Ki`, or the number of tokens in full",
+        severity="warning",
+    )
+
+
+def _micro_batches(training: Training, dp: Real) -> str:
+    """Return the sizes of a micro-batch that divide the share of a replica, as a help line."""
+    if not all_of(divides(dp, training.global_batch)):
+        return ""
+    near = divisors(training.global_batch / dp, training.micro_batch)
+    return f", or micro_batch = {near}" if near else ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Mask, Real, Study, called
+from parcost import Check, Mask, Real, Study, block_name
 from parcost.numeric import all_of, divides, is_array, maximum, where
 from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Training
-from parcost_plugins.vocabulary.nearest import all_divisors, divisors, multiples, next_to
-from parcost_plugins.vocabulary.partition import assignment, ends_counted, stages
+from parcost_plugins.vocabulary.neighbours import all_divisors, divisors, multiples, next_to
+from parcost_plugins.vocabulary.partition import assignment, end_layers, stages
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -28,14 +28,15 @@ def rules(study: Study) -> Iterator[Check]:
         holds=ranks <= devices,
         subject="cluster.devices",
         message=product + " = {ranks} devices are needed, and the cluster has {devices}",
-        inputs=inputs,
+        inputs={**inputs, "fitting": _fitting(study)},
+        help="take {ranks} devices or a multiple of them{fitting}",
     )
     below, above = multiples(ranks, devices)
     yield Check(
         id="devices-divide",
         holds=where(ranks <= devices, devices % ranks, 0.0) == 0.0,
         subject="layout.pp",
-        message="{devices} devices do not divide by " + product + " = {ranks}",
+        message="{devices} devices are not divisible by " + product + " = {ranks}",
         inputs={**inputs, "below": below, "above": above},
         help=_degrees(study, whole) + "take {below} or {above} devices",
     )
@@ -58,6 +59,24 @@ def rules(study: Study) -> Iterator[Check]:
     )
 
 
+def _fitting(study: Study) -> str:
+    """Return the largest degree that fits in place of one that is too large, for a help line."""
+    layout, devices = study[Layout], study[Cluster].devices
+    pp = stages(study)
+    degrees = {"pp": pp, "cp": layout.cp, "tp": layout.tp}
+    if is_array(devices, *degrees.values()) or devices % 1:
+        return ""
+    for name, degree in degrees.items():
+        others = layout.tp * layout.cp * pp / degree
+        room = devices // others
+        if room >= 1 and divides(others, devices):
+            known = _stages(study, int(room)) if name == "pp" else all_divisors(int(room))
+            fitting = [n for n in known if n < degree]
+            if fitting:
+                return f", or {name} = {fitting[-1]}"
+    return ""
+
+
 def _experts(study: Study) -> Iterator[Check]:
     """Require that experts are there to be split, over the ranks that there are."""
     layout = study[Layout]
@@ -72,7 +91,7 @@ def _experts(study: Study) -> Iterator[Check]:
         holds=split | (experts > 0),
         subject="layout.ep" if not all_of(ep == 1) else "layout.etp",
         message="ep {ep} x etp {etp} split experts, and the model `{model}` has none",
-        inputs={"ep": ep, "etp": etp, "model": called(model)},
+        inputs={"ep": ep, "etp": etp, "model": block_name(model)},
         help="leave ep and etp out, or give the model its `experts`",
     )
     ranks, parts = layout.tp * layout.cp * layout.dp, ep * etp
@@ -80,7 +99,7 @@ def _experts(study: Study) -> Iterator[Check]:
         id="experts-ranks",
         holds=ranks % parts == 0,
         subject="layout.ep",
-        message="tp {tp} x cp {cp} x dp {dp} = {ranks} ranks of a stage do not divide by "
+        message="tp {tp} x cp {cp} x dp {dp} = {ranks} ranks of a stage are not divisible by "
         "ep {ep} x etp {etp} = {parts}",
         inputs={
             "tp": layout.tp,
@@ -127,7 +146,7 @@ def _stages(study: Study, devices: int) -> list[int]:
     choice, found = study[ScheduleChoice], all_divisors(devices)
     if choice.stages:
         return found
-    layers = study[Training].model.layers + sum(ends_counted(study))
+    layers = study[Training].model.layers + sum(end_layers(study))
     if assignment(study) != "even":
         return [pp for pp in found if pp * choice.chunks <= layers]
     return [pp for pp in found if layers % (pp * choice.chunks) == 0]

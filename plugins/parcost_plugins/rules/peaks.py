@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Mask, Real, Study, called
+from parcost import Check, Mask, Real, Study, block_name
 from parcost_plugins.vocabulary import Cluster, Device, KernelChoice
 
 _WIDTHS = (("tf32", "fp16"), ("tf32", "bf16"), ("fp16", "fp8"), ("bf16", "fp8"), ("fp8", "fp4"))
@@ -30,7 +30,7 @@ def rules(study: Study) -> Iterator[Check]:
     for wide, narrow in _WIDTHS:
         slow: Real | None = getattr(device, wide)
         fast: Real | None = getattr(device, narrow)
-        if slow is not None and fast is not None and not _stated(study, device, wide, narrow):
+        if slow is not None and fast is not None and not _have_sources(study, device, wide, narrow):
             good = (fast / slow > 1.5) & (fast / slow < 3.0)
             yield _check(device, wide, narrow, good | told, slow, fast)
             told = told | (good ^ True)
@@ -45,7 +45,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
     yield Check(
         id="power-cap-without-power",
         holds=power is not None,
-        subject=f"{called(device)}.power_cap",
+        subject=f"{block_name(device)}.power_cap",
         message="a cap of {cap:g} W says nothing of a device whose design power is not known",
         inputs={"cap": cap},
         help="write `power = ...`: the power at which its rates were measured",
@@ -58,7 +58,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
     yield Check(
         id="power-cap-low",
         holds=cap > share * power,
-        subject=f"{called(device)}.power_cap",
+        subject=f"{block_name(device)}.power_cap",
         message="a cap of {cap:g} W leaves nothing to compute with: {share:g} % of {power:g} W are "
         "drawn at any clock",
         inputs=inputs,
@@ -67,7 +67,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
     yield Check(
         id="power-cap-idle",
         holds=cap <= power,
-        subject=f"{called(device)}.power_cap",
+        subject=f"{block_name(device)}.power_cap",
         message="a cap of {cap:g} W is above the {power:g} W that the device draws: it changes "
         "nothing",
         inputs=inputs,
@@ -79,7 +79,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
         yield Check(
             id="power-cap-unread",
             holds=False,
-            subject=f"{called(device)}.power_cap",
+            subject=f"{block_name(device)}.power_cap",
             message="the cap slows nothing down of which {given} says what it reaches",
             inputs={"given": " and ".join(f"`kernels.{name}`" for name in given)},
             help="leave {given} out, or write what is reached under the cap",
@@ -87,8 +87,8 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
         )
 
 
-def _stated(study: Study, device: Device, *names: str) -> bool:
-    """Say whether each of these figures has a source."""
+def _have_sources(study: Study, device: Device, *names: str) -> bool:
+    """Return whether each of these figures has a source."""
     origins = [study.origin(device, name) for name in names]
     return all(origin is not None and origin.source for origin in origins)
 
@@ -97,7 +97,7 @@ def _check(device: Device, wide: str, narrow: str, holds: Mask, slow: Real, fast
     return Check(
         id="sparse-peak",
         holds=holds,
-        subject=f"{called(device)}.{narrow}",
+        subject=f"{block_name(device)}.{narrow}",
         message="{narrow} at {fast:g} TFLOPS is {ratio:.3g} times {wide} at {slow:g} TFLOPS: "
         "dense peaks differ by 2, so one of them is sparse",
         inputs={

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Once, Study, hookimpl
-from parcost_plugins.vocabulary import BatchScaling, Equivalent, Jitter, ScalingLaw, Targets
-from parcost_plugins.vocabulary.answers import outlined
+from parcost_plugins.vocabulary import BatchScaling, EquivalentDevices, Jitter, ScalingLaw, Targets
+from parcost_plugins.vocabulary.answers import mark_details
 
 
 @hookimpl
@@ -22,7 +22,7 @@ def terms(study: Study) -> Iterator[Once]:
 @hookimpl
 def calculations(study: Study) -> Iterator[Figure | Check]:
     """Return the figures of every calculator of this subject."""
-    if any(study.all(asked) for asked in (ScalingLaw, BatchScaling, Equivalent, Jitter)):
+    if any(study.all(asked) for asked in (ScalingLaw, BatchScaling, EquivalentDevices, Jitter)):
         yield from _calculated(study)
 
 
@@ -34,8 +34,8 @@ def _calculated(study: Study) -> Iterator[Figure | Check]:
         yield from law.figures(block)
     for scaling in study.all(BatchScaling):
         headlines = ("critical_batch", "efficiency", "batch_for_target")
-        yield from outlined(batch.figures(scaling), *headlines)
-    for job in study.all(Equivalent):
+        yield from mark_details(batch.figures(scaling), *headlines)
+    for job in study.all(EquivalentDevices):
         yield from devices.figures(job, study[Targets])
     if study.all(Jitter):
         yield from jitter.rules(study)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Sheet, called
+from parcost import Figure, Sheet, block_name
 from parcost_plugins.vocabulary import BatchScaling
 
 ROOFLINE = "Williams et al. 2009, roofline, with the link in the place of memory"
@@ -18,7 +18,7 @@ ROOFLINE = "Williams et al. 2009, roofline, with the link in the place of memory
 def figures(scaling: BatchScaling) -> Iterator[Figure]:
     """Yield intensity, ridge, efficiency and the batches that matter."""
     sheet = Sheet(
-        called(scaling),
+        block_name(scaling),
         source=ROOFLINE,
         F=(scaling.flops, "FLOP"),
         b=scaling.batch,
@@ -56,6 +56,6 @@ def figures(scaling: BatchScaling) -> Iterator[Figure]:
         "batch_for_target_exposed",
         "batch for the target where traffic hides under nothing",
         "",
-        "t < 1 ? t critical_batch / (1 - t) : infinity",
+        "t critical_batch / (1 - t)",
         note=samples,
     )

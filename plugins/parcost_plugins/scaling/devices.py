@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Real, Sheet, called
+from parcost import Figure, Real, Sheet, block_name
 from parcost.numeric import is_array
-from parcost_plugins.vocabulary import Equivalent, Targets
+from parcost_plugins.vocabulary import EquivalentDevices, Targets
 
 
-def figures(job: Equivalent, targets: Targets) -> Iterator[Figure]:
+def figures(job: EquivalentDevices, targets: Targets) -> Iterator[Figure]:
     """Yield the devices' worth of work, and of idling."""
-    sheet = Sheet(called(job), N=job.devices, e=job.efficiency)
+    sheet = Sheet(block_name(job), N=job.devices, e=job.efficiency)
     yield sheet(
         "devices", "devices' worth of work", "", "N e", note=rating(job.efficiency, targets)
     )

@@ -1,6 +1,6 @@
 """The wait for the slowest of many ranks that differ by chance.
 
-Times of ranks are taken to be normal and independent, so that the slowest of N lies so many
+Times of ranks are taken to be normal and independent. So the slowest of N lies so many
 deviations above the mean as the largest of N normal deviates does.
 """
 

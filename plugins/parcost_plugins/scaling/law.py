@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Sheet, called
+from parcost import Check, Figure, Sheet, block_name
 from parcost_plugins.vocabulary import ScalingLaw
 
 KAPLAN = "Kaplan et al. 2020, section 1.2"
@@ -20,14 +20,14 @@ def rules(law: ScalingLaw) -> Iterator[Check]:
     yield Check(
         id="scaling-law-size",
         holds=given,
-        subject=f"{called(law)}.scale",
+        subject=f"{block_name(law)}.scale",
         message="a scale gives the loss at a size, and there is no size",
         help="write `small = 65 M`, `large = 1 T`, or both",
     )
     yield Check(
         id="scaling-law-floor",
         holds=law.floor == 0 if law.scale is None else True,
-        subject=f"{called(law)}.floor",
+        subject=f"{block_name(law)}.floor",
         message="a floor of {floor} adds to a loss that nothing says: there is no `scale`",
         inputs={"floor": law.floor},
         help="write `scale`, or leave the floor out: ratios are of the loss above it",
@@ -37,7 +37,7 @@ def rules(law: ScalingLaw) -> Iterator[Check]:
 def figures(law: ScalingLaw) -> Iterator[Figure]:
     """Yield the growth that an improvement takes, and what sizes come to."""
     sheet = Sheet(
-        called(law),
+        block_name(law),
         source=KAPLAN,
         g=law.improvement,
         a=law.exponent,

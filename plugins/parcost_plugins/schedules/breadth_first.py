@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parcost import Mask, Op, Real, Times, hookimpl
-from parcost_plugins.schedules.nearest import alike, fused
+from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
+from parcost_plugins.schedules.stage_times import backward_times, is_uniform
 
 
-class BreadthFirst:
+class BreadthFirst(Schedule):
     """Every micro-batch through a chunk before the next chunk; with one chunk it is GPipe."""
 
     name = "breadth_first"
@@ -22,9 +22,9 @@ class BreadthFirst:
         "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleLoopedBFS"
     }
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
-        if chunks == 1:
+        if shape.chunks == 1:
             return "with one chunk per device there is no breadth: take chunks = 2, or gpipe"
         return None
 
@@ -37,20 +37,20 @@ class BreadthFirst:
             for r in range(stages)
         ]
 
-    def closed_form(
-        self, times: Times, hop: Real, stages: int, micro_batches: Real, chunks: int
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where virtual stages are equal.
 
         Behind the last micro-batch of a chunk the first one of the next is waited for
         where its way back to the first device is not over by then; else only the way
         down and back counts, once.
         """
+        times, hop = case.times, case.hop
+        stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks
         f, both = times.F[0], times.B[0] + times.W[0]
         seconds = (micro_batches * chunks + stages - 1) * (f + both) + 2 * (stages - 1) * hop
         ahead = micro_batches - stages
         mask = (ahead * f >= stages * hop) & (ahead * both >= stages * hop)
-        return seconds, mask & alike(times.F, fused(times))
+        return seconds, mask & is_uniform(times.F, backward_times(times))
 
 
 _BREADTH_FIRST = BreadthFirst()

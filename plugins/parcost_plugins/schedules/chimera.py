@@ -1,29 +1,30 @@
 """Chimera: two pipelines in opposite directions (Li and Hoefler 2021).
 
-Half of the micro-batches of a unit of p enter at the first device and half at the last,
-and every virtual stage is held twice. The passes of one direction fall into the gaps of
-the other: a unit has a slot for each, and no two of them meet. More micro-batches are
-units behind one another: the next one is 2 p slots later, so that its first passes fall
-into the gaps at the end of the one before, and again no two meet.
+Half of the micro-batches of a unit of p enter at the first device and half at the last, and
+every virtual stage is held twice. The passes of one direction fall into the gaps of the
+other: a unit has a slot for each, and no two of them meet. More micro-batches are units
+behind one another: the next one is 2 p slots later. So its first passes fall into the gaps
+at the end of the one before, and again no two meet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Mask, Op, Real, Times, hookimpl
+from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
 from parcost.numeric import where
-from parcost_plugins.schedules.nearest import alike, fused, multiples, one_chunk
+from parcost_plugins.schedules.stage_times import backward_times, is_uniform, multiples, one_chunk
 
 
-class Chimera:
+class Chimera(Schedule):
     """Units of as many micro-batches as there are devices, an even number."""
 
     name = "chimera"
     copies = 2
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
+        stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         if why := one_chunk(chunks):
             return why
         if stages % 2:
@@ -37,24 +38,18 @@ class Chimera:
         """Return the passes of each device by slot."""
         return [[op for _, op in sorted(_slots(d, stages, micro_batches))] for d in range(stages)]
 
-    def closed_form(
-        self,
-        times: Times,
-        hop: Real,
-        stages: int,
-        micro_batches: Real,
-        chunks: int,  # noqa: ARG002
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan of equal stages whose passes take as long, or of one unit.
 
         Passes that take as long fill their slots. In a unit alone backward may be longer.
         """
-        both = fused(times)
+        times, hop, stages, micro_batches = case.times, case.hop, case.stages, case.micro_batches
+        both = backward_times(times)
         f, b = times.F[0], both[0]
         slots = (2 * micro_batches + stages - 2) * f
         seconds = where(f == b, slots, stages * f + (2 * stages - 2) * b)
         mask = (hop == 0) & (b >= f) & ((f == b) | (micro_batches == stages))
-        return seconds, mask & alike(times.F, both)
+        return seconds, mask & is_uniform(times.F, both)
 
 
 def _slots(d: int, stages: int, micro_batches: int) -> Iterator[tuple[int, Op]]:

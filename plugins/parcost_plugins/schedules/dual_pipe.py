@@ -14,18 +14,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from parcost import Mask, Op, Pair, Real, Times, hookimpl
-from parcost_plugins.schedules.nearest import alike, multiples, two_chunks
+from parcost import Case, Mask, Op, Pair, PipelineShape, Real, Schedule, hookimpl
+from parcost_plugins.schedules.stage_times import is_uniform, multiples, two_chunks
 
 
-class DualPipe:
+class DualPipe(Schedule):
     """Two directions on an even number of devices."""
 
     name = "dualpipe"
     copies = 2
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
+        stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         if chunks != 1:
             return "its two stages per device are its two directions: chunks = 1"
         if stages % 2:
@@ -51,26 +52,20 @@ class DualPipe:
             lists.append(_device(phases, near, middle, half, stages, near == middle - 1))
         return lists
 
-    def closed_form(
-        self,
-        times: Times,
-        hop: Real,
-        stages: int,
-        micro_batches: Real,
-        chunks: int,  # noqa: ARG002
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan of equal stages in two cases: W as long as F, and half of it.
 
         B is as long as F, and running passes at once saves nothing.
         """
+        times, hop, stages, micro_batches = case.times, case.hop, case.stages, case.micro_batches
         f, b, w = times.F[0], times.B[0], times.W[0]
         pairs = [times.pair(x, stages - 1 - x) for x in range(stages)]
         seconds = micro_batches * pairs[0] + (stages / 2 - 1) * (pairs[0] + b + w - 3 * w)
-        mask = (hop == 0) & alike(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
+        mask = (hop == 0) & is_uniform(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
         return seconds, mask & (f == b) & ((w == f) | (2 * w == f))
 
 
-class DualPipeV:
+class DualPipeV(Schedule):
     """The same on a V: half of the devices, one direction, every stage once."""
 
     name = "dualpipe_v"
@@ -78,8 +73,9 @@ class DualPipeV:
         "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleDualPipeV"
     }
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
+        stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         if micro_batches < 2 * stages:
             least = f"2 pp = {2 * stages}"
             return f"it takes {least} micro-batches to fill: {2 * stages} micro-batches do"
@@ -100,20 +96,15 @@ class DualPipeV:
             for r in range(stages)
         ]
 
-    def closed_form(
-        self,
-        times: Times,
-        hop: Real,
-        stages: int,
-        micro_batches: Real,
-        chunks: int,
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan of equal stages in two cases: W as long as F, and half of it."""
+        times, hop = case.times, case.hop
+        stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks
         f, b, w = times.F[0], times.B[0], times.W[0]
         last = stages * chunks - 1
         pairs = [times.pair(x, last - x) for x in range(last + 1)]
         seconds = 2 * micro_batches * pairs[0] + (stages - 1) * (pairs[0] + b + w - 3 * w)
-        mask = (hop == 0) & alike(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
+        mask = (hop == 0) & is_uniform(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
         return seconds, mask & (f == b) & ((w == f) | (2 * w == f))
 
 
@@ -139,7 +130,7 @@ class _Phases:
         else:
             self.ops.append(op)
 
-    def both(self, forward: int, backward: int) -> None:
+    def add_pair(self, forward: int, backward: int) -> None:
         """List a forward pass of one phase and a backward pass of the other at once."""
         self.ops.append(Pair(next(self._forward[forward]), next(self._backward[backward])))
 
@@ -147,7 +138,7 @@ class _Phases:
         """List the weight gradient that has been put off longest."""
         self.ops.append(self._put_off.popleft())
 
-    def rest(self) -> None:
+    def add_rest(self) -> None:
         """List all weight gradients that are left."""
         while self._put_off:
             self.weights()
@@ -187,11 +178,11 @@ def _device(
             todo.forward(0)
             todo.backward(1)
         else:
-            todo.both(0, 1)
-        todo.both(1, 0)
+            todo.add_pair(0, 1)
+        todo.add_pair(1, 0)
     for _ in range(behind):  # 5
         todo.backward(1)
-        todo.both(1, 0)
+        todo.add_pair(1, 0)
     for i in range(r + 1):  # 6: from the middle on weight gradients are put off
         middle, odd = (r + 1) // 2, r % 2
         todo.backward(1, put_off=i > middle or (i == middle and odd == 1))
@@ -199,7 +190,7 @@ def _device(
     for _ in range(behind):  # 7
         todo.weights()
         todo.backward(0, put_off=True)
-    todo.rest()  # 8
+    todo.add_rest()  # 8
     return todo.ops
 
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import add
 
-from parcost import Mask, Op, Real, Times, hookimpl
+from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
 from parcost.numeric import maximum
-from parcost_plugins.schedules.nearest import fused, one_chunk
+from parcost_plugins.schedules.stage_times import backward_times, one_chunk
 
 
-class GPipe:
+class GPipe(Schedule):
     """The simplest schedule, with every micro-batch alive on every stage."""
 
     name = "gpipe"
@@ -26,9 +26,9 @@ class GPipe:
     }
     hop_by_boundary = True
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
-        return one_chunk(chunks)
+        return one_chunk(shape.chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return all F, then all BW, on each device."""
@@ -38,40 +38,22 @@ class GPipe:
             for s in range(stages)
         ]
 
-    def closed_form(
-        self,
-        times: Times,
-        hop: Real | tuple[Real, ...],
-        stages: int,  # noqa: ARG002
-        micro_batches: Real,
-        chunks: int,  # noqa: ARG002
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan."""
-        hops = _hops(hop, times)
-        turn = _passed(times.F, hops, micro_batches)
-        return turn + _passed(fused(times), hops, micro_batches), True
+        turn = _arrival(case.times.F, case.hops, case.micro_batches)
+        return turn + _arrival(backward_times(case.times), case.hops, case.micro_batches), True
 
-    def spans(
-        self,
-        times: Times,
-        hop: Real | tuple[Real, ...],
-        stages: int,
-        micro_batches: Real,
-        chunks: int,  # noqa: ARG002
-    ) -> tuple[Sequence[Real], Sequence[Real]]:
+    def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]]:
         """Return when each stage starts its first forward and ends its last backward pass."""
-        hops, backward = _hops(hop, times), fused(times)
-        turn = _passed(times.F, hops, micro_batches)
-        starts = [0.0, *accumulate(map(add, times.F, hops))]
-        ends = [turn + _passed(backward[s:], hops[s:], micro_batches) for s in range(stages)]
+        forward, backward, hops = case.times.F, backward_times(case.times), case.hops
+        m = case.micro_batches
+        turn = _arrival(forward, hops, m)
+        starts = [0.0, *accumulate(map(add, forward, hops))]
+        ends = [turn + _arrival(backward[s:], hops[s:], m) for s in range(case.stages)]
         return starts, ends
 
 
-def _hops(hop: Real | tuple[Real, ...], times: Times) -> Sequence[Real]:
-    return hop if isinstance(hop, tuple) else (hop,) * (len(times.F) - 1)
-
-
-def _passed(stages: Sequence[Real], hops: Sequence[Real], micro_batches: Real) -> Real:
+def _arrival(stages: Sequence[Real], hops: Sequence[Real], micro_batches: Real) -> Real:
     """Return when the last micro-batch has passed a line of *stages*, *hops* apart."""
     first, slowest = stages[0], stages[0]
     for time, hop in zip(stages[1:], hops, strict=True):

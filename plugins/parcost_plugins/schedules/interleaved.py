@@ -1,8 +1,8 @@
 """Interleaved 1F1B: several model chunks per device (Narayanan et al. 2021, Megatron-LM).
 
 Chunk c of device r is virtual stage c p + r. Micro-batches pass in groups, each group
-through every chunk before the next group starts, so that the bubble is that of a chunk
-and not of a stage. The price is messages: as many as there are virtual stages.
+through every chunk before the next group starts. So the bubble is that of a chunk and not
+of a stage. The price is messages: as many as there are virtual stages.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from parcost import Mask, Op, Real, Study, Times, hookimpl
+from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, Study, hookimpl
 from parcost.numeric import where
-from parcost_plugins.schedules.nearest import alike, fused, lowest, multiples
+from parcost_plugins.schedules.stage_times import backward_times, is_uniform, minimum_of, multiples
 from parcost_plugins.vocabulary import ScheduleChoice
 
 
-class Interleaved:
+class Interleaved(Schedule):
     """Groups of *group* micro-batches; as many as there are devices where it is None."""
 
     name = "interleaved"
@@ -33,8 +33,9 @@ class Interleaved:
         """Return the schedule with the groups that the study asks for."""
         return _in_groups(study[ScheduleChoice].group)
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
+        stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         group = self._group or stages
         if chunks == 1:
             return "with one chunk per device nothing interleaves: take chunks = 2, or one_f_one_b"
@@ -58,26 +59,26 @@ class Interleaved:
         ]
         return [_device(r, stages, chunks, group, table) for r in range(stages)]
 
-    def closed_form(
-        self, times: Times, hop: Real, stages: int, micro_batches: Real, chunks: int
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where virtual stages are equal and messages are short.
 
         With groups as large as there are devices, a message over every boundary of
         virtual stages is paid for once. Larger groups keep work to do meanwhile, so that
         only a way down and back is, as long as a pass each way takes no less than two messages.
         """
+        times, hop = case.times, case.hop
+        stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks
         group = self._group or stages
         f, both = times.F[0], times.B[0] + times.W[0]
-        shorter = lowest((f, both))
+        shorter = minimum_of((f, both))
         seconds = (micro_batches * chunks + stages - 1) * (f + both)
         spare = (group > stages) & (micro_batches > group)
         ways = where(spare, stages - 1, stages * chunks - 1)
         seconds = seconds + 2 * hop * ways * (stages > 1)
-        ahead = lowest(((group - stages) * shorter / stages, (f + both) / 2))
+        ahead = minimum_of(((group - stages) * shorter / stages, (f + both) / 2))
         room = where(spare, ahead, shorter)
         short = (hop == 0) | ((hop <= room) & ((group == stages) | spare))
-        return seconds, alike(times.F, fused(times)) & short
+        return seconds, is_uniform(times.F, backward_times(times)) & short
 
 
 @cache

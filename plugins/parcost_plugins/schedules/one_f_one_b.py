@@ -11,12 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from parcost import Mask, Op, Real, Times, hookimpl
+from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
 from parcost.numeric import floor, maximum, where
-from parcost_plugins.schedules.nearest import alike, fused, highest, lowest, one_chunk
+from parcost_plugins.schedules.stage_times import (
+    backward_times,
+    is_uniform,
+    maximum_of,
+    minimum_of,
+    one_chunk,
+)
 
 
-class OneFOneB:
+class OneFOneB(Schedule):
     """The usual schedule, one model chunk per device."""
 
     name = "one_f_one_b"
@@ -27,22 +33,15 @@ class OneFOneB:
     }
     search_default = True
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
-        return one_chunk(chunks)
+        return one_chunk(shape.chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return warm-up, steady state and cool-down of each device."""
         return [_stage(s, min(stages - 1 - s, micro_batches), micro_batches) for s in range(stages)]
 
-    def closed_form(
-        self,
-        times: Times,
-        hop: Real,
-        stages: int,
-        micro_batches: Real,
-        chunks: int,  # noqa: ARG002
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where stages are equal, or the last one sets the pace.
 
         Equal stages, any hop c: (m + p - 1) t, and 2 c for each boundary once and for
@@ -52,34 +51,28 @@ class OneFOneB:
         after its first micro-batch if the stages before it fill in time, which they do
         where no forward pass is longer than both passes of any stage.
         """
-        m = micro_batches
-        backward = fused(times)
+        times, hop, stages, m = case.times, case.hop, case.stages, case.micro_batches
+        backward = backward_times(times)
         both = [f + b for f, b in zip(times.F, backward, strict=True)]
         *others, last = both
         round_trips = (stages - 1) + (m - 2) - floor((m - 2) / stages)
         equal = (m + stages - 1) * last + 2 * hop * round_trips
         paced = sum(others, start=0.0 * last) + m * last + 2 * (stages - 1) * hop
-        even = alike(times.F, backward)
+        even = is_uniform(times.F, backward)
         pace: Mask = True
-        longest, shortest = highest(times.F), lowest(both)
+        longest, shortest = maximum_of(times.F), minimum_of(both)
         for t in others:
             pace = pace & (t + 2 * hop <= last)
         return where(even, equal, paced), even | (pace & (longest <= shortest))
 
-    def lower_bound(
-        self,
-        times: Times,
-        hop: Real,  # noqa: ARG002
-        stages: int,
-        micro_batches: Real,
-        chunks: int,  # noqa: ARG002
-    ) -> Real:
+    def lower_bound(self, case: Case) -> Real:
         """Return a time that no makespan is below, and that of a single slow stage.
 
         What stages in front of the slowest do before and after it does not overlap. What
         those behind it do overlaps only with the p - 1 - s other passes that it then has.
         """
-        passes = list(zip(times.F, fused(times), strict=True))
+        times, stages, micro_batches = case.times, case.stages, case.micro_batches
+        passes = list(zip(times.F, backward_times(times), strict=True))
         before: Real = 0.0
         behind: Real = 0.0
         for f, b in passes:
@@ -93,22 +86,16 @@ class OneFOneB:
             before = before + f + b
         return longest
 
-    def spans(
-        self,
-        times: Times,
-        hop: Real,
-        stages: int,
-        micro_batches: Real,
-        chunks: int,
-    ) -> tuple[Sequence[Real], Sequence[Real]]:
+    def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]]:
         """Return when each stage starts its first forward and ends its last backward pass.
 
         In both cases the first micro-batch runs forward and the last one runs backward
         through the stages without a wait.
         """
-        seconds, _ = self.closed_form(times, hop, stages, micro_batches, chunks)
+        times, hop = case.times, case.hop
+        seconds, _ = self.closed_form(case)
         forward = [f + hop for f in times.F[:-1]]
-        backward = [b + hop for b in fused(times)[:-1]]
+        backward = [b + hop for b in backward_times(times)[:-1]]
         starts = [0.0, *accumulate(forward)]
         ends = [seconds, *(seconds - behind for behind in accumulate(backward))]
         return starts, ends

@@ -1,8 +1,8 @@
 """ZB-V: zero bubble with two chunks in the shape of a V (Qi et al. 2024).
 
-Device r holds virtual stage r on the way down and 2 p - 1 - r on the way up, so that the
-last device turns micro-batches round without a message, and every device holds as much:
-no more than the first stage of 1F1B.
+Device r holds virtual stage r on the way down and 2 p - 1 - r on the way up. So the last
+device turns micro-batches round without a message, and every device holds as much: no more
+than the first stage of 1F1B.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from parcost import Mask, Op, Real, Times, hookimpl
-from parcost_plugins.schedules.nearest import alike, two_chunks
+from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
+from parcost_plugins.schedules.stage_times import is_uniform, two_chunks
 
 _KINDS: dict[str, Literal["F", "B", "W"]] = {"F": "F", "B": "B", "W": "W"}
 
 
-class ZBV:
+class ZBV(Schedule):
     """Forward, input and weight gradients of two chunks, in a fixed order."""
 
     name = "zb_v"
@@ -24,11 +24,11 @@ class ZBV:
         "PyTorch": "torch/distributed/pipelining/schedules.py: ScheduleZBVZeroBubble"
     }
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
-        if stages == 1:
+        if shape.stages == 1:
             return "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"
-        return two_chunks(chunks)
+        return two_chunks(shape.chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return what each device does, in order.
@@ -40,13 +40,13 @@ class ZBV:
             for r in range(stages)
         ]
 
-    def closed_form(
-        self, times: Times, hop: Real, stages: int, micro_batches: Real, chunks: int
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where all passes of all virtual stages are equal."""
+        times, hop = case.times, case.hop
+        stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks
         f = times.F[0]
         mask = (hop == 0) & (micro_batches >= 2 * stages - 1)
-        equal = alike([*times.F, *times.B, *times.W])
+        equal = is_uniform([*times.F, *times.B, *times.W])
         return (3 * chunks * micro_batches + stages - 1) * f, mask & equal
 
 
@@ -56,24 +56,24 @@ def _device(r: int, stages: int, micro_batches: int) -> list[Op]:
     left = {(kind, chunk): [*range(enough)] for kind in _KINDS.values() for chunk in stage}
     ops: list[Op] = []
 
-    def take(kind: Literal["F", "B", "W"], chunk: int) -> list[Op]:
+    def next_passes(kind: Literal["F", "B", "W"], chunk: int) -> list[Op]:
         batches = left[kind, chunk]
         return [Op(kind, batches.pop(0), stage[chunk])] if batches else []
 
-    def do(times: int, *passes: str) -> None:
+    def append_passes(times: int, *passes: str) -> None:
         """List the next of *passes*, that many times, where any are left."""
         for each in passes * times:
-            ops.extend(take(_KINDS[each[0]], int(each[1])))
+            ops.extend(next_passes(_KINDS[each[0]], int(each[1])))
 
-    do(2 * (stages - r) - 1, "F0")
-    do(r, "F1", "F0")
-    do(stages - r, "F1", "B1", "W1")
+    append_passes(2 * (stages - r) - 1, "F0")
+    append_passes(r, "F1", "F0")
+    append_passes(stages - r, "F1", "B1", "W1")
     while left["F", 0] or left["F", 1]:
-        do(1, "F0", "B0", "W0", "F1", "B1", "W1")
-    do(r, "B0", "B1")
-    do(stages - r, "B0", "W0")
-    do(enough, "W1")
-    do(enough, "W0")
+        append_passes(1, "F0", "B0", "W0", "F1", "B1", "W1")
+    append_passes(r, "B0", "B1")
+    append_passes(stages - r, "B0", "W0")
+    append_passes(enough, "W1")
+    append_passes(enough, "W0")
     return ops
 
 

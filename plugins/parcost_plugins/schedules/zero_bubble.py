@@ -8,12 +8,12 @@ so that, apart from a barrier at the end of the step, no device idles at all.
 
 from __future__ import annotations
 
-from parcost import Mask, Op, Real, Times, hookimpl
+from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
 from parcost.numeric import maximum
-from parcost_plugins.schedules.nearest import alike, one_chunk
+from parcost_plugins.schedules.stage_times import is_uniform, one_chunk
 
 
-class ZeroBubble:
+class ZeroBubble(Schedule):
     """Weight gradients fill the bubble, in 1F1B's memory (H1) or in about twice that (H2).
 
     Stage s starts ``many (p - s) - (many - 1)`` F and keeps ``many s`` W back.
@@ -23,11 +23,11 @@ class ZeroBubble:
         self.name = name
         self._many = many
 
-    def limits(self, stages: int, micro_batches: int, chunks: int) -> str | None:  # noqa: ARG002
+    def limits(self, shape: PipelineShape) -> str | None:
         """Return why there is no such schedule, if there is none."""
-        if stages == 1:
+        if shape.stages == 1:
             return "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"
-        return one_chunk(chunks)
+        return one_chunk(shape.chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002
         """Return what each device does, in order."""
@@ -37,21 +37,15 @@ class ZeroBubble:
             for s in range(stages)
         ]
 
-    def closed_form(
-        self,
-        times: Times,
-        hop: Real,
-        stages: int,
-        micro_batches: Real,
-        chunks: int,  # noqa: ARG002
-    ) -> tuple[Real, Mask]:
+    def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where stages are equal and messages take no time.
 
         With ZB-H1 they may: as long as W is the shortest pass and there and back is no
         longer than it, every stage waits for two messages each way.
         """
+        times, hop, stages, micro_batches = case.times, case.hop, case.stages, case.micro_batches
         f, b, w = times.F[0], times.B[0], times.W[0]
-        mask = (micro_batches >= 2 * stages) & alike(times.F, times.B, times.W)
+        mask = (micro_batches >= 2 * stages) & is_uniform(times.F, times.B, times.W)
         if self._many == 1:
             most = maximum(maximum(f + b - w, f), b) + 4 * hop
             quiet = (hop == 0) | ((w <= f) & (w <= b) & (2 * hop <= w))

@@ -1,9 +1,9 @@
 """Groups of ranks on the nested levels of a fabric.
 
-``layout.order`` says which degree varies fastest over neighbouring devices. The dense
-part of a model is cut by tp, cp, dp and pp; its experts are cut by etp, ep, edp and pp
-over the same ranks. Placement depends on the product of the degrees before a group, its
-*stride*, alone, so that equal axes are placed once.
+``layout.order`` says which degree varies fastest over neighbouring devices. The dense part
+of a model is cut by tp, cp, dp and pp; its experts are cut by etp, ep, edp and pp over the
+same ranks. Placement depends on the product of the degrees before a group, its *stride*,
+alone. So equal axes are placed once.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from attrs import evolve
 
 from parcost import Group, Real, Study, hookimpl, record
 from parcost.numeric import all_of
-from parcost_plugins.topology.decomposition import Decomposition, joined
+from parcost_plugins.topology.decomposition import Decomposition, join
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.topology.placement import place
 from parcost_plugins.topology.tiers import Tier, tiers
 from parcost_plugins.vocabulary import Cluster
+
+PARTS = ("checks", "details", "views")
 
 
 @hookimpl
@@ -28,11 +30,11 @@ def groups(study: Study) -> Iterator[Group]:
     ground = study.query(_ground)
     placed: list[tuple[Axes, Group]] = []
     for name, axes in Decomposition.of(study).axes.items():
-        extent = joined(axes)
+        extent = join(axes)
         if not extent:
             yield evolve(ground.alone, name=name)
             continue
-        same = next((group for other, group in placed if _same(extent, other)), None)
+        same = next((group for other, group in placed if _are_equal(extent, other)), None)
         if same is None:
             group = place(name, extent, ground.levels, cluster.devices, reduction=ground.reduction)
             placed.append((extent, group))
@@ -65,7 +67,7 @@ def _ground(study: Study) -> _Ground:
     )
 
 
-def _same(these: Axes, those: Axes) -> bool:
+def _are_equal(these: Axes, those: Axes) -> bool:
     if len(these) != len(those):
         return False
     for (a, n), (b, m) in zip(these, those, strict=True):

@@ -16,7 +16,7 @@ from parcost_plugins.topology.decomposition import (
 )
 from parcost_plugins.topology.placement import place
 from parcost_plugins.topology.tiers import Tier, tiers
-from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, Plausible, Training
+from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, PlausibleRange, Training
 from parcost_plugins.vocabulary.partition import stages
 
 
@@ -27,8 +27,8 @@ def checks(study: Study) -> Iterator[Check]:
     yield from _same_stages(study)
     levels = tiers(study[Cluster])
     yield from kinds.rules(levels)
-    yield from _reach(study[Cluster], levels)
-    yield from _plausibility_checks(study[Plausible], levels)
+    yield from _level_checks(study[Cluster], levels)
+    yield from _plausibility_checks(study[PlausibleRange], levels)
     yield from _fast_domain(study)
 
 
@@ -44,7 +44,7 @@ def _order(study: Study) -> Iterator[Check]:
         "repeats": [name for name in (*known, *OPTIONAL) if named.count(name) > 1],
         "has for a degree what is none:": [n for n in named if n not in (*known, *OPTIONAL)],
     }
-    complaints = [f"{what} {_listed(names)}" for what, names in wrong.items() if names]
+    complaints = [f"{what} {_list_text(names)}" for what, names in wrong.items() if names]
     holds: Mask = len(complaints) == (1 if left_out else 0)
     for name in left_out:  # which a sweep may do without somewhere
         holds = holds & (sizes[name] == 1)
@@ -56,7 +56,7 @@ def _order(study: Study) -> Iterator[Check]:
         inputs={
             "order": layout.order,
             "complaints": " and ".join(complaints),
-            "near": _nearest(named, used),
+            "near": _nearest_order(named, used),
         },
         help='write `order = "{near}"`',
     )
@@ -79,14 +79,14 @@ def _same_stages(study: Study) -> Iterator[Check]:
     )
 
 
-def _listed(names: list[str]) -> str:
+def _list_text(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _nearest(named: list[str], used: list[str]) -> str:
+def _nearest_order(named: list[str], used: list[str]) -> str:
     """Return the legal order that is closest to what is *named* and places what is *used*.
 
-    >>> _nearest(["tp", "pd", "pp"], ["tp", "dp"]), _nearest(["pp"], ["tp", "dp"])
+    >>> _nearest_order(["tp", "pd", "pp"], ["tp", "dp"]), _nearest_order(["pp"], ["tp", "dp"])
     ('tp-dp-pp', 'pp-tp-dp')
     """
     known = [*degrees(), *OPTIONAL]
@@ -99,7 +99,7 @@ def _nearest(named: list[str], used: list[str]) -> str:
     return "-".join([*mended, *(name for name in used if name not in mended)])
 
 
-def _reach(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]:
+def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]:
     """Require that the levels have sizes and join all devices."""
     *inner, last = levels
     endless = [tier.name for tier in inner if tier.level.size is None and not tier.level.dimensions]
@@ -131,8 +131,8 @@ def _reach(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]:
     )
 
 
-def _plausibility_checks(known: Plausible, levels: Sequence[Tier]) -> Iterator[Check]:
-    """Warn of links that nobody has: bits and bytes are easily confused, as are us and s."""
+def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Iterator[Check]:
+    """Warn of links that no vendor makes: bits and bytes are easily confused, as are us and s."""
     for tier in levels:
         outermost = tier is levels[-1] and len(levels) > 1
         most = known.network_bandwidth if outermost else known.device_bandwidth

@@ -80,7 +80,7 @@ class Decomposition:
         sizes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp}
         strides = _strides(dense_order(layout.order), sizes)
         axes: dict[str, Axes] = {name: [(strides[name], sizes[name])] for name in sizes}
-        alike = joined([(strides["cp"], cp), (strides["dp"], dp)])
+        alike = join([(strides["cp"], cp), (strides["dp"], dp)])
         axes["dp_cp"] = alike
         within, axes["workers"] = split(alike, dp * cp / _workers(study))
         axes["shard"], axes["replicate"] = split(within, _shard(study, dp * cp))
@@ -113,10 +113,10 @@ def _strides(order: Sequence[str], sizes: dict[str, Real]) -> dict[str, Real]:
     return strides
 
 
-def joined(axes: Axes) -> Axes:
+def join(axes: Axes) -> Axes:
     """Return *axes* from the narrowest on, without those of one rank, and in one where they join.
 
-    >>> joined([(4.0, 2.0), (1.0, 1.0), (2.0, 2.0)])
+    >>> join([(4.0, 2.0), (1.0, 1.0), (2.0, 2.0)])
     [(2.0, 4.0)]
     """
     long = [axis for axis in axes if not all_of(axis[1] == 1)]
@@ -142,7 +142,7 @@ def split(axes: Axes, ranks: Real) -> tuple[Axes, Axes]:
 
 
 def has_experts(study: Study) -> bool:
-    """Say whether a model of *study* has experts, or the layout splits some."""
+    """Return whether a model of *study* has experts, or the layout splits some."""
     layout = study[Layout]
     if not (all_of(layout.ep == 1) and all_of(layout.etp == 1)):
         return True

@@ -59,7 +59,7 @@ def sections(study: Study) -> Iterator[Section]:
 def _rails(group: Group) -> Iterator[tuple[int, Any]]:
     """Yield the levels that are rails and that *group* crosses, with their places."""
     for at, link in enumerate(group.links):
-        level: Any = getattr(link, "level", None)
+        level: Any = link.level
         if at and level is not None and level.kind == "rail" and any_of(group.shape[at] > 1):
             yield at, level
 

@@ -15,14 +15,14 @@ _SWITCHED = ("switch", "rail", "fat_tree", "ethernet")
 def rules(levels: tuple[Tier, ...]) -> Iterator[Check]:
     """Return the rules of the kinds of *levels*."""
     for tier in levels:
-        yield from _belongs(tier)
+        yield from _kind_checks(tier)
         yield from _torus(tier)
         yield from _rail(tier, first=tier is levels[0])
         yield from _fat_tree(tier)
         yield from _dragonfly(tier)
 
 
-def _belongs(tier: Tier) -> Iterator[Check]:
+def _kind_checks(tier: Tier) -> Iterator[Check]:
     """Require that what only some kinds have is said of those alone."""
     level = tier.level
     said = (

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["AlphaBeta", "Measured", "Slowest", "longest"]
+__all__ = ["AlphaBeta", "LinkSet", "MeasuredLink", "longest_message_bandwidth"]
 
 _FAR = 100.0  # in natural logarithms: beyond any message size that there is
 
 
 @record(kw_only=True, eq=False)
-class Measured:
+class MeasuredLink(Link):
     """Measured times of one port by message size, *ports* of it to each rank.
 
     Between points the time is interpolated in log-log. Outside, the nearest segment is
@@ -40,7 +40,7 @@ class Measured:
     _seconds: NDArray[np.float64] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        sizes, seconds = _continued(self.curve)
+        sizes, seconds = _extended_points(self.curve)
         object.__setattr__(self, "_sizes", sizes)
         object.__setattr__(self, "_seconds", seconds)
 
@@ -52,7 +52,7 @@ class Measured:
     @property
     def bandwidth(self) -> Real:
         """The bandwidth of the longest message that was measured."""
-        return longest(self.curve) * self.ports
+        return longest_message_bandwidth(self.curve) * self.ports
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time of *rounds* messages of equal size."""
@@ -66,7 +66,7 @@ class Measured:
 
 
 @record(kw_only=True, eq=False)
-class Slowest:
+class LinkSet(Link):
     """Several links that a round waits for together, where each of them is *crossed*."""
 
     name: str
@@ -81,7 +81,7 @@ class Slowest:
     @property
     def measured(self) -> bool:
         """Whether the times of any of the links are read off points."""
-        return any(isinstance(link, Measured) for link in self.links)
+        return any(isinstance(link, MeasuredLink) for link in self.links)
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time by the slowest link that is crossed."""
@@ -91,13 +91,13 @@ class Slowest:
         return slowest
 
 
-def longest(curve: Curve) -> float:
+def longest_message_bandwidth(curve: Curve) -> float:
     """Return the bandwidth of the longest message of *curve*."""
     bandwidth: float = curve.sizes[-1] / curve.seconds[-1]
     return bandwidth
 
 
-def _continued(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _extended_points(curve: Curve) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the points of *curve* in logarithms, with one more far out at each end."""
     import numpy as np
 

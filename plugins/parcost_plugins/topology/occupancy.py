@@ -48,37 +48,37 @@ def occupancy(capacities: Sequence[Real], axes: Axes, devices: Real) -> tuple[Sh
         held: Real = 1.0
         for stride, extent in axes:
             held = held * minimum(maximum(floor(cap / stride), 1.0), extent)
-            even = even & aligned(cap, stride, extent, devices)
+            even = even & is_aligned(cap, stride, extent, devices)
         within.append(held)
     inner = [1.0, *within]
     shape = tuple(outer / below for outer, below in zip([*within, size], inner, strict=True))
     if all_of(even):
         return shape, shape
-    return _uneven(even, shape, (*capacities, *(n for axis in axes for n in axis), devices))
+    return _uneven_shapes(even, shape, (*capacities, *(n for axis in axes for n in axis), devices))
 
 
-def aligned(cap: Real, stride: Real, size: Real, devices: Real) -> Mask:
-    """Say where every unit that a group touches holds the same number of its members."""
+def is_aligned(cap: Real, stride: Real, size: Real, devices: Real) -> Mask:
+    """Return where every unit that a group touches holds the same number of its members."""
     span = stride * size
     whole = _divides(span, cap) | _divides(cap, span)
     return (stride >= cap) | (cap >= devices) | (_divides(stride, cap) & whole)
 
 
-def crossed(cap: Real, stride: Real, rank: int) -> Mask:
-    """Say where *rank* of a group that lines up is in another unit than the rank before.
+def is_crossed(cap: Real, stride: Real, rank: int) -> Mask:
+    """Return where *rank* of a group that lines up is in another unit than the rank before.
 
-    >>> [crossed(8.0, 2.0, rank) for rank in range(1, 6)]  # four in each node
+    >>> [is_crossed(8.0, 2.0, rank) for rank in range(1, 6)]  # four in each node
     [False, False, False, True, False]
     """
-    return (stride >= cap) | _divides(cap, rank * stride)
+    return floor(rank * stride / cap) != floor((rank - 1) * stride / cap)
 
 
 def _divides(a: Real, b: Real) -> Mask:
-    """Say where *a* divides *b*, as exactly as the remainder does and faster on arrays."""
+    """Return where *a* divides *b*, as exactly as the remainder does and faster on arrays."""
     return floor(b / a) * a == b
 
 
-def _uneven(aligned: Mask, shape: Shape, key: tuple[Real, ...]) -> tuple[Shape, Shape]:
+def _uneven_shapes(aligned: Mask, shape: Shape, key: tuple[Real, ...]) -> tuple[Shape, Shape]:
     """Return the shapes with those that do not line up counted."""
     if isinstance(aligned, bool):
         counted = _count(tuple(int(number) for number in key), len(shape))

@@ -20,8 +20,8 @@ from attrs import field
 
 from parcost import Curve, Group, Link, Mask, Names, Real, record
 from parcost.numeric import INFINITY, all_of, any_of, maximum, minimum, where
-from parcost_plugins.topology.links import Slowest
-from parcost_plugins.topology.occupancy import Axes, aligned, crossed, occupancy
+from parcost_plugins.topology.links import LinkSet
+from parcost_plugins.topology.occupancy import Axes, is_aligned, is_crossed, occupancy
 from parcost_plugins.topology.tiers import Tier
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
@@ -53,10 +53,10 @@ def place(
         hops.append(minimum(maximum(tier.ports * tier.to_one, 1.0), to_one * members))
         members = members * least
     crossing = _Crossing.of(levels, shape)
-    flat = crossing.slowest(rings)
-    if any(tier.strays for tier in levels):
+    flat = crossing.slowest_link(rings)
+    if any(tier.leaves_leaf for tier in levels):
         crossing = _Crossing.where([tier.off_rail(axes) for tier in levels], crossing.crossed)
-    hop = crossing.slowest(hops)
+    hop = crossing.slowest_link(hops)
     boundaries = _Boundaries(crossing=crossing, hop=hop, ports=hops, axes=axes, devices=devices)
     return Group(
         name=name,
@@ -65,7 +65,7 @@ def place(
         links=tuple(links),
         pairs=tuple(pairs),
         flat=flat,
-        pair=crossing.slowest(single),
+        pair=crossing.slowest_link(single),
         hop=hop,
         hop_after=boundaries.after,
         fewest=fewest,
@@ -115,7 +115,7 @@ class _Crossing:
             curved=any(isinstance(tier.level.bandwidth, Curve) for tier in levels),
         )
 
-    def slowest(self, ports: Sequence[Real]) -> Link:
+    def slowest_link(self, ports: Sequence[Real]) -> Link:
         """Return what the levels that are crossed make together, with *ports* of each.
 
         It has the name of the level that limits long messages, which is the one to make
@@ -146,7 +146,7 @@ class _Crossing:
                 also=also,
                 also_busy=also_busy,
             )
-        return Slowest(
+        return LinkSet(
             name=name,
             latency=self.latency,
             bandwidth=bandwidth,
@@ -204,8 +204,8 @@ class _Boundaries:
         even: Mask = True
         further: Mask = False
         for tier in reversed(levels[:-1]):
-            even = even & aligned(tier.capacity, stride, size, self.devices)
-            parts = crossed(tier.capacity, stride, rank + 1)
+            even = even & is_aligned(tier.capacity, stride, size, self.devices)
+            parts = is_crossed(tier.capacity, stride, rank + 1)
             outermost.insert(0, parts & (further ^ True))
             further = further | parts
         outermost.insert(0, further ^ True)
@@ -215,5 +215,5 @@ class _Boundaries:
         )
         key = tuple(mask if isinstance(mask, bool) else mask.tobytes() for mask in masks)
         if key not in self._links:
-            self._links[key] = _Crossing.where(levels, masks).slowest(self.ports)
+            self._links[key] = _Crossing.where(levels, masks).slowest_link(self.ports)
         return self._links[key]

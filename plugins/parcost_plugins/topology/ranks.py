@@ -12,7 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost import Study
-from parcost_plugins.topology.decomposition import Decomposition, joined
+from parcost_plugins.topology.decomposition import Decomposition, join
 from parcost_plugins.topology.occupancy import lattices
 from parcost_plugins.topology.tiers import tiers
 from parcost_plugins.vocabulary import Cluster
@@ -45,7 +45,7 @@ class Ranks:
         groups: dict[str, Any] = {}
         places: dict[str, tuple[Any, Any]] = {}
         for name, axes in Decomposition.of(study).axes.items():
-            whole = [(int(stride), int(extent)) for stride, extent in joined(axes)]
+            whole = [(int(stride), int(extent)) for stride, extent in join(axes)]
             members = lattices(whole, count) if whole else everyone[:, None]
             row, column = np.empty(count, dtype=int), np.empty(count, dtype=int)
             row[members] = np.arange(len(members))[:, None]

@@ -27,7 +27,7 @@ from attrs import evolve
 
 from parcost import Curve, Diagnostic, Link, Mask, Real, SpecError, record
 from parcost.numeric import divides, maximum, where
-from parcost_plugins.topology.links import Measured, longest
+from parcost_plugins.topology.links import MeasuredLink, longest_message_bandwidth
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.vocabulary import Cluster, Level
 from parcost_plugins.vocabulary.exchange import AlphaBeta
@@ -82,7 +82,7 @@ class Tier:
         Where its members have different places in their units, messages leave their rails:
         two switches more, and the way out of a leaf, which may be narrowed.
         """
-        if not self.strays:
+        if not self.leaves_leaf:
             return self
         level = self.level
         same: Mask = True
@@ -98,8 +98,8 @@ class Tier:
         """Return what a rank has that crosses this level through *ports* ports."""
         level = self.level
         if isinstance(level.bandwidth, Curve):
-            scale = ports * self.rate / longest(level.bandwidth)
-            return Measured(
+            scale = ports * self.rate / longest_message_bandwidth(level.bandwidth)
+            return MeasuredLink(
                 name=self.name,
                 latency=self.latency,
                 curve=level.bandwidth,
@@ -111,7 +111,7 @@ class Tier:
         )
 
     @property
-    def strays(self) -> bool:
+    def leaves_leaf(self) -> bool:
         """Whether what is for another rail has to leave its leaf."""
         return self.level.kind == "rail" and not self.level.pxn
 
@@ -158,7 +158,7 @@ def tiers(cluster: Cluster) -> tuple[Tier, ...]:
 def rate_of(level: Level) -> Real:
     """Return what a port of *level* achieves, for the longest message where it was measured."""
     curve = level.bandwidth
-    rate = longest(curve) if isinstance(curve, Curve) else curve
+    rate = longest_message_bandwidth(curve) if isinstance(curve, Curve) else curve
     return rate * level.efficiency / level.collisions
 
 

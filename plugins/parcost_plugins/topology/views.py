@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from parcost import Curve, Diagnostic, Op, Pair, Real, Section, SpecError, Study, hookimpl
-from parcost.numeric import is_array
+from parcost.numeric import ceil, is_array
 from parcost_plugins.topology.decomposition import Decomposition, has_experts
 from parcost_plugins.topology.ranks import DEGREES, Ranks
 from parcost_plugins.topology.tiers import tiers
@@ -27,10 +27,10 @@ def views(study: Study, name: str, rows: Sequence[int]) -> Iterable[Section]:
 
 
 def _ranks(study: Study, only: Sequence[int]) -> Section:
-    ranks = _looked_at(study)
-    wanted = _chosen(study, only, ranks.count, "rank")
+    ranks = _ranks_of_job(study)
+    wanted = _selected_rows(study, only, ranks.count, "rank")
     degrees = [name for name in DEGREES if name in ranks.groups]
-    several = [name for name in _distinct(ranks) if ranks.groups[name].shape[1] > 1]
+    several = [name for name in _group_names(ranks) if ranks.groups[name].shape[1] > 1]
     listed = len(wanted) * sum(ranks.groups[name].shape[1] for name in several)
     if listed > _MOST_LISTED:
         message = f"the groups of {len(wanted):,} ranks list {listed:,} members"
@@ -62,7 +62,7 @@ def _counts(ranks: Ranks, names: Sequence[str]) -> Iterator[str]:
         yield f"process groups: {', '.join(each)}; {total} in all, {len(shapes)} of each rank"
 
 
-def _distinct(ranks: Ranks) -> Iterator[str]:
+def _group_names(ranks: Ranks) -> Iterator[str]:
     """Yield the names of the groups; those of the same ranks under their first name."""
     seen: set[bytes] = set()
     for name, members in ranks.groups.items():
@@ -81,12 +81,12 @@ def _order(study: Study) -> list[str]:
 
 
 def _stages(study: Study, only: Sequence[int]) -> Section:
-    ranks, layout, choice = _looked_at(study), study[Layout], study[ScheduleChoice]
-    held, dealt = _held(study), layers(study)
+    ranks, layout, choice = _ranks_of_job(study), study[Layout], study[ScheduleChoice]
+    held, dealt = _stages_by_device(study), layers(study)
     ends = list(accumulate(dealt))
     group = study.group("pp")
     rows = []
-    for stage in _chosen(study, only, layout.pp, "stage"):
+    for stage in _selected_rows(study, only, layout.pp, "stage"):
         on = ranks.at(pp=stage)
         replica = ranks.at(pp=stage, dp=0)
         numbers = [n for v in held[stage] for n in range(ends[v] - dealt[v], ends[v])]
@@ -120,37 +120,37 @@ def _stages(study: Study, only: Sequence[int]) -> Section:
         rows=rows,
         notes=[
             f"schedule {choice.kind}, {sum(dealt)} layers over {len(dealt)} parts",
-            *_near(study),
+            *_neighbour_notes(study),
         ],
     )
 
 
-def _near(study: Study) -> Iterator[str]:
-    """Say how many neighbouring stages share a unit, and whether another order does better."""
+def _neighbour_notes(study: Study) -> Iterator[str]:
+    """Return how many neighbouring stages share a unit, and whether another order does better."""
     layout = study[Layout]
     if layout.pp == 1:
         return
     cut = Decomposition.of(study)
     nearest = layout.tp * layout.cp
     for tier in tiers(study[Cluster])[:-1]:
-        apart = _apart(cut.dense, layout.pp, tier.capacity)
-        close = _apart(nearest, layout.pp, tier.capacity)
+        apart = _separated_neighbours(cut.dense, layout.pp, tier.capacity)
+        close = _separated_neighbours(nearest, layout.pp, tier.capacity)
         said = f"{apart} of {layout.pp - 1} boundaries of a replica leave their `{tier.name}`"
         if close < apart:
             said += f'; {close} with `order = "tp-cp-pp-dp"`, which moves the replicas apart'
         yield said
 
 
-def _apart(stride: Real, stages: int, capacity: Real) -> int:
+def _separated_neighbours(stride: Real, stages: int, capacity: Real) -> int:
     """Return how many neighbours of the first replica are in different units."""
     units = [int(stage * stride // capacity) for stage in range(stages)]
     return sum(here != there for here, there in pairwise(units))
 
 
-def _held(study: Study) -> list[list[int]]:
+def _stages_by_device(study: Study) -> list[list[int]]:
     """Return the virtual stages of each device, as the order of the schedule has them."""
     cut = study.pipeline
-    _, schedule = study.plugins.named("schedules")[cut.schedule]
+    _, schedule = study.plugins.offers("schedules")[cut.schedule]
     lists = schedule.order(cut.stages, int(cut.micro_batches), cut.chunks)
     return [sorted({op.stage for entry in entries for op in _ops(entry)}) for entries in lists]
 
@@ -171,7 +171,7 @@ def _fabric(study: Study) -> Section:
         rows.append(
             (
                 f"{'   ' * (depth - 1)}{'└─ ' if depth else ''}{tier.name}",
-                tier.capacity / tier.below,
+                ceil(tier.capacity / tier.below),  # the last one is not full
                 inner.name if inner else "device",
                 kind,
                 tier.ports * tier.below,
@@ -188,7 +188,7 @@ def _fabric(study: Study) -> Section:
     )
 
 
-def _looked_at(study: Study) -> Ranks:
+def _ranks_of_job(study: Study) -> Ranks:
     layout, devices = study[Layout], study[Cluster].devices
     if is_array(devices, layout.tp, layout.cp, layout.dp, layout.ep, layout.etp):
         message = "a sweep has no single placement"
@@ -201,7 +201,7 @@ def _looked_at(study: Study) -> Ranks:
     return Ranks.of(study)
 
 
-def _chosen(study: Study, only: Sequence[int], count: int, what: str) -> Sequence[int]:
+def _selected_rows(study: Study, only: Sequence[int], count: int, what: str) -> Sequence[int]:
     wrong = [number for number in only if not 0 <= number < count]
     if wrong:
         message = f"there is no {what} {wrong[0]}: they are 0 to {count - 1}"

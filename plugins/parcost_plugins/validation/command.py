@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, tell
+from parcost.cli.streams import Interrupts, Progress, Target, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
     from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
     from parcost_plugins.validation.pricing import Case
-    from parcost_plugins.validation.rows import Placed, Rows
-    from parcost_plugins.validation.selection import Condition, Limit
+    from parcost_plugins.validation.rows import PlacedRow, Rows
+    from parcost_plugins.validation.selection import Condition, RangeLimit
     from parcost_plugins.validation.summary import Summary
 
 _FLAWED, _FAULT = 1, 3
@@ -92,7 +92,7 @@ def command(
     jobs: int | None,
     executor: str | None,
 ) -> int:
-    """Say how far predictions are off measured runs.
+    """Return how far predictions are off measured runs.
 
     RUNS.jsonl has a run on each line, and a directory stands for every such file in it;
     without either the runs that ship are taken. Each becomes a study, which is evaluated
@@ -110,17 +110,17 @@ def command(
     plugins = options.plugins(selection)
     rows = _rows(path, plugins, conditions)
     for flaw in rows.flaws[:_MOST_TOLD]:
-        tell(f"error[{flaw.kind}-row]: {flaw.text}")
+        write_message(f"error[{flaw.kind}-row]: {flaw.text}")
     if len(rows.flaws) > _MOST_TOLD:
-        tell(f"error: {len(rows.flaws) - _MOST_TOLD:,} more rows are like that")
+        write_message(f"error: {len(rows.flaws) - _MOST_TOLD:,} more rows are like that")
     for name, count in rows.unknown.items():
-        tell(f"warning[unknown-field]: nobody reads `{name}`, which {count:,} rows have")
+        write_message(f"warning[unknown-field]: nobody reads `{name}`, which {count:,} rows have")
     interrupts = Interrupts()
     target = Target(out, interrupts)
     try:
         with interrupts, _studies(folder) as place:
             cases = [*write_studies(rows.placed, place)]
-            priced = _priced(cases, selection, engine, values, elsewhere=out is not None)
+            priced = _price_cases(cases, selection, engine, values, elsewhere=out is not None)
             devices = {device_of(placed.row) for placed in rows.placed}
             families = families_of(devices, plugins)
             summary = summarize(priced, rows.flaws, rows.unknown, families)
@@ -133,14 +133,14 @@ def command(
         target.abandon()
     faults = list(dict.fromkeys(fault for case in priced for fault in case.faults))
     for fault in faults[:_MOST_TOLD]:
-        tell(f"error: {fault}")
+        write_message(f"error: {fault}")
     for flaw in summary.flaws[len(rows.flaws) :]:
-        tell(f"error[{flaw.kind}-row]: {flaw.text}")
+        write_message(f"error[{flaw.kind}-row]: {flaw.text}")
     broken = [limit.text for limit in wanted if _is_broken(limit, summary)]
     for text in broken:
-        tell(f"error[over-the-limit]: {text}")
+        write_message(f"error[over-the-limit]: {text}")
     if not summary.rows:
-        tell("error[no-row-scored]: no row could be scored; the reasons are listed")
+        write_message("error[no-row-scored]: no row could be scored; the reasons are listed")
     return _FAULT if faults else _FLAWED if summary.flaws or broken or not summary.rows else 0
 
 
@@ -169,10 +169,10 @@ def _write_intervals(file: str, label: str, summary: Summary) -> None:
     except OSError as error:
         message = f"`--intervals {file}`: {error.strerror or error}"
         raise click.ClickException(message) from error
-    tell(f"`{file}` has the block `accuracy {label}`")
+    write_message(f"`{file}` has the block `accuracy {label}`")
 
 
-def _limit(text: str) -> Limit:
+def _limit(text: str) -> RangeLimit:
     from parcost_plugins.validation.selection import MalformedError, limit
 
     try:
@@ -192,18 +192,18 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
         chosen = [condition(text) for text in conditions]
     except MalformedError as error:
         raise click.UsageError(f"`--select`: {error}") from error
-    rows = read_files(files_of(Path(path)) if path else [_shipped(plugins)])
+    rows = read_files(files_of(Path(path)) if path else [_shipped_runs(plugins)])
     if not (rows.placed or rows.flaws):
         raise click.UsageError(f"`{path}` has no row")
     kept = list(rows.placed)
     for one in chosen:
-        kept = _selected(kept, one)
+        kept = _select(kept, one)
     if chosen and not kept:
         raise click.UsageError(f"`--select`: no row of {len(rows.placed):,} is left")
     return evolve(rows, placed=kept)
 
 
-def _selected(placed: Sequence[Placed], one: Condition) -> list[Placed]:
+def _select(placed: Sequence[PlacedRow], one: Condition) -> list[PlacedRow]:
     """Return the rows for which a condition holds; none of them having its field is an error."""
     from difflib import get_close_matches
 
@@ -222,11 +222,11 @@ def _selected(placed: Sequence[Placed], one: Condition) -> list[Placed]:
     return [p for p, value in zip(placed, values, strict=True) if one.holds(value)]
 
 
-def _shipped(plugins: Plugins) -> tuple[str, Path]:
+def _shipped_runs(plugins: Plugins) -> tuple[str, Path]:
     """Return the file of runs that a catalogue ships; refuse where none does."""
-    from parcost_plugins.validation.rows import shipped
+    from parcost_plugins.validation.rows import shipped_runs
 
-    found = shipped(plugins)
+    found = shipped_runs(plugins)
     if found is None:
         raise click.UsageError("no catalogue has measured runs; name a file: RUNS.jsonl")
     return found
@@ -250,7 +250,7 @@ def _studies(folder: str | None) -> Iterator[Path]:
         raise click.ClickException(message) from error
 
 
-def _priced(
+def _price_cases(
     cases: Sequence[tuple[Case, Path | None]],
     selection: PluginSelection,
     engine: Engine | None,
@@ -270,7 +270,9 @@ def _priced(
     found = list(price(cases, selection, engine, values, show))
     progress.clear()
     taken = monotonic() - start
-    tell(f"{len(cases):,} rows in {taken:.1f} s, {len(cases) / max(taken, 1e-9):.1f} a second")
+    write_message(
+        f"{len(cases):,} rows in {taken:.1f} s, {len(cases) / max(taken, 1e-9):.1f} a second"
+    )
     return found
 
 
@@ -290,7 +292,7 @@ def _text(summary: Summary, format_: str, worst: int, target: Target) -> str:
             return pages.to_table(summary, target.paper(), worst)
 
 
-def _is_broken(limit: Limit, summary: Summary) -> bool:
+def _is_broken(limit: RangeLimit, summary: Summary) -> bool:
     """Return whether the figure that *limit* is about is beyond it; there has to be one."""
     value = summary.value(limit.quantity, limit.metric, limit.group)
     if value is None:

@@ -9,12 +9,12 @@ from io import StringIO
 from typing import Any
 
 from parcost.language.escapes import csv_cell
-from parcost_plugins.validation.intervals import Holding
+from parcost_plugins.validation.intervals import Coverage
 from parcost_plugins.validation.rows import Flaw
 from parcost_plugins.validation.scores import Score
 from parcost_plugins.validation.summary import (
     DIMENSIONS,
-    Scored,
+    ScoredRow,
     Summary,
     device_class,
     memory_basis,
@@ -51,14 +51,14 @@ def to_json(summary: Summary) -> str:
             "groups": len(summary.rankings),
             "regret": _percent(summary.regret),
             "chance": _percent(summary.chance),
-            "rho": _rounded(summary.rho),
+            "rho": _round(summary.rho),
             "by_group": [
                 {
                     "name": one.name,
                     "layouts": one.layouts,
                     "regret": _percent(one.regret),
                     "chance": _percent(one.chance),
-                    "rho": _rounded(one.rho),
+                    "rho": _round(one.rho),
                 }
                 for one in summary.rankings
             ],
@@ -90,7 +90,7 @@ def _score(found: Score | None) -> Any:
     }
 
 
-def _holding(found: Holding | None) -> Any:
+def _holding(found: Coverage | None) -> Any:
     if found is None:
         return None
     share, half_width = _percent(found.share), _percent(found.half_width)
@@ -105,7 +105,7 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else round(100 * share, _DIGITS)
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, _DIGITS)
 
 
@@ -119,12 +119,12 @@ def _flaw(flaw: Flaw) -> Mapping[str, Any]:
     }
 
 
-def _runs(rows: Sequence[Scored]) -> Iterator[Mapping[str, Any]]:
+def _runs(rows: Sequence[ScoredRow]) -> Iterator[Mapping[str, Any]]:
     for one in rows:
         yield {**_columns(one), "assumptions": list(one.written.assumptions)}
 
 
-def _columns(one: Scored) -> Mapping[str, Any]:
+def _columns(one: ScoredRow) -> Mapping[str, Any]:
     row, p = one.row, one.row.parallel
     measured = row.measured.memory_gb
     low, high = _ends(one.prediction.step_interval)
@@ -142,7 +142,7 @@ def _columns(one: Scored) -> Mapping[str, Any]:
         "predicted_seconds": one.prediction.step_time,
         "predicted_seconds_low": low,
         "predicted_seconds_high": high,
-        "held": one.step_held,
+        "held": one.step_in_interval,
         "error_percent": _percent(one.error),
         "baseline_seconds": one.baseline,
         "measured_memory_bytes": None if measured is None else measured * 1e9,

@@ -10,7 +10,7 @@ import re
 
 from attrs import evolve, frozen
 
-from parcost_plugins.validation.rows import Row
+from parcost_plugins.validation.rows import RunRow
 
 
 @frozen(kw_only=True)
@@ -125,7 +125,7 @@ PROFILES = (
 GENERIC = Profile(framework="generic", title="most frameworks")
 
 
-def profile_of(row: Row) -> Profile:
+def profile_of(row: RunRow) -> Profile:
     """Return the profile of the framework that *row* names.
 
     What it says of its sharded state tells most, then a field of its own, the source, the
@@ -145,7 +145,7 @@ def profile_of(row: Row) -> Profile:
     return GENERIC
 
 
-def _of_release(profile: Profile, row: Row) -> Profile:
+def _of_release(profile: Profile, row: RunRow) -> Profile:
     """Return the version of *profile* that *row* ran: containers are named by year and month.
 
     From 26.06 on recipes with experts run a fused grouped MLP, which exists for mxfp8 on Blackwell.

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from parcost_plugins.validation.scores import by, quantile
+from parcost_plugins.validation.scores import group_by, quantile
 
 #: Of measured values, that an interval is to hold.
 COVERAGE = 0.9
@@ -75,7 +75,7 @@ class Range:
 
 
 @frozen(kw_only=True)
-class Holding:
+class Coverage:
     """How many of *n* runs an interval holds, and half its median width of the prediction."""
 
     n: int
@@ -89,24 +89,24 @@ class Ranges:
 
     share: float
     found: Mapping[Kind, Range]
-    left_out: Holding
+    left_out: Coverage
 
 
-def holding(held: Sequence[bool], half_widths: Sequence[float]) -> Holding | None:
+def coverage_of(held: Sequence[bool], half_widths: Sequence[float]) -> Coverage | None:
     """Return how often intervals hold, and how wide they are; None of none.
 
-    >>> holding([True, True, False, True], [0.1, 0.2, 0.1, 0.4])
-    Holding(n=4, share=0.75, half_width=0.15000000000000002)
+    >>> coverage_of([True, True, False, True], [0.1, 0.2, 0.1, 0.4])
+    Coverage(n=4, share=0.75, half_width=0.15000000000000002)
     """
     if not held:
         return None
-    return Holding(n=len(held), share=sum(held) / len(held), half_width=quantile(half_widths, 0.5))
+    return Coverage(n=len(held), share=sum(held) / len(held), half_width=quantile(half_widths, 0.5))
 
 
-def shortest(values: Sequence[float], share: float) -> tuple[float, float]:
+def shortest_range(values: Sequence[float], share: float) -> tuple[float, float]:
     """Return the ends of the shortest range that holds a share of *values*, which are sorted.
 
-    >>> shortest([1.0, 4.0, 5.0, 6.0, 9.0], 0.6)
+    >>> shortest_range([1.0, 4.0, 5.0, 6.0, 9.0], 0.6)
     (4.0, 6.0)
     """
     n = len(values)
@@ -145,9 +145,9 @@ def ranges_at(share: float, samples: Sequence[_Sample], levels: Levels) -> dict[
     """Return the range of each kind, for a share of the runs of many models."""
     found: dict[Kind, Range] = {}
     for sample in samples:
-        within = _narrowest(found, sample.kind, levels)
+        within = _narrowest_range(found, sample.kind, levels)
         asked = share * (sample.models + 1) / sample.models
-        ends = shortest(sample.logs, min(1.0, asked))
+        ends = shortest_range(sample.logs, min(1.0, asked))
         low, high = min(1.0, exp(ends[0])), max(1.0, exp(ends[1]))
         if asked > 1.0 and within is not None:
             low, high = min(low, within.low), max(high, within.high)
@@ -164,7 +164,7 @@ def _common(kind: Kind, level: tuple[bool, bool, bool]) -> Kind:
     return first, second, third
 
 
-def _narrowest(found: Mapping[Kind, Range], kind: Kind, levels: Levels) -> Range | None:
+def _narrowest_range(found: Mapping[Kind, Range], kind: Kind, levels: Levels) -> Range | None:
     """Return the range of the narrowest kind that *kind* is part of."""
     for level in reversed(levels):
         if one := found.get(_common(kind, level)):
@@ -183,16 +183,18 @@ class _Fold:
 def _folds(ratios: Sequence[Ratio], levels: Levels) -> list[_Fold]:
     return [
         _Fold(members, _samples([one for one in ratios if one.fold != fold], levels))
-        for fold, members in by(ratios, lambda one: one.fold).items()
+        for fold, members in group_by(ratios, lambda one: one.fold).items()
     ]
 
 
-def left_out(share: float, folds: Sequence[_Fold], levels: Levels) -> Iterator[tuple[Ratio, Range]]:
+def cross_validate(
+    share: float, folds: Sequence[_Fold], levels: Levels
+) -> Iterator[tuple[Ratio, Range]]:
     """Yield each run with the range that the models of the other folds give it, if they do."""
     for fold in folds:
         others = ranges_at(share, fold.others, levels)
         for one in fold.members:
-            if (found := _narrowest(others, one.kind, levels)) is not None:
+            if (found := _narrowest_range(others, one.kind, levels)) is not None:
                 yield one, found
 
 
@@ -202,19 +204,19 @@ def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
     folds, samples = _folds(ratios, levels), _samples(ratios, levels)
     best: Ranges | None = None
     for share in _SHARES:
-        pairs = list(left_out(share, folds, levels))
-        held = holding(
+        pairs = list(cross_validate(share, folds, levels))
+        held = coverage_of(
             [found.holds(one.value) for one, found in pairs],
             [found.half_width for _, found in pairs],
         )
         if held is None:
             return None
-        if best is None or _miss(held) < _miss(best.left_out):
+        if best is None or _coverage_error(held) < _coverage_error(best.left_out):
             best = Ranges(share=share, found=ranges_at(share, samples, levels), left_out=held)
     return best
 
 
-def _miss(held: Holding) -> float:
+def _coverage_error(held: Coverage) -> float:
     """Return how far a share is from what an interval says."""
     return abs(held.share - COVERAGE)
 
@@ -250,18 +252,18 @@ def to_block(label: str, ranges_of: Mapping[str, Ranges], devices: Mapping[str, 
     }
     lines += _lines(head, 2)
     for figure, one in ranges_of.items():
-        for found in _distinct(one.found, LEVELS[figure]):
+        for found in _distinct_ranges(one.found, LEVELS[figure]):
             lines += [f"  observed {_label(figure, found.kind)} {_SOURCE} {{"]
-            lines += _lines(_observed(figure, found), 4)
+            lines += _lines(_observed_attributes(figure, found), 4)
             lines += ["  }"]
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _distinct(found: Mapping[Kind, Range], levels: Levels) -> Iterator[Range]:
+def _distinct_ranges(found: Mapping[Kind, Range], levels: Levels) -> Iterator[Range]:
     """Yield the ranges of kinds that differ from the kind around them."""
     kept: dict[Kind, Range] = {}
     for one in found.values():
-        around = _narrowest(kept, one.kind, levels)
+        around = _narrowest_range(kept, one.kind, levels)
         if around is None or (around.low, around.high) != (one.low, one.high):
             kept[one.kind] = one
             yield one
@@ -271,7 +273,7 @@ def _label(figure: str, kind: Kind) -> str:
     return "_".join([figure, *filter(None, kind)])
 
 
-def _observed(figure: str, found: Range) -> Mapping[str, str]:
+def _observed_attributes(figure: str, found: Range) -> Mapping[str, str]:
     model, family, framework = found.kind
     texts = {"family": family, "framework": framework}
     return {

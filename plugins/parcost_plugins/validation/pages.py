@@ -9,11 +9,11 @@ from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.output import markdown
 from parcost.output.text import draw
 from parcost_plugins.validation.frameworks import GENERIC
-from parcost_plugins.validation.intervals import COVERAGE, FOLDS, Holding
+from parcost_plugins.validation.intervals import COVERAGE, FOLDS, Coverage
 from parcost_plugins.validation.picture import histogram, scatter
 from parcost_plugins.validation.rows import Flaw
-from parcost_plugins.validation.scores import Score, by
-from parcost_plugins.validation.summary import FEWEST_LAYOUTS, Group, Scored, Summary
+from parcost_plugins.validation.scores import Score, group_by
+from parcost_plugins.validation.summary import FEWEST_LAYOUTS, ScoredRow, Summary, SummaryGroup
 
 _TITLES = {
     "source": "By source",
@@ -62,7 +62,7 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
     yield from _ranking(summary)
     yield from _memory(summary)
     yield from _intervals(summary)
-    yield from _worst(summary, worst)
+    yield from _worst_rows(summary, worst)
     yield from _left_out(summary)
 
 
@@ -81,11 +81,11 @@ def _columns(first: str) -> list[Column]:
     return [Column(first), *(Column(title, "right") for title in titles)]
 
 
-def _groups(groups: Sequence[Group], first: str) -> Table:
+def _groups(groups: Sequence[SummaryGroup], first: str) -> Table:
     return Table(_columns(first), [_row(group) for group in groups])
 
 
-def _row(group: Group) -> Row:
+def _row(group: SummaryGroup) -> Row:
     s = group.step
     cells = [_NAMES.get((group.dimension, group.name), group.name), f"{s.n:,}", *_scores(s)]
     constant = _percent(group.baseline.mape) + (" *" if group.baseline.mape < s.mape else "")
@@ -93,14 +93,14 @@ def _row(group: Group) -> Row:
 
 
 def _scores(s: Score) -> list[str]:
-    return [_percent(s.mape), _percent(s.median), _signed(s.mean), _percent(s.p90)]
+    return [_percent(s.mape), _percent(s.median), _signed_text(s.mean), _percent(s.p90)]
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _signed(share: float) -> str:
+def _signed_text(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
@@ -132,7 +132,7 @@ def _ranking(summary: Summary) -> Iterator[Item]:
     )
     columns = [Column("source"), *(Column(t, "right") for t in _RANKED)]
     rows = []
-    for source, found in by(summary.rankings, lambda one: one.name.split(", ")[0]).items():
+    for source, found in group_by(summary.rankings, lambda one: one.name.split(", ")[0]).items():
         known = [one.rho for one in found if one.rho is not None]
         mean = sum(one.regret for one in found) / len(found)
         correlated = f"{sum(known) / len(known):.2f}" if known else ""
@@ -180,24 +180,24 @@ def _intervals(summary: Summary) -> Iterator[Item]:
     columns = [Column("rows"), *(Column(title, "right") for title in _HELD)]
     dimensions = ("all", "model", "device", "framework", "source")
     groups = [group for name in dimensions for group in summary.of(name)]
-    yield Table(columns, [_holding_row(group) for group in groups if group.held is not None])
+    yield Table(columns, [_coverage_row(group) for group in groups if group.held is not None])
 
 
 _HELD = ("n", "held", "half-width", "with memory", "held", "half-width")
 
 
-def _holding_row(group: Group) -> Row:
+def _coverage_row(group: SummaryGroup) -> Row:
     name = _NAMES.get((group.dimension, group.name), group.name)
     return Row([name, *_coverage_cells(group.held), *_coverage_cells(group.memory_held)])
 
 
-def _coverage_cells(found: Holding | None) -> list[str]:
+def _coverage_cells(found: Coverage | None) -> list[str]:
     if found is None:
         return ["", "", ""]
     return [f"{found.n:,}", _percent(found.share), _percent(found.half_width)]
 
 
-def _worst(summary: Summary, worst: int) -> Iterator[Item]:
+def _worst_rows(summary: Summary, worst: int) -> Iterator[Item]:
     found = summary.worst(worst)
     if not found:
         return
@@ -209,9 +209,9 @@ def _worst(summary: Summary, worst: int) -> Iterator[Item]:
     yield Table(columns, [_worst_row(one) for one in found])
 
 
-def _worst_row(one: Scored) -> Row:
+def _worst_row(one: ScoredRow) -> Row:
     measured, predicted = one.row.measured.step_time_s, one.prediction.step_time
-    return Row([one.row.id, f"{measured:.4g} s", f"{predicted:.4g} s", _signed(one.error)])
+    return Row([one.row.id, f"{measured:.4g} s", f"{predicted:.4g} s", _signed_text(one.error)])
 
 
 def _left_out(summary: Summary) -> Iterator[Item]:

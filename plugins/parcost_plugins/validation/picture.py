@@ -8,8 +8,8 @@ from math import floor, log10
 
 from attrs import frozen
 
-from parcost.language.escapes import visible
-from parcost_plugins.validation.summary import Scored
+from parcost.language.escapes import escape_line
+from parcost_plugins.validation.summary import ScoredRow
 
 _STEP = 0.1  # of an error, the width of a bar
 _MOST = 1.0  # beyond which errors share the last bar
@@ -46,11 +46,13 @@ def histogram(errors: Sequence[float]) -> list[Bar]:
 def _title(place: int) -> str:
     low, high = round(100 * place * _STEP), round(100 * (place + 1) * _STEP)
     return (
-        f"over {_signed(low)} %" if low >= 100 * _MOST else f"{_signed(low)} to {_signed(high)} %"
+        f"over {_signed_text(low)} %"
+        if low >= 100 * _MOST
+        else f"{_signed_text(low)} to {_signed_text(high)} %"
     )
 
 
-def _signed(value: int) -> str:
+def _signed_text(value: int) -> str:
     return f"{value:+d}" if value else "0"
 
 
@@ -60,7 +62,7 @@ _SIDE, _MARGIN = 480, 56
 _COLOURS = ("#3b6fb6", "#d1605e", "#5a9e6f", "#b07aa1", "#e08f3c", "#6aa9a9", "#8c6d4f", "#777777")
 
 
-def scatter(rows: Sequence[Scored]) -> str:
+def scatter(rows: Sequence[ScoredRow]) -> str:
     """Return an SVG of seconds predicted over seconds measured, both on logarithmic axes."""
     if not rows:
         return ""
@@ -92,7 +94,7 @@ def scatter(rows: Sequence[Scored]) -> str:
     for one in rows:
         colour = _COLOURS[sources.index(one.row.source_key) % len(_COLOURS)]
         x, y = place(one.row.measured.step_time_s), place(one.prediction.step_time)
-        title = escape(visible(f"{one.row.id}: {100 * one.error:+.1f} %"))
+        title = escape(escape_line(f"{one.row.id}: {100 * one.error:+.1f} %"))
         parts.append(
             f'<circle cx="{x:.1f}" cy="{_SIDE - y:.1f}" r="2.5" fill="{colour}" '
             f'fill-opacity="0.6"><title>{title}</title></circle>'
@@ -106,6 +108,6 @@ def scatter(rows: Sequence[Scored]) -> str:
         y = 16 + 15 * number
         parts += [
             f'<circle cx="12" cy="{y - 4}" r="4" fill="{colour}"/>',
-            f'<text x="20" y="{y}">{escape(visible(source))}</text>',
+            f'<text x="20" y="{y}">{escape(escape_line(source))}</text>',
         ]
     return "\n".join([*parts, "</g>", "</svg>"])

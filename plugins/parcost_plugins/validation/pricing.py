@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from parcost_plugins.validation.rows import Placed, UnmodelledError
-from parcost_plugins.validation.study import Written, write
+from parcost_plugins.validation.rows import PlacedRow, UnmodelledError
+from parcost_plugins.validation.study import StudyText, write
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
@@ -61,8 +61,8 @@ class Case:
     *faults* are those of plugins, which leave a prediction incomplete or prevent it.
     """
 
-    placed: Placed
-    written: Written | None = None
+    placed: PlacedRow
+    written: StudyText | None = None
     prediction: Prediction | None = None
     reason: str = ""
     faults: Sequence[str] = ()
@@ -77,7 +77,7 @@ def file_name(id: str) -> str:
     return (re.sub(r"[^A-Za-z0-9._-]+", "_", id).strip(".")[:200] or "_") + ".par"
 
 
-def write_studies(placed: Sequence[Placed], folder: Path) -> Iterator[tuple[Case, Path | None]]:
+def write_studies(placed: Sequence[PlacedRow], folder: Path) -> Iterator[tuple[Case, Path | None]]:
     """Yield the case of each row, with the file of its study in *folder*."""
     taken: set[str] = set()
     for one in placed:

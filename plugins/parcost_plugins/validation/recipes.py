@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from attrs import Factory, frozen
 
 from parcost_plugins.validation.frameworks import Profile
-from parcost_plugins.validation.rows import Row, UnmodelledError
+from parcost_plugins.validation.rows import RunRow, UnmodelledError
 
 
 @frozen
@@ -45,7 +45,7 @@ _RECIPES = (
 )
 
 
-def recipe_of(row: Row, profile: Profile) -> Recipe:
+def recipe_of(row: RunRow, profile: Profile) -> Recipe:
     """Return the recipe that *row* ran with.
 
     Raises:
@@ -111,7 +111,7 @@ _DETAILS = (
 )
 
 
-def recomputation_of(row: Row) -> Recomputation:
+def recomputation_of(row: RunRow) -> Recomputation:
     """Return what *row* recomputes."""
     detail = row.extra.get("recompute_detail")
     text = detail.lower() if isinstance(detail, str) else ""

@@ -25,12 +25,12 @@ _WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true o
 _LEAST, _MOST = 1e-15, 1e18
 
 
-def at_least(least: float, default: Any = NOTHING) -> Any:
+def number_from(least: float, default: Any = NOTHING) -> Any:
     """Return a field whose numbers start at *least*."""
     return field(default=default, metadata={"least": least})
 
 
-def above(least: float, default: Any = NOTHING) -> Any:
+def number_above(least: float, default: Any = NOTHING) -> Any:
     """Return a field whose numbers lie above *least*."""
     return field(default=default, metadata={"above": least})
 
@@ -98,9 +98,9 @@ def _field(attribute: Attribute[Any], types: tuple[Any, ...], value: Any, where:
         return _word(attribute, value, where)
     if _is_number(value):
         if int in types and float(value).is_integer():
-            return _ranged(attribute, int(value), where)
+            return _check_range(attribute, int(value), where)
         if float in types:
-            return _ranged(attribute, float(value), where)
+            return _check_range(attribute, float(value), where)
     wanted = " or ".join(_type_name(kind) for kind in types if kind is not NoneType)
     return Reading(None, (f"`{where}` is {_named(value)}, not {wanted}",))
 
@@ -114,7 +114,7 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _ranged(attribute: Attribute[Any], value: float, where: str) -> Reading:
+def _check_range(attribute: Attribute[Any], value: float, where: str) -> Reading:
     if value and not _LEAST <= abs(value) <= _MOST:
         said = f"`{where}` is {value:g}, which nobody measures: {_LEAST:g} to {_MOST:g}"
         return Reading(None, (said,))

@@ -17,7 +17,7 @@ from attrs import field, frozen
 
 from parcost import SpecError
 from parcost.system.files import Kind, read_lines
-from parcost_plugins.validation.records import above, at_least, one_of, read
+from parcost_plugins.validation.records import number_above, number_from, one_of, read
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
@@ -36,39 +36,39 @@ class UnmodelledError(ValueError):
 
 
 @frozen(kw_only=True)
-class Model:
+class RowModel:
     """Dimensions of the transformer."""
 
     name: str
-    layers: int = at_least(1)
-    hidden: int = at_least(1)
-    heads: int = at_least(1)
-    kv_heads: int | None = at_least(1, None)
-    ffn: int | None = at_least(1, None)
-    vocab: int = at_least(1)
-    seq: int = at_least(1)
-    params_b: float | None = above(0, None)
-    experts: int | None = at_least(0, None)
-    topk: int | None = at_least(1, None)
-    expert_ffn: int | None = at_least(1, None)
-    shared_experts: int | None = at_least(0, None)
+    layers: int = number_from(1)
+    hidden: int = number_from(1)
+    heads: int = number_from(1)
+    kv_heads: int | None = number_from(1, None)
+    ffn: int | None = number_from(1, None)
+    vocab: int = number_from(1)
+    seq: int = number_from(1)
+    params_b: float | None = number_above(0, None)
+    experts: int | None = number_from(0, None)
+    topk: int | None = number_from(1, None)
+    expert_ffn: int | None = number_from(1, None)
+    shared_experts: int | None = number_from(0, None)
     gated: bool | None = None
     tied: bool | None = None
-    pos_emb: int | None = at_least(0, None)
-    head_dim: int | None = at_least(1, None)
+    pos_emb: int | None = number_from(0, None)
+    head_dim: int | None = number_from(1, None)
     activation: str | None = None
-    sliding_window: int | None = at_least(0, None)
-    full_attention_layers: int | None = at_least(0, None)
-    dense_layers: int | None = at_least(0, None)
-    mtp_layers: int | None = at_least(0, None)
+    sliding_window: int | None = number_from(0, None)
+    full_attention_layers: int | None = number_from(0, None)
+    dense_layers: int | None = number_from(0, None)
+    mtp_layers: int | None = number_from(0, None)
     attn_type: str | None = None
-    q_lora_rank: int | None = at_least(0, None)
-    kv_lora_rank: int | None = at_least(1, None)
-    qk_nope_head_dim: int | None = at_least(1, None)
-    qk_rope_head_dim: int | None = at_least(1, None)
-    v_head_dim: int | None = at_least(1, None)
-    attn_params_per_layer: float | None = above(0, None)
-    attn_score_dim: int | None = at_least(1, None)
+    q_lora_rank: int | None = number_from(0, None)
+    kv_lora_rank: int | None = number_from(1, None)
+    qk_nope_head_dim: int | None = number_from(1, None)
+    qk_rope_head_dim: int | None = number_from(1, None)
+    v_head_dim: int | None = number_from(1, None)
+    attn_params_per_layer: float | None = number_above(0, None)
+    attn_score_dim: int | None = number_from(1, None)
 
 
 @frozen(kw_only=True)
@@ -76,32 +76,32 @@ class Hardware:
     """Devices and the network between them."""
 
     gpu: str
-    gpus: int = at_least(1)
-    gpus_per_node: int | None = at_least(1, None)
+    gpus: int = number_from(1)
+    gpus_per_node: int | None = number_from(1, None)
     gpu_class: str | None = None
     intranode: str | None = None
     internode: str | None = None
-    internode_gbps: float | None = above(0, None)
+    internode_gbps: float | None = number_above(0, None)
 
 
 @frozen(kw_only=True)
 class Hybrid:
     """Hybrid sharding: ranks of a shard group, and groups."""
 
-    shard: int = at_least(1)
-    replicate: int = at_least(1)
+    shard: int = number_from(1)
+    replicate: int = number_from(1)
 
 
 @frozen(kw_only=True)
-class Parallel:
+class Degrees:
     """Degrees of the layout."""
 
-    tp: int = at_least(1)
-    pp: int = at_least(1)
-    dp: int = at_least(1)
-    cp: int = at_least(1, 1)
-    vp: int = at_least(1, 1)
-    ep: int = at_least(1, 1)
+    tp: int = number_from(1)
+    pp: int = number_from(1)
+    dp: int = number_from(1)
+    cp: int = number_from(1, 1)
+    vp: int = number_from(1, 1)
+    ep: int = number_from(1, 1)
     zero_stage_or_fsdp: str | None = None
     hsdp: Hybrid | bool | None = None
     sequence_parallel: bool | None = None
@@ -111,44 +111,44 @@ class Parallel:
 class Batch:
     """Sequences of a step."""
 
-    micro: int = at_least(1)
-    global_: int = at_least(1)
-    grad_accum: int | None = at_least(1, None)
+    micro: int = number_from(1)
+    global_: int = number_from(1)
+    grad_accum: int | None = number_from(1, None)
 
 
 @frozen(kw_only=True)
-class Measured:
+class Measurements:
     """What the source measured; the step time is what counts."""
 
-    step_time_s: float = above(0)
-    tokens_per_s_per_gpu: float | None = above(0, None)
-    tflops_per_gpu: float | None = above(0, None)
+    step_time_s: float = number_above(0)
+    tokens_per_s_per_gpu: float | None = number_above(0, None)
+    tflops_per_gpu: float | None = number_above(0, None)
     tflops_kind: str | None = None
-    mfu: float | None = above(0, None)
-    hfu: float | None = above(0, None)
-    memory_gb: float | None = above(0, None)
+    mfu: float | None = number_above(0, None)
+    hfu: float | None = number_above(0, None)
+    memory_gb: float | None = number_above(0, None)
 
 
 @frozen(kw_only=True)
-class Row:
+class RunRow:
     """One measured run."""
 
     id: str
     source: str
     source_key: str
     source_locator: str = ""
-    year: int | None = at_least(2012, None)
-    model: Model
+    year: int | None = number_from(2012, None)
+    model: RowModel
     hardware: Hardware
-    parallel: Parallel
+    parallel: Degrees
     batch: Batch
     precision: str | None = None
     precision_class: str | None = one_of(*PRECISIONS, default=None)
     recompute: str | None = one_of("none", "selective", "full", "partial", "unknown", default=None)
     schedule: str | None = None
     attention: str | None = None
-    measured: Measured
-    peak_tflops_assumed: float | None = above(0, None)
+    measured: Measurements
+    peak_tflops_assumed: float | None = number_above(0, None)
     notes: str = ""
     from_memory: bool | None = None
     confidence: str | None = None
@@ -185,17 +185,17 @@ class Row:
 
 
 @frozen(kw_only=True)
-class Placed:
+class PlacedRow:
     """A row, and the line that it stands on."""
 
-    row: Row
+    row: RunRow
     file: str
     line: int
 
 
 @frozen(kw_only=True)
 class Flaw:
-    """Why a row is not scored, or what nobody reads in one: the file, the line, the row."""
+    """Why a row is not scored, or what is not read in one: the file, the line, the row."""
 
     file: str
     line: int
@@ -214,14 +214,14 @@ class Flaw:
 class Rows:
     """The rows of a file that can be scored, the flaws of the others, and unknown fields."""
 
-    placed: Sequence[Placed]
+    placed: Sequence[PlacedRow]
     flaws: Sequence[Flaw]
     unknown: Mapping[str, int]
 
 
-def shipped(plugins: Plugins) -> tuple[str, Path] | None:
+def shipped_runs(plugins: Plugins) -> tuple[str, Path] | None:
     """Return the file of runs that a catalogue ships, and its name in messages."""
-    for _, catalogue in plugins.named("catalogues").values():
+    for _, catalogue in plugins.offers("catalogues").values():
         file = catalogue.root / "measured" / "runs.jsonl"
         if isinstance(file, Path) and file.is_file():
             return f"{catalogue.name}/measured/runs.jsonl", file
@@ -234,7 +234,7 @@ def read_files(files: Iterable[tuple[str, Path]]) -> Rows:
     Raises:
         SpecError: A file is missing, no regular file, too large or not UTF-8.
     """
-    placed: list[Placed] = []
+    placed: list[PlacedRow] = []
     flaws: list[Flaw] = []
     unknown: dict[str, int] = {}
     seen: dict[str, str] = {}
@@ -244,7 +244,7 @@ def read_files(files: Iterable[tuple[str, Path]]) -> Rows:
                 flaws.append(Flaw(file=name, line=number, id="", kind="unreadable", reason=reason))
                 continue
             found = _row(name, number, value, seen, unknown)
-            if isinstance(found, Placed):
+            if isinstance(found, PlacedRow):
                 placed.append(found)
             else:
                 flaws += found
@@ -270,8 +270,8 @@ def _refuse(text: str) -> float:
 
 def _row(
     name: str, number: int, value: Any, seen: dict[str, str], unknown: dict[str, int]
-) -> Placed | Sequence[Flaw]:
-    reading = read(Row, _renamed(value))
+) -> PlacedRow | Sequence[Flaw]:
+    reading = read(RunRow, _rename_keys(value))
     for field_ in reading.unknown:
         unknown[field_] = unknown.get(field_, 0) + 1
     id = str(value.get("id", "")) if isinstance(value, Mapping) else ""
@@ -283,15 +283,15 @@ def _row(
         return [
             flaw("malformed", reason.replace("global_", "global")) for reason in reading.problems
         ]
-    row: Row = reading.made
+    row: RunRow = reading.made
     if row.id in seen:
         return [flaw("duplicate", f"the id `{row.id}` is that of {seen[row.id]} too")]
     seen[row.id] = f"{name}:{number}"
     found = [flaw(kind, reason) for kind, check in _CHECKS for reason in check(row)]
-    return found or Placed(row=row, file=name, line=number)
+    return found or PlacedRow(row=row, file=name, line=number)
 
 
-def _renamed(value: Any) -> Any:
+def _rename_keys(value: Any) -> Any:
     """Return *value* with `batch.global` as a field can be called."""
     batch = value.get("batch") if isinstance(value, Mapping) else None
     if not isinstance(batch, Mapping) or "global" not in batch:
@@ -300,7 +300,7 @@ def _renamed(value: Any) -> Any:
     return {**value, "batch": renamed}
 
 
-def _layout(row: Row) -> Iterator[str]:
+def _layout(row: RunRow) -> Iterator[str]:
     p, devices = row.parallel, row.hardware.gpus
     product = p.tp * p.pp * p.cp * p.dp
     if product != devices:
@@ -319,7 +319,7 @@ def _layout(row: Row) -> Iterator[str]:
         )
 
 
-def _batch(row: Row) -> Iterator[str]:
+def _batch(row: RunRow) -> Iterator[str]:
     b, dp = row.batch, row.parallel.dp
     if b.global_ % (b.micro * dp):
         yield (
@@ -332,7 +332,7 @@ def _batch(row: Row) -> Iterator[str]:
         )
 
 
-def _model(row: Row) -> Iterator[str]:
+def _model(row: RunRow) -> Iterator[str]:
     m, p = row.model, row.parallel
     if m.kv_heads is not None and m.heads % m.kv_heads:
         yield f"{m.heads} heads do not divide over {m.kv_heads} key-value heads"
@@ -346,7 +346,7 @@ def _model(row: Row) -> Iterator[str]:
         yield f"{m.layers} layers are too few for {p.pp} stages of {p.vp} chunks"
 
 
-def _measurements(row: Row) -> Iterator[str]:
+def _measurements(row: RunRow) -> Iterator[str]:
     m = row.measured
     for name, value in (("mfu", m.mfu), ("hfu", m.hfu)):
         if value is not None and value > 1:
@@ -364,7 +364,7 @@ def _measurements(row: Row) -> Iterator[str]:
             )
 
 
-_CHECKS: tuple[tuple[str, Callable[[Row], Iterator[str]]], ...] = (
+_CHECKS: tuple[tuple[str, Callable[[RunRow], Iterator[str]]], ...] = (
     ("contradictory", _layout),
     ("contradictory", _batch),
     ("contradictory", _model),

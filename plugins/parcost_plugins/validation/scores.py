@@ -88,7 +88,7 @@ def weights_of(keys: Sequence[Hashable]) -> list[float]:
     return [1.0 / counts[key] for key in keys]
 
 
-def by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Return *items* by their key, in the order in which keys come."""
     found: dict[K, list[T]] = {}
     for item in items:
@@ -155,5 +155,5 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 def rates(speeds: Sequence[float], classes: Sequence[Hashable]) -> Mapping[Hashable, float]:
     """Return the median speed of each class: a constant MFU, fitted on the same rows."""
-    found = by(zip(classes, speeds, strict=True), lambda pair: pair[0])
+    found = group_by(zip(classes, speeds, strict=True), lambda pair: pair[0])
     return {key: quantile([speed for _, speed in pairs], 0.5) for key, pairs in found.items()}

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 from attrs import fields, frozen, has
 
-from parcost_plugins.validation.rows import Row
+from parcost_plugins.validation.rows import RunRow
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -68,7 +68,7 @@ def condition(text: str) -> Condition:
 MISSING = object()
 
 
-def value_of(row: Row, path: str, further: Mapping[str, Any]) -> Any:
+def value_of(row: RunRow, path: str, further: Mapping[str, Any]) -> Any:
     """Return the field of *row* at *path*, such as `batch.global`, or one of *further* ones.
 
     :data:`MISSING` stands for a field that it does not have.
@@ -99,12 +99,12 @@ def paths() -> list[str]:
             else:
                 found.append(name)
 
-    add(Row, "")
+    add(RunRow, "")
     return found
 
 
 @frozen
-class Limit:
+class RangeLimit:
     """A figure of the summary, of all rows or of a group, and what it may not be."""
 
     text: str
@@ -135,7 +135,7 @@ _LIMIT = re.compile(
 )
 
 
-def limit(text: str) -> Limit:
+def limit(text: str) -> RangeLimit:
     """Return the limit that *text* spells.
 
     >>> limit("mape of torchtitan > 10 %").bound
@@ -155,4 +155,4 @@ def limit(text: str) -> Limit:
     if metric != "rho" and not percent:
         raise MalformedError(f"`{text}`: `{metric}` is a share; write `{number} %`")
     bound = float(number) / (100 if percent else 1)
-    return Limit(text, quantity or "step", metric, group or "all", relation, bound)
+    return RangeLimit(text, quantity or "step", metric, group or "all", relation, bound)

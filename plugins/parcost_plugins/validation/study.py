@@ -16,35 +16,35 @@ from attrs import field, frozen
 
 from parcost_plugins.validation.frameworks import GENERIC, Profile, profile_of
 from parcost_plugins.validation.hardware import (
-    Entry,
-    Network,
+    HardwareEntry,
+    HardwareNetwork,
+    device_names,
     domain_of,
     entry_of,
-    known_devices,
     network_of,
 )
 from parcost_plugins.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
-from parcost_plugins.validation.rows import Hybrid, Row, UnmodelledError
+from parcost_plugins.validation.rows import Hybrid, RunRow, UnmodelledError
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 
 
 @frozen
-class Assumed:
+class Assumption:
     """A value that the row does not have, and why it is taken."""
 
     value: str
     why: str
 
 
-Value: TypeAlias = str | Assumed | None
+Value: TypeAlias = str | Assumption | None
 
 
 @frozen(eq=False, slots=False)
 class Facts:
     """A row, and what follows from it for several attributes."""
 
-    row: Row
-    entry: Entry
+    row: RunRow
+    entry: HardwareEntry
     profile: Profile = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Facts:
         return recomputation_of(self.row)
 
     @cached_property
-    def network(self) -> Network | None:
+    def network(self) -> HardwareNetwork | None:
         """What the row says of the network between nodes."""
         return network_of(self.row.hardware)
 
@@ -112,13 +112,13 @@ def _on(value: bool | None) -> Value:
     return None if value is None else "on" if value else "off"
 
 
-def _if_above(value: float | None, least: float) -> Value:
+def _flag_above(value: float | None, least: float) -> Value:
     return _number(value) if value is not None and value > least else None
 
 
-def _gated(facts: Facts) -> Value:
+def _gated_mlp(facts: Facts) -> Value:
     if facts.row.model.gated is None:
-        return Assumed("on", "the MLP is gated")
+        return Assumption("on", "the MLP is gated")
     return _on(facts.row.model.gated)
 
 
@@ -127,25 +127,27 @@ _GPT_OSS = r"gpt-?oss"
 
 def _norm(facts: Facts) -> Value:
     kind = "rms" if facts.is_gated else "layer"
-    return Assumed(kind, f"{kind} norms, by whether the MLP is gated")
+    return Assumption(kind, f"{kind} norms, by whether the MLP is gated")
 
 
 def _biases(facts: Facts) -> Value:
     m = facts.row.model
     if re.search(_GPT_OSS, m.name, re.IGNORECASE):
-        return Assumed("on", "gpt-oss has biases")
+        return Assumption("on", "gpt-oss has biases")
     if facts.is_gated or m.activation == "squared-relu":
         return None
-    return Assumed("on", "linear layers have biases: the MLP is not gated")
+    return Assumption("on", "linear layers have biases: the MLP is not gated")
 
 
 def _ffn(facts: Facts) -> Value:
     m = facts.row.model
-    return Assumed(_text(4 * m.hidden), "the MLP is 4 h wide") if m.ffn is None else _number(m.ffn)
+    return (
+        Assumption(_text(4 * m.hidden), "the MLP is 4 h wide") if m.ffn is None else _number(m.ffn)
+    )
 
 
 def _positions(facts: Facts) -> Value:
-    return _if_above(facts.row.model.pos_emb, 0)
+    return _flag_above(facts.row.model.pos_emb, 0)
 
 
 def _full_every(facts: Facts) -> Value:
@@ -156,7 +158,7 @@ def _full_every(facts: Facts) -> Value:
 
 
 def _window(facts: Facts) -> Value:
-    return _if_above(facts.row.model.sliding_window, 0)
+    return _flag_above(facts.row.model.sliding_window, 0)
 
 
 def _of_model(pattern: str, text: str, why: str) -> Callable[[Facts], Value]:
@@ -164,16 +166,16 @@ def _of_model(pattern: str, text: str, why: str) -> Callable[[Facts], Value]:
 
     def value(facts: Facts) -> Value:
         match = re.search(pattern, facts.row.model.name, re.IGNORECASE)
-        return Assumed(text, why) if match else None
+        return Assumption(text, why) if match else None
 
     return value
 
 
-def _sparse(value: Callable[[Row], float | None]) -> Callable[[Facts], Value]:
+def _expert_value(value: Callable[[RunRow], float | None]) -> Callable[[Facts], Value]:
     return lambda facts: _number(value(facts.row)) if facts.row.is_sparse else None
 
 
-def _latent(value: Callable[[Row], float | None]) -> Callable[[Facts], Value]:
+def _latent_value(value: Callable[[RunRow], float | None]) -> Callable[[Facts], Value]:
     return lambda facts: _number(value(facts.row)) if facts.row.model.kv_lora_rank else None
 
 
@@ -188,8 +190,8 @@ def _zero(facts: Facts) -> Value:
     if text.startswith("none"):
         return "0"
     if not text:
-        return Assumed("0", "nothing is sharded: the row does not say")
-    return Assumed("1", f"the optimizer is sharded: `{text}` says no more")
+        return Assumption("0", "nothing is sharded: the row does not say")
+    return Assumption("1", f"the optimizer is sharded: `{text}` says no more")
 
 
 def _shard(facts: Facts) -> Value:
@@ -211,7 +213,7 @@ def _vocabulary_multiple(facts: Facts) -> Value:
     multiple = facts.profile.vocabulary_multiple
     if multiple == 1:
         return None
-    return Assumed(_text(multiple), f"the vocabulary is padded, as in {facts.profile.title}")
+    return Assumption(_text(multiple), f"the vocabulary is padded, as in {facts.profile.title}")
 
 
 def _sequence_parallel(facts: Facts) -> Value:
@@ -219,8 +221,8 @@ def _sequence_parallel(facts: Facts) -> Value:
         return None
     if facts.row.parallel.sequence_parallel is None:
         if not facts.profile.sequence_parallel:
-            return Assumed("off", f"{facts.profile.title} has no sequence parallelism")
-        return Assumed("on", "norms are sharded over the tensor-parallel ranks")
+            return Assumption("off", f"{facts.profile.title} has no sequence parallelism")
+        return Assumption("on", "norms are sharded over the tensor-parallel ranks")
     return _on(facts.row.parallel.sequence_parallel)
 
 
@@ -259,16 +261,16 @@ def _assignment(facts: Facts) -> Value:
     if facts.divides or facts.profile.deals:
         return None
     why = f"{facts.row.model.layers} layers that do not divide fill stages from the first"
-    return None if facts.ends else Assumed("fill", why)
+    return None if facts.ends else Assumption("fill", why)
 
 
-def _counted(least: int, what: str) -> Callable[[Facts], Value]:
+def _end_layers(least: int, what: str) -> Callable[[Facts], Value]:
     """Return whether *what* counts as a layer, which it does from *least* ends on."""
 
     def value(facts: Facts) -> Value:
         if facts.ends < least:
             return None
-        return "on" if facts.profile.deals else Assumed("on", f"the {what} counts as a layer")
+        return "on" if facts.profile.deals else Assumption("on", f"the {what} counts as a layer")
 
     return value
 
@@ -279,13 +281,13 @@ def _recompute_switch(name: str) -> Callable[[Facts], Value]:
 
 def _recompute(facts: Facts) -> Value:
     found = facts.recomputation
-    return Assumed(found.kind, found.assumed) if found.assumed else found.kind
+    return Assumption(found.kind, found.assumed) if found.assumed else found.kind
 
 
 def _flash(facts: Facts) -> Value:
     said = (facts.row.attention or "").lower()
     if not said:
-        return Assumed("on", "attention is fused: the row does not say")
+        return Assumption("on", "attention is fused: the row does not say")
     return "off" if re.search(r"no flash|not flash|unfused|eager", said) else "on"
 
 
@@ -314,7 +316,7 @@ def _kernel(facts: Facts) -> Value:
     if len(named) == 1:
         return named[0]
     if facts.profile.writes_scores:
-        return Assumed("auto", "the usual kernel of fused attention on the device")
+        return Assumption("auto", "the usual kernel of fused attention on the device")
     return None
 
 
@@ -342,18 +344,18 @@ def _cuda_graphs(facts: Facts) -> Value:
         case "local" | "transformer_engine" if "full_iteration" in scope:
             return "iteration"
         case "local" | "transformer_engine" if "attn" in scope or scope in ("", "[]", "None"):
-            return Assumed("layer", f"graphs of a layer, of the scope {scope or 'not stated'}")
+            return Assumption("layer", f"graphs of a layer, of the scope {scope or 'not stated'}")
         case "local" | "transformer_engine":
-            return Assumed("none", f"graphs of the scope {scope} leave a layer to the host")
+            return Assumption("none", f"graphs of the scope {scope} leave a layer to the host")
     if re.search(r"CUDA graphs on", facts.row.notes):
-        return Assumed("layer", "graphs of a layer: the row says that there were some")
+        return Assumption("layer", "graphs of a layer: the row says that there were some")
     return None
 
 
 def _dropout(facts: Facts) -> Value:
     if not facts.profile.dropout or facts.is_gated:
         return None
-    return Assumed("on", f"dropout, the default of {facts.profile.title}")
+    return Assumption("on", f"dropout, the default of {facts.profile.title}")
 
 
 def _gradients(facts: Facts) -> Value:
@@ -385,7 +387,7 @@ def _bucket(facts: Facts) -> Value:
         return None
     elements = max(40, ranks)
     why = f"buckets of {elements}e6 gradients, as in {facts.profile.title} over {ranks} ranks"
-    return Assumed(f"{elements} M * {facts.recipe.name}.gradients", why)
+    return Assumption(f"{elements} M * {facts.recipe.name}.gradients", why)
 
 
 def _balance(facts: Facts) -> Value:
@@ -400,17 +402,17 @@ def _capacity(facts: Facts) -> Value:
     """Return the capacity of recipes that drop tokens: experts get as many as the mean."""
     if not (facts.row.is_sparse and re.search(r"qualifier: tokendrop", facts.row.notes)):
         return None
-    return Assumed("1", "tokens beyond the mean of an expert are dropped, as in Megatron-Bridge")
+    return Assumption("1", "tokens beyond the mean of an expert are dropped, as in Megatron-Bridge")
 
 
 def _loss(facts: Facts) -> Value:
     row = facts.row
     if "Megatron-Bridge" in row.source and row.model.gated and not row.model.experts:
-        return Assumed("gradient", "Transformer Engine's cross entropy, as in Bridge's recipes")
+        return Assumption("gradient", "Transformer Engine's cross entropy, as in Bridge's recipes")
     if facts.profile.framework.startswith("torchtitan") and row.extra.get("compile"):
         if (row.year or 0) < 2025:
-            return Assumed("eager", "torchtitan compiled layers alone until 2025, not the loss")
-        return Assumed("logits", "the loss is compiled with the model, as in torchtitan v0.1.0")
+            return Assumption("eager", "torchtitan compiled layers alone until 2025, not the loss")
+        return Assumption("logits", "the loss is compiled with the model, as in torchtitan v0.1.0")
     return None
 
 
@@ -425,7 +427,7 @@ def _dispatcher(facts: Facts) -> Value:
     if re.search(r"all-to-all dispatcher", row.notes, re.IGNORECASE):
         return "alltoall"
     if facts.profile.framework == "megatron_core":
-        return Assumed("alltoall", "tokens go to experts by an all-to-all, as Megatron advises")
+        return Assumption("alltoall", "tokens go to experts by an all-to-all, as Megatron advises")
     return None
 
 
@@ -438,7 +440,7 @@ def _offloaded(facts: Facts) -> Value:
     layers = facts.row.extra.get("cpu_offloading_num_layers")
     if isinstance(layers, int) and layers > 0:
         share = min(1.0, layers / facts.row.model.layers)
-        return Assumed(_share(share), f"activations of {layers} layers are kept on the host")
+        return Assumption(_share(share), f"activations of {layers} layers are kept on the host")
     if "checkpoint-in-cpu" in facts.row.notes:
         return "100 %"
     return None
@@ -448,7 +450,7 @@ def _fused_accumulation(facts: Facts) -> Value:
     if facts.profile.fused_accumulation:
         return None
     why = f"gradients are added by a pass of their own, as in {facts.profile.title}"
-    return Assumed("off", why)
+    return Assumption("off", why)
 
 
 def _share(value: float) -> str:
@@ -460,7 +462,7 @@ def _text(value: float) -> str:
 
 
 @frozen
-class Attribute:
+class StudyAttribute:
     """One line of a study: the block that it stands in, its name, and its value for a row."""
 
     block: str
@@ -468,85 +470,87 @@ class Attribute:
     value: Callable[[Facts], Value]
 
 
-ATTRIBUTES: Sequence[Attribute] = (
-    Attribute("model", "layers", lambda f: _number(f.row.model.layers)),
-    Attribute("model", "hidden", lambda f: _number(f.row.model.hidden)),
-    Attribute("model", "heads", lambda f: _number(f.row.model.heads)),
-    Attribute("model", "kv_heads", lambda f: _number(f.row.model.kv_heads)),
-    Attribute("model", "head_dim", lambda f: _number(f.row.model.head_dim)),
-    Attribute("model", "ffn", _ffn),
-    Attribute("model", "gated", _gated),
-    Attribute("model", "vocabulary", lambda f: _number(f.row.model.vocab)),
-    Attribute("model", "tied", lambda f: _on(f.row.model.tied)),
-    Attribute("model", "norm", _norm),
-    Attribute("model", "biases", _biases),
-    Attribute("model", "positions", _positions),
-    Attribute("model", "alibi", _of_model(r"bloom", "on", "BLOOM has ALiBi")),
-    Attribute("model", "embedding_norm", _of_model(r"bloom", "on", "BLOOM norms its embedding")),
-    Attribute("model", "qk_norm", _of_model(r"qwen-?3", "on", "Qwen3 norms queries and keys")),
-    Attribute("model", "sinks", _of_model(_GPT_OSS, "on", "gpt-oss has attention sinks")),
-    Attribute("model", "clamped", _of_model(_GPT_OSS, "on", "gpt-oss clamps gate and up")),
-    Attribute("model", "window", _window),
-    Attribute("model", "full_every", _full_every),
-    Attribute("model", "kv_lora", lambda f: _number(f.row.model.kv_lora_rank)),
-    Attribute("model", "q_lora", _latent(lambda r: r.model.q_lora_rank)),
-    Attribute("model", "nope_dim", _latent(lambda r: r.model.qk_nope_head_dim)),
-    Attribute("model", "rope_dim", _latent(lambda r: r.model.qk_rope_head_dim)),
-    Attribute("model", "v_dim", _latent(lambda r: r.model.v_head_dim)),
-    Attribute("model", "experts", _sparse(lambda r: r.model.experts)),
-    Attribute("model", "top_k", _sparse(lambda r: r.model.topk)),
-    Attribute("model", "expert_ffn", _sparse(lambda r: r.model.expert_ffn)),
-    Attribute("model", "shared_experts", _sparse(lambda r: r.model.shared_experts)),
-    Attribute("model", "dense_first", _sparse(lambda r: r.model.dense_layers)),
-    Attribute("model", "prediction_layers", lambda f: _if_above(f.row.model.mtp_layers, 0)),
-    Attribute("cluster", "devices", lambda f: _number(f.row.hardware.gpus)),
-    Attribute("layout", "tp", lambda f: _number(f.row.parallel.tp)),
-    Attribute("layout", "cp", lambda f: _if_above(f.row.parallel.cp, 1)),
-    Attribute("layout", "pp", lambda f: _if_above(f.row.parallel.pp, 1)),
-    Attribute("layout", "ep", lambda f: _if_above(f.row.parallel.ep, 1)),
-    Attribute("layout", "etp", _expert_ranks),
-    Attribute("layout", "sequence_parallel", _sequence_parallel),
-    Attribute("layout", "zero", _zero),
-    Attribute("layout", "vocabulary_multiple", _vocabulary_multiple),
-    Attribute("sharding", "shard", _shard),
-    Attribute("sharding", "reshard", _reshard),
-    Attribute("schedule", "kind", _schedule),
-    Attribute("schedule", "chunks", _chunks),
-    Attribute("schedule", "assignment", _assignment),
-    Attribute("schedule", "count_embedding", _counted(2, "embedding")),
-    Attribute("schedule", "count_head", _counted(1, "head")),
-    Attribute("training", "sequence", lambda f: _number(f.row.model.seq)),
-    Attribute("training", "micro_batch", lambda f: _number(f.row.batch.micro)),
-    Attribute("training", "global_batch", lambda f: f"{f.row.batch.global_} sequences"),
-    Attribute("training", "recompute", _recompute),
-    Attribute("training", "flash_attention", _flash),
-    Attribute("training", "loss", _loss),
-    Attribute("training", "dropout", _dropout),
-    Attribute("recompute", "norms", _recompute_switch("norms")),
-    Attribute("recompute", "activation", _recompute_switch("activation")),
-    Attribute("recompute", "up_projection", _recompute_switch("up_projection")),
-    Attribute("recompute", "mlp", _recompute_switch("mlp")),
-    Attribute("recompute", "moe", _recompute_switch("moe")),
-    Attribute("recompute", "every", _recompute_switch("every")),
-    Attribute("recompute", "layers", _recompute_switch("layers")),
-    Attribute("recompute", "keep_qkv", _recompute_switch("keep_qkv")),
-    Attribute("recompute", "keep_output", _recompute_switch("keep_output")),
-    Attribute("recompute", "keep_up", _recompute_switch("keep_up")),
-    Attribute("recompute", "keep_down", _recompute_switch("keep_down")),
-    Attribute("recompute", "alternate", _recompute_switch("alternate")),
-    Attribute("kernels", "attention", _kernel),
-    Attribute("kernels", "mode", _mode),
-    Attribute("kernels", "cuda_graphs", _cuda_graphs),
-    Attribute("kernels", "fused_accumulation", _fused_accumulation),
-    Attribute("overlap", "gradients", _gradients),
-    Attribute("overlap", "parameters", _parameters),
-    Attribute("overlap", "tensor", _tensor),
-    Attribute("overlap", "bucket", _bucket),
-    Attribute("routing", "distribution", _balance),
-    Attribute("routing", "capacity_factor", _capacity),
-    Attribute("routing", "dispatcher", _dispatcher),
-    Attribute("routing", "hide", _hidden_exchange),
-    Attribute("offload", "activations", _offloaded),
+ATTRIBUTES: Sequence[StudyAttribute] = (
+    StudyAttribute("model", "layers", lambda f: _number(f.row.model.layers)),
+    StudyAttribute("model", "hidden", lambda f: _number(f.row.model.hidden)),
+    StudyAttribute("model", "heads", lambda f: _number(f.row.model.heads)),
+    StudyAttribute("model", "kv_heads", lambda f: _number(f.row.model.kv_heads)),
+    StudyAttribute("model", "head_dim", lambda f: _number(f.row.model.head_dim)),
+    StudyAttribute("model", "ffn", _ffn),
+    StudyAttribute("model", "gated", _gated_mlp),
+    StudyAttribute("model", "vocabulary", lambda f: _number(f.row.model.vocab)),
+    StudyAttribute("model", "tied", lambda f: _on(f.row.model.tied)),
+    StudyAttribute("model", "norm", _norm),
+    StudyAttribute("model", "biases", _biases),
+    StudyAttribute("model", "positions", _positions),
+    StudyAttribute("model", "alibi", _of_model(r"bloom", "on", "BLOOM has ALiBi")),
+    StudyAttribute(
+        "model", "embedding_norm", _of_model(r"bloom", "on", "BLOOM norms its embedding")
+    ),
+    StudyAttribute("model", "qk_norm", _of_model(r"qwen-?3", "on", "Qwen3 norms queries and keys")),
+    StudyAttribute("model", "sinks", _of_model(_GPT_OSS, "on", "gpt-oss has attention sinks")),
+    StudyAttribute("model", "clamped", _of_model(_GPT_OSS, "on", "gpt-oss clamps gate and up")),
+    StudyAttribute("model", "window", _window),
+    StudyAttribute("model", "full_every", _full_every),
+    StudyAttribute("model", "kv_lora", lambda f: _number(f.row.model.kv_lora_rank)),
+    StudyAttribute("model", "q_lora", _latent_value(lambda r: r.model.q_lora_rank)),
+    StudyAttribute("model", "nope_dim", _latent_value(lambda r: r.model.qk_nope_head_dim)),
+    StudyAttribute("model", "rope_dim", _latent_value(lambda r: r.model.qk_rope_head_dim)),
+    StudyAttribute("model", "v_dim", _latent_value(lambda r: r.model.v_head_dim)),
+    StudyAttribute("model", "experts", _expert_value(lambda r: r.model.experts)),
+    StudyAttribute("model", "top_k", _expert_value(lambda r: r.model.topk)),
+    StudyAttribute("model", "expert_ffn", _expert_value(lambda r: r.model.expert_ffn)),
+    StudyAttribute("model", "shared_experts", _expert_value(lambda r: r.model.shared_experts)),
+    StudyAttribute("model", "dense_first", _expert_value(lambda r: r.model.dense_layers)),
+    StudyAttribute("model", "prediction_layers", lambda f: _flag_above(f.row.model.mtp_layers, 0)),
+    StudyAttribute("cluster", "devices", lambda f: _number(f.row.hardware.gpus)),
+    StudyAttribute("layout", "tp", lambda f: _number(f.row.parallel.tp)),
+    StudyAttribute("layout", "cp", lambda f: _flag_above(f.row.parallel.cp, 1)),
+    StudyAttribute("layout", "pp", lambda f: _flag_above(f.row.parallel.pp, 1)),
+    StudyAttribute("layout", "ep", lambda f: _flag_above(f.row.parallel.ep, 1)),
+    StudyAttribute("layout", "etp", _expert_ranks),
+    StudyAttribute("layout", "sequence_parallel", _sequence_parallel),
+    StudyAttribute("layout", "zero", _zero),
+    StudyAttribute("layout", "vocabulary_multiple", _vocabulary_multiple),
+    StudyAttribute("sharding", "shard", _shard),
+    StudyAttribute("sharding", "reshard", _reshard),
+    StudyAttribute("schedule", "kind", _schedule),
+    StudyAttribute("schedule", "chunks", _chunks),
+    StudyAttribute("schedule", "assignment", _assignment),
+    StudyAttribute("schedule", "count_embedding", _end_layers(2, "embedding")),
+    StudyAttribute("schedule", "count_head", _end_layers(1, "head")),
+    StudyAttribute("training", "sequence", lambda f: _number(f.row.model.seq)),
+    StudyAttribute("training", "micro_batch", lambda f: _number(f.row.batch.micro)),
+    StudyAttribute("training", "global_batch", lambda f: f"{f.row.batch.global_} sequences"),
+    StudyAttribute("training", "recompute", _recompute),
+    StudyAttribute("training", "flash_attention", _flash),
+    StudyAttribute("training", "loss", _loss),
+    StudyAttribute("training", "dropout", _dropout),
+    StudyAttribute("recompute", "norms", _recompute_switch("norms")),
+    StudyAttribute("recompute", "activation", _recompute_switch("activation")),
+    StudyAttribute("recompute", "up_projection", _recompute_switch("up_projection")),
+    StudyAttribute("recompute", "mlp", _recompute_switch("mlp")),
+    StudyAttribute("recompute", "moe", _recompute_switch("moe")),
+    StudyAttribute("recompute", "every", _recompute_switch("every")),
+    StudyAttribute("recompute", "layers", _recompute_switch("layers")),
+    StudyAttribute("recompute", "keep_qkv", _recompute_switch("keep_qkv")),
+    StudyAttribute("recompute", "keep_output", _recompute_switch("keep_output")),
+    StudyAttribute("recompute", "keep_up", _recompute_switch("keep_up")),
+    StudyAttribute("recompute", "keep_down", _recompute_switch("keep_down")),
+    StudyAttribute("recompute", "alternate", _recompute_switch("alternate")),
+    StudyAttribute("kernels", "attention", _kernel),
+    StudyAttribute("kernels", "mode", _mode),
+    StudyAttribute("kernels", "cuda_graphs", _cuda_graphs),
+    StudyAttribute("kernels", "fused_accumulation", _fused_accumulation),
+    StudyAttribute("overlap", "gradients", _gradients),
+    StudyAttribute("overlap", "parameters", _parameters),
+    StudyAttribute("overlap", "tensor", _tensor),
+    StudyAttribute("overlap", "bucket", _bucket),
+    StudyAttribute("routing", "distribution", _balance),
+    StudyAttribute("routing", "capacity_factor", _capacity),
+    StudyAttribute("routing", "dispatcher", _dispatcher),
+    StudyAttribute("routing", "hide", _hidden_exchange),
+    StudyAttribute("offload", "activations", _offloaded),
 )
 
 
@@ -558,7 +562,7 @@ _ATTENTION = ("mha", "gqa", "mqa", "mla")
 
 
 @frozen(kw_only=True)
-class Written:
+class StudyText:
     """A study as text, and what was assumed for it."""
 
     text: str
@@ -566,7 +570,7 @@ class Written:
     framework: str
 
 
-def write(row: Row) -> Written:
+def write(row: RunRow) -> StudyText:
     """Return the study that *row* is.
 
     Raises:
@@ -574,7 +578,7 @@ def write(row: Row) -> Written:
     """
     entry = entry_of(row.hardware)
     if entry is None:
-        message = f"the device `{row.hardware.gpu}` is none of {known_devices()}"
+        message = f"the device `{row.hardware.gpu}` is none of {device_names()}"
         raise UnmodelledError(message)
     kind = (row.model.attn_type or "mha").lower()
     if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
@@ -585,7 +589,7 @@ def write(row: Row) -> Written:
     blocks: dict[str, list[tuple[str, str]]] = {}
     for attribute in ATTRIBUTES:
         value = attribute.value(facts)
-        if isinstance(value, Assumed):
+        if isinstance(value, Assumption):
             assumptions.append(value.why)
             value = value.value
         if value is not None:
@@ -614,8 +618,8 @@ def write(row: Row) -> Written:
     ]
     for block, values in blocks.items():
         label = " run" if block == "model" else ""
-        lines += ["", f"{block}{label} {{", *_aligned(values), "}"]
-    return Written(
+        lines += ["", f"{block}{label} {{", *_align(values), "}"]
+    return StudyText(
         text="\n".join(lines) + "\n", assumptions=assumptions, framework=facts.profile.framework
     )
 
@@ -626,7 +630,7 @@ def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
     size = domain_of(hardware) or (hardware.gpus_per_node if entry.level == "node" else None)
     network = facts.network
     if network is None:
-        if (facts.row.nodes or 2) > 1:
+        if facts.row.nodes != 1:
             assumptions.append(f"a network as that of {entry.fabric}: the row does not say")
         if size is None:
             return
@@ -657,11 +661,11 @@ def _recipe(facts: Facts, assumptions: list[str]) -> Iterator[str]:
         return
     yield ""
     yield f"precision recipe extends {found.name} {{"
-    yield from _aligned([(name, f"{found.state}.{name}") for name in _STATE])
+    yield from _align([(name, f"{found.state}.{name}") for name in _STATE])
     yield "}"
 
 
-def _aligned(values: Sequence[tuple[str, str]]) -> list[str]:
+def _align(values: Sequence[tuple[str, str]]) -> list[str]:
     width = max(len(name) for name, _ in values)
     return [f"  {name.ljust(width)} = {value}" for name, value in values]
 

@@ -7,20 +7,20 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from attrs import frozen
 
 from parcost_plugins.validation.hardware import entry_of
-from parcost_plugins.validation.intervals import Holding, Kind, Ranges, Ratio, holding, ranges
+from parcost_plugins.validation.intervals import Coverage, Kind, Ranges, Ratio, coverage_of, ranges
 from parcost_plugins.validation.pricing import Case, Prediction
-from parcost_plugins.validation.rows import Flaw, Row
+from parcost_plugins.validation.rows import Flaw, RunRow
 from parcost_plugins.validation.scores import (
     Score,
-    by,
     chance,
+    group_by,
     rates,
     regret,
     rho,
     score,
     weights_of,
 )
-from parcost_plugins.validation.study import Written
+from parcost_plugins.validation.study import StudyText
 
 #: Layouts of one model, batch and number of devices from which a ranking says something.
 FEWEST_LAYOUTS = 8
@@ -30,11 +30,11 @@ _WIDER = {"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 4.0, "mxfp4": 4.0}
 
 
 @frozen(kw_only=True, eq=False)
-class Scored:
+class ScoredRow:
     """A row with its prediction, and what the baseline says of it."""
 
-    row: Row
-    written: Written
+    row: RunRow
+    written: StudyText
     prediction: Prediction
     baseline: float  # seconds of a step
 
@@ -67,7 +67,7 @@ class Scored:
         return None if measured is None or not predicted else measured * 1e9 / predicted
 
     @property
-    def step_held(self) -> bool | None:
+    def step_in_interval(self) -> bool | None:
         """Whether the measured step time lies in its interval; None without one."""
         return _is_within(self.row.measured.step_time_s, self.prediction.step_interval)
 
@@ -84,7 +84,7 @@ def _is_within(value: float, ends: tuple[float, float] | None) -> bool | None:
 
 
 @frozen(kw_only=True)
-class Group:
+class SummaryGroup:
     """Rows that have something in common, and their scores."""
 
     dimension: str
@@ -93,8 +93,8 @@ class Group:
     baseline: Score
     memory: Score | None
     refused: int
-    held: Holding | None  # by the intervals of the step time
-    memory_held: Holding | None
+    held: Coverage | None  # by the intervals of the step time
+    memory_held: Coverage | None
     worst: Sequence[str]  # ids of the rows with the largest errors
 
 
@@ -113,8 +113,8 @@ class Ranking:
 class Summary:
     """All that is known: groups by dimension, the ranking, and what could not be scored."""
 
-    rows: Sequence[Scored]
-    groups: Sequence[Group]
+    rows: Sequence[ScoredRow]
+    groups: Sequence[SummaryGroup]
     rankings: Sequence[Ranking]
     memory: Sequence[tuple[str, Score]]
     left_out: Mapping[str, Ranges]
@@ -122,12 +122,12 @@ class Summary:
     flaws: Sequence[Flaw]
     unknown: Mapping[str, int]
 
-    def of(self, dimension: str) -> list[Group]:
+    def of(self, dimension: str) -> list[SummaryGroup]:
         """Return the groups of one dimension."""
         return [group for group in self.groups if group.dimension == dimension]
 
     @property
-    def all(self) -> Group | None:
+    def all(self) -> SummaryGroup | None:
         """All rows together."""
         return next(iter(self.of("all")), None)
 
@@ -166,12 +166,12 @@ class Summary:
         found = group.step if quantity == "step" else group.memory
         return None if found is None else float(getattr(found, metric))
 
-    def worst(self, most: int) -> list[Scored]:
+    def worst(self, most: int) -> list[ScoredRow]:
         """Return at most so many rows with the largest errors, as many of each source."""
-        sources = by(self.rows, lambda one: one.row.source_key).values()
+        sources = group_by(self.rows, lambda one: one.row.source_key).values()
         each = -(-most // max(1, len(sources)))
-        found = [one for members in sources for one in largest(members, each)]
-        return largest(found, most)
+        found = [one for members in sources for one in largest_errors(members, each)]
+        return largest_errors(found, most)
 
     def mean_over(self, dimension: str) -> tuple[float, float] | None:
         """Return the mean of the groups' MAPE, and that of the baseline's."""
@@ -182,12 +182,12 @@ class Summary:
         return own, sum(group.baseline.mape for group in found) / len(found)
 
 
-def largest(rows: Sequence[Scored], most: int) -> list[Scored]:
+def largest_errors(rows: Sequence[ScoredRow], most: int) -> list[ScoredRow]:
     """Return the *most* rows with the largest errors of the step time, the largest first."""
     return sorted(rows, key=lambda one: (-abs(one.error), one.row.id))[:most]
 
 
-def _nodes(row: Row) -> str:
+def _nodes(row: RunRow) -> str:
     if row.nodes is None:
         return "not stated"
     for most in (1, 8, 64, 512):
@@ -199,14 +199,14 @@ def _nodes(row: Row) -> str:
 _ABOVE = {8: 2, 64: 9, 512: 65}
 
 
-def device_class(row: Row) -> str:
+def device_class(row: RunRow) -> str:
     """Return the class of device that *row* names."""
     return row.hardware.gpu_class or row.hardware.gpu
 
 
 #: What rows are grouped by: a name, and that of a row's group, or None to leave the row out.
 #: `once` has all rows with weights by which a configuration that was measured often counts once.
-DIMENSIONS: Mapping[str, Callable[[Row, str], str | None]] = {
+DIMENSIONS: Mapping[str, Callable[[RunRow, str], str | None]] = {
     "all": lambda _row, _framework: "all",
     "once": lambda _row, _framework: "once",
     "core": lambda row, _framework: "core" if row.core else None,
@@ -236,7 +236,7 @@ def summarize(
     groups = [
         _group(dimension, name, found)
         for dimension, key in DIMENSIONS.items()
-        for name, found in _grouped(rows, key).items()
+        for name, found in _group_rows(rows, key).items()
         if name is not None
     ]
     found_flaws = [*flaws, *(_flaw(case, "absurd", excess(case)) for case in absurd)]
@@ -254,10 +254,10 @@ def summarize(
     )
 
 
-def _grouped(
-    rows: Sequence[Scored], key: Callable[[Row, str], str | None]
-) -> dict[str | None, list[Scored]]:
-    found = by(rows, lambda scored: key(scored.row, scored.written.framework))
+def _group_rows(
+    rows: Sequence[ScoredRow], key: Callable[[RunRow, str], str | None]
+) -> dict[str | None, list[ScoredRow]]:
+    found = group_by(rows, lambda scored: key(scored.row, scored.written.framework))
     return dict(sorted(found.items(), key=lambda item: (-len(item[1]), str(item[0]))))
 
 
@@ -285,7 +285,7 @@ def excess(case: Case) -> str:
     )
 
 
-def _with_baseline(cases: Sequence[Case]) -> list[Scored]:
+def _with_baseline(cases: Sequence[Case]) -> list[ScoredRow]:
     """Return the rows with one constant rate for each class of device and precision."""
     classes: list[Hashable] = [
         (device_class(case.placed.row), case.placed.row.numbers) for case in cases
@@ -296,7 +296,7 @@ def _with_baseline(cases: Sequence[Case]) -> list[Scored]:
         assert case.prediction is not None
         assert case.written is not None
         rows.append(
-            Scored(
+            ScoredRow(
                 row=case.placed.row,
                 written=case.written,
                 prediction=case.prediction,
@@ -306,42 +306,42 @@ def _with_baseline(cases: Sequence[Case]) -> list[Scored]:
     return rows
 
 
-def _group(dimension: str, name: str, rows: Sequence[Scored]) -> Group:
+def _group(dimension: str, name: str, rows: Sequence[ScoredRow]) -> SummaryGroup:
     once = dimension == "once"
     weights = weights_of([one.row.configuration for one in rows]) if once else None
     step = score([one.error for one in rows], weights)
     baseline = score([one.baseline_error for one in rows], weights)
     assert step is not None
     assert baseline is not None
-    return Group(
+    return SummaryGroup(
         dimension=dimension,
         name=name,
         step=step,
         baseline=baseline,
         memory=score([e for one in rows if (e := one.memory_error) is not None]),
         refused=sum(not one.prediction.fits for one in rows),
-        held=_step_held(rows),
-        memory_held=_memory_held(rows),
-        worst=[one.row.id for one in largest(rows, _WORST)],
+        held=_step_coverage(rows),
+        memory_held=_memory_coverage(rows),
+        worst=[one.row.id for one in largest_errors(rows, _WORST)],
     )
 
 
-def _step_held(rows: Sequence[Scored]) -> Holding | None:
+def _step_coverage(rows: Sequence[ScoredRow]) -> Coverage | None:
     found = [
         (held, half_width(ends, one.prediction.step_time))
         for one in rows
-        if (held := one.step_held) is not None and (ends := one.prediction.step_interval)
+        if (held := one.step_in_interval) is not None and (ends := one.prediction.step_interval)
     ]
-    return holding([held for held, _ in found], [width for _, width in found])
+    return coverage_of([held for held, _ in found], [width for _, width in found])
 
 
-def _memory_held(rows: Sequence[Scored]) -> Holding | None:
+def _memory_coverage(rows: Sequence[ScoredRow]) -> Coverage | None:
     found = [
         (held, half_width(ends, one.prediction.memory))
         for one in rows
         if (held := one.memory_held) is not None and (ends := one.prediction.memory_interval)
     ]
-    return holding([held for held, _ in found], [width for _, width in found])
+    return coverage_of([held for held, _ in found], [width for _, width in found])
 
 
 def half_width(ends: tuple[float, float], predicted: float) -> float:
@@ -349,7 +349,7 @@ def half_width(ends: tuple[float, float], predicted: float) -> float:
     return (ends[1] - ends[0]) / 2 / predicted
 
 
-def ranges_of(rows: Sequence[Scored], families: Mapping[str, str]) -> Mapping[str, Ranges]:
+def ranges_of(rows: Sequence[ScoredRow], families: Mapping[str, str]) -> Mapping[str, Ranges]:
     """Return the ranges of measured / predicted; *families* are those of devices by name."""
     steps = [(one, one.ratio) for one in rows]
     memories = [(one, ratio) for one in rows if (ratio := one.memory_ratio) is not None]
@@ -364,23 +364,23 @@ def ranges_of(rows: Sequence[Scored], families: Mapping[str, str]) -> Mapping[st
     return found
 
 
-def _kind(one: Scored, families: Mapping[str, str]) -> Kind:
+def _kind(one: ScoredRow, families: Mapping[str, str]) -> Kind:
     model = "experts" if one.row.is_sparse else "dense"
     return model, families.get(device_of(one.row), ""), one.written.framework
 
 
-def device_of(row: Row) -> str:
+def device_of(row: RunRow) -> str:
     """Return the device of the catalogue that *row* means."""
     entry = entry_of(row.hardware)
     return "" if entry is None else entry.device
 
 
-def _rankings(rows: Sequence[Scored]) -> list[Ranking]:
+def _rankings(rows: Sequence[ScoredRow]) -> list[Ranking]:
     found = []
-    for key, members in by(rows, _job).items():
+    for key, members in group_by(rows, _job).items():
         best = [
             min(alike, key=lambda one: one.row.measured.step_time_s)
-            for alike in by(members, _layout).values()
+            for alike in group_by(members, _layout).values()
         ]
         if len(best) < FEWEST_LAYOUTS:
             continue
@@ -398,7 +398,7 @@ def _rankings(rows: Sequence[Scored]) -> list[Ranking]:
     return found
 
 
-def _job(one: Scored) -> tuple[Hashable, ...]:
+def _job(one: ScoredRow) -> tuple[Hashable, ...]:
     """Return what layouts that are compared have in common: all but the layout."""
     row = one.row
     return (
@@ -413,12 +413,12 @@ def _job(one: Scored) -> tuple[Hashable, ...]:
     )
 
 
-def _layout(one: Scored) -> tuple[Hashable, ...]:
+def _layout(one: ScoredRow) -> tuple[Hashable, ...]:
     p = one.row.parallel
     return (p.tp, p.pp, p.cp, p.dp, p.vp, p.ep, p.zero_stage_or_fsdp, one.row.batch.micro)
 
 
-def memory_basis(row: Row) -> str:
+def memory_basis(row: RunRow) -> str:
     """Return what the memory of *row* is: of the allocator's blocks, or of the whole device."""
     said = row.extra.get("memory_basis")
     if isinstance(said, str):
@@ -431,10 +431,10 @@ def memory_basis(row: Row) -> str:
     return "allocated" if "allocated" in text else "not stated"
 
 
-def _memory(rows: Sequence[Scored]) -> list[tuple[str, Score]]:
+def _memory(rows: Sequence[ScoredRow]) -> list[tuple[str, Score]]:
     measured = [one for one in rows if one.memory_error is not None]
     found = []
-    for basis, members in sorted(by(measured, lambda one: memory_basis(one.row)).items()):
+    for basis, members in sorted(group_by(measured, lambda one: memory_basis(one.row)).items()):
         scored = score([e for one in members if (e := one.memory_error) is not None])
         if scored is not None:
             found.append((basis, scored))

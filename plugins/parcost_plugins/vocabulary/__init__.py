@@ -5,7 +5,7 @@ Anyone may import from here; a third-party plugin writes
 """
 
 from parcost import hookimpl
-from parcost_plugins.vocabulary.accuracy import Accuracy, Family, Observed
+from parcost_plugins.vocabulary.accuracy import Accuracy, Family, ObservedErrors
 from parcost_plugins.vocabulary.attention import (
     AttentionKernel,
     AttentionTable,
@@ -13,10 +13,10 @@ from parcost_plugins.vocabulary.attention import (
 )
 from parcost_plugins.vocabulary.compression import BucketSketch, Compression, ExchangeSketch
 from parcost_plugins.vocabulary.context import Context
-from parcost_plugins.vocabulary.custom import CustomTerm
+from parcost_plugins.vocabulary.custom_terms import CustomTerm
 from parcost_plugins.vocabulary.estimates import Estimate, Grid, PipelineSketch
 from parcost_plugins.vocabulary.framework import Framework, Offer
-from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level, Plausible
+from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level, PlausibleRange
 from parcost_plugins.vocabulary.inference import Serving
 from parcost_plugins.vocabulary.interference import multiprocessors_taken, slowdown
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
@@ -42,8 +42,8 @@ from parcost_plugins.vocabulary.operators import (
 from parcost_plugins.vocabulary.partition import layers, on_first, on_last, virtual_stages
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.routing import Routing
-from parcost_plugins.vocabulary.scaling import BatchScaling, Equivalent, Jitter, ScalingLaw
-from parcost_plugins.vocabulary.searching import Search
+from parcost_plugins.vocabulary.scaling import BatchScaling, EquivalentDevices, Jitter, ScalingLaw
+from parcost_plugins.vocabulary.search import Search
 from parcost_plugins.vocabulary.sharding import (
     FsdpSketch,
     LocalUpdates,
@@ -52,6 +52,7 @@ from parcost_plugins.vocabulary.sharding import (
     ZeroSketch,
 )
 from parcost_plugins.vocabulary.sheets import LinkSheet, MachineSheet, StateSheet
+from parcost_plugins.vocabulary.targets import Plan, Roofline, Targets
 from parcost_plugins.vocabulary.training import (
     CollectiveChoice,
     KernelChoice,
@@ -62,14 +63,13 @@ from parcost_plugins.vocabulary.training import (
     Tile,
     Training,
 )
-from parcost_plugins.vocabulary.transfer import OPERATIONS, Phase, Transfer
+from parcost_plugins.vocabulary.transfer import OPERATIONS, Transfer
 from parcost_plugins.vocabulary.tuning import (
     GenerationTuning,
     HostTuning,
     ProtocolTuning,
     Tuning,
 )
-from parcost_plugins.vocabulary.understanding import Plan, Roofline, Targets
 
 __all__ = [
     "OPERATIONS",
@@ -88,7 +88,7 @@ __all__ = [
     "Datacenter",
     "Device",
     "Energy",
-    "Equivalent",
+    "EquivalentDevices",
     "Estimate",
     "ExchangeSketch",
     "Fabric",
@@ -113,15 +113,14 @@ __all__ = [
     "Model",
     "ModelFlops",
     "Network",
-    "Observed",
+    "ObservedErrors",
     "Offer",
     "Offload",
     "Overlap",
     "Parameters",
-    "Phase",
     "PipelineSketch",
     "Plan",
-    "Plausible",
+    "PlausibleRange",
     "Precision",
     "Price",
     "ProtocolTuning",
@@ -176,7 +175,7 @@ def blocks() -> list[type]:
         Datacenter,
         Device,
         Energy,
-        Equivalent,
+        EquivalentDevices,
         Estimate,
         ExchangeSketch,
         Fabric,
@@ -198,13 +197,13 @@ def blocks() -> list[type]:
         MemoryBudget,
         Model,
         Network,
-        Observed,
+        ObservedErrors,
         Offer,
         Offload,
         Overlap,
         PipelineSketch,
         Plan,
-        Plausible,
+        PlausibleRange,
         Precision,
         Price,
         ProtocolTuning,

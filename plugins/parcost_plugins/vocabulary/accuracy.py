@@ -1,9 +1,9 @@
 """How far predictions were off measured runs: what the interval of a figure is made of.
 
 The errors are measured / predicted, with the constants of the catalogue, of which some were
-fitted to the same runs. They differ most between dense models and mixtures of experts, between
-families of devices and between frameworks, so that each of these has a range of its own where
-enough models were measured.
+fitted to the same runs. They differ most between dense models and mixtures of experts,
+between families of devices and between frameworks. So each of these has a range of its own
+where enough models were measured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Family:
 
 
 @block("observed", inside="accuracy", label="required")
-class Observed:
+class ObservedErrors:
     """The errors of one figure in measured runs that have something in common."""
 
     figure: str = word("step_time", "memory", doc="which figure")
@@ -71,9 +71,11 @@ class Accuracy:
         default="",
         doc="with runs enough to know their efficiencies: their labels, apart by spaces",
     )
-    observed: tuple[Observed, ...] = children("observed", doc="errors, by what runs have in common")
+    observed: tuple[ObservedErrors, ...] = children(
+        "observed", doc="errors, by what runs have in common"
+    )
 
-    def find(self, figure: str, model: str, family: str, framework: str) -> Observed | None:
+    def find(self, figure: str, model: str, family: str, framework: str) -> ObservedErrors | None:
         """Return the errors of the narrowest kind of runs that a study belongs to, if any."""
         found = [
             one
@@ -82,6 +84,6 @@ class Accuracy:
         ]
         return max(found, key=lambda one: one.narrowness, default=None)
 
-    def knows(self, device: str) -> bool:
+    def has_device(self, device: str) -> bool:
         """Return whether *device* is one with measured runs."""
         return device in self.devices.split()

@@ -12,7 +12,7 @@ from parcost import Figure, Section
 T = TypeVar("T")
 
 
-def outlined(answers: Iterable[T], *headlines: str) -> Iterator[T]:
+def mark_details(answers: Iterable[T], *headlines: str) -> Iterator[T]:
     """Yield *answers*, with the figures of a block other than its *headlines* as details.
 
     Headlines are named without the label of the block. A block that has none of them has

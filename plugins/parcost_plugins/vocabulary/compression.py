@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from parcost import BYTES, ONE, RATE, SECONDS, Real, block, fraction, integer, quantity, word
 
+#: Bits of an element on the wire; what is exchanged as a sum, and what is not.
+SUMMED = {"fp16": 16.0, "bf16": 16.0}
+EXCHANGED = {"int8": 8.0, "int4": 4.0, "one_bit": 1.0}
+
 
 @block("compression", label="none")
 class Compression:

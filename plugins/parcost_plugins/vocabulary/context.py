@@ -64,7 +64,7 @@ def algorithm(study: Study) -> str:
     return study[Context].algorithm or study[Training].framework.context
 
 
-def trading(study: Study) -> Real:
+def all_to_all_degree(study: Study) -> Real:
     """Return how many of the context-parallel ranks trade the sequence for heads."""
     kind, cp = algorithm(study), study[Layout].cp
     if kind == "ulysses":
@@ -76,9 +76,9 @@ def blocks_of_keys(study: Study) -> Real:
     """Return in how many blocks, one a kernel, the keys of a query arrive."""
     if algorithm(study) in ("all_gather", "ulysses"):
         return 1.0
-    return study[Layout].cp / trading(study)
+    return study[Layout].cp / all_to_all_degree(study)
 
 
 def latent_blocks(study: Study) -> Real:
     """Return of how many ranks' tokens, its own included, one projects keys and values up."""
-    return study[Layout].cp / trading(study) if study[Context].latent else 1.0
+    return study[Layout].cp / all_to_all_degree(study) if study[Context].latent else 1.0

@@ -27,7 +27,7 @@ from parcost.numeric import INFINITY, all_of, ceil, divides, floor, maximum, min
 
 
 @record(kw_only=True, eq=False)
-class AlphaBeta:
+class AlphaBeta(Link):
     """A start-up time per message and a bandwidth; other levels are busy for a share of it."""
 
     name: str
@@ -43,7 +43,7 @@ class AlphaBeta:
 
 
 @record(kw_only=True, eq=False)
-class SharedLink:
+class SharedLink(Link):
     """The *link* of one rank, of which every byte takes *factor* times as long."""
 
     link: Link
@@ -56,7 +56,7 @@ class SharedLink:
 
     @property
     def latency(self) -> Real:
-        """The start-up time of a message, which nobody shares."""
+        """The start-up time of a message, which is not shared."""
         return self.link.latency
 
     @property
@@ -67,12 +67,12 @@ class SharedLink:
     @property
     def level(self) -> Any:
         """The level's block."""
-        return getattr(self.link, "level", None)
+        return self.link.level
 
     @property
     def measured(self) -> bool:
         """Whether the times of the link are read off points."""
-        return bool(getattr(self.link, "measured", False))
+        return self.link.measured
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time of *rounds* messages, each of them longer by the factor."""
@@ -80,7 +80,7 @@ class SharedLink:
 
 
 @record(kw_only=True, eq=False)
-class SlowestLink:
+class SlowestLink(Link):
     """Several *links*, each of which all messages pass where it is *crossed*."""
 
     name: Any
@@ -106,7 +106,7 @@ class SlowestLink:
     @property
     def measured(self) -> bool:
         """Whether the times of any link are read off points."""
-        return any(getattr(link, "measured", False) for link in self.links)
+        return any(link.measured for link in self.links)
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time by the slowest link."""
@@ -160,7 +160,7 @@ def relayed_share(group: Group) -> Real:
     """Return the share of what leaves a node that first moves inside of it (PXN)."""
     if len(group.links) < 2:
         return 0.0
-    level: Any = getattr(group.links[1], "level", None)
+    level: Any = group.links[1].level
     u = group.shape[0]
     return (u - 1) / u if _kind(level) == "rail" and level.pxn else 0.0
 
@@ -184,7 +184,7 @@ def oversubscription_factor(leaving: Real, ratio: Real) -> Real:
 
 
 def _shared_link(link: Link, factor: Real | None) -> Link:
-    """Return *link* with its *factor*; None is a link that nobody else crowds."""
+    """Return *link* with its *factor*; None is a link without other traffic."""
     return link if factor is None else SharedLink(link=link, factor=factor)
 
 
@@ -210,7 +210,7 @@ def _members_inside(group: Group, at: int) -> Real:
 
 def _torus_factor(group: Group, at: int, link: Link) -> Real | None:
     """Return the factor of a torus for bytes that go to all its units alike."""
-    level: Any = getattr(link, "level", None)
+    level: Any = link.level
     if _kind(level) != "torus" or not level.dimensions:
         return None
     g, stride = group.shape[at], maximum(group.strides[at], 1.0)
@@ -244,7 +244,7 @@ def torus_load(dimensions: Sequence[int], g: Real, stride: Real = 1.0, *, wrap: 
 
 def _rail_factor(group: Group, at: int, link: Link) -> Real | None:
     """Return the factor of rails for bytes that go straight to all ranks of other units."""
-    level: Any = getattr(link, "level", None)
+    level: Any = link.level
     if at == 0 or _kind(level) != "rail" or level.pxn or all_of(level.oversubscription == 1):
         return None
     u, P = _members_inside(group, at), group.ranks

@@ -72,9 +72,7 @@ class Offer:
         default="any",
         doc="it is about layouts in which this degree is above 1; about all with `any`",
     )
-    since: str = string(
-        default="", doc="what changed at which version, for whoever runs another one"
-    )
+    since: str = string(default="", doc="what changed at which version, for runs of another one")
 
 
 @block("framework", label="required")

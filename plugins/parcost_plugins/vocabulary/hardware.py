@@ -127,7 +127,7 @@ class Device:
         doc="of those rates, where they are those of a relative with more power",
     )
     memory_efficiency: Real = fraction(
-        positive=True, doc="large streaming kernels, of the memory bandwidth"
+        positive=True, doc="of the memory bandwidth, reached by large streaming kernels"
     )
     host_bandwidth: Real | None = quantity(
         RATE,
@@ -276,7 +276,7 @@ class Fabric:
 
 
 @block("plausible", label="none")
-class Plausible:
+class PlausibleRange:
     """The fastest and the slowest that is known: beyond it, another unit was probably meant."""
 
     device_bandwidth: Real = quantity(

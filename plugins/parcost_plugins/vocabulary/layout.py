@@ -5,8 +5,33 @@ from __future__ import annotations
 from parcost import ONE, Real, block, fraction, integer, integers, quantity, string, switch, word
 from parcost_plugins.vocabulary.framework import ASSIGNMENTS, TRANSFERS
 
+#: Names of Megatron-LM, NeMo, DeepSpeed, Hugging Face and torchtitan.
+_DEGREES = {
+    f"{name}_{word}": attribute
+    for attribute, names in {
+        "tp": ("tensor_model_parallel", "tensor_parallel", "tp"),
+        "pp": ("pipeline_model_parallel", "pipeline_parallel", "pp"),
+        "cp": ("context_parallel", "cp"),
+        "ep": ("expert_model_parallel", "expert_parallel", "ep"),
+        "etp": ("expert_tensor_parallel", "etp"),
+        "dp": ("data_parallel", "data_parallel_replicate", "data_parallel_shard", "dp"),
+    }.items()
+    for name in names
+    for word in ("size", "degree")
+}
 
-@block("layout", label="none")
+
+@block(
+    "layout",
+    label="none",
+    aliases={
+        **_DEGREES,
+        "zero_stage": "zero",
+        "zero_optimization": "zero",
+        "use_distributed_optimizer": "zero = 1",
+        "make_vocab_size_divisible_by": "vocabulary_multiple",
+    },
+)
 class Layout:
     """The parallel layout. Degrees multiply up to the devices of the cluster."""
 
@@ -41,7 +66,17 @@ class Layout:
     )
 
 
-@block("schedule", label="none")
+@block(
+    "schedule",
+    label="none",
+    aliases={
+        "virtual_pipeline_model_parallel_size": "chunks",
+        "num_virtual_stages_per_pipeline_rank": "chunks",
+        "num_layers_per_virtual_pipeline_stage": "chunks",
+        "pipeline_schedule": "kind",
+        "pipeline_parallel_schedule": "kind",
+    },
+)
 class ScheduleChoice:
     """The pipeline schedule and how layers are dealt to stages."""
 

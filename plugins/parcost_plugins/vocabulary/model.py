@@ -21,7 +21,42 @@ class AttentionInput(NamedTuple):
     multiplied: bool = True
 
 
-@block("model", label="required")
+@block(
+    "model",
+    label="required",
+    aliases={  # names of Megatron-LM and of the configuration files of Hugging Face
+        "num_layers": "layers",
+        "num_hidden_layers": "layers",
+        "n_layers": "layers",
+        "hidden_size": "hidden",
+        "d_model": "hidden",
+        "n_embd": "hidden",
+        "num_attention_heads": "heads",
+        "n_heads": "heads",
+        "num_query_groups": "kv_heads",
+        "num_key_value_heads": "kv_heads",
+        "n_kv_heads": "kv_heads",
+        "kv_channels": "head_dim",
+        "ffn_hidden_size": "ffn",
+        "intermediate_size": "ffn",
+        "vocab_size": "vocabulary",
+        "padded_vocab_size": "vocabulary",
+        "max_position_embeddings": "positions",
+        "sliding_window": "window",
+        "tie_word_embeddings": "tied",
+        "num_experts": "experts",
+        "num_local_experts": "experts",
+        "n_routed_experts": "experts",
+        "moe_router_topk": "top_k",
+        "num_experts_per_tok": "top_k",
+        "moe_ffn_hidden_size": "expert_ffn",
+        "moe_intermediate_size": "expert_ffn",
+        "n_shared_experts": "shared_experts",
+        "kv_lora_rank": "kv_lora",
+        "q_lora_rank": "q_lora",
+        "first_k_dense_replace": "dense_first",
+    },
+)
 class Model:
     """A transformer, dense or with experts; or, by its stated size alone, a nominal one."""
 
@@ -157,12 +192,12 @@ class Model:
     )
 
     @property
-    def nominal(self) -> bool:
+    def is_nominal(self) -> bool:
         """Whether the model is known by its stated size alone."""
         return self.parameters is not None
 
     @property
-    def latent(self) -> bool:
+    def is_latent(self) -> bool:
         """Whether attention is multi-head latent attention."""
         return self.kv_lora > 0
 
@@ -179,7 +214,7 @@ class Model:
     @property
     def attention_inputs(self) -> tuple[AttentionInput, ...]:
         """What the products of attention that are split by columns read of a token."""
-        if not self.latent:
+        if not self.is_latent:
             return (AttentionInput("", self.hidden),)
         queries = (
             AttentionInput("compressed queries", self.q_lora)

@@ -25,7 +25,7 @@ class Target(NamedTuple):
     kind: str
 
 
-def listed(offer: Offer) -> list[str]:
+def value_texts(offer: Offer) -> list[str]:
     """Return the values of *offer*, as they are written."""
     return [text for part in offer.values.split(",") if (text := part.strip())]
 
@@ -36,7 +36,7 @@ def values_of(offer: Offer, kind: str) -> list[Value]:
     Raises:
         ValueError: One of them is no number.
     """
-    return [float(text) if kind == "quantity" else text for text in listed(offer)]
+    return [float(text) if kind == "quantity" else text for text in value_texts(offer)]
 
 
 def target_of(study: Study, offer: Offer) -> Target | None:
@@ -58,14 +58,14 @@ def holds(study: Study, offer: Offer, value: Any, kind: str) -> Mask:
         return True
     held: Mask = False
     for one in values_of(offer, kind):
-        held = held | (spelled(value) == one)
+        held = held | (switch_text(value) == one)
     if offer.beyond == "any":
         return held
     unaffected: Mask = getattr(study[Layout], offer.beyond) <= 1
     return held | unaffected
 
 
-def spelled(value: Any) -> Any:
+def switch_text(value: Any) -> Any:
     """Return *value* as the language writes it where it is a switch."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
@@ -76,20 +76,36 @@ def has(study: Study, attribute: str, value: Value) -> bool:
     A framework that says nothing of it has every value.
     """
     offers = offers_of(study[Training].framework, attribute)
-    return not offers or any(_same(value, text) for offer in offers for text in listed(offer))
+    return not offers or any(
+        _matches(value, text) for offer in offers for text in value_texts(offer)
+    )
 
 
 def offers_of(framework: Framework, attribute: str) -> Sequence[Offer]:
     """Return what *framework* says of *attribute*."""
-    return [offer for offer in stated(framework) if offer.attribute == attribute]
+    return [offer for offer in active_offers(framework) if offer.attribute == attribute]
 
 
-def stated(framework: Framework) -> Sequence[Offer]:
+def active_offers(framework: Framework) -> Sequence[Offer]:
     """Return what *framework* says that it has; statements without values are withdrawn."""
-    return [offer for offer in framework.offers if listed(offer)]
+    return [offer for offer in framework.offers if value_texts(offer)]
 
 
-def _same(value: Value, text: str) -> bool:
+def usual_schedules(study: Study) -> list[str]:
+    """Return the schedules that a search takes by default, by name.
+
+    Of a framework that says which it has, those are all that it has.
+    """
+    stated = offers_of(study[Training].framework, "schedule.kind")
+    return [
+        name
+        for name, (_, schedule) in study.plugins.offers("schedules").items()
+        if has(study, "schedule.kind", name)
+        and (stated or getattr(schedule, "search_default", False))
+    ]
+
+
+def _matches(value: Value, text: str) -> bool:
     if isinstance(value, str):
         return value == text
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
-from parcost import Pass, Real, answers, record
+from parcost import FlopCount, Operator, ParameterGroup, Pass, Real, record
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -35,9 +35,8 @@ ATTENTION_CORE, WINDOWED_CORE = "attention core", "attention core in a window"
 CORE_PRODUCTS: Mapping[Pass, tuple[int, int]] = {"F": (1, 1), "R": (1, 1), "B": (3, 2)}
 
 
-@answers("operators")
 @record(kw_only=True, eq=False)
-class Gemm:
+class Gemm(Operator):
     """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
 
     *role* says what it is part of, which decides whether a recipe runs it in low precision;
@@ -62,9 +61,8 @@ class Gemm:
         return 2.0 * self.batch * self.m * self.n * self.k
 
 
-@answers("operators")
 @record(kw_only=True, eq=False)
-class FusedAttention:
+class FusedAttention(Operator):
     """The attention core in one kernel; *flops* are those that it executes.
 
     *windowed* says that a window of the model bounds it.
@@ -105,9 +103,8 @@ StepKind = Literal["", "traced", "traced_gradient", "strided", "scattered", "ind
 STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 
-@answers("operators")
 @record(kw_only=True, eq=False)
-class Stream:
+class Stream(Operator):
     """A memory-bound operator that reads and writes *bytes_* in all, in so many *kernels*.
 
     Its kernels make *steps* elements, one by one where they are of a *step_kind*.
@@ -130,9 +127,8 @@ class Stream:
         return 0.0
 
 
-@answers("parameters")
 @record(kw_only=True, eq=False)
-class Parameters:
+class Parameters(ParameterGroup):
     """Parameters held on a virtual stage.
 
     *elements* on one rank, padding and copies included; *total* over the
@@ -153,9 +149,8 @@ class Parameters:
     source: str = ""
 
 
-@answers("flops")
 @record(kw_only=True, eq=False)
-class ModelFlops:
+class ModelFlops(FlopCount):
     """FLOPs of the forward pass per token by definition, for the whole model.
 
     *kind* ``matmul`` is 2 FLOPs per matrix parameter; ``attention`` is the core,

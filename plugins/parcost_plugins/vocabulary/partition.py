@@ -7,19 +7,19 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from parcost import LONGEST_ORDER, Op, Row
+from parcost import LONGEST_ORDER, Op, PipelineShape, Row
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
 
 if TYPE_CHECKING:
-    from parcost import Study
+    from parcost import Pipeline, Study
 
 #: How many of something stand on each virtual stage.
 Counts: TypeAlias = "tuple[Any, ...]"
 
 
-class Kind(NamedTuple):
+class LayerKind(NamedTuple):
     """What tells layers from one another: experts, a window, and being *recomputed* whole."""
 
     moe: bool
@@ -56,14 +56,14 @@ def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
     Every stage has entries that are not paired: the first to run forward, at least.
     """
     cut, schedule = study.pipeline, study.schedule
-    if cut.chunks == 1 and getattr(schedule, "copies", 1) == 1:
+    if cut.chunks == 1 and schedule.copies == 1:
         return [[device] for device in range(cut.stages)]
-    order = schedule.order(cut.stages, _fewest(study), cut.chunks)
+    order = schedule.order(cut.stages, _fewest_micro_batches(study), cut.chunks)
     return [sorted({op.stage for op in entries if isinstance(op, Op)}) for entries in order]
 
 
-def ends_together(study: Study) -> bool:
-    """Say whether every device with the first virtual stage has the last one too.
+def ends_share_device(study: Study) -> bool:
+    """Return whether every device with the first virtual stage has the last one too.
 
     So it is in schedules in the shape of a V, and in those that run both ways. A schedule
     that does not exist there, which a rule says, puts nothing together.
@@ -71,25 +71,29 @@ def ends_together(study: Study) -> bool:
     if study[Layout].pp == 1:
         return True
     cut, last = study.pipeline, virtual_stages(study) - 1
-    if cut.chunks == 1 and getattr(study.schedule, "copies", 1) == 1:
+    if cut.chunks == 1 and study.schedule.copies == 1:
         return False
-    if not _fewest(study):
+    if not _fewest_micro_batches(study):
         return False
     return all(last in held for held in stages_of_devices(study) if 0 in held)
 
 
-def _fewest(study: Study) -> int:
+def _fewest_micro_batches(study: Study) -> int:
     """Return the fewest micro-batches that occur and that the schedule exists for, 0 if none.
 
     Candidates that another schedule is meant for may have numbers that this one has no order for.
     """
-    cut, limits = study.pipeline, getattr(study.schedule, "limits", None)
+    cut, schedule = study.pipeline, study.schedule
     m, stages = cut.micro_batches, cut.stages * cut.chunks
     for count in sorted({m} if isinstance(m, (float, int)) else set(m.reshape(-1).tolist())):
         possible = count >= 1 and count == int(count) and count * stages <= LONGEST_ORDER
-        if possible and not (limits and limits(cut.stages, int(count), cut.chunks)):
+        if possible and not schedule.limits(_shape(cut, int(count))):
             return int(count)
     return 0
+
+
+def _shape(cut: Pipeline, micro_batches: int) -> PipelineShape:
+    return PipelineShape(stages=cut.stages, micro_batches=micro_batches, chunks=cut.chunks)
 
 
 def layers(study: Study) -> Counts:
@@ -105,7 +109,7 @@ def layers(study: Study) -> Counts:
     (3, 3, 2, 2)
     """
     choice, model = study[ScheduleChoice], study[Training].model
-    first, last = ends_counted(study)
+    first, last = end_layers(study)
     dealt = choice.stages or deal(
         model.layers,
         virtual_stages(study),
@@ -123,7 +127,7 @@ def assignment(study: Study) -> str:
     return study[ScheduleChoice].assignment or study[Training].framework.assignment
 
 
-def ends_counted(study: Study) -> tuple[int, int]:
+def end_layers(study: Study) -> tuple[int, int]:
     """Return how many layers embedding and head count as where layers are dealt."""
     choice, both = study[ScheduleChoice], assignment(study) == "ends"
     return int(both or choice.count_embedding), int(both or choice.count_head)
@@ -148,7 +152,7 @@ def deal(count: int, stages: int, *, first: int = 0, last: int = 0, fill: bool =
 
 def kinds(
     study: Study, *, recomputing: bool = True, dealt: Counts | None = None
-) -> Mapping[Kind, Counts]:
+) -> Mapping[LayerKind, Counts]:
     """Return the layers of each virtual stage by kind, kinds that there are none of left out.
 
     What holds however they are recomputed is asked for without *recomputing*. *dealt* are the
@@ -161,7 +165,7 @@ def kinds(
     full = recomputing and training.recompute == "full"
     every, most = (chosen.every, chosen.layers) if chosen is not None else (1, 0)
     if not (model.experts or model.window or (full and (every > 1 or most))):
-        return {Kind(False, False, full): dealt}
+        return {LayerKind(False, False, full): dealt}
     return _kinds(
         dealt,
         (model.experts, model.dense_first, model.moe_every),
@@ -170,8 +174,8 @@ def kinds(
     )
 
 
-def having(
-    found: Mapping[Kind, Counts],
+def select_counts(
+    found: Mapping[LayerKind, Counts],
     *,
     moe: bool | None = None,
     windowed: bool | None = None,
@@ -179,7 +183,8 @@ def having(
 ) -> Counts:
     """Return how many of the layers *found* are what is asked for; None does not mind.
 
-    >>> having({Kind(True, False, False): (1, 2), Kind(False, False, False): (1, 0)}, moe=True)
+    >>> moe, dense = LayerKind(True, False, False), LayerKind(False, False, False)
+    >>> select_counts({moe: (1, 2), dense: (1, 0)}, moe=True)
     (1, 2)
     """
     wanted = (moe, windowed, recomputed)
@@ -193,7 +198,7 @@ def having(
     return tuple(map(sum, zip(*picked, strict=True))) or (0,) * len(next(iter(found.values())))
 
 
-def standing(
+def layer_counts(
     study: Study,
     *,
     moe: bool | None = None,
@@ -202,60 +207,64 @@ def standing(
 ) -> Counts:
     """Return how many of the layers are what is asked for, by a row; None does not mind."""
     wanted = (moe, windowed, recomputed)
-    return study.row(_standing, *wanted, total=lambda: sum(_having(_of_the_model, study, *wanted)))
+    return study.row(
+        _layer_counts, *wanted, total=lambda: sum(_select_counts(_model_layers, study, *wanted))
+    )
 
 
-def _standing(
+def _layer_counts(
     study: Study, moe: bool | None, windowed: bool | None, recomputed: bool | None
 ) -> Counts:
-    return _having(_dealt, study, moe, windowed, recomputed)
+    return _select_counts(_dealt_layers, study, moe, windowed, recomputed)
 
 
-def _having(
-    found: Callable[[Study, bool], Mapping[Kind, Counts]],
+def _select_counts(
+    found: Callable[[Study, bool], Mapping[LayerKind, Counts]],
     study: Study,
     moe: bool | None,
     windowed: bool | None,
     recomputed: bool | None,
 ) -> Counts:
     every = study.query(found, recomputed is not None)
-    return having(every, moe=moe, windowed=windowed, recomputed=recomputed)
+    return select_counts(every, moe=moe, windowed=windowed, recomputed=recomputed)
 
 
-def _dealt(study: Study, recomputing: bool) -> Mapping[Kind, Counts]:
+def _dealt_layers(study: Study, recomputing: bool) -> Mapping[LayerKind, Counts]:
     return kinds(study, recomputing=recomputing)
 
 
-def _of_the_model(study: Study, recomputing: bool) -> Mapping[Kind, Counts]:
+def _model_layers(study: Study, recomputing: bool) -> Mapping[LayerKind, Counts]:
     model = study[Training].model
     whole = (model.layers + model.prediction_layers,)
     return kinds(study, recomputing=recomputing, dealt=whole)
 
 
-def each(function: Callable[..., float], *counts: Sequence[Any] | float) -> Counts:
+def map_stages(function: Callable[..., float], *counts: Sequence[Any] | float) -> Counts:
     """Return ``function(n, ...)`` on each virtual stage, and a row of rows; numbers are constant.
 
-    >>> each(min, (1, 2), (3, 0)), each(min, (1, 2), 1)
+    >>> map_stages(min, (1, 2), (3, 0)), map_stages(min, (1, 2), 1)
     ((1, 0), (1, 1))
     """
     if any(isinstance(count, Row) for count in counts):
         totals = (count if isinstance(count, (int, float)) else sum(count) for count in counts)
-        return Row(max(function(*totals), 0), _each, function, *counts)
+        return Row(max(function(*totals), 0), _map_stages, function, *counts)
     return tuple(map(function, *(repeat(n) if isinstance(n, (int, float)) else n for n in counts)))
 
 
-def _each(study: Study, function: Callable[..., float], *counts: Sequence[Any] | float) -> Counts:
-    return each(function, *(n.of(study) if isinstance(n, Row) else n for n in counts))
+def _map_stages(
+    study: Study, function: Callable[..., float], *counts: Sequence[Any] | float
+) -> Counts:
+    return map_stages(function, *(n.of(study) if isinstance(n, Row) else n for n in counts))
 
 
 def moe_layers(study: Study) -> Counts:
     """Return the layers with experts on each virtual stage."""
-    return having(kinds(study), moe=True)
+    return select_counts(kinds(study), moe=True)
 
 
 def recomputed_layers(study: Study) -> Counts:
     """Return the layers of each virtual stage that backward runs forward again as a whole."""
-    return having(kinds(study), recomputed=True)
+    return select_counts(kinds(study), recomputed=True)
 
 
 def on_first(study: Study) -> Counts:
@@ -282,15 +291,15 @@ def _kinds(
     mixture: tuple[int, int, int],
     window: tuple[int, int],
     recompute: tuple[bool, int, int],
-) -> Mapping[Kind, Counts]:
+) -> Mapping[LayerKind, Counts]:
     experts, dense_first, moe_every = mixture
     width, full_every = window
     full, every, most = recompute
-    found: dict[Kind, list[int]] = {}
+    found: dict[LayerKind, list[int]] = {}
     layer = 0
     for stage, count in enumerate(dealt):
         for place in range(count):
-            kind = Kind(
+            kind = LayerKind(
                 moe=experts > 0
                 and layer >= dense_first
                 and (layer - dense_first + 1) % moe_every == 0,

@@ -150,8 +150,8 @@ def rank_tokens(study: Study) -> Real:
     return tokens / layout.tp if layout.sequence_parallel else tokens
 
 
-def have_their_own(layout: Layout) -> Mask:
-    """Say whether ranks that hold parts of the same experts have tokens of their own.
+def have_own_tokens(layout: Layout) -> Mask:
+    """Return whether ranks that hold parts of the same experts have tokens of their own.
 
     Ranks of tp without sequence parallelism have the same ones; all others never have.
     """
@@ -160,7 +160,7 @@ def have_their_own(layout: Layout) -> Mask:
 
 def sources(layout: Layout) -> Real:
     """Return how many ranks with tokens of their own share one set of experts."""
-    return where(have_their_own(layout), layout.ep * layout.etp, layout.ep)
+    return where(have_own_tokens(layout), layout.ep * layout.etp, layout.ep)
 
 
 def expert_tokens(study: Study) -> Real:
@@ -169,20 +169,20 @@ def expert_tokens(study: Study) -> Real:
     return rank_tokens(study) * sources(study[Layout]) * model.top_k / model.experts
 
 
-def crowding(study: Study) -> Real:
+def busiest_rank_load(study: Study) -> Real:
     """Return the tokens that the busiest rank works on over the mean.
 
     With a capacity factor every rank works on as many places as it has, whole ones.
     """
     factor = study[Routing].capacity_factor
     if factor is None:
-        return of_routing(study)
+        return routing_load(study)
     model, tokens = study[Training].model, rank_tokens(study)
     experts = float(model.experts)
     return capacity(factor, tokens, model.top_k, experts) * experts / (tokens * model.top_k)
 
 
-def of_routing(study: Study) -> Real:
+def routing_load(study: Study) -> Real:
     """Return the tokens that the router sends to the busiest rank over the mean."""
     routing, layout, model = study[Routing], study[Layout], study[Training].model
     if routing.imbalance is not None:
@@ -190,13 +190,13 @@ def of_routing(study: Study) -> Real:
     if routing.distribution == "balanced":
         return 1.0
     if routing.distribution == "measured":
-        return of_loads(routing.loads, layout.ep)
+        return load_imbalance(routing.loads, layout.ep)
     assignments = rank_tokens(study) * sources(layout) * model.top_k
     concentration = routing.concentration if routing.distribution == "dirichlet" else None
-    return of_chance(assignments, layout.ep, concentration)
+    return random_load(assignments, layout.ep, concentration)
 
 
-def of_chance(assignments: Real, bins: Real, concentration: Real | None = None) -> Real:
+def random_load(assignments: Real, bins: Real, concentration: Real | None = None) -> Real:
     """Return the expected largest of *bins* counts over their mean, tokens falling by chance.
 
     With a *concentration* the bins are as popular as a Dirichlet distribution says whose
@@ -204,7 +204,7 @@ def of_chance(assignments: Real, bins: Real, concentration: Real | None = None) 
     good to 3 % where a bin has 20 tokens or more and the answer is below 2, and to about
     8 % for a Dirichlet, whose tails are heavier.
 
-    >>> round(of_chance(4096.0, 64.0), 4)
+    >>> round(random_load(4096.0, 64.0), 4)
     1.2974
     """
     mean = assignments / bins
@@ -222,10 +222,10 @@ def largest_of(count: Real) -> Real:
     return where(count > 1, found, 0.0)
 
 
-def of_loads(loads: tuple[int, ...], ranks: Real) -> Real:
+def load_imbalance(loads: tuple[int, ...], ranks: Real) -> Real:
     """Return the largest sum over the experts of a rank over the mean; *ranks* share *loads*.
 
-    >>> of_loads((4, 2, 1, 1), 2.0)
+    >>> load_imbalance((4, 2, 1, 1), 2.0)
     1.5
     """
     if not any(loads):
@@ -237,7 +237,7 @@ def of_loads(loads: tuple[int, ...], ranks: Real) -> Real:
     found: Real = 1.0
     for count in {float(r) for r in ranks.flat}:  # type: ignore[union-attr]
         if divides(count, float(len(loads))):
-            found = where(ranks == count, of_loads(loads, count), found)
+            found = where(ranks == count, load_imbalance(loads, count), found)
     return found
 
 
@@ -251,12 +251,12 @@ def overflow(loads: tuple[int, ...], factor: Real) -> Real:
     return sum((maximum(load - places, 0.0) for load in loads), 0.0) / sum(loads)
 
 
-def distinct(experts: Real, top: Real, groups: Real) -> Real:
+def distinct_groups(experts: Real, top: Real, groups: Real) -> Real:
     """Return in how many of *groups* equal groups *top* different experts are expected to be.
 
     Every choice of *top* out of *experts* is taken to be as likely as any other.
 
-    >>> round(distinct(256.0, 8.0, 8.0), 6)
+    >>> round(distinct_groups(256.0, 8.0, 8.0), 6)
     5.294652
     """
     elsewhere = experts - experts / groups  # experts outside of a given group

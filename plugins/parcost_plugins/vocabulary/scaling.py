@@ -56,7 +56,7 @@ class BatchScaling:
 
 
 @block("equivalent", label="required")
-class Equivalent:
+class EquivalentDevices:
     """How many devices' worth of work a job does at an efficiency."""
 
     devices: Real = integer(doc="of the job")

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from parcost import Study
 
 
-def adding(study: Study, algorithm: str) -> str:
+def reduction_algorithm(study: Study, algorithm: str) -> str:
     """Return the algorithm of such a sum in a group whose exchange is by *algorithm*.
 
     It is the same one, or ``auto`` where that one is for other operations than all-reduce: who

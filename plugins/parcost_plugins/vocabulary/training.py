@@ -162,13 +162,30 @@ class Precision:
         return shares
 
     def is_narrow(self, role: str, pass_: str) -> bool:
-        """Say whether a product in this *role* runs in the narrow type, off the wide layers."""
+        """Return whether a product in this *role* runs in the narrow type, off the wide layers."""
         if self.narrow == "none" or (pass_ == "W" and self.wide_weight_gradients):
             return False
         return role in ("linear", "expert")
 
 
-@block("training", label="none")
+@block(
+    "training",
+    label="none",
+    aliases={  # names of Megatron-LM, DeepSpeed, NeMo and torchtitan
+        "train_micro_batch_size_per_gpu": "micro_batch",
+        "local_batch_size": "micro_batch",
+        "train_batch_size": "global_batch",
+        "gradient_accumulation_steps": "micro_batches",
+        "num_microbatches": "micro_batches",
+        "seq_length": "sequence",
+        "seq_len": "sequence",
+        "context_length": "sequence",
+        "recompute_granularity": "recompute",
+        "recompute_activations": "recompute = selective",
+        "activation_checkpointing": "recompute",
+        "gradient_checkpointing": "recompute = full",
+    },
+)
 class Training:
     """The job: model, recipe and batch."""
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from parcost import (
     BYTES,
     ONE,
     RATE,
     SECONDS,
-    Link,
     Rate,
     Real,
     block,
@@ -36,19 +33,6 @@ OPERATIONS = (
     "all_to_all",
     "point_to_point",
 )
-
-
-class Phase(NamedTuple):
-    """Part of a collective: *rounds* messages one after another on *link*.
-
-    *bytes_* are those of the busiest port in one direction, all rounds together, and
-    *reduced* those that a rank adds on the way.
-    """
-
-    link: Link
-    rounds: Real
-    bytes_: Real
-    reduced: Real = 0.0
 
 
 @block("transfer", label="required")

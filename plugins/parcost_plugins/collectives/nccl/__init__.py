@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from parcost import Group, Mask, Real, Study, hookimpl
+from parcost import Collective, Group, Mask, Real, Study, hookimpl
 from parcost.numeric import INFINITY, minimum
 from parcost_plugins.vocabulary import CollectiveChoice
 
@@ -24,7 +24,7 @@ _FORMULA = "latency + n / bandwidth of the pair of algorithm and protocol that t
 
 
 @frozen(eq=False)
-class Nccl:
+class Nccl(Collective):
     """The library on a *machine*; without one, it cannot run."""
 
     machine: Machine | None = None
@@ -45,11 +45,11 @@ class Nccl:
         return Nccl(machine(choice))
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
-        """Say whether the study says what the library needs to know."""
+        """Return whether the study has what the library needs."""
         return self.machine is not None
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
-        """Say what that is."""
+        """Return what the library needs."""
         return (
             "`tuning` with all of its rows, `generation`, `channels`, and `channel_bandwidth` or "
             "`links`, in `collectives`"

@@ -6,7 +6,7 @@ from math import prod
 
 from attrs import frozen
 
-from parcost import Group, Real, called
+from parcost import Group, Real, block_name
 from parcost.numeric import where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
@@ -43,7 +43,7 @@ class Machine:
 
     def protocol(self, name: str) -> ProtocolTuning:
         """Return the latencies of a pair."""
-        return next(p for p in self.table.protocols if called(p) == name)
+        return next(p for p in self.table.protocols if block_name(p) == name)
 
 
 def machine(choice: CollectiveChoice) -> Machine | None:
@@ -51,10 +51,10 @@ def machine(choice: CollectiveChoice) -> Machine | None:
     table = choice.tuning
     if table is None or choice.channels is None:
         return None
-    generation = next((g for g in table.generations if called(g) == choice.generation), None)
-    host = next((h for h in table.hosts if called(h) == choice.host), None)
+    generation = next((g for g in table.generations if block_name(g) == choice.generation), None)
+    host = next((h for h in table.hosts if block_name(h) == choice.host), None)
     intra = choice.channel_bandwidth
-    rows = {called(protocol) for protocol in table.protocols}
+    rows = {block_name(protocol) for protocol in table.protocols}
     if generation is None or host is None or not rows.issuperset(PROTOCOLS):
         return None
     if intra is None:
@@ -75,7 +75,7 @@ def machine(choice: CollectiveChoice) -> Machine | None:
 
 
 @frozen(kw_only=True, eq=False)
-class Placed:
+class RankSpread:
     """How the ranks of a group are spread: *local* on each of *nodes*."""
 
     ranks: Real
@@ -85,13 +85,13 @@ class Placed:
     reduces: bool  # the switch of a node
 
     @classmethod
-    def of(cls, group: Group) -> Placed:
+    def of(cls, group: Group) -> RankSpread:
         """Return how *group* is spread; its innermost level is the node.
 
         Nodes that hold different numbers of its ranks count as if all held the mean.
         """
         nodes = prod(group.shape[1:], start=1.0)
-        level = getattr(group.links[0], "level", None)
+        level = group.links[0].level
         return cls(
             ranks=group.ranks,
             local=group.ranks / nodes,
@@ -104,6 +104,6 @@ class Placed:
         """Return the value for one node, for two, or for more."""
         return where(self.nodes <= 1, one, where(self.nodes <= 2, two, more))
 
-    def beyond_one(self, value: Real) -> Real:
+    def beyond_one_node(self, value: Real) -> Real:
         """Return *value* where there are several nodes, and 0 on one."""
         return where(self.nodes > 1, value, 0.0)

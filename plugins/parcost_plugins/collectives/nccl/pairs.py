@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from parcost import Group, Mask, Real
-from parcost.numeric import INFINITY, floor_log2, maximum, minimum, where
-from parcost_plugins.collectives.nccl.machine import Machine, Placed
+from parcost.numeric import INFINITY, floor_log2, maximum, minimum, ratio, where
+from parcost_plugins.collectives.nccl.machine import Machine, RankSpread
 from parcost_plugins.vocabulary import ProtocolTuning
 
 _GATHERS = ("all_gather", "reduce_scatter")
@@ -13,7 +13,7 @@ _PROTOCOLS = ("ll", "ll128", "simple")
 
 def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, Real]:
     """Return seconds by pair; infinity where the library does not offer it."""
-    placed = Placed.of(group)
+    placed = RankSpread.of(group)
     found: dict[str, Real] = {}
     for protocol in _PROTOCOLS:
         if protocol == "ll128" and placed.path != "nvlink":
@@ -29,14 +29,14 @@ def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, 
         found["collnet_chain"] = _collnet_chain(machine, placed, n)
     if operation in _GATHERS:
         found["pat"] = _pat(machine, placed, n)
-    return {  # one rank has nobody to talk to
+    return {  # one rank sends nothing
         name: where(placed.ranks > 1, seconds, 0.0)
         for name, seconds in found.items()
         if not (isinstance(seconds, float) and seconds == INFINITY)
     }
 
 
-def _ring(machine: Machine, placed: Placed, operation: str, n: Real, protocol: str) -> Real:
+def _ring(machine: Machine, placed: RankSpread, operation: str, n: Real, protocol: str) -> Real:
     P, nodes, table = placed.ranks, placed.nodes, machine.table
     row = machine.protocol(f"ring_{protocol}")
     steps = {"all_reduce": 2 * (P - 1), "broadcast": P, "reduce": P}.get(operation, P - 1)
@@ -50,15 +50,15 @@ def _ring(machine: Machine, placed: Placed, operation: str, n: Real, protocol: s
     lone = machine.protocol(f"tree_{protocol}")
     outside = where(
         placed.local <= 1,
-        _outside(machine, lone, protocol),
-        _outside(machine, row, protocol),
+        _network_seconds(machine, lone, protocol),
+        _network_seconds(machine, row, protocol),
     )
     if operation in ("broadcast", "reduce"):
         latency = row.base + where(nodes > 1, outside, inside)
         return _copy_time(latency, n * steps / P, bus)
     crossings = (2.0 if operation == "all_reduce" else 1.0) * (nodes - 1)
     factor = table.simple_overhead if protocol == "simple" else 1.0
-    overhead = placed.beyond_one(machine.host.overhead * factor)
+    overhead = placed.beyond_one_node(machine.host.overhead * factor)
     latency = row.base + _total_time(steps - crossings, maximum(inside, overhead))
     latency = latency + _total_time(crossings, outside)
     if protocol == "simple" and operation == "all_reduce":
@@ -67,7 +67,7 @@ def _ring(machine: Machine, placed: Placed, operation: str, n: Real, protocol: s
     return _copy_time(latency, n * steps / P, bus)
 
 
-def _tree(machine: Machine, placed: Placed, n: Real, protocol: str) -> Real:
+def _tree(machine: Machine, placed: RankSpread, n: Real, protocol: str) -> Real:
     table, generation = machine.table, machine.generation
     row = machine.protocol(f"tree_{protocol}")
     channels = machine.channels
@@ -89,25 +89,27 @@ def _tree(machine: Machine, placed: Placed, n: Real, protocol: str) -> Real:
         bus = minimum(bus * share, channels * cap)
     corrected = bus / 2 * _correction(machine, n, protocol)
     steps = _total_time(placed.local - 1, _inside(row, placed))
-    steps = steps + _total_time(floor_log2(placed.nodes), _outside(machine, row, protocol))
+    steps = steps + _total_time(floor_log2(placed.nodes), _network_seconds(machine, row, protocol))
     return _copy_time(row.base + 2 * steps, n, corrected)
 
 
-def _nvls(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
+def _nvls(machine: Machine, placed: RankSpread, operation: str, n: Real) -> Real:
     if not _multicasts(machine, placed):
         return INFINITY
     P, row = placed.ranks, machine.protocol("nvls")
-    spread = 2.0 if operation == "all_reduce" else (placed.local - 1) / maximum(placed.local, 1.0)
+    spread = 2.0 if operation == "all_reduce" else (placed.local - 1) / placed.local
     inside = _nvls_channel(machine) * spread
     channel = where(placed.nodes > 1, minimum(inside, machine.inter), inside)
     bus = machine.channels * channel
     bandwidth = bus * P / (2 * maximum(P - 1, 1.0)) if operation == "all_reduce" else bus
-    latency = _inside(row, placed) + placed.beyond_one(_outside(machine, row, "simple"))
+    latency = _inside(row, placed) + placed.beyond_one_node(
+        _network_seconds(machine, row, "simple")
+    )
     offered = (placed.nodes <= 1) | machine.collnet
-    return _where(offered, _copy_time(latency, n, bandwidth))
+    return _offered_seconds(offered, _copy_time(latency, n, bandwidth))
 
 
-def _nvls_tree(machine: Machine, placed: Placed, n: Real) -> Real:
+def _nvls_tree(machine: Machine, placed: RankSpread, n: Real) -> Real:
     if not _multicasts(machine, placed):
         return INFINITY
     P, generation, row = placed.ranks, machine.generation, machine.protocol("nvls_tree")
@@ -119,11 +121,13 @@ def _nvls_tree(machine: Machine, placed: Placed, n: Real) -> Real:
     if generation.nvls_tree_corrected and machine.host.nvls_tree_corrected:
         bandwidth = bandwidth * _correction(machine, n, "simple")
     latency = row.base + _inside(row, placed)
-    latency = latency + _total_time(2 * floor_log2(placed.nodes), _outside(machine, row, "simple"))
+    latency = latency + _total_time(
+        2 * floor_log2(placed.nodes), _network_seconds(machine, row, "simple")
+    )
     return _copy_time(latency, n, bandwidth)
 
 
-def _collnet_direct(machine: Machine, placed: Placed, operation: str, n: Real) -> Real:
+def _collnet_direct(machine: Machine, placed: RankSpread, operation: str, n: Real) -> Real:
     if not machine.collnet:
         return INFINITY
     table, local, row = machine.table, placed.local, machine.protocol("collnet_direct")
@@ -136,33 +140,37 @@ def _collnet_direct(machine: Machine, placed: Placed, operation: str, n: Real) -
         bandwidth = local * minimum(machine.intra, table.collnet_network * machine.inter)
     peers = _total_time(minimum(local - 1, 1.0), _inside(row, placed))
     latency = row.base + 2 * (peers + table.collnet_direct_peer * (local - 1))
-    latency = latency + _outside(machine, row, "simple")
-    return _where(placed.nodes > 1, _copy_time(latency, n, bandwidth))
+    latency = latency + _network_seconds(machine, row, "simple")
+    return _offered_seconds(placed.nodes > 1, _copy_time(latency, n, bandwidth))
 
 
-def _collnet_chain(machine: Machine, placed: Placed, n: Real) -> Real:
+def _collnet_chain(machine: Machine, placed: RankSpread, n: Real) -> Real:
     if not machine.collnet:
         return INFINITY
     row = machine.protocol("collnet_chain")
     latency = row.base + _total_time(2 * (placed.local - 1), _inside(row, placed))
-    latency = latency + _outside(machine, row, "simple")
-    return _where(placed.nodes > 1, _copy_time(latency, n, machine.channels * machine.intra / 2))
+    latency = latency + _network_seconds(machine, row, "simple")
+    return _offered_seconds(
+        placed.nodes > 1, _copy_time(latency, n, machine.channels * machine.intra / 2)
+    )
 
 
-def _pat(machine: Machine, placed: Placed, n: Real) -> Real:
+def _pat(machine: Machine, placed: RankSpread, n: Real) -> Real:
     table, row = machine.table, machine.protocol("pat")
     steps = (
-        _total_time(floor_log2(placed.nodes), _outside(machine, row, "simple")) / table.pat_steps
+        _total_time(floor_log2(placed.nodes), _network_seconds(machine, row, "simple"))
+        / table.pat_steps
     )
     latency = row.base + steps + table.pat_rank * placed.ranks
     bandwidth = machine.channels * _channel(machine, placed) * table.pat
-    return _where((placed.local <= 1) & (placed.nodes > 1), _copy_time(latency, n, bandwidth))
+    return _offered_seconds(
+        (placed.local <= 1) & (placed.nodes > 1), _copy_time(latency, n, bandwidth)
+    )
 
 
 def _copy_time(latency: Real, n: Real, bandwidth: Real) -> Real:
     """Return the time of *n* bytes; a table that gives a pair no bandwidth does not offer it."""
-    offered = bandwidth > 0
-    return where(offered, latency + n / where(offered, bandwidth, 1.0), INFINITY)
+    return where(bandwidth > 0, latency + ratio(n, bandwidth), INFINITY)
 
 
 def _total_time(times: Real, step: Real) -> Real:
@@ -170,11 +178,11 @@ def _total_time(times: Real, step: Real) -> Real:
     return where(times > 0, times * step, 0.0)
 
 
-def _where(offered: Mask, seconds: Real) -> Real:
+def _offered_seconds(offered: Mask, seconds: Real) -> Real:
     return where(offered, seconds, INFINITY)
 
 
-def _channel(machine: Machine, placed: Placed) -> Real:
+def _channel(machine: Machine, placed: RankSpread) -> Real:
     """Return the bandwidth of one channel of rings and trees."""
     return where(placed.nodes <= 2, machine.intra, machine.inter)
 
@@ -185,23 +193,23 @@ def _nvls_channel(machine: Machine) -> Real:
     return machine.intra * machine.generation.nvls_efficiency * (channels - 1) / channels
 
 
-def _multicasts(machine: Machine, placed: Placed) -> bool:
+def _multicasts(machine: Machine, placed: RankSpread) -> bool:
     row = machine.protocol("nvls")
     generation = machine.generation.nvls_efficiency
     return placed.reduces and placed.path == "nvlink" and row.nvlink is not None and generation != 0
 
 
-def _ll_cap(machine: Machine, placed: Placed) -> Real:
+def _ll_cap(machine: Machine, placed: RankSpread) -> Real:
     host = machine.host
     return placed.by_nodes(machine.generation.ll_one_node, host.ll_two_nodes, host.ll_more_nodes)
 
 
-def _inside(row: ProtocolTuning, placed: Placed) -> Real:
+def _inside(row: ProtocolTuning, placed: RankSpread) -> Real:
     step = row.pcie if placed.path == "pcie" else row.nvlink
     return INFINITY if step is None else step
 
 
-def _outside(machine: Machine, row: ProtocolTuning, protocol: str) -> Real:
+def _network_seconds(machine: Machine, row: ProtocolTuning, protocol: str) -> Real:
     step = INFINITY if row.network is None else row.network
     cards = machine.table.simple_ports if protocol == "simple" else 1.0
     return step + machine.card_latency * cards

@@ -18,32 +18,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, Memory, Outcome, Section, Study, Work, hookimpl
-from parcost_plugins.parallelism.context.exchange import alone, exchange
+from parcost_plugins.parallelism.context.exchange import exchange, is_single_rank
 
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work]:
     """Price what brings queries and keys together, and uneven causal attention."""
-    if alone(study):
+    if is_single_rank(study):
         return
-    from parcost_plugins.parallelism.context import gather, ring, trade
+    from parcost_plugins.parallelism.context import all_to_all, gather, ring
 
     found = exchange(study)
     if found.kind == "all_gather":
-        yield from gather.collected(found)
+        yield from gather.gather_work(found)
     else:
-        yield from trade.traded(found)
-        yield from ring.passed_round(found)
+        yield from all_to_all.all_to_all_work(found)
+        yield from ring.ring_work(found)
     yield from ring.imbalance(found)
 
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
     """Return the buffers of keys and values that are under way."""
-    if not alone(study):
+    if not is_single_rank(study):
         from parcost_plugins.parallelism.context import buffers
 
-        yield from buffers.held(exchange(study))
+        yield from buffers.exchange_buffers(exchange(study))
 
 
 @hookimpl
@@ -52,7 +52,7 @@ def checks(study: Study) -> Iterator[Check]:
     from parcost_plugins.parallelism.context import rules
 
     yield from rules.words(study)
-    if not alone(study):
+    if not is_single_rank(study):
         yield from rules.splits(study)
         yield from rules.placement(study)
 
@@ -69,7 +69,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> list[Section]:
     """Return in which regime the exchange is, and what would make it free."""
-    if alone(study):
+    if is_single_rank(study):
         return []
     from parcost_plugins.parallelism.context import figures
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parcost import Memory, Moment, formula
-from parcost_plugins.parallelism.context.exchange import SIZES, Exchange
+from parcost_plugins.parallelism.context.exchange import SIZES, ContextExchange
 from parcost_plugins.parallelism.context.ring import RING
 from parcost_plugins.vocabulary.causes import BUFFERS
-from parcost_plugins.vocabulary.partition import each
+from parcost_plugins.vocabulary.partition import map_stages
 
 FP32 = 4.0  # bytes of an output that is added up over blocks, and of its statistics
 
@@ -17,10 +17,10 @@ _FORWARD: tuple[Moment, ...] = ("forward",)
 _BACKWARD: tuple[Moment, ...] = ("backward",)
 
 
-def held(found: Exchange) -> Iterator[Memory]:
+def exchange_buffers(found: ContextExchange) -> Iterator[Memory]:
     """Yield the buffers of the algorithm."""
     if found.context.latent:
-        yield from _projected(found)
+        yield from _projection_buffers(found)
     if found.kind == "all_gather":
         yield _buffer(
             found,
@@ -59,7 +59,7 @@ def held(found: Exchange) -> Iterator[Memory]:
     )
 
 
-def _projected(found: Exchange) -> Iterator[Memory]:
+def _projection_buffers(found: ContextExchange) -> Iterator[Memory]:
     """Yield the keys and values that are projected up where they arrive, and their gradients.
 
     A ring works on a block at a time, a gather on all of them.
@@ -67,7 +67,7 @@ def _projected(found: Exchange) -> Iterator[Memory]:
     whole = found.kind == "all_gather"
     block = "s b" if whole else "s / c b"
     text = f"{block} a (d + v) e, a heads of this rank"
-    if not found.model.latent:
+    if not found.model.is_latent:
         text = f"{block} k (d + v) e, k heads of this rank"
     letters = {
         "a": found.heads,
@@ -83,19 +83,19 @@ def _projected(found: Exchange) -> Iterator[Memory]:
 
 
 def _buffer(
-    found: Exchange,
+    found: ContextExchange,
     name: str,
     text: str,
     moments: tuple[Moment, ...],
     letters: Mapping[str, Any] | None = None,
     source: str = SIZES,
 ) -> Memory:
-    size = found.sized(text, **(letters or {}))
+    size = found.size(text, **(letters or {}))
     return Memory(
         name=name,
         cause=BUFFERS,
         bytes_=formula("r > 1 ? n : 0", r=found.rounds, n=(size, "B"), source=source),
-        count=each(min, found.counts["F"], 1.0) if "F" in found.counts else 1.0,
+        count=map_stages(min, found.counts["F"], 1.0) if "F" in found.counts else 1.0,
         once_per_device=True,
         moments=moments,
     )

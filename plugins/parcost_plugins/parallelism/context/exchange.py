@@ -20,14 +20,14 @@ from parcost_plugins.vocabulary import (
     Training,
     slowdown,
 )
-from parcost_plugins.vocabulary.context import algorithm, trading
-from parcost_plugins.vocabulary.partition import Counts, each
+from parcost_plugins.vocabulary.context import algorithm, all_to_all_degree
+from parcost_plugins.vocabulary.partition import Counts, map_stages
 
 SIZES = "counted from the tensors that attention reads"
 
 
 @frozen(eq=False, slots=False)
-class Exchange:
+class ContextExchange:
     """One rank of a context-parallel group with one micro-batch, at one layer.
 
     The group trades the sequence for heads within parts of *trading* ranks, and passes
@@ -67,7 +67,7 @@ class Exchange:
     def kv_heads(self) -> Real:
         """Key and value heads of it; ranks beyond their number hold copies."""
         t = self.study[Layout].tp
-        return self.heads if self.model.latent else maximum(self.model.kv_heads, t) / t
+        return self.heads if self.model.is_latent else maximum(self.model.kv_heads, t) / t
 
     @property
     def width(self) -> Real:
@@ -75,10 +75,10 @@ class Exchange:
         model = self.model
         if self.context.latent:
             return model.kv_lora + model.rope_dim
-        return self.projected
+        return self.projected_elements
 
     @property
-    def projected(self) -> Real:
+    def projected_elements(self) -> Real:
         """Elements of the keys and values of a token, as attention reads them."""
         return self.kv_heads * (self.model.qk_dim + self.model.value_dim)
 
@@ -110,7 +110,7 @@ class Exchange:
             "g": (self.context.gradients, "B"),
         }
 
-    def sized(self, text: str, **further: Any) -> Formula:
+    def size(self, text: str, **further: Any) -> Formula:
         """Return the bytes of a message or a buffer: *text* over the letters of a block."""
         letters = {**self.inputs, **further}
         return formula(text, {name: letters[name] for name in letters_of(text)}, source=SIZES)
@@ -123,7 +123,7 @@ class Exchange:
     @cached_property
     def inner(self) -> Group:
         """The ranks that trade: neighbours, on the innermost levels that hold them."""
-        return _first(self.all_ranks, self.trading)
+        return _subgroup(self.all_ranks, self.trading)
 
     @cached_property
     def outer(self) -> Group:
@@ -164,24 +164,24 @@ class Exchange:
         return found
 
 
-def alone(study: Study) -> bool:
+def is_single_rank(study: Study) -> bool:
     """Whether there is a single context-parallel rank; a sweep never decides that."""
     cp = study[Layout].cp
     return isinstance(cp, float) and cp == 1.0
 
 
-def exchange(study: Study) -> Exchange:
+def exchange(study: Study) -> ContextExchange:
     """Return what a rank of *study* exchanges."""
-    cp, traders = study[Layout].cp, trading(study)
+    cp, traders = study[Layout].cp, all_to_all_degree(study)
     kind = algorithm(study)
-    return Exchange(study, study[Context], kind, cp, traders, cp / traders, slowdown(study))
+    return ContextExchange(study, study[Context], kind, cp, traders, cp / traders, slowdown(study))
 
 
 def _sum(one: Counts | None, other: Sequence[float]) -> Counts:
-    return each(add, other, 0.0 if one is None else one)
+    return map_stages(add, other, 0.0 if one is None else one)
 
 
-def _first(group: Group, ranks: Real) -> Group:
+def _subgroup(group: Group, ranks: Real) -> Group:
     """Return the group of the first *ranks* of *group*."""
     left: Real = ranks
     shape: list[Real] = []

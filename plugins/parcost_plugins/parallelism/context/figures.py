@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Figure, Formula, Outcome, Real, Section, Sheet, Study, formula
-from parcost_plugins.parallelism.context.exchange import SIZES, Exchange
+from parcost_plugins.parallelism.context.all_to_all import ULYSSES, shares
+from parcost_plugins.parallelism.context.exchange import SIZES, ContextExchange
 from parcost_plugins.parallelism.context.ring import RING, kernel_seconds
-from parcost_plugins.parallelism.context.trade import ULYSSES, shares
 from parcost_plugins.vocabulary import Cluster, FusedAttention, Layout, Training
 
 
@@ -24,7 +24,7 @@ def ranks(study: Study) -> Figure:
     return sheet("model_parallel_devices", "devices of one replica", "", "t c p")
 
 
-def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
+def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
     """Yield sizes and times, by layer and by step."""
     link, widths = found.outer.hop, shares(found)
     sheet = Sheet(
@@ -76,9 +76,11 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
     yield sheet("cp_send", "time to send a block", "s", _send(found))
     yield sheet("cp_work", "time to work on a block", "s", "T / r")
     yield sheet("cp_overlap", "sending over working", "", "ratio(cp_send, cp_work), hidden up to 1")
-    yield sheet("cp_free_from", "tokens on a rank from which a ring is free", "", _free_from(found))
+    yield sheet(
+        "cp_free_from", "tokens on a rank from which a ring is free", "", _break_even_tokens(found)
+    )
     sheet.source = SIZES
-    exposed, hidden = _spent(outcome)
+    exposed, hidden = _seconds_by_line(outcome)
     yield sheet(
         "cp_seconds",
         "context-parallel communication of a step",
@@ -98,11 +100,11 @@ def traffic(found: Exchange, outcome: Outcome) -> Iterator[Figure]:
     yield sheet("cp_crossover", "degree below which a ring sends less", "", "1 + ratio(a, k)")
 
 
-def regime(found: Exchange, outcome: Outcome) -> Section:
+def regime(found: ContextExchange, outcome: Outcome) -> Section:
     """Return whether the exchange hides, and from how many tokens it would."""
     send, work = _send(found), formula("T / r", T=_core(found), r=found.rounds)
-    exposed: Any = sum(_spent(outcome)[0].values(), 0.0)
-    tokens, free = _tokens(found), _free_from(found).value
+    exposed: Any = sum(_seconds_by_line(outcome)[0].values(), 0.0)
+    tokens, free = _tokens(found), _break_even_tokens(found).value
     rings = found.kind in ("ring", "hybrid")
     rows = [
         ("tokens of a sequence on a rank", (tokens, "")),
@@ -120,11 +122,11 @@ def regime(found: Exchange, outcome: Outcome) -> Section:
         notes.append(
             "sending grows with the tokens and working with their square: longer blocks hide more"
         )
-        notes.append(_said(found, float(tokens), float(free)))
+        notes.append(_regime_text(found, float(tokens), float(free)))
     return Section(title="Context parallelism", columns=("what", "is"), rows=rows, notes=notes)
 
 
-def _said(found: Exchange, tokens: float, free: float) -> str:
+def _regime_text(found: ContextExchange, tokens: float, free: float) -> str:
     """Return the regime in words."""
     if not found.context.double_buffer:
         return "without a double buffer every block is waited for, whatever its length"
@@ -135,16 +137,16 @@ def _said(found: Exchange, tokens: float, free: float) -> str:
     return f"exposed: {tokens:.0f} tokens on a rank, and {free:.0f} would do; {enough}"
 
 
-def _tokens(found: Exchange) -> Real:
+def _tokens(found: ContextExchange) -> Real:
     return found.study[Training].sequence / found.cp
 
 
-def _send(found: Exchange) -> Formula:
-    n = found.sized("s / c b w e")
+def _send(found: ContextExchange) -> Formula:
+    n = found.size("s / c b w e")
     return found.study.collective("point_to_point", n, found.outer, found.algorithm).formula
 
 
-def _core(found: Exchange) -> Formula | float:
+def _core(found: ContextExchange) -> Formula | float:
     """Return the seconds of attention on one layer, forward."""
     for operator in found.study.operators:
         if isinstance(operator, FusedAttention) and operator.pass_ == "F":
@@ -152,7 +154,7 @@ def _core(found: Exchange) -> Formula | float:
     return 0.0
 
 
-def _free_from(found: Exchange) -> Formula:
+def _break_even_tokens(found: ContextExchange) -> Formula:
     """Return the tokens on a rank at which working on a block takes as long as sending it.
 
     With X tokens, sending takes alpha + X n / B, and working grows with X squared.
@@ -160,17 +162,17 @@ def _free_from(found: Exchange) -> Formula:
     link = found.outer.hop
     tokens = _tokens(found)
     return formula(
-        "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), larger root of f X^2 - n X - alpha",
+        "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), where working takes as long as sending",
         f=formula("T / (r X^2)", T=(_core(found), "s"), r=found.rounds, X=tokens),
         n=formula(
-            "N / (X B)", N=(found.sized("s / c b w e"), "B"), X=tokens, B=(link.bandwidth, "B/s")
+            "N / (X B)", N=(found.size("s / c b w e"), "B"), X=tokens, B=(link.bandwidth, "B/s")
         ),
         alpha=(link.latency, "s"),
         source=RING,
     )
 
 
-def _spent(outcome: Outcome) -> tuple[dict[str, Real], dict[str, Real]]:
+def _seconds_by_line(outcome: Outcome) -> tuple[dict[str, Real], dict[str, Real]]:
     """Return the seconds of a step that are exposed, and those that hide, by line."""
     exposed: dict[str, Real] = {}
     hidden: dict[str, Real] = {}

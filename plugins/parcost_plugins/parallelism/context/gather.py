@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Pass, Work, busy
-from parcost_plugins.parallelism.context.exchange import Exchange
+from parcost import Pass, Work, link_resources
+from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary.causes import CONTEXT
 
 
-def collected(found: Exchange) -> Iterator[Work]:
+def gather_work(found: ContextExchange) -> Iterator[Work]:
     """Yield the gathers of each pass, and the reduce-scatter of gradients in backward.
 
     Backward gathers again: to keep all keys and values of every layer would undo what
@@ -24,7 +24,7 @@ def collected(found: Exchange) -> Iterator[Work]:
     ]
     for name, operation, pass_, text in rows:
         if any(count := found.counts.get(pass_, ())):
-            n = found.sized(text)
+            n = found.size(text)
             call = found.study.collective(operation, n, group, found.algorithm)
             yield Work(
                 name=name,
@@ -33,5 +33,5 @@ def collected(found: Exchange) -> Iterator[Work]:
                 pass_=pass_,
                 count=count,
                 bytes_=n.value,
-                **busy(group.flat),
+                **link_resources(group.flat),
             )

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from parcost import Formula, Pass, Real, Study, Work, busy, formula
-from parcost_plugins.parallelism.context.exchange import Exchange
+from parcost import Formula, Pass, Real, Study, Work, formula, link_resources
+from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
-from parcost_plugins.vocabulary.attended import attended, attended_by_the_busiest
+from parcost_plugins.vocabulary.attention_reach import attended_tokens, attended_tokens_of_busiest
 from parcost_plugins.vocabulary.causes import CONTEXT
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
 
@@ -20,7 +20,7 @@ RING = "Liu et al. 2023 (ring attention)"
 LOCK_STEP = "each step of a ring waits for the rank whose block no mask thins"
 
 
-def passed_round(found: Exchange) -> Iterator[Work]:
+def ring_work(found: ContextExchange) -> Iterator[Work]:
     """Yield the blocks of each pass. Backward sends gradients round beside them.
 
     They hide under attention of their own layer: what one kind of layer has to spare is of
@@ -29,10 +29,10 @@ def passed_round(found: Exchange) -> Iterator[Work]:
     if isinstance(found.rounds, float) and found.rounds == 1.0:
         return
     keys = found.study.collective(
-        "point_to_point", found.sized("s / c b w e"), found.outer, found.algorithm
+        "point_to_point", found.size("s / c b w e"), found.outer, found.algorithm
     ).formula
     gradients = found.study.collective(
-        "point_to_point", found.sized("s / c b w g"), found.outer, found.algorithm
+        "point_to_point", found.size("s / c b w g"), found.outer, found.algorithm
     ).formula
     letters = {"r": found.rounds, "t": (keys, "s")}
     forward = formula("(r - 1) t", letters, source=keys.source)
@@ -60,11 +60,11 @@ def passed_round(found: Exchange) -> Iterator[Work]:
                 share=steps / found.rounds,
                 slowdown=found.slowdown,
                 bytes_=steps * bytes_,
-                **busy(found.outer.hop),
+                **link_resources(found.outer.hop),
             )
 
 
-def imbalance(found: Exchange) -> Iterator[Work]:
+def imbalance(found: ContextExchange) -> Iterator[Work]:
     """Yield what causal attention takes longer where each rank has one share of the sequence.
 
     The busiest rank has the most before it. Of one document that is the last: in steps of
@@ -78,8 +78,8 @@ def imbalance(found: Exchange) -> Iterator[Work]:
     for _, operator in found.study.contributions_by_row("operators"):
         if isinstance(operator, FusedAttention):
             seconds = kernel_seconds(operator, found.study)
-            mean = attended(training, windowed=operator.windowed)
-            most = attended_by_the_busiest(training, found.rounds, windowed=operator.windowed)
+            mean = attended_tokens(training, windowed=operator.windowed)
+            most = attended_tokens_of_busiest(training, found.rounds, windowed=operator.windowed)
             yield Work(
                 name=f"imbalance of {operator.name}",
                 cause=CONTEXT,
@@ -99,7 +99,7 @@ def imbalance(found: Exchange) -> Iterator[Work]:
 def kernel_seconds(operator: FusedAttention, study: Study) -> Formula:
     """Return what attention takes by the kernel model of the study."""
     chosen = study[KernelChoice].model
-    _, model = study.plugins.named("kernels")[chosen]
+    _, model = study.plugins.offers("kernels")[chosen]
     priced: Formula | None = model.price(operator, study)
     if priced is None:
         raise TypeError(f"kernel model `{chosen}` cannot price `{operator.name}`")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, ceil_div, maximum, where
-from parcost_plugins.parallelism.context.exchange import Exchange, exchange
+from parcost_plugins.parallelism.context.exchange import ContextExchange, exchange
 from parcost_plugins.vocabulary import Context, Layout, Training
-from parcost_plugins.vocabulary.attended import writes_scores
+from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.context import algorithm
-from parcost_plugins.vocabulary.nearest import divisors, first_failure
+from parcost_plugins.vocabulary.neighbours import divisors, first_failure
 
 
 def words(study: Study) -> Iterator[Check]:
@@ -26,7 +26,7 @@ def words(study: Study) -> Iterator[Check]:
     )
     yield Check(
         id="latent-without-mla",
-        holds=not context.latent or study[Training].model.latent,
+        holds=not context.latent or study[Training].model.is_latent,
         subject="context.latent",
         message="the model has no latent attention: there are no compressed keys and values",
         help="leave `latent` out: whole keys and values travel",
@@ -67,7 +67,7 @@ def splits(study: Study) -> Iterator[Check]:
             "below": sequence // parts * parts,
             "above": ceil_div(sequence, parts) * parts,
         },
-        help="take {below} or {above} tokens",
+        help="take {below} or {above} tokens" + _degrees(sequence, found.cp, parts),
     )
     if kind == "hybrid":
         yield _hybrid(found)
@@ -75,7 +75,7 @@ def splits(study: Study) -> Iterator[Check]:
         yield from _heads(found)
 
 
-def _hybrid(found: Exchange) -> Check:
+def _hybrid(found: ContextExchange) -> Check:
     u, cp = found.context.ulysses, found.cp
     return Check(
         id="hybrid-degree",
@@ -87,7 +87,7 @@ def _hybrid(found: Exchange) -> Check:
     )
 
 
-def _heads(found: Exchange) -> Iterator[Check]:
+def _heads(found: ContextExchange) -> Iterator[Check]:
     """Require that the heads of a tensor-parallel rank divide. Where queries say so, once."""
     u = found.trading
     queries = found.heads % u == 0
@@ -104,14 +104,14 @@ def _heads(found: Exchange) -> Iterator[Check]:
             id=id_,
             holds=holds,
             subject="layout.cp" if found.kind == "ulysses" else "context.ulysses",
-            message="{heads} {name} of a tensor-parallel rank do not divide by the {u} ranks that "
-            "trade the sequence for them",
+            message="{heads} {name} of a tensor-parallel rank are not divisible by the {u} ranks "
+            "that trade the sequence for them",
             inputs={"heads": heads, "name": name, "u": u},
-            help="" if all_of(holds) else _nearest(holds, heads, u),
+            help="" if all_of(holds) else _nearest_degrees(holds, heads, u),
         )
 
 
-def _nearest(holds: Mask, heads: Real, u: Real) -> str:
+def _nearest_degrees(holds: Mask, heads: Real, u: Real) -> str:
     """Return the degrees next to the first that fails which divide the heads, in words."""
     degrees = divisors(first_failure(holds, heads), first_failure(holds, u))
     return f"nearest legal: {degrees}; a ring takes any degree, and a hybrid rings the rest"
@@ -150,3 +150,9 @@ def placement(study: Study) -> Iterator[Check]:
         notes=["a block is {n:.4g} MB, and {slower:.3g} times slower there"],
         help="a ring still hides it where a block takes longer to work on: see `cp_overlap`",
     )
+
+
+def _degrees(sequence: Real, cp: Real, parts: Real) -> str:
+    """Return the degrees next to *cp* that divide the *sequence* into parts, for a help line."""
+    near = divisors(sequence * cp / parts, cp)
+    return f", or cp = {near}" if near else ""

@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from parcost import Check, Figure, Once, Outcome, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.data import (
     buffers,
+    codec,
     copies,
-    legal,
-    local,
-    replicated,
-    squeeze,
-    tied,
+    local_updates,
+    replicas,
+    rules,
+    tied_embedding,
 )
 from parcost_plugins.vocabulary import Layout, Stream
 
@@ -37,22 +37,22 @@ def operators(study: Study) -> Iterator[Stream]:
 def terms(study: Study) -> Iterator[Work | Once]:
     """Price the traffic of the ZeRO stage that the layout asks for."""
     if study[Layout].zero == 3:
-        from parcost_plugins.parallelism.data import sharded
+        from parcost_plugins.parallelism.data import full_sharding
 
-        yield from sharded.passes(study)
+        yield from full_sharding.passes(study)
     else:
-        yield from replicated.reduction(study)
-        yield from replicated.gather(study)
-    yield from tied.reduction(study)
+        yield from replicas.reduction(study)
+        yield from replicas.gather(study)
+    yield from tied_embedding.reduction(study)
     yield from copies.reduction(study)
-    yield from squeeze.compressing(study)
-    yield from local.meeting(study)
+    yield from codec.codec_work(study)
+    yield from local_updates.outer_exchange(study)
 
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
     """Return the rules of sharding, compression and local updates."""
-    yield from legal.rules(study)
+    yield from rules.rules(study)
 
 
 @hookimpl

@@ -11,8 +11,8 @@ from typing import Any
 
 from parcost import Once, Outcome, Real, Section, SpecError, Study, Work
 from parcost.numeric import all_of
+from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, shard_groups
 from parcost_plugins.parallelism.data.volumes import sent_by_stage
-from parcost_plugins.parallelism.data.wire import GRADIENTS, wires
 from parcost_plugins.vocabulary import (
     Cluster,
     Layout,
@@ -23,7 +23,7 @@ from parcost_plugins.vocabulary import (
     Targets,
     Training,
 )
-from parcost_plugins.vocabulary.chosen import hides_gradients
+from parcost_plugins.vocabulary.run_choices import hides_gradients
 
 _STAGES = (0, 1, 2, 3)
 
@@ -47,7 +47,7 @@ def _stages(study: Study, outcome: Outcome) -> Section | None:
     rows: list[tuple[Any, ...]] = []
     fitting: list[tuple[float, int]] = []
     for zero in _STAGES:
-        made = _with(study, outcome, zero)
+        made = _cost_at_stage(study, outcome, zero)
         if made is None:
             continue
         changed, result = made
@@ -71,11 +71,11 @@ def _stages(study: Study, outcome: Outcome) -> Section | None:
         title="ZeRO stages",
         columns=("with", "memory", "fits", "sent by a rank", "over replicas", "step"),
         rows=rows,
-        notes=[_recommended(fitting, study[Targets].as_fast)],
+        notes=[_recommendation(fitting, study[Targets].as_fast)],
     )
 
 
-def _recommended(fitting: list[tuple[float, int]], as_fast: Real) -> str:
+def _recommendation(fitting: list[tuple[float, int]], as_fast: Real) -> str:
     if not fitting:
         return "none of them fits: the model has to be cut as well"
     fastest = min(seconds for seconds, _ in fitting)
@@ -83,7 +83,7 @@ def _recommended(fitting: list[tuple[float, int]], as_fast: Real) -> str:
     return f"take ZeRO {least}: of those that fit, none is more than {100 * as_fast:g} % faster"
 
 
-def _with(study: Study, outcome: Outcome, zero: int) -> tuple[Study, Outcome] | None:
+def _cost_at_stage(study: Study, outcome: Outcome, zero: int) -> tuple[Study, Outcome] | None:
     """Return the study and what it costs at a ZeRO stage, or None where that is not legal."""
     if zero == study[Layout].zero:
         return study, outcome
@@ -100,7 +100,7 @@ def _with(study: Study, outcome: Outcome, zero: int) -> tuple[Study, Outcome] | 
 def _checklist(study: Study, outcome: Outcome) -> Section:
     """Return what is usually checked before a run of replicas, as it comes out here."""
     overlap, precision = study[Overlap], study[Training].precision
-    wire = next(iter(wires(study)))
+    wire = next(iter(shard_groups(study)))
     group = study.group(wire.inside)
     least = group.ranks * group.flat.latency * group.flat.bandwidth
     exposed = hidden = 0.0
@@ -115,31 +115,31 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
         (
             "buckets outweigh their start-up",
             (overlap.bucket, "B"),
-            _yes(overlap.bucket >= least),
+            _yes_or_no(overlap.bucket >= least),
             f"more than {least / 1e6:.3g} MB, P alpha B",
         ),
         (
             "reduction may hide",
             "on" if hides_gradients(study) else "off",
-            _yes(hides_gradients(study)),
+            _yes_or_no(hides_gradients(study)),
             "",
         ),
         (
             "reduction hides",
             (round(1.0 - share, 6), "%"),
-            _yes(hides),
+            _yes_or_no(hides),
             "" if hides else "larger micro-batches have more to hide it under",
         ),
         (
             "gradients accumulate before they are reduced",
             m,
-            _yes(m > 1),
+            _yes_or_no(m > 1),
             "" if m > 1 else "one micro-batch: every pass is followed by a reduction",
         ),
         (
             "gradients travel in 16 bits",
             (precision.reduction, "B"),
-            _yes(not half),
+            _yes_or_no(not half),
             "half the bytes, at the price of rounding" if half else "",
         ),
         *_room_rows(study, outcome),
@@ -158,7 +158,7 @@ def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
         yield (
             "buckets are views of the gradients",
             "off" if sharding.bucket_copy else "on",
-            _yes(not sharding.bucket_copy),
+            _yes_or_no(not sharding.bucket_copy),
             "copies take the gradients once more" if sharding.bucket_copy else "",
         )
     room = study[MemoryBudget].usable * study[Cluster].device.memory
@@ -166,10 +166,10 @@ def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     yield (
         "every rank has room for what it holds",
         (outcome.memory_bytes, "GiB"),
-        _yes(fits),
+        _yes_or_no(fits),
         "" if fits else f"more than {room / 2**30:.4g} GiB: a higher ZeRO stage shares it out",
     )
-    link = study.group(next(iter(wires(study))).inside).flat
+    link = study.group(next(iter(shard_groups(study))).inside).flat
     yield (
         "replicas exchange over",
         str(link.name),
@@ -178,5 +178,5 @@ def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     )
 
 
-def _yes(holds: Any) -> str:
+def _yes_or_no(holds: Any) -> str:
     return "yes" if holds else "no"

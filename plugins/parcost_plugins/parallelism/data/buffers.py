@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from parcost import Pass, Real, Study
 from parcost_plugins.vocabulary import Layout, Stream, Training
-from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch, reshards
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards
 
 SOURCE = "the framework's copies out of and into the buffers of its collectives"
 
@@ -31,7 +31,7 @@ def copies(study: Study) -> Iterator[Stream]:
         if isinstance(each, float) and each == 0.0:
             continue
         for pass_ in passes:
-            for held, count, elements in _by_count(study):
+            for held, count, elements in _elements_by_count(study):
                 yield Stream(
                     name=f"{name}: {held}",
                     bytes_=each * elements,
@@ -41,7 +41,7 @@ def copies(study: Study) -> Iterator[Stream]:
                 )
 
 
-def _by_count(study: Study) -> Iterator[tuple[str, tuple[float, ...], Real]]:
+def _elements_by_count(study: Study) -> Iterator[tuple[str, tuple[float, ...], Real]]:
     """Yield the parameters that occur as often on each stage, and their elements on a rank.
 
     The name of the first stands for all of them.

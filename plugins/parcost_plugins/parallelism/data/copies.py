@@ -12,28 +12,27 @@ from parcost import Group, Once, Study, formula
 from parcost.numeric import all_of
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.held import alike
-from parcost_plugins.vocabulary.sums import adding
+from parcost_plugins.vocabulary.stage_parameters import stage_kinds
+from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
-def held(study: Study) -> int:
+def copies_of_stage(study: Study) -> int:
     """Return on how many devices the schedule holds every stage."""
-    copies: int = getattr(study.schedule, "copies", 1)
-    return copies
+    return study.schedule.copies
 
 
 def reduction(study: Study) -> Iterator[Once]:
     """Add up the gradients of the copies of every stage, once they have drained."""
-    copies = study.number(held)
+    copies = study.number(copies_of_stage)
     if all_of(copies == 1) or study[Layout].pp == 1:
         return
     pair = study.group("pp").pair
     ranks = float(copies)
     ends = Group(name="copies of a stage", ranks=ranks, shape=(ranks,), links=(pair,))
-    for kind in alike(study):
+    for kind in stage_kinds(study):
         elements = kind.elements / kind.shards(study[Layout].zero, since=1)
         n = formula("psi g", psi=elements, g=(study[Training].precision.reduction, "B"))
-        algorithm = adding(study, study[CollectiveChoice].data)
+        algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
         call = study.collective("all_reduce", n, ends, algorithm)
         yield Once(
             name=kind.named("all-reduce between copies of a stage"),

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 
 from parcost import Figure, Once, Outcome, Real, Sheet, Study, Work
 from parcost.numeric import any_of, maximum
-from parcost_plugins.parallelism.data.compressed import (
-    EXCHANGED,
-    SUMMED,
-    kept,
-    low_rank,
-    quantised,
+from parcost_plugins.parallelism.data.compression import low_rank, quantised_bytes, top_k_bytes
+from parcost_plugins.parallelism.data.full_sharding import is_tied
+from parcost_plugins.parallelism.data.shard_groups import (
+    COMPRESSION,
+    GRADIENTS,
+    MEETING,
+    ShardGroup,
+    shard_groups,
 )
-from parcost_plugins.parallelism.data.sharded import held_once
-from parcost_plugins.parallelism.data.wire import COMPRESSION, GRADIENTS, MEETING, Wire, wires
 from parcost_plugins.vocabulary import (
     Compression,
     Layout,
@@ -28,8 +28,9 @@ from parcost_plugins.vocabulary import (
     Sharding,
     Training,
 )
-from parcost_plugins.vocabulary.chosen import reduces_each_micro_batch, reshards, scatters
+from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary.partition import stages_of_devices
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards, scatters
 
 #: The tags of what the end of backward waits for.
 _REDUCED = (GRADIENTS, COMPRESSION, MEETING)
@@ -38,7 +39,7 @@ _REDUCED = (GRADIENTS, COMPRESSION, MEETING)
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the volumes of a step, and how much compute its reduction needs to hide."""
     stages = stages_of_devices(study)
-    sent = [_of_device(study, held) for held in stages]
+    sent = [_device_volumes(study, held) for held in stages]
     held: Real = 0.0
     for _, _, elements in sent:
         held = maximum(held, elements)
@@ -105,17 +106,17 @@ def sent_by_stage(study: Study) -> tuple[Real, Real]:
     most: Real = 0.0
     plain: Real = 0.0
     for held in stages_of_devices(study):
-        sent, replicas, _ = _of_device(study, held)
+        sent, replicas, _ = _device_volumes(study, held)
         most, plain = maximum(most, sent), maximum(plain, replicas)
     return most, plain
 
 
-def _of_device(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real]:
+def _device_volumes(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real]:
     """Return what a device sends, what it would as a plain replica, and its parameters."""
     sent: Real = 0.0
     replicas: Real = 0.0
     elements: Real = 0.0
-    for wire in wires(study):
+    for wire in shard_groups(study):
         often = sum(wire.kind.count[stage] for stage in held)
         if often:
             sent = sent + often * volume(study, wire)
@@ -124,7 +125,7 @@ def _of_device(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real]:
     return sent, replicas, elements
 
 
-def volume(study: Study, wire: Wire) -> Real:
+def volume(study: Study, wire: ShardGroup) -> Real:
     """Return the bytes that a rank sends in a step for the stages of *wire*."""
     layout, sharding, precision = study[Layout], study[Sharding], study[Training].precision
     kind, zero, m = wire.kind, layout.zero, study.pipeline.micro_batches
@@ -141,7 +142,7 @@ def volume(study: Study, wire: Wire) -> Real:
     if zero in (1, 2):
         found = found + around * kind.elements * precision.gather
     if zero == 3:
-        found = found + around * m * precision.gather * _gathered(study, wire)
+        found = found + around * m * precision.gather * _gathered_parameters(study, wire)
     local = study[LocalUpdates]
     if not kind.expert:
         workers, shards = local.workers, kind.shards(zero, 1)
@@ -150,7 +151,7 @@ def volume(study: Study, wire: Wire) -> Real:
     return found
 
 
-def _reduction(study: Study, wire: Wire) -> Real:
+def _reduction(study: Study, wire: ShardGroup) -> Real:
     """Return the bytes that a rank sends in a reduce-scatter; an all-reduce is two of them."""
     chosen, elements, inside = study[Compression], wire.kind.elements, study.group(wire.inside)
     P = inside.ranks
@@ -158,26 +159,26 @@ def _reduction(study: Study, wire: Wire) -> Real:
     if chosen.method in SUMMED:
         each = SUMMED[chosen.method] / 8.0
     elif chosen.method in EXCHANGED:
-        each = quantised(chosen)
+        each = quantised_bytes(chosen)
     elif chosen.method == "top_k":
-        return (P - 1.0) * elements * kept(chosen) / 2.0  # an all-gather in all
+        return (P - 1.0) * elements * top_k_bytes(chosen) / 2.0  # an all-gather in all
     elif chosen.method == "power_sgd":
         each = sum(low_rank(study, wire.kind), 0.0)
     return (P - 1.0) / P * elements * each
 
 
-def _gathered(study: Study, wire: Wire) -> Real:
+def _gathered_parameters(study: Study, wire: ShardGroup) -> Real:
     """Return the parameters that a micro-batch gathers, those of both passes added up."""
     kind, sharding = wire.kind, study[Sharding]
     forward = kind.before + kind.layers * kind.layer + kind.after
     if not reshards(study):
         return forward
     layers = max(kind.layers - int(sharding.keep_last), 0)
-    before = 0.0 if held_once(study) else kind.before
+    before = 0.0 if is_tied(study) else kind.before
     return forward + layers * kind.layer + before
 
 
-def _replicas(study: Study, wire: Wire) -> Real:
+def _replicas(study: Study, wire: ShardGroup) -> Real:
     n = wire.kind.elements * study[Training].precision.reduction
     return 2.0 * (wire.kind.replicas - 1.0) / wire.kind.replicas * n
 

@@ -17,8 +17,8 @@ leaves it nothing to hide under, for the stage before waits for it. ``pipelined`
 gathered for a product or summed after it, chunk by chunk beside that product.
 ``split_batch``: everything, under the other half of the micro-batch.
 
-The model says by its hosts which pairs a stage has, so that a layer that is no pair (of
-experts, say) sends nothing here.
+The model says by its hosts which pairs a stage has. So a layer that is no pair (of experts,
+say) sends nothing here.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from parcost import (
     switch,
 )
 from parcost_plugins.parallelism.tensor import figures, norms, rules
-from parcost_plugins.parallelism.tensor.cut import chunked, halved
+from parcost_plugins.parallelism.tensor.chunks import chunk_losses, split_losses
+from parcost_plugins.parallelism.tensor.group import TensorGroup, tensor_group
 from parcost_plugins.parallelism.tensor.rows import (
     SAVED_INPUT,
-    Row,
+    LayerRow,
     messages,
     pairs,
     rows_of,
 )
 from parcost_plugins.parallelism.tensor.schedule import puts_off_weight_gradients
-from parcost_plugins.parallelism.tensor.wire import Wire, wire
 from parcost_plugins.vocabulary import Layout, Training, on_first, on_last
-from parcost_plugins.vocabulary.chosen import tensor_overlap
 from parcost_plugins.vocabulary.operators import HEAD_COLUMNS
-from parcost_plugins.vocabulary.partition import each
+from parcost_plugins.vocabulary.partition import map_stages
+from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentials
 
@@ -88,18 +88,18 @@ def terms(study: Study) -> Iterator[Work | Once]:
     if isinstance(layout.tp, float) and layout.tp == 1.0:
         return
     chosen, mode = study[TensorParallel], tensor_overlap(study)
-    on_wire = wire(study)
+    on_wire = tensor_group(study)
     yield from _layers(study, on_wire, mode, saved_inputs=chosen.saved_inputs)
     if mode == "pipelined":
-        yield from chunked(study)
+        yield from chunk_losses(study)
     elif mode == "split_batch":
-        yield from halved(study)
+        yield from split_losses(study)
     if chosen.ends:
         yield from _ends(study, on_wire, mode)
         yield from norms.gradients(study, on_wire)
 
 
-def _layers(study: Study, on_wire: Wire, mode: str, *, saved_inputs: bool) -> Iterator[Work]:
+def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
     sums_hide = sums_hide and not study.number(puts_off_weight_gradients)
     once, again = pairs(study, "F"), pairs(study, "R")
@@ -112,25 +112,25 @@ def _layers(study: Study, on_wire: Wire, mode: str, *, saved_inputs: bool) -> It
                 if not any(message.times):
                     continue
                 if mode == "split_batch":
-                    half = on_wire.priced(row.operation, message, parts=2.0)
+                    half = on_wire.price(row.operation, message, parts=2.0)
                     at = "B" if pass_ == "W" else pass_
                     yield on_wire.work(message.named(row), at, half, message.times, window="")
                     continue
-                priced = on_wire.priced(row.operation, message)
+                priced = on_wire.price(row.operation, message)
                 if row.part == "sum" and not sums_hide:
                     yield on_wire.work(message.named(row), "B", priced, message.times)
                 elif mode == "pipelined" and row.pipelined:
                     for pair, count in message.pairs.items():
-                        yield from on_wire.pipelined(row, message, pass_, pair, count)
+                        yield from on_wire.chunk_work(row, message, pass_, pair, count)
                 elif row.host:
                     for pair, count in message.pairs.items():
-                        name, host = f"{message.named(row)}, {pair}", row.under(pair)
+                        name, host = f"{message.named(row)}, {pair}", row.host_of_pair(pair)
                         yield on_wire.work(name, pass_, priced, count, host)
                 else:
                     yield on_wire.work(message.named(row), pass_, priced, message.times)
 
 
-def _ends(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
+def _ends(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
     sums_hide = sums_hide and not study.number(puts_off_weight_gradients)
     counts = {"first": on_first(study), "last": on_last(study)}
@@ -139,24 +139,26 @@ def _ends(study: Study, on_wire: Wire, mode: str) -> Iterator[Work]:
         yield on_wire.work(
             end.name,
             end.passes[0] if hides else "B",
-            on_wire.priced(end.operation),
+            on_wire.price(end.operation),
             counts[end.place],
             HEAD_COLUMNS if hides and end.host else None,
         )
     loss = on_wire.loss()
-    yield on_wire.work("loss all-reduce", "F", loss, each(mul, counts["last"], LOSS_SUMS))
+    yield on_wire.work("loss all-reduce", "F", loss, map_stages(mul, counts["last"], LOSS_SUMS))
 
 
 _ENDS = (
-    Row("embedding all-reduce", "all_reduce", "forward", place="first"),
-    Row("head input gradient all-reduce", "all_reduce", "sum", host="head", place="last"),
+    LayerRow("embedding all-reduce", "all_reduce", "forward", place="first"),
+    LayerRow("head input gradient all-reduce", "all_reduce", "sum", host="head", place="last"),
 )
 _ENDS_SHARDED = (
-    Row("embedding reduce-scatter", "reduce_scatter", "forward", place="first"),
-    Row("embedding gradient all-gather", "all_gather", "weights", place="first"),
-    Row("head all-gather", "all_gather", "forward", place="last"),
-    Row("head saved input all-gather", "all_gather", "backward", host="head", place="last"),
-    Row("head input gradient reduce-scatter", "reduce_scatter", "sum", host="head", place="last"),
+    LayerRow("embedding reduce-scatter", "reduce_scatter", "forward", place="first"),
+    LayerRow("embedding gradient all-gather", "all_gather", "weights", place="first"),
+    LayerRow("head all-gather", "all_gather", "forward", place="last"),
+    LayerRow("head saved input all-gather", "all_gather", "backward", host="head", place="last"),
+    LayerRow(
+        "head input gradient reduce-scatter", "reduce_scatter", "sum", host="head", place="last"
+    ),
 )
 
 

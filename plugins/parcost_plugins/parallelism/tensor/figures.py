@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from parcost import Figure, Outcome, Real, Section, Sheet, Study
 from parcost.numeric import ratio
+from parcost_plugins.parallelism.tensor.group import tensor_group
 from parcost_plugins.parallelism.tensor.rows import (
     messages,
     pairs,
     rows_of,
 )
-from parcost_plugins.parallelism.tensor.wire import wire
 from parcost_plugins.vocabulary import Gemm, Layout, Training, layers
 
 SOURCE = "Shoeybi et al. 2019 (Megatron-LM); Korthikanti et al. 2022"
@@ -22,7 +22,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield what the layers of one rank tell the others. The ends are left out of counts."""
     layout, m, model = study[Layout], outcome.pipeline.micro_batches, study[Training].model
     rows, found = rows_of(layout), pairs(study, "F")
-    on_wire = wire(study)
+    on_wire = tensor_group(study)
     held, repeated = (
         sum(sum(count) for count in pairs(study, pass_).values()) / layout.pp
         for pass_ in ("F", "R")
@@ -41,9 +41,9 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
                 forward += share
             else:
                 backward += share
-            sent = sent + share * factor * on_wire.priced(row.operation, message).bytes_
+            sent = sent + share * factor * on_wire.price(row.operation, message).bytes_
     backward += again * forward
-    buffer = on_wire.priced("all_reduce").bytes_
+    buffer = on_wire.price("all_reduce").bytes_
     each = held * layout.pp / sum(layers(study))  # one where attention and MLP run side by side
     letters = {
         "f": forward,
@@ -154,8 +154,8 @@ def shapes(study: Study) -> Iterator[Figure]:
     """Yield the widths of what one rank holds of a layer."""
     layout, model = study[Layout], study[Training].model
     # Latent attention makes a key of every head; its rotated part is not projected.
-    k, d = (model.heads, model.nope_dim) if model.latent else (model.kv_heads, model.head_dim)
-    keys = "key projection" + ("" if model.latent else ", and of the value projection")
+    k, d = (model.heads, model.nope_dim) if model.is_latent else (model.kv_heads, model.head_dim)
+    keys = "key projection" + ("" if model.is_latent else ", and of the value projection")
     sheet = Sheet(source=SOURCE, a=model.heads, q=model.qk_dim, k=k, d=d, f=model.ffn, t=layout.tp)
     for name, title, text in (
         ("tp_query_columns", "columns of the query projection", "a q / t"),

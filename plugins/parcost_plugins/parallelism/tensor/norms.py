@@ -1,8 +1,8 @@
 """Gradients of what every rank holds but only a share of the tokens passes.
 
-Under sequence parallelism a rank normalises its share of the tokens, so the gradients of
-norms, and of biases added behind a reduce-scatter, are partial sums. They are added up
-once per step.
+Under sequence parallelism a rank normalises its share of the tokens. So the gradients of
+norms, and of biases added behind a reduce-scatter, are partial sums. They are added up once
+per step.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from parcost import Once, Real, Study, formula
-from parcost_plugins.parallelism.tensor.wire import Wire
+from parcost_plugins.parallelism.tensor.group import TensorGroup
 from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
 from parcost_plugins.vocabulary.causes import TENSOR
-from parcost_plugins.vocabulary.held import slots
-from parcost_plugins.vocabulary.sums import adding
+from parcost_plugins.vocabulary.stage_parameters import slots
+from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
-def gradients(study: Study, on_wire: Wire) -> Iterator[Once]:
+def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
     """Yield the sum over the tensor-parallel ranks, one for each size that a stage has."""
     if not study[Layout].sequence_parallel:
         return
     e = study[Training].precision.reduction
     for i, elements, on in _kinds(study):
-        algorithm = adding(study, on_wire.algorithm)
+        algorithm = reduction_algorithm(study, on_wire.algorithm)
         n = formula("psi e", psi=elements, e=(e, "B"))
         call = study.collective("all_reduce", n, "tp", algorithm)
         yield Once(

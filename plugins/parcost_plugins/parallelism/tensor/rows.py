@@ -17,7 +17,7 @@ from parcost_plugins.vocabulary.operators import (
     SHARED_EXPERTS,
     SHARED_ROWS,
 )
-from parcost_plugins.vocabulary.partition import Counts, each
+from parcost_plugins.vocabulary.partition import Counts, map_stages
 
 Operation = Literal["all_gather", "reduce_scatter", "all_reduce"]
 
@@ -30,7 +30,7 @@ HOSTS: Mapping[str, tuple[str, str]] = {
 
 
 @record
-class Row:
+class LayerRow:
     """A collective over the tokens of a micro-batch.
 
     *side* says whether it carries what products by columns read, or what those by rows
@@ -55,27 +55,27 @@ class Row:
             return ("F", "R")
         return ("B",) if self.part == "backward" else ("W",)
 
-    def under(self, pair: str, which: str = "") -> str:
+    def host_of_pair(self, pair: str, which: str = "") -> str:
         """Return the host of *pair* that it may hide under."""
         columns, rows = HOSTS[pair]
         return rows if (which or self.host) == "rows" else columns
 
 
 WITHOUT_SEQUENCE_PARALLEL = (
-    Row("tensor all-reduce", "all_reduce", "forward", "rows"),
-    Row("input gradient all-reduce", "all_reduce", "sum", host="columns"),
+    LayerRow("tensor all-reduce", "all_reduce", "forward", "rows"),
+    LayerRow("input gradient all-reduce", "all_reduce", "sum", host="columns"),
 )
-SAVED_INPUT = Row("saved input all-gather", "all_gather", "backward", host="columns")
+SAVED_INPUT = LayerRow("saved input all-gather", "all_gather", "backward", host="columns")
 WITH_SEQUENCE_PARALLEL = (
-    Row("tensor all-gather", "all_gather", "forward", pipelined="columns"),
-    Row("tensor reduce-scatter", "reduce_scatter", "forward", "rows", pipelined="rows"),
-    Row("output gradient all-gather", "all_gather", "backward", "rows", pipelined="rows"),
+    LayerRow("tensor all-gather", "all_gather", "forward", pipelined="columns"),
+    LayerRow("tensor reduce-scatter", "reduce_scatter", "forward", "rows", pipelined="rows"),
+    LayerRow("output gradient all-gather", "all_gather", "backward", "rows", pipelined="rows"),
     SAVED_INPUT,
-    Row("input gradient reduce-scatter", "reduce_scatter", "sum", host="columns"),
+    LayerRow("input gradient reduce-scatter", "reduce_scatter", "sum", host="columns"),
 )
 
 
-def rows_of(layout: Layout) -> Sequence[Row]:
+def rows_of(layout: Layout) -> Sequence[LayerRow]:
     """Return what a layer of *layout* sends."""
     return WITH_SEQUENCE_PARALLEL if layout.sequence_parallel else WITHOUT_SEQUENCE_PARALLEL
 
@@ -93,21 +93,23 @@ class Message(NamedTuple):
     @property
     def times(self) -> Sequence[float]:
         """How often every virtual stage sends it."""
-        return reduce(partial(each, add), self.pairs.values())
+        return reduce(partial(map_stages, add), self.pairs.values())
 
-    def named(self, row: Row) -> str:
+    def named(self, row: LayerRow) -> str:
         """Return the name of *row* for this tensor."""
         return f"{row.name} of {self.tensor}" if self.tensor else row.name
 
 
-def messages(row: Row, found: Mapping[str, Sequence[float]], model: Model) -> Iterator[Message]:
+def messages(
+    row: LayerRow, found: Mapping[str, Sequence[float]], model: Model
+) -> Iterator[Message]:
     """Yield what *row* sends for the pairs *found*: the residual stream, or what stands for it.
 
     In front of latent attention that is the compressed queries, keys and values, which every
     rank projects up for its own heads.
     """
     whole = dict(found)
-    if row.side == "columns" and model.latent and "attention" in whole:
+    if row.side == "columns" and model.is_latent and "attention" in whole:
         latent = {"attention": whole.pop("attention")}
         for read in model.attention_inputs:
             if not read.name:
@@ -130,5 +132,5 @@ def pairs(study: Study, pass_: Pass) -> dict[str, Sequence[float]]:
         if isinstance(operator, Gemm) and operator.pass_ == pass_ and operator.host in kinds:
             pair = kinds[operator.host]
             own = operator.count
-            found[pair] = each(add, own, found.get(pair, 0.0))
+            found[pair] = map_stages(add, own, found.get(pair, 0.0))
     return {pair: found[pair] for pair in HOSTS if pair in found and any(found[pair])}

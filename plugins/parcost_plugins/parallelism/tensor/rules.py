@@ -8,8 +8,8 @@ from math import gcd
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
 from parcost_plugins.vocabulary import Layout, Overlap, Training
-from parcost_plugins.vocabulary.chosen import tensor_overlap
-from parcost_plugins.vocabulary.nearest import all_divisors, first_failure, next_to
+from parcost_plugins.vocabulary.neighbours import all_divisors, first_failure, next_to
+from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 PADDED_TO = (
     128.0  # rows per rank, Megatron-LM's default: offered to a vocabulary that does not divide
@@ -27,16 +27,16 @@ def divisibility(study: Study) -> Iterator[Check]:
     copies = minimum(model.kv_heads % tp, tp % model.kv_heads)
     inputs = {"tp": tp, "heads": model.heads, "kv": model.kv_heads, "ffn": model.ffn}
     rules: list[tuple[str, Mask, str]] = [
-        ("heads-divide", heads, "{heads} heads do not divide by tp = {tp}"),
+        ("heads-divide", heads, "{heads} heads are not divisible by tp = {tp}"),
         (
             "kv-heads-divide",
             where(heads, copies, 0.0) == 0,
-            "{kv} KV heads do not divide by tp = {tp}, nor tp by them",
+            "{kv} KV heads are not divisible by tp = {tp}, nor tp by them",
         ),
         (
             "ffn-divide",
             where(heads, model.ffn % tp, 0.0) == 0,
-            "an MLP of width {ffn} does not divide by tp = {tp}",
+            "an MLP of width {ffn} is not divisible by tp = {tp}",
         ),
     ]
     for id_, holds, message in rules:
@@ -46,14 +46,14 @@ def divisibility(study: Study) -> Iterator[Check]:
             subject="layout.tp",
             message=message,
             inputs=inputs,
-            help="" if all_of(holds) else _nearest(holds, **inputs),
+            help="" if all_of(holds) else _nearest_degrees(holds, **inputs),
         )
     step = PADDED_TO * tp
     yield Check(
         id="vocabulary-divide",
         holds=model.padded_vocabulary(layout) % tp == 0,
         subject="layout.tp",
-        message="a vocabulary of {vocabulary} does not divide by tp = {tp}",
+        message="a vocabulary of {vocabulary} is not divisible by tp = {tp}",
         inputs={
             "vocabulary": model.vocabulary,
             "tp": tp,
@@ -75,7 +75,7 @@ def _sequence_rules(layout: Layout, sequence: Real, heads: Mask) -> Iterator[Che
         id="sequence-divide",
         holds=where(heads, sequence % shares, 0.0) == 0,
         subject="training.sequence",
-        message="a sequence of {sequence} tokens does not divide by " + named,
+        message="a sequence of {sequence} tokens is not divisible by " + named,
         inputs={
             "sequence": sequence,
             "shares": shares,
@@ -94,7 +94,7 @@ def _sequence_rules(layout: Layout, sequence: Real, heads: Mask) -> Iterator[Che
     )
 
 
-def _nearest(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
+def _nearest_degrees(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) -> str:
     """Return the degrees next to the first that fails that divide heads and MLP, in words."""
     values = [first_failure(holds, value) for value in (tp, heads, kv, ffn)]
     tp, heads, kv, ffn = values

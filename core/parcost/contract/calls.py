@@ -1,0 +1,69 @@
+"""Calls of what plugins wrote: one function that catches whatever they raise.
+
+A plugin may raise anything, ``SystemExit`` and errors that cannot be printed included. Only
+``KeyboardInterrupt`` ends a run. The caller decides what a run does without the answer, and
+says what was called:
+
+    try:
+        hop = call(schedule.order, 4, 8, 1)
+    except CallError as error:
+        raise OrderError(f"`order` {error}") from error  # `order` raised KeyError: 'warp'
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class CallError(Exception):
+    """A plugin's code raised *cause*; the text says what, and where in its *module*."""
+
+    def __init__(self, cause: BaseException, module: object = None) -> None:
+        from parcost.language.errors import error_text
+
+        self.cause = cause
+        #: The kind of the error, what it says, and its place in the code of the plugin.
+        self.text = f"{error_text(cause)}{place(cause, module)}"
+        super().__init__(f"raised {self.text}")
+
+
+def call(
+    function: Callable[..., T],
+    *arguments: object,
+    module: object = None,
+    passing: type[BaseException] | tuple[type[BaseException], ...] = (),
+) -> T:
+    """Return what a plugin's *function* returns.
+
+    *module* is that of the plugin, for the place of an error. Errors of the kinds *passing* are
+    for the caller.
+
+    Raises:
+        CallError: It raises anything else but ``KeyboardInterrupt``.
+    """
+    try:
+        return function(*arguments)
+    except passing:
+        raise
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise CallError(error, module) from error
+
+
+def place(error: BaseException, module: object) -> str:
+    """Return where in the code of a plugin an error came about, if it has code in files."""
+    members = vars(module) if isinstance(module, ModuleType) else {}
+    file = members.get("__file__")
+    if not isinstance(file, str):
+        return ""
+    own = str(Path(file).parent) + os.sep if "__path__" in members else file
+    frames = [f for f in extract_tb(error.__traceback__) if f.filename.startswith(own)]
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""

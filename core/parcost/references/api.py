@@ -1,0 +1,209 @@
+"""The reference of the Python interface, made from the docstrings of ``parcost.__all__``.
+
+python -m parcost.references.api                  prints it
+python -m parcost.references.api docs/api.md      rewrites the file
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import parcost
+from parcost.language.units import ONE, Dimension
+
+HEAD = """# The Python interface
+
+<!-- made by `python -m parcost.references.api docs/api.md` -->
+
+These names are imported from `parcost`. What starts with an underscore, and every module below
+`parcost`, may change in any release.
+
+```python
+import parcost
+
+(report,) = parcost.evaluate("specs/examples/minimal.par")
+report.result.figure("step_time")  # in seconds
+```
+
+`parcost.version.__version__` is the version. [Writing a plugin](plugins.md) shows the rest in use.
+"""
+
+#: What somebody reads in one go, by the modules that define it.
+SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
+    (
+        "Evaluating specs",
+        (
+            "engine.session",
+            "engine.scenario",
+            "report.report",
+            "report.result",
+            "contract.outcome",
+            "language.diagnostics",
+            "language.errors",
+        ),
+    ),
+    ("Declaring blocks and attributes", ("contract.schema",)),
+    (
+        "What plugins are asked and return",
+        (
+            "contract.hookspecs",
+            "contract.study",
+            "contract.queries",
+            "contract.terms",
+            "contract.formulas",
+            "contract.sheet",
+            "records",
+        ),
+    ),
+    ("Replaying a schedule", ("engine.replay",)),
+    ("Units and types", ("language.units", "numeric")),
+)
+_ROLE = re.compile(r":(?:meth|class|func|attr|mod):`~?\.?([^`]+)`")
+
+
+def api_reference() -> str:
+    """Return the page of the Python interface, in Markdown."""
+    parts = [HEAD]
+    for title, modules in SECTIONS:
+        parts.append(f"## {title}\n")
+        for module in modules:
+            parts += [_entry(name) for name in sorted(_names(module), key=str.lower)]
+    return "\n".join(parts)
+
+
+def _names(module: str) -> Sequence[str]:
+    """Return the public names that a module of parcost defines."""
+    return parcost.HOMES[module]
+
+
+def _entry(name: str) -> str:
+    value = getattr(parcost, name)
+    return "\n".join([f"### `{name}`", "", *_described(name, value)])
+
+
+def _described(name: str, value: Any) -> Iterator[str]:
+    """Yield the lines of one name: its call, its docstring, its attributes and methods."""
+    if isinstance(value, Dimension):
+        yield from (f"Dimension of {f'values in `{value}`' if value != ONE else 'numbers'}.", "")
+        return
+    if not callable(value) or getattr(value, "__origin__", None) is not None:
+        yield from (f"`{name} = {_plain(value)}`", "")
+        return
+    if call := _call(value):
+        yield from ("```text", f"{name}{call}", "```", "")
+    yield from (_markdown(inspect.getdoc(value)), "")
+    if inspect.isclass(value):
+        yield from _members(value)
+
+
+def _members(cls: type) -> Iterator[str]:
+    """Yield the table of public methods and properties of a class, in the order of its text."""
+    rows = []
+    for owner in reversed(cls.__mro__):
+        if not owner.__module__.startswith("parcost"):
+            continue
+        for name, member in vars(owner).items():
+            if name.startswith("_"):
+                continue
+            function = getattr(member, "__func__", member)  # of a class method
+            is_property = isinstance(function, (property, cached_property))
+            if not (is_property or inspect.isfunction(function)):
+                continue
+            cached = isinstance(function, cached_property)
+            doc = inspect.getdoc(function.func if cached else function)
+            shown = name if is_property else f"{name}{_call(function, method=True)}"
+            rows.append((shown, " ".join(_markdown(doc).partition("\n\n")[0].split())))
+    if rows:
+        yield from ("| member | what it is |", "| :-- | :-- |")
+        for shown, doc in rows:
+            cells = (cell.replace("|", "\\|") for cell in (f"`{shown}`", doc))
+            yield f"| {' | '.join(cells)} |"
+        yield ""
+
+
+def _call(value: Any, *, method: bool = False) -> str:
+    """Return the parameters of a call as they would be written, "" where there are none to give."""
+    if getattr(value, "_is_protocol", False):
+        return ""  # a plugin writes a class of its own
+    try:
+        signature = inspect.signature(value)
+    except ValueError:
+        return ""
+    hidden = {
+        field.alias for field in getattr(value, "__attrs_attrs__", ()) if field.name.startswith("_")
+    }
+    parameters = [
+        p.replace(annotation=_annotation(p.annotation), default=_default(p))
+        for p in signature.parameters.values()
+        if p.name not in hidden and not (method and p.name in ("self", "cls"))
+    ]
+    returned = _annotation(signature.return_annotation)
+    if inspect.isclass(value):
+        returned = inspect.Signature.empty
+    made = signature.replace(parameters=parameters, return_annotation=returned)
+    return str(made)
+
+
+class _Verbatim:
+    """Text that a signature shows without quotation marks."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _annotation(annotation: Any) -> Any:
+    if annotation is inspect.Signature.empty:
+        return annotation
+    return _Verbatim(getattr(annotation, "__forward_arg__", None) or _plain(annotation))
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    """Return a default that reads the same in every process and version of Python."""
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        return default
+    shown = repr(default)
+    if shown == "NOTHING" or shown.startswith("<") or "mappingproxy" in shown:
+        shown = str(default) if isinstance(default, str) else "..."
+    return _Verbatim(shown)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value).replace("typing.", "")
+
+
+def _markdown(doc: str | None) -> str:
+    """Return a docstring in Markdown: names in single back quotes, examples as code."""
+    blocks = []
+    for block in (doc or "").strip().split("\n\n"):
+        if block.startswith(">>>"):
+            blocks.append(f"```text\n{block}\n```")
+        elif block.startswith("Raises:"):
+            _, *lines = block.splitlines()
+            raised = " ".join(line.strip() for line in lines)
+            blocks.append(f"Raises {raised}")
+        else:
+            blocks.append(_ROLE.sub(r"`\1`", block).replace("``", "`"))
+    return "\n\n".join(blocks)
+
+
+def main(arguments: list[str]) -> None:
+    """Print the page, or write it into the named file."""
+    page = api_reference()
+    if not arguments:
+        sys.stdout.write(page)
+        return
+    Path(arguments[0]).write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

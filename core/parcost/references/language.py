@@ -1,0 +1,205 @@
+"""The language reference, made from what plugins declare.
+
+    python -m parcost.references.language                     prints it
+    python -m parcost.references.language docs/language.md    rewrites that part of the file
+
+The blocks, their attributes, defaults and ranges, and the names that registries offer
+come from the installed plugins, so that the reference of a site with plugins of its
+own is one command away.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parcost.contract.schema import BlockType, Field
+from parcost.engine.session import Session
+from parcost.language.numbers import literal
+from parcost.language.syntax import Attribute
+from parcost.language.units import (
+    BYTES,
+    DOLLARS,
+    FLOP,
+    FLOPS,
+    GRAMS,
+    JOULES,
+    ONE,
+    RATE,
+    SECONDS,
+    WATTS,
+)
+from parcost.plugins.discovery import load
+from parcost.spec.modules import label_of
+
+if TYPE_CHECKING:
+    from parcost.language.syntax import Attribute
+    from parcost.plugins.discovery import Plugins
+
+BEGIN = "<!-- reference: made by `python -m parcost.references.language docs/language.md` -->"
+END = "<!-- end of reference -->"
+REGISTRIES = ("collectives", "libraries", "schedules", "kernels")
+
+_MEASURES = {
+    BYTES: "bytes (`GB`, `GiB`, ...)",
+    RATE: "rate (`GB/s`, `Gbps`, ...)",
+    SECONDS: "time (`s`, `ms`, `us`, ...)",
+    FLOP: "work (`FLOP`, `TFLOP`, ...)",
+    FLOPS: "throughput (`TFLOPS`, ...)",
+    WATTS: "power (`W`, ...)",
+    JOULES: "energy (`J`, `Wh`, ...)",
+    DOLLARS: "money (`USD`)",
+    GRAMS: "mass (`g`, `kg`)",
+    ONE: "number",
+}
+
+
+def reference(plugins: Plugins) -> str:
+    """Return the reference of every block that *plugins* declare, in Markdown."""
+    owners = {kind: plugin for kind, (plugin, _) in plugins.offers("blocks").items()}
+    given = _provenances(plugins)
+    parts = []
+    for kind, type_ in sorted(plugins.blocks.items()):
+        parts.append("\n".join(_block(type_, owners[kind].name, given)))
+    parts.append("\n".join(_registries(plugins)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _provenances(plugins: Plugins) -> Mapping[tuple[str, str], str]:
+    """Return what preludes give every study, with where it is from, by block and attribute."""
+
+    return {
+        (block.kind.text, item.name.text): _with_origin(item)
+        for prelude in Session(plugins).loader.preludes()
+        for block in prelude.blocks
+        if not label_of(block)
+        for item in block.items
+        if isinstance(item, Attribute)
+    }
+
+
+def _with_origin(item: Attribute) -> str:
+    """Return the value of *item* as written, and the kinds of its provenance."""
+    kinds = ", ".join(one.kind.text for one in item.provenance)
+    text = f"`{_flow(item.value.span.text)}`"
+    return f"{text} ({kinds})" if kinds else text
+
+
+def _block(type_: BlockType, owner: str, given: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    label = {"required": " LABEL", "optional": " [LABEL]", "none": ""}[type_.label]
+    yield f"### `{type_.kind}{label} {{ ... }}`"
+    yield ""
+    inside = f" Stands inside `{type_.inside}`." if type_.inside else ""
+    yield f"{_flow(type_.schema.__doc__)}{inside} Declared by the plugin `{owner}`."
+    yield ""
+    yield "| attribute | value | default | meaning |"
+    yield "| :-- | :-- | :-- | :-- |"
+    for name, field in type_.fields.items():
+        falls_back = given.get((type_.kind, name)) or default(type_, name)
+        cells = (f"`{name}`", value(field), falls_back, field.doc.replace("|", "\\|"))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _registries(plugins: Plugins) -> Iterator[str]:
+    yield "### Names that plugins offer"
+    yield ""
+    yield "| kind | name | plugin | what it is |"
+    yield "| :-- | :-- | :-- | :-- |"
+    for hook in REGISTRIES:
+        for name, (plugin, offered) in sorted(plugins.offers(hook).items()):
+            doc = _flow(type(offered).__doc__, first=True).replace("|", "\\|")
+            yield f"| {hook} | `{name}` | `{plugin.name}` | {doc} |"
+
+
+def value(field: Field) -> str:
+    """Return what may stand as the value of an attribute."""
+    match field.kind:
+        case "quantity":
+            return _number(field)
+        case "word":
+            words = " or ".join(f"`{choice}`" for choice in field.choices)
+            offered = f"one of the {field.registry}" if field.registry else ""
+            return " or ".join(filter(None, (words, offered)))
+        case "switch":
+            return "`on` or `off`"
+        case "text":
+            return "string"
+        case "reference":
+            return f"name of a `{field.target}`"
+        case "integers":
+            low = f", each at least {field.minimum:g}" if field.minimum else ""
+            return f"list of whole numbers{low}"
+        case "children":
+            return f"blocks `{field.target}`"
+    return field.kind
+
+
+def _number(field: Field) -> str:
+    said = "whole number" if field.whole else _MEASURES.get(field.dimension, str(field.dimension))
+    if field.dimension == ONE and field.maximum == 1 and not field.whole:
+        return "share (`85 %` or `0.85`)"
+    low = "" if field.minimum in (None, 0.0) else f"at least {field.minimum:g}"
+    high = "" if field.maximum is None else f"at most {field.maximum:g}"
+    parts = [said, *filter(None, ("above 0" if field.positive else low, high))]
+    if field.qualifiers:
+        words = " or ".join(f"`{word}`" for word in field.qualifiers)
+        parts.append(f"{'' if field.must_qualify else 'may be '}followed by {words}")
+    if field.curve:
+        parts.append("or `curve(...)`")
+    return ", ".join(parts)
+
+
+def default(type_: BlockType, name: str) -> str:
+    """Return the default of an attribute as it would be written."""
+    field = type_.fields[name]
+    if field.kind == "children":
+        return ""
+    if name not in type_.defaults:
+        return "required"
+    declared: Any = type_.defaults[name]
+    match declared:
+        case None | ():
+            return "not given"
+        case bool():
+            return "`on`" if declared else "`off`"
+        case float() | int():
+            return f"`{literal(float(declared), field.dimension)}`"
+        case str() if field.kind == "text":
+            return f'`"{declared}"`'
+    return f"`{declared}`"
+
+
+def _flow(text: str | None, *, first: bool = False) -> str:
+    paragraphs = (text or "").strip().split("\n\n")
+    flowing = " ".join(" ".join(paragraphs[:1] if first else paragraphs).split())
+    return flowing.replace("``", "`")
+
+
+def insert(document: str, made: str) -> str:
+    """Return *document* with its reference replaced by *made*.
+
+    >>> insert(f"a\\n{BEGIN}\\nold\\n{END}\\nb\\n", "new\\n").split("\\n")[2:4]
+    ['', 'new']
+    """
+    head, begin, rest = document.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise ValueError("the document has no place for the reference")
+    return f"{head}{BEGIN}\n\n{made}\n{END}{tail}"
+
+
+def main(arguments: list[str]) -> None:
+    """Print the reference, or rewrite it in the named file."""
+
+    made = reference(load())
+    if not arguments:
+        sys.stdout.write(made)
+        return
+    path = Path(arguments[0])
+    path.write_text(insert(path.read_text(encoding="utf-8"), made), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,47 @@
+"""What limits the step, what would change that, and what the answer rests on.
+
+All of it is found by evaluating the study again with something changed. That is slow next
+to the evaluation itself, and only done when somebody reads the sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Outcome, Section, Study, hookimpl
+
+
+@hookimpl
+def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
+    """Return the levels, what reaches the targets, what helps most, and what it rests on."""
+    from parcost_plugins.analysis.advice import (
+        evidence,
+        levels,
+        placement,
+        reach,
+        sensitivity,
+        settings,
+    )
+    from parcost_plugins.analysis.advice.changes import effects
+
+    yield from levels.section(study, outcome)
+    yield from reach.section(study, outcome)
+    tried, values = sensitivity.improvements(study), evidence.values_with_provenance(study)
+    orders = placement.orders(study)
+    changes = [*(change for _, change in tried), *(value.less for value in values), *orders]
+    found = effects(study, outcome, changes)  # all at once: one evaluation for the numbers
+    first, last = len(tried), len(tried) + len(values)
+    gains = [
+        *sensitivity.gains(tried, found[:first]),
+        *sensitivity.gains_of_settings(settings.best(study, outcome), outcome),
+    ]
+    yield sensitivity.section(gains, orders, found[last:])
+    yield evidence.section(values, found[first:last])
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return ridge, ratio and needed bandwidth of every level."""
+    from parcost_plugins.analysis.advice import levels
+
+    yield from levels.figures(study, outcome)

@@ -1,0 +1,131 @@
+"""The same study with one value of one block changed, everything else held.
+
+``Study.replace`` changes the text of a spec, and what is written in terms of a value
+follows it. Here nothing follows: it is the one value's own effect that is asked for.
+Numbers are changed together, each in a point of its own along one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import attrs
+
+from parcost import Outcome, Study
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_Values = Mapping[tuple[int, str], Any]  # by id of a block, and attribute
+
+
+class Change(NamedTuple):
+    """An attribute of a block, and what it is to be."""
+
+    block: Any
+    attribute: str
+    value: Any
+
+
+class Effect(NamedTuple):
+    """The seconds of a step after a change, and what it adds to time and memory."""
+
+    seconds: float
+    time: float
+    memory: float
+
+
+def effects(study: Study, before: Outcome, changes: Sequence[Change]) -> list[Effect]:
+    """Return what each of *changes* does on its own to a study without sweeps."""
+    numbers = [i for i, change in enumerate(changes) if isinstance(change.value, float)]
+    found: dict[int, tuple[float, float]] = {}
+    if numbers and (together := _array_effects(study, [changes[i] for i in numbers])):
+        found.update(zip(numbers, together, strict=True))
+    for i, change in enumerate(changes):
+        if i not in found:
+            outcome, _ = evaluate_with(study, {(id(change.block), change.attribute): change.value})
+            found[i] = float(outcome.step_seconds), float(outcome.memory_bytes)
+    return [
+        Effect(
+            seconds=seconds,
+            time=_relative_change(seconds, before.step_seconds),
+            memory=_relative_change(bytes_, before.memory_bytes),
+        )
+        for seconds, bytes_ in (found[i] for i in range(len(changes)))
+    ]
+
+
+def evaluate_arrays(study: Study, values: Mapping[tuple[Any, str], Any]) -> Outcome | None:
+    """Return the step along arrays: attributes of blocks that change together, point by point.
+
+    None where a plugin cannot take arrays.
+    """
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        outcome, faultless = evaluate_with(
+            study, {(id(block), attribute): array for (block, attribute), array in values.items()}
+        )
+    return outcome if faultless else None
+
+
+def points(outcome: Outcome, count: int) -> NDArray[np.float64]:
+    """Return the step seconds of each of *count* points."""
+    import numpy as np
+
+    return np.broadcast_to(np.asarray(outcome.step_seconds, dtype=np.float64), (count,))
+
+
+def _relative_change(after: float, before: Any) -> float:
+    return float(after / before - 1.0) if before else 0.0
+
+
+def _array_effects(study: Study, changes: Sequence[Change]) -> list[tuple[float, float]] | None:
+    """Return step and memory after each change, or None if a plugin cannot take arrays."""
+    import numpy as np
+
+    values: dict[tuple[int, str], Any] = {}
+    for point, (block, attribute, value) in enumerate(changes):
+        now = np.full(len(changes), getattr(block, attribute))
+        values.setdefault((id(block), attribute), now)[point] = value
+    outcome, faultless = evaluate_with(study, values)
+    if not faultless:
+        return None
+    seconds = np.broadcast_to(outcome.step_seconds, len(changes))
+    bytes_ = np.broadcast_to(outcome.memory_bytes, len(changes))
+    return [(float(t), float(b)) for t, b in zip(seconds, bytes_, strict=True)]
+
+
+def evaluate_with(study: Study, values: _Values) -> tuple[Outcome, bool]:
+    """Return what *study* costs with other *values*, and whether plugins answered as before."""
+    made: dict[int, Any] = {}
+    changed = study.with_blocks(
+        {
+            schema: tuple(_replace(block, values, made) for block in found)
+            for schema, found in study.blocks.items()
+        }
+    )
+    outcome = changed.evaluate()
+    return outcome, not changed.faults_beyond(study)
+
+
+def _replace(value: Any, values: _Values, made: dict[int, Any]) -> Any:
+    """Return *value* with the new values in it and in every block below it."""
+    if isinstance(value, tuple):
+        items = tuple(_replace(item, values, made) for item in value)
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+    if not hasattr(type(value), "__block__"):
+        return value
+    if id(value) not in made:
+        new: dict[str, Any] = {}
+        for name, inner in vars(value).items():
+            if (id(value), name) in values:
+                new[name] = values[id(value), name]
+            elif isinstance(inner, tuple) or hasattr(type(inner), "__block__"):
+                changed = _replace(inner, values, made)
+                if changed is not inner:
+                    new[name] = changed
+        made[id(value)] = attrs.evolve(value, **new) if new else value
+    return made[id(value)]

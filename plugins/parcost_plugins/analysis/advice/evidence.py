@@ -1,0 +1,134 @@
+"""What the answer rests on: the weakest values that matter.
+
+A value matters by as much as the step, or the memory, moves when it is 10 % less. Of
+the values that move them, those of the weakest provenance are listed. A number of a
+device or of a fabric that the spec gives without saying where it is from is the weakest
+of all; elsewhere a value without a source is a choice of the job, and no evidence. So is
+an efficiency that a level leaves out: its line rate then counts as what messages achieve.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from parcost import ONE, Curve, Section, Study, block_name, block_type
+from parcost_plugins.analysis.advice.changes import Change, Effect
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Device,
+    KernelChoice,
+    Level,
+    MemoryBudget,
+    Overlap,
+    Training,
+)
+
+_UNSAID = "unsaid"
+_WEAKEST_FIRST = (_UNSAID, "assumed", "fitted", "vendor", "published", "measured")
+_LEAST = 0.001  # of the step or the memory; what moves them less does not matter
+_MOST = 8  # lines
+_LINE_RATE = "left out: {names}, as if 100 %; long messages achieve the whole bandwidth"
+
+
+class SourcedValue(NamedTuple):
+    """A number of the spec that somebody vouches for."""
+
+    name: str
+    unit: str
+    kind: str
+    less: Change
+    left_out: bool = False
+
+
+def section(values: Sequence[SourcedValue], found: Sequence[Effect]) -> Section:
+    """Return the values of the weakest provenance that matter, those that most do first."""
+    matter = [
+        (value, effect)
+        for value, effect in zip(values, found, strict=True)
+        if _weight(effect) >= _LEAST
+    ]
+    weakest = next((k for k in _WEAKEST_FIRST if any(v.kind == k for v, _ in matter)), "")
+    rows = [
+        (
+            value.name,
+            (getattr(value.less.block, value.less.attribute), value.unit),
+            value.kind,
+            (effect.time, "%"),
+            (effect.memory, "%"),
+        )
+        for value, effect in sorted(matter, key=lambda found: -_weight(found[1]))
+        if value.kind == weakest
+    ]
+    lines = [f"`{value.name}`" for value, _ in matter if value.left_out]
+    return Section(
+        title="What it rests on",
+        columns=("value", "is", "provenance", "step", "memory"),
+        rows=rows[:_MOST],
+        notes=[
+            "step, memory: what 10 % less of the value does to them",
+            _count_text([value for value, _ in matter]),
+            *([_LINE_RATE.format(names=" and ".join(lines))] if lines else []),
+        ],
+    )
+
+
+def _weight(effect: Effect) -> float:
+    return max(abs(effect.time), abs(effect.memory))
+
+
+def _count_text(values: list[SourcedValue]) -> str:
+    """Return how many values matter, by provenance."""
+    number = Counter(value.kind for value in values)
+    listed = ", ".join(f"{number[kind]} {kind}" for kind in _WEAKEST_FIRST if number[kind])
+    return f"values with a provenance that matter: {listed or 'none'}"
+
+
+def values_with_provenance(study: Study) -> list[SourcedValue]:
+    """Return the numbers with a provenance in the blocks that the study is evaluated by."""
+    return list(_values_with_provenance(study))
+
+
+def _values_with_provenance(study: Study) -> Iterator[SourcedValue]:
+    seen: set[int] = set()
+    for schema in (Cluster, Training, KernelChoice, Overlap, MemoryBudget):
+        for block in _blocks(study[schema], seen):
+            for attribute, field in block_type(type(block)).fields.items():
+                origin, value = study.origin(block, attribute), getattr(block, attribute)
+                counted = field.kind == "quantity" and not field.whole
+                if origin is None or not counted:
+                    continue
+                measured = isinstance(block, (Device, Level)) and origin.how != "default"
+                unsaid = measured or _is_line_rate(block, attribute)
+                kind = origin.kind or (_UNSAID if unsaid else "")
+                if kind in _WEAKEST_FIRST and isinstance(value, float) and value:
+                    yield SourcedValue(
+                        name=f"{block_name(block)}.{attribute}",
+                        unit="" if field.dimension == ONE else str(field.dimension),
+                        kind=kind,
+                        less=Change(block, attribute, 0.9 * value),
+                        left_out=kind == _UNSAID and origin.how == "default",
+                    )
+
+
+def _is_line_rate(block: Any, attribute: str) -> bool:
+    """Return whether *attribute* is the efficiency of a level whose times are not measured."""
+    return (
+        isinstance(block, Level)
+        and attribute == "efficiency"
+        and not isinstance(block.bandwidth, Curve)
+    )
+
+
+def _blocks(block: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield *block* and every block below it, once."""
+    if id(block) in seen:
+        return
+    seen.add(id(block))
+    yield block
+    for attribute in block_type(type(block)).fields:
+        value = getattr(block, attribute)
+        for inner in value if isinstance(value, tuple) else (value,):
+            if hasattr(type(inner), "__block__"):
+                yield from _blocks(inner, seen)

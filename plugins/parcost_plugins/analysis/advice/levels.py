@@ -1,0 +1,210 @@
+"""Computation against communication, level by level, and the bandwidth that would do.
+
+The times are those of the step: what its compute keeps a device busy, and what its
+collectives keep each level busy, hidden or not. Their ratio says what is possible: a level
+that is busy for longer than the compute cannot be hidden, whatever overlaps. What is
+exposed says what is. The bandwidth that would do is found by evaluating the step at many
+bandwidths of that one level: the least at which the step is within ``targets.slack`` of
+the step on a link without limit, everything else, overlap included, as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from parcost import Curve, Figure, Formula, Outcome, Real, Section, Study, formula
+from parcost_plugins.analysis.advice import changes
+from parcost_plugins.vocabulary import Cluster, Plan, Targets, Training
+
+_COMPUTE = ("compute", "hbm")  # a wait, or a transfer to the host, is neither
+_SEARCHED = (1e-3, 1e3)  # times the present bandwidth
+_GRID = 61  # points of each of two passes
+
+_RATIO = (
+    "to compute: seconds that the level is busy over seconds that the device computes; "
+    "beyond 1 no overlap hides it"
+)
+_WOULD_DO = (
+    "would do: the least bandwidth of a port at which the step is within {slack:.0%} of one "
+    "on a link without limit, with the overlap that there is"
+)
+
+
+@frozen(kw_only=True, eq=False)
+class LevelUse:
+    """One level that the step uses: seconds of a step on the busiest device."""
+
+    name: str
+    level: Any
+    bandwidth: Real  # of a device, for long messages
+    busy: Real
+    exposed: Real
+    compute: Real
+
+    @property
+    def ratio(self) -> Real:
+        """Communication over computation."""
+        return self.busy / self.compute
+
+
+def level_uses(study: Study, outcome: Outcome) -> list[LevelUse]:
+    """Return the levels that the step keeps busy, from the fastest outwards."""
+    lines = [line for line in outcome.ledger if line.kind in ("work", "hop", "once")]
+    names = {level.label: level for level in _levels(study)}
+    compute = _sum(x.exposed + x.hidden for x in lines if x.resource in _COMPUTE)
+    found = []
+    for link in study.group("job").links:
+        busy = _sum(x.exposed + x.hidden for x in lines if x.resource == link.name)
+        exposed = _sum(x.exposed for x in lines if x.resource == link.name)
+        if link.name in names and _is_nonzero(busy) and _is_nonzero(compute):
+            found.append(
+                LevelUse(
+                    name=link.name,
+                    level=names[link.name],
+                    bandwidth=link.bandwidth,
+                    busy=busy,
+                    exposed=exposed,
+                    compute=compute,
+                )
+            )
+    return found
+
+
+def _levels(study: Study) -> Sequence[Any]:
+    return study[Cluster].fabric.levels
+
+
+def _sum(values: Iterator[Real]) -> Real:
+    return sum(values, 0.0)
+
+
+def _is_nonzero(value: Real) -> bool:
+    from parcost.numeric import any_of
+
+    return any_of(value > 0)
+
+
+def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield ridge and ratio of each level, and the bandwidth that would do."""
+    compute = study[Training].precision.compute
+    peak = getattr(study[Cluster].device, compute)
+    levels = level_uses(study, outcome)
+    wanted = {} if study.axes else needed_bandwidths(study, levels)
+    for at in levels:
+        if peak is not None:
+            yield Figure(
+                name=f"ridge.{at.name}",
+                title=f"ridge of {at.name}",
+                value=formula("F / B", F=(peak, "FLOP/s"), B=(at.bandwidth, "B/s")),
+                unit="",
+                note=f"{compute} FLOPs for each byte that one device sends",
+            )
+        yield Figure(
+            name=f"communication_to_computation.{at.name}",
+            title=f"communication over computation, {at.name}",
+            value=formula("busy / compute", busy=(at.busy, "s"), compute=(at.compute, "s")),
+            unit="",
+            note="seconds of a step that each is busy, hidden or not",
+        )
+        if (needed := wanted.get(at.name)) is not None:
+            yield Figure(
+                name=f"needed_bandwidth.{at.name}",
+                title=f"bandwidth of {at.name} that is enough",
+                value=Formula(
+                    text="least B at which the step is within the slack of one on endless B",
+                    inputs={"slack": study[Targets].slack},
+                    value=needed,
+                ),
+                unit="GB/s",
+                note="of one port, in one direction, everything else as it is",
+            )
+
+
+def needed_bandwidths(study: Study, levels: Sequence[LevelUse]) -> dict[str, float]:
+    """Return the least bandwidth of each level that leaves no bottleneck there, by name.
+
+    A level is left out where its times are measured, and where no bandwidth searched does.
+    All are searched at once, each in points of its own, the others as they are.
+    """
+    import numpy as np
+
+    sought = [at for at in levels if not isinstance(at.level.bandwidth, Curve)]
+    least, most = _SEARCHED
+    ends = {at.name: (at.level.bandwidth * least, at.level.bandwidth * most) for at in sought}
+    for _ in range(2):
+        sought = [at for at in sought if at.name in ends]
+        if not sought:
+            return {}
+        count = _GRID + 1
+        values = {}
+        for i, at in enumerate(sought):
+            now = at.level.bandwidth
+            tried = np.geomspace(*ends[at.name], _GRID)
+            tried[-1] = ends[at.name][1]
+            whole = np.full(count * len(sought), now)
+            whole[i * count : (i + 1) * count] = np.append(tried, now * 1e9)
+            values[at.level, "bandwidth"] = whole
+        outcome = changes.evaluate_arrays(study, values)
+        if outcome is None:
+            return {}
+        steps = changes.points(outcome, count * len(sought))
+        for i, at in enumerate(sought):
+            here = slice(i * count, (i + 1) * count)
+            tried, own = values[at.level, "bandwidth"][here][:-1], steps[here]
+            does = own[:-1] <= own[-1] * (1.0 + study[Targets].slack)
+            first = int(np.argmax(does))
+            if does.any():
+                ends[at.name] = (tried[max(first - 1, 0)], tried[first])
+            else:
+                del ends[at.name]
+    return {name: float(high) for name, (_, high) in ends.items()}
+
+
+def regime(ratio: float, targets: Targets) -> str:
+    """Return what to call a level by its communication over computation."""
+    if ratio <= float(targets.compute_bound):
+        return "compute-bound"
+    if ratio <= float(targets.near_ridge):
+        return "near the ridge"
+    if ratio <= float(targets.communication_bound):
+        return "communication-bound"
+    return "far beyond the ridge"
+
+
+def section(study: Study, outcome: Outcome) -> Iterator[Section]:
+    """Yield the table of levels; with a plan or a target, the bandwidth that would do as well.
+
+    That is looked for by evaluating the step at many bandwidths.
+    """
+    levels = level_uses(study, outcome)
+    if not levels:
+        return
+    targets = study[Targets]
+    aims = (targets.step_time, targets.mfu, targets.bubble)
+    asked = study.get(Plan) is not None or any(aim is not None for aim in aims)
+    wanted = needed_bandwidths(study, levels) if asked else {}
+    rows: list[tuple[Any, ...]] = []
+    for at in levels:
+        now = at.level.bandwidth
+        row: tuple[Any, ...] = (
+            at.name,
+            (at.busy, "s"),
+            (at.exposed, "s"),
+            at.ratio,
+            regime(float(at.ratio), targets),
+            "measured" if isinstance(now, Curve) else (now, "B/s"),
+        )
+        if asked:
+            needed = wanted.get(at.name)
+            row = (*row, "none does" if needed is None else (needed, "B/s"))
+        rows.append(row)
+    columns = ("level", "busy", "exposed", "to compute", "regime", "bandwidth")
+    yield Section(
+        title="Computation against communication",
+        columns=(*columns, "would do") if asked else columns,
+        rows=rows,
+        notes=[_RATIO, _WOULD_DO.format(slack=targets.slack)] if asked else [_RATIO],
+    )

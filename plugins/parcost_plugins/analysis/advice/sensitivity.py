@@ -1,0 +1,139 @@
+"""What the step gains with another setting, a part of the machine twice as good, or a new order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from parcost import Curve, Outcome, Section, Study, block_name
+from parcost.numeric import is_array
+from parcost_plugins.analysis.advice.changes import Change, Effect
+from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
+from parcost_plugins.vocabulary.framework import CUDA_GRAPHS
+from parcost_plugins.vocabulary.offers import has
+from parcost_plugins.vocabulary.run_choices import HIDING, tensor_overlap
+
+if TYPE_CHECKING:
+    from parcost_plugins.analysis.advice.reach import Attempt
+
+_LEAD = 3  # rows on the report of one screen
+_OF_THE_JOB = (KernelChoice, Overlap)  # blocks of settings; the others are of the machine
+_LEAST = 0.001  # of the step; what changes it less is not listed
+
+
+class Gain(NamedTuple):
+    """A row: what may be changed, and the step with it. *setting*: of the job, or the machine."""
+
+    title: str
+    seconds: float
+    change: float
+    setting: bool
+
+
+def gains(tried: Sequence[tuple[str, Change]], found: Sequence[Effect]) -> list[Gain]:
+    """Return what each change of a block does to the step."""
+    return [
+        Gain(title, effect.seconds, effect.time, isinstance(change.block, _OF_THE_JOB))
+        for (title, change), effect in zip(tried, found, strict=True)
+    ]
+
+
+def gains_of_settings(made: Sequence[Attempt], before: Outcome) -> list[Gain]:
+    """Return what each change of the spec does to the step."""
+    return [
+        Gain(
+            attempt.title,
+            float(attempt.outcome.step_seconds),
+            float(attempt.outcome.step_seconds / before.step_seconds - 1.0),
+            setting=True,
+        )
+        for attempt in made
+        if not is_array(attempt.outcome.step_seconds, before.step_seconds)
+    ]
+
+
+def section(
+    tried: Sequence[Gain], orders: Sequence[Change] = (), effects: Sequence[Effect] = ()
+) -> Section:
+    """Return what would help; of other *orders* of the degrees, the best.
+
+    First come the two best settings and the best improvement of the machine, for a screen.
+    """
+    kept = [gain for gain in tried if gain.change <= -_LEAST]
+    slower = sum(gain.change >= _LEAST for gain in tried)
+    small = len(tried) - len(kept) - slower
+    notes = [_remainder_text(small)] if small else []
+    if slower:
+        notes.append(f"{slower} other change{' makes' if slower == 1 else 's make'} it slower")
+    if orders:
+        best, effect = min(zip(orders, effects, strict=True), key=lambda pair: pair[1].seconds)
+        if effect.time <= -_LEAST:
+            title = f'layout.order = "{best.value}"'
+            kept.append(Gain(title, effect.seconds, effect.time, setting=True))
+        else:
+            count = len(orders)
+            tried_orders = (
+                "1 other order of the degrees was"
+                if count == 1
+                else f"{count} other orders of the degrees were"
+            )
+            notes.append(f"{tried_orders} tried, and not faster")
+    return Section(
+        title="What would help",
+        columns=("with", "step", "change"),
+        rows=[(gain.title, (gain.seconds, "s"), (gain.change, "%")) for gain in _ranked(kept)],
+        notes=notes,
+        lead=_LEAD,
+    )
+
+
+def _ranked(kept: Sequence[Gain]) -> list[Gain]:
+    """Return the rows of a screen ahead of the others, and each part by its step."""
+    by_step = sorted(kept, key=lambda gain: gain.seconds)
+    settings = [gain for gain in by_step if gain.setting]
+    machine = [gain for gain in by_step if not gain.setting]
+    most = _LEAD - 1 if machine else _LEAD
+    first = [*settings[:most], *machine][:_LEAD]
+    return [*first, *(gain for gain in by_step if gain not in first)]
+
+
+def _remainder_text(small: int) -> str:
+    changes = "1 other change moves" if small == 1 else f"{small} other changes move"
+    return f"{changes} the step by less than 0.1 %"
+
+
+def improvements(study: Study) -> list[tuple[str, Change]]:
+    """Return what may be improved, in words and as a change."""
+    return list(_improvements(study))
+
+
+def _improvements(study: Study) -> Iterator[tuple[str, Change]]:
+    device, overlap, kernels = study[Cluster].device, study[Overlap], study[KernelChoice]
+    precision = study[Training].precision
+    for type_ in (precision.compute, precision.narrow):
+        peak = getattr(device, type_, None)  # the narrow type may be "none"
+        if peak is not None:
+            yield f"{type_} peak x 2", Change(device, type_, 2.0 * peak)
+    yield "memory bandwidth x 2", Change(device, "memory_bandwidth", 2.0 * device.memory_bandwidth)
+    if device.power_cap is not None and device.power is not None:
+        lifted = f"no power cap: {block_name(device)}.power_cap = {device.power:g} W"
+        yield lifted, Change(device, "power_cap", device.power)
+    if device.host_bandwidth is not None:
+        host = device.host_bandwidth
+        yield "bandwidth to the host x 2", Change(device, "host_bandwidth", 2.0 * host)
+    framework = study[Training].framework
+    yield "time of the host for a kernel / 2", Change(framework, "issue", framework.issue / 2.0)
+    captured = kernels.cuda_graphs or framework.cuda_graphs
+    more = CUDA_GRAPHS[CUDA_GRAPHS.index(captured) + 1 :]
+    for graphs in more if framework.graph_issue is not None else ():
+        yield f"CUDA graphs: kernels.cuda_graphs = {graphs}", Change(kernels, "cuda_graphs", graphs)
+    for level in study[Cluster].fabric.levels:
+        rate = level.bandwidth
+        faster = Curve(rate.sizes, rate.seconds / 2.0) if isinstance(rate, Curve) else rate * 2.0
+        yield f"bandwidth of `{block_name(level)}` x 2", Change(level, "bandwidth", faster)
+        yield f"latency of `{block_name(level)}` / 2", Change(level, "latency", level.latency / 2.0)
+    for attribute, hides in HIDING.items():
+        if not hides(study) and has(study, f"overlap.{attribute}", "on"):
+            yield f"overlap.{attribute} = on", Change(overlap, attribute, True)
+    if tensor_overlap(study) == "off" and has(study, "overlap.tensor", "on"):
+        yield "overlap.tensor = on", Change(overlap, "tensor", "on")

@@ -1,0 +1,39 @@
+"""The headline numbers of a report, under the names that claims use.
+
+Conventions differ between publications by more than models do, so every figure that
+has one says which it follows. What few studies ask for is imported when one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Outcome, Study, hookimpl
+from parcost_plugins.analysis.figures import memory, model, plausibility, time
+
+
+@hookimpl
+def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return the figures in the order in which people ask for them."""
+    yield from time.speed(study, outcome)
+    yield from model.utilisation(study, outcome)
+    yield from time.losses(study, outcome)
+    yield from memory.room(study, outcome)
+    yield from model.size(study)
+
+
+@hookimpl
+def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
+    """Return the rules that any believable outcome meets."""
+    yield from plausibility.rules(study, outcome)
+
+
+@hookimpl
+def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Return what few ask for."""
+    from parcost_plugins.analysis.figures import statistics
+
+    yield from statistics.counts(study, outcome)
+    yield from statistics.sizes(study)
+    yield from statistics.shares(study, outcome)
+    yield from statistics.rates(study, outcome)

@@ -1,0 +1,139 @@
+"""Figures of a step that few ask for: counts of the pipeline, sizes of the layout, shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Outcome, Sheet, Study
+from parcost_plugins.analysis.figures.time import (
+    bubble_seconds,
+    communication_seconds,
+    exposed_seconds,
+    tokens,
+)
+from parcost_plugins.vocabulary import Cluster, Layout, Training, layers
+
+
+def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield what the schedule runs and keeps."""
+    cut, training = outcome.pipeline, study[Training]
+    dealt = layers(study)
+    sheet = Sheet(
+        p=cut.stages,
+        m=cut.micro_batches,
+        v=cut.chunks,
+        L=training.model.layers,
+        l=[float(number) for number in dealt],
+        batch=training.global_batch,
+        micro_batch=training.micro_batch,
+        dp=study[Layout].dp,
+    )
+    yield sheet("operations", "forward passes of stages", "", "p m v")
+    yield sheet(
+        "micro_batches", "micro-batches per replica and step", "", "batch / (dp micro_batch)"
+    )
+    yield sheet(
+        "alive_micro_batches",
+        "most micro-batches alive on the first device",
+        "",
+        Formula(
+            text="counted in the order of the schedule",
+            inputs={"schedule": cut.schedule, "p": cut.stages, "m": cut.micro_batches},
+            value=outcome.device_alive[0],
+        ),
+    )
+    yield sheet("pipeline_stages", "pipeline stages", "", "p")
+    yield sheet("layers_dealt", "layers dealt to the virtual stages", "", "sum(l)")
+    yield sheet(
+        "layers_per_stage",
+        "layers per device",
+        "",
+        "L / p",
+        note=f"on the average; dealt {min(dealt)} to {max(dealt)} to a virtual stage",
+    )
+    yield sheet("layers_per_virtual_stage", "layers per virtual stage", "", "L / (p v)")
+
+
+def sizes(study: Study) -> Iterator[Figure]:
+    """Yield how many devices the layout takes for what."""
+    layout, cluster, model = study[Layout], study[Cluster], study[Training].model
+    sheet = Sheet(
+        tp=layout.tp,
+        cp=layout.cp,
+        pp=layout.pp,
+        dp=layout.dp,
+        devices=cluster.devices,
+        E=model.experts,
+        k=model.top_k,
+    )
+    yield sheet("replica_devices", "devices of one replica", "", "tp cp pp")
+    yield sheet("replicas", "replicas of the model", "", "devices / (tp cp pp)")
+    yield sheet("batch_share", "share of the batch of one replica", "", "1 / dp")
+    node = cluster.fabric.levels[0].size if cluster.fabric.levels else None
+    if node is not None:
+        yield sheet("nodes", "nodes", "", "ceil(devices / node)", node=node)
+        yield sheet("replica_nodes", "nodes of one replica", "", "ceil(tp cp pp / node)", node=node)
+    yield sheet(
+        "norm_share",
+        "part of the activations of norms and dropout that a rank keeps",
+        "",
+        "1 / tp, with sequence parallelism" if layout.sequence_parallel else "1",
+    )
+    if model.experts:
+        yield sheet(
+            "expert_sparsity",
+            "routed experts over those that a token visits",
+            "",
+            "E / k",
+            note="parameters of their layers over the compute of them",
+        )
+
+
+def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield what the step is made of, and what is left of the devices."""
+    sheet = Sheet(T=(outcome.step_seconds, "s"), N=study[Cluster].devices)
+    yield sheet("idle_time", "pipeline idle time", "s", bubble_seconds(outcome))
+    yield sheet(
+        "communication_time", "exposed communication", "s", communication_seconds(study, outcome)
+    )
+    sent, idle = sheet.letters["communication_time"], sheet.letters["idle_time"]
+    sheet.letters |= {"sent": sent, "idle": idle}
+    yield sheet(
+        "communication_overhead",
+        "exposed communication over the rest of the busy time",
+        "%",
+        "ratio(sent, T - sent - idle)",
+        note="may pass 100 %; `exposed_communication` is the share of the step",
+    )
+    yield sheet("bubble_share", "pipeline bubble, of the step", "%", "ratio(idle, T)")
+    yield sheet(
+        "scaling_efficiency",
+        "scaling efficiency",
+        "%",
+        "ratio(T - sent - idle, T)",
+        note="share of the step that neither waits nor sends in the open",
+    )
+    sheet.letters["efficiency"] = sheet.letters["scaling_efficiency"]
+    yield sheet("equivalent_devices", "devices' worth of work", "", "N efficiency")
+    yield sheet("lost_devices", "devices' worth lost", "", "N (1 - efficiency)")
+
+
+def rates(study: Study, outcome: Outcome) -> Iterator[Figure]:
+    """Yield the samples per second, and how long each pass takes."""
+    training = study[Training]
+    sheet = Sheet(T=(outcome.step_seconds, "s"), batch=training.global_batch)
+    yield sheet("tokens_per_step", "tokens of a step", "", tokens(study))
+    yield sheet("samples_per_second", "sequences per second", "", "ratio(batch, T)")
+    for name, title, passes in (
+        ("forward_time", "forward passes", "F"),
+        ("backward_time", "backward passes, recomputation included", "BWR"),
+    ):
+        lines = [line for line in outcome.ledger if line.pass_ and line.pass_ in passes]
+        yield sheet(name, title, "s", exposed_seconds(lines))
+    run = Formula(
+        text="replay of the order of the schedule",
+        inputs={"schedule": outcome.pipeline.schedule, "m": outcome.pipeline.micro_batches},
+        source="without what happens once per step",
+        value=outcome.makespan_seconds,
+    )
+    yield sheet("pipeline_time", "makespan of the pipeline", "s", run)

@@ -1,0 +1,107 @@
+"""The dimensions of a layout: what each splits, and which link its ranks are on.
+
+What a dimension asks of the fabric follows from what it splits. Tensor, context and expert
+parallel ranks exchange activations within every layer, on the critical path: latency and
+bandwidth both count. Data parallel ranks exchange gradients once per step, much but
+patiently. Stages hand on one activation at a time, from point to point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from parcost import Group, Section, Study
+from parcost.numeric import all_of
+from parcost_plugins.vocabulary import Cluster, Layout
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch
+
+
+class _ParallelDimension(NamedTuple):
+    attribute: str
+    title: str
+    splits: str
+    spares: str
+    burden: str
+
+
+_DIMENSIONS = (
+    _ParallelDimension(
+        "tp", "tensor", "matrices of a layer", "weights, activations", "all-reduces in every layer"
+    ),
+    _ParallelDimension(
+        "cp", "context", "the sequence", "activations", "keys and values in every layer"
+    ),
+    _ParallelDimension(
+        "ep", "expert", "the experts", "expert weights", "tokens to all ranks in every MoE layer"
+    ),
+    _ParallelDimension(
+        "pp", "pipeline", "the layers", "weights, in stages", "one activation, to one peer"
+    ),
+    _ParallelDimension(
+        "dp", "data", "the batch", "nothing, or state by ZeRO", "gradients once per step, hideable"
+    ),
+)
+
+
+def section(study: Study) -> Iterator[Section]:
+    """Yield one row for each dimension that is more than one wide."""
+    layout = study[Layout]
+    used = [d for d in _DIMENSIONS if not all_of(getattr(layout, d.attribute) == 1)]
+    if not used:
+        return
+    rows = [
+        (
+            f"{d.title} ({d.attribute})",
+            getattr(layout, d.attribute),
+            d.splits,
+            _saving(d, layout),
+            _level_names(study.group(d.attribute), study),
+            _burden(d, study),
+        )
+        for d in used
+    ]
+    yield Section(
+        title="Parallelism in use",
+        columns=("dimension", "degree", "splits", "spares", "ranks are on", "exchanges"),
+        rows=rows,
+    )
+
+
+def _saving(dimension: _ParallelDimension, layout: Layout) -> str:
+    if dimension.attribute != "dp":
+        return dimension.spares
+    return (
+        "nothing",
+        "optimizer state",
+        "optimizer state, gradients",
+        "optimizer state, gradients, weights",
+    )[layout.zero]
+
+
+def _burden(dimension: _ParallelDimension, study: Study) -> str:
+    """Return what the ranks exchange and how often, where the layout decides it."""
+    layout = study[Layout]
+    if dimension.attribute == "tp" and layout.sequence_parallel:
+        return "all-gathers and reduce-scatters in every layer"
+    if dimension.attribute != "dp" or not layout.zero:
+        return dimension.burden
+    often = "micro-batch" if layout.zero > 1 and reduces_each_micro_batch(study) else "step"
+    if layout.zero == 3:
+        return f"parameters in every pass, gradients once per {often}, hideable"
+    return f"gradients once per {often}, parameters once per step, hideable"
+
+
+def _level_names(group: Group, study: Study) -> str:
+    """Return the levels of the fabric that the group crosses."""
+    crossed = [
+        link.name
+        for link, members in zip(group.links, group.shape, strict=True)
+        if not all_of(members <= 1)
+    ]
+    return " and ".join(crossed) or _first_level(study[Cluster].fabric.levels)
+
+
+def _first_level(levels: Sequence[Any]) -> str:
+    name: str = levels[0].label
+    return name

@@ -1,0 +1,51 @@
+"""What a step sends: every collective and hop, how often, and how much of it is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Edge, Once, Outcome, Real, Section, Study, Work
+
+_HIDDEN, _CRITICAL = 0.95, 0.05  # shares of its time, from which it is called so
+
+
+def section(study: Study, outcome: Outcome) -> Iterator[Section]:
+    """Yield one row for each term of the ledger that keeps a level of the fabric busy."""
+    levels = {link.name for link in study.group("job").links}
+    rows = []
+    for line in outcome.ledger:
+        term = line.term
+        if line.resource not in levels or not isinstance(term, (Work, Edge, Once)):
+            continue
+        rows.append(
+            (
+                line.name,
+                line.resource,
+                (term.bytes_, "B"),
+                line.times if line.kind != "hop" else 2 * outcome.pipeline.micro_batches,
+                (line.exposed + line.hidden, "s"),
+                (line.exposed, "s"),
+                criticality(line.exposed, line.hidden),
+            )
+        )
+    if rows:
+        yield Section(
+            title="What a step sends",
+            columns=("what", "over", "message", "times", "busy", "exposed", "is"),
+            rows=rows,
+            notes=["message: the buffer of one call, whole; times: calls of one device in a step"],
+        )
+
+
+def criticality(exposed: Real, hidden: Real) -> str:
+    """Return whether a transfer is on the critical path.
+
+    >>> criticality(1.0, 0.0), criticality(0.5, 0.5), criticality(0.01, 0.99), criticality(0.0, 1.0)
+    ('critical', 'partly hidden', 'nearly hidden', 'hidden')
+    """
+    if not exposed:
+        return "hidden"
+    share = float(hidden / (exposed + hidden))
+    if share >= _HIDDEN:
+        return "nearly hidden"
+    return "critical" if share <= _CRITICAL else "partly hidden"

@@ -1,0 +1,107 @@
+"""Where measured step times and memory lie: the errors of runs like this one.
+
+An interval is the prediction times a low and a high factor. Both are what was measured over
+what was predicted in the runs that have most in common with the study. The
+efficiencies of a device without measured runs are those of its family; what it may differ by
+is added to the logarithm of either factor in quadrature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from parcost import Check, Interval, Outcome, Real, Study, block_name, formula, hookimpl
+from parcost_plugins.vocabulary import Accuracy, Cluster, ObservedErrors, Training
+
+_FIGURES = ("step_time", "memory")
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Return the rule that the low end of a range is not above its high end."""
+    training = study.get(Training)
+    if training is None:
+        return
+    for name in _FIGURES:
+        found = training.accuracy.find(name, *_kind(study, training))
+        if found is not None:
+            yield Check(
+                id="no-range",
+                holds=found.low <= found.high,
+                subject=f"{block_name(found)}.low",
+                message="measured / predicted of `{name}` is from {low} to {high}",
+                inputs={"name": block_name(found), "low": found.low, "high": found.high},
+                help="the low end is at most the high one",
+            )
+
+
+@hookimpl
+def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
+    """Yield the intervals of step time and memory."""
+    training = study.get(Training)
+    if training is None:
+        return
+    accuracy = training.accuracy
+    for name, value, unit in (
+        ("step_time", outcome.step_seconds, "s"),
+        ("memory", outcome.memory_bytes, "B"),
+    ):
+        found = accuracy.find(name, *_kind(study, training))
+        if found is not None:
+            spread = _spread(study, accuracy) if name == "step_time" else None
+            yield _interval(name, value, unit, accuracy, found, spread)
+
+
+def _kind(study: Study, training: Training) -> tuple[str, str, str]:
+    """Return the kind of model, the family of the device and the framework of *study*."""
+    family = study[Cluster].device.family
+    return (
+        "experts" if training.model.experts > 1 else "dense",
+        "" if family is None else block_name(family),
+        block_name(training.framework),
+    )
+
+
+def _spread(study: Study, accuracy: Accuracy) -> tuple[Real, str] | None:
+    """Return by what a device without measured runs may differ, and why; None for others."""
+    device = study[Cluster].device
+    name, family = block_name(device), device.family
+    if accuracy.has_device(name):
+        return None
+    if family is None:
+        return accuracy.others.spread, f"u, spread of others: `{name}` has no runs and no family"
+    return family.spread, f"u, spread of its family: `{name}` has no measured runs"
+
+
+def _interval(
+    name: str,
+    value: Real,
+    unit: str,
+    accuracy: Accuracy,
+    found: ObservedErrors,
+    spread: tuple[Real, str] | None,
+) -> Interval:
+    letter, source = "T" if name == "step_time" else "M", _source(found)
+    letters: dict[str, Any] = {letter: (value, unit)}
+    low, high = f"{letter} low", f"{letter} high"
+    if spread is not None:
+        letters["u"] = spread[0]
+        low = f"{letter} exp(-sqrt(ln(low)^2 + ln(1 + u)^2))"
+        high = f"{letter} exp(sqrt(ln(high)^2 + ln(1 + u)^2))"
+        source += f"; {spread[1]}"
+    return Interval(
+        name=name,
+        low=formula(low, letters, low=found.low, source=source),
+        high=formula(high, letters, high=found.high, source=source),
+        coverage=accuracy.coverage,
+    )
+
+
+def _source(found: ObservedErrors) -> str:
+    """Return which runs *found* are, in words."""
+    kind = {"any": "", "dense": "dense", "experts": "with experts"}[found.model]
+    said = ", ".join(filter(None, (kind, found.family, found.framework)))
+    models = "model" if found.models == 1 else "models"
+    runs = f"measured / predicted of {found.runs:,} runs of {found.models:,} {models}"
+    return f"{runs}: {said}" if said else runs

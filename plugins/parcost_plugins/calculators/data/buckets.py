@@ -1,0 +1,163 @@
+"""Gradients in equal buckets under a backward pass: what shows, and how many are best.
+
+The buckets fill one after another, a share 1/N of backward apart, and leave one after
+another: the exact event model c_i = max(c_{i-1}, r_i) + T_i. "Best" needs an objective.
+There are three, and each is the right one somewhere:
+
+- what shows, while everything hides: alpha + V/N falls with N until the wire is busy all
+  the time, at N = (T_b - V) / alpha; there is no optimum inside;
+- what shows, where the wire is the limit: N alpha + V - T_b (1 - 1/N), least at
+  N = sqrt(T_b / alpha);
+- what shows and what compute loses to traffic: alpha + V/N + kappa (N alpha + V), least
+  at N = sqrt(V / (kappa alpha)).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from parcost import Figure, Real, Section, Sheet, block_name
+from parcost.numeric import is_array, maximum
+from parcost_plugins.vocabulary import BucketSketch
+
+_ROWS = 64  # of a timeline that somebody may want to read
+
+
+def figures(b: BucketSketch) -> Iterator[Figure]:
+    """Yield the figures of a ``buckets`` block."""
+    sheet = _sheet(b)
+    yield sheet("bucket", "gradients of a bucket", "MB", "G / N")
+    yield sheet("volume_time", "time of all bytes", "ms", "f G / B")
+    yield sheet("transfer_time", "time of the bytes of a bucket", "ms", "f G / (N B)")
+    yield sheet(
+        "bucket_time", "time of a bucket", "ms", "tau, f G / (N B) + alpha where it is not given"
+    )
+    yield sheet("communication", "time of all buckets", "ms", "N tau")
+    yield sheet(
+        "slower",
+        "longer than one message without overhead",
+        "%",
+        "N tau / (f G / W) - 1",
+        W=(b.whole_bandwidth, "B/s"),
+    )
+    yield sheet("share", "communication over backward", "%", "N tau / T")
+    event = "max(tau, N tau - (1 - 1/N) T)"
+    yield sheet("exposed", "what shows behind backward", "ms", event)
+    yield sheet("hidden", "what hides under backward", "ms", "N tau - exposed")
+    yield sheet(
+        "efficiency",
+        "share of the communication that could hide",
+        "%",
+        "min(1, T / (N tau)), what hides but for the last bucket is `hidden`",
+    )
+    yield sheet(
+        "hidden_by_share",
+        "communication times its share of backward",
+        "ms",
+        "min(1, N tau / T) N tau, an efficiency turned round: it falls as more could hide",
+    )
+    yield sheet(
+        "cost",
+        "what shows, and what compute loses to traffic",
+        "ms",
+        "exposed + kappa N tau",
+    )
+    yield sheet("achieved", "step with its communication", "ms", "step + cost", step=(b.step, "s"))
+    yield sheet(
+        "needs_backward",
+        "least backward pass that hides all but a bucket",
+        "ms",
+        "N > 1 ? N tau : 0, a micro-batch that computes as long has free overlap",
+    )
+    yield from _optima(sheet)
+
+
+def _sheet(b: BucketSketch) -> Sheet:
+    sheet = Sheet(
+        block_name(b),
+        N=b.count,
+        T=(b.backward, "s"),
+        f=b.factor,
+        G=(b.gradients, "B"),
+        B=(b.bandwidth, "B/s"),
+        alpha=(b.overhead, "s"),
+        kappa=b.contention,
+        tau=(b.bucket_time, "s"),
+    )
+    sheet.letters["V"] = sheet.formula("f G / B"), "s"
+    return sheet
+
+
+def section(b: BucketSketch) -> Iterator[Section]:
+    """Yield when each bucket is full, and when it travels."""
+    if is_array(b.count, b.backward, b.bucket_time) or not 1 < b.count <= _ROWS:
+        return
+    rows: list[tuple[object, ...]] = []
+    done = 0.0
+    for i in range(int(b.count)):
+        full = float(b.backward) * (i + 1) / float(b.count)
+        begun = max(done, full)
+        done = begun + float(b.bucket_time)
+        rows.append((i + 1, (full, "s"), (begun, "s"), (done, "s")))
+    yield Section(
+        title=f"Timeline, {block_name(b)}",
+        columns=("bucket", "full", "sent from", "to"),
+        rows=rows,
+        notes=["in the order in which backward fills them: the last layers' first"],
+    )
+
+
+def exposed_seconds(count: Real, each: Real, backward: Real) -> Real:
+    """Return what shows of equal buckets behind *backward*.
+
+    >>> exposed_seconds(4.0, 1.0, 100.0), exposed_seconds(4.0, 50.0, 100.0)
+    (1.0, 125.0)
+    """
+    return maximum(each, count * each - (1.0 - 1.0 / count) * backward)
+
+
+def _optima(sheet: Sheet) -> Iterator[Figure]:
+    # What costs nothing asks for buckets without end.
+    yield sheet(
+        "most_count",
+        "buckets at which the wire is busy all the time",
+        "",
+        "alpha > 0 ? max((T - V) / alpha, 1) : infinity, fewest seconds show here, while all else "
+        "hides and nothing is lost to traffic",
+    )
+    yield sheet(
+        "bound_count",
+        "best number of buckets where the wire is the limit",
+        "",
+        "sqrt(T / alpha), least N alpha + V - T (1 - 1/N)",
+    )
+    yield sheet(
+        "contended_count",
+        "best number of buckets where traffic slows compute",
+        "",
+        "kappa alpha > 0 ? sqrt(V / (kappa alpha)) : infinity, least alpha + V/N + "
+        "kappa (N alpha + V)",
+    )
+    yield sheet(
+        "best_count",
+        "best number of buckets",
+        "",
+        "alpha + V > T ? bound_count : kappa > 0 ? contended_count : most_count, the wire is the "
+        "limit, traffic slows compute, or neither",
+    )
+    letters = sheet.letters
+    letters["N"] = sheet.formula("max(best_count, 1)")
+    letters["S"] = sheet.formula(f"min(N, {sys.float_info.max}) alpha"), "s"
+    yield sheet(
+        "best_cost",
+        "cost at the best number of buckets",
+        "ms",
+        "max(alpha + V / N, S + V - (1 - 1 / N) T) + kappa (S + V), S all start-up times",
+    )
+    yield sheet(
+        "crossover",
+        "size at which the bytes of a bucket take as long as its overhead",
+        "MB",
+        "alpha B / f, smaller buckets are mostly overhead",
+    )

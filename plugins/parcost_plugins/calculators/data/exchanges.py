@@ -1,0 +1,106 @@
+"""What a rank sends to reduce gradients, by method: bytes, and what they cost elsewhere.
+
+Volumes are those of algorithms that send every byte once round: rings for sums and
+gathers, and direct exchange for what goes all to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Sheet, block_name
+from parcost_plugins.vocabulary import ExchangeSketch
+from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
+
+
+def figures(e: ExchangeSketch) -> Iterator[Figure]:
+    """Yield the figures of an ``exchange`` block."""
+    P = e.ranks
+    sheet = Sheet(
+        block_name(e),
+        P=P,
+        n=e.elements,
+        e=(e.size, "B"),
+        H=e.period,
+        q=e.fragments,
+        r=e.rank,
+        n_r=e.rows,
+        n_c=e.columns,
+        density=e.density,
+        value=(e.value, "B"),
+        index=(e.index, "B"),
+        B=(e.bandwidth, "B/s"),
+    )
+    sheet.letters["c"] = (_compressed_bytes(e, sheet), "B")
+    yield sheet("gradients", "gradients of a rank", "GB", "n e")
+    yield sheet("chunk", "what a ring sends at a time", "GB", "n e / P")
+    often, remark = _OFTEN.get(e.method, _IN_A_RING)
+    yield sheet("message", "compressed gradients of a rank", "GB", f"n c, {remark}")
+    yield sheet(
+        "ratio",
+        "how many times smaller the message is",
+        "",
+        "ratio(e, c), indices and scales included",
+    )
+    yield sheet("per_element", "sent by a rank for one gradient", "B", f"{often} c, {remark}")
+    yield sheet(
+        "plain_per_element", "sent by a rank for one gradient as it is", "B", "2 (P - 1) / P e"
+    )
+    several = isinstance(P, float) and P > 1
+    if several:
+        yield sheet(
+            "gain", "how many times less is sent", "", "ratio(plain_per_element, per_element)"
+        )
+    yield sheet("volume", "sent by a rank", "GB", "n per_element")
+    yield sheet("total", "sent by all ranks", "TB", "P volume")
+    yield sheet(
+        "limit",
+        "sent by a rank, for many ranks",
+        "GB",
+        "2 n c, without the factor (P - 1) / P" if e.method != "top_k" else "P n c",
+    )
+    yield sheet("per_step", "sent by a rank for one gradient, by step", "B", "per_element / H")
+    yield sheet("peak", "sent by a rank at once", "GB", "volume / q")
+    if e.method == "top_k":
+        yield sheet(
+            "break_even",
+            "density at which nothing is gained",
+            "%",
+            "ratio(2 (P - 1) / P e, (P - 1) (value + index)), beyond it a ring sends less"
+            if several
+            else "1",
+        )
+    if e.method == "power_sgd":
+        yield sheet(
+            "flops",
+            "products of projecting, restoring and orthogonalising",
+            "TFLOP",
+            "n / (n_r n_c) (6 r n_r n_c + 2 n_r r^2), of matrices of n_r rows and n_c columns",
+        )
+    if e.bandwidth is not None:
+        yield sheet("time", "time to send it", "ms", "volume / B")
+        yield sheet("limit_time", "time to send it, for many ranks", "ms", "limit / B")
+
+
+_IN_A_RING = "2 (P - 1) / P", "all-reduce in a ring"
+_OFTEN = {
+    **dict.fromkeys(EXCHANGED, ("2 (P - 1) / P", "all-to-all and all-gather")),
+    "top_k": ("(P - 1)", "all-gather of all others' parts"),
+    "power_sgd": ("2 (P - 1) / P", "all-reduce of two factors"),
+}
+
+
+def _compressed_bytes(e: ExchangeSketch, sheet: Sheet) -> Formula:
+    """Return the bytes of a compressed element."""
+    if e.method in EXCHANGED:
+        return sheet.formula(
+            "b / 8 + scale / block",
+            b=EXCHANGED[e.method],
+            scale=(e.scale, "B"),
+            block=e.block,
+        )
+    if e.method == "top_k":
+        return sheet.formula("density (value + index)")
+    if e.method == "power_sgd":
+        return sheet.formula("e r (n_r + n_c) / (n_r n_c)")
+    return sheet.formula("b / 8", b=SUMMED[e.method]) if e.method in SUMMED else sheet.formula("e")

@@ -1,0 +1,53 @@
+"""Networks by themselves: switches, links, bisection, and the bounds that they set.
+
+Steady-state throughput of the fluid model: what a pattern of traffic could reach if it
+were routed well for long. Latency and adaptive routing in time are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Study, hookimpl
+from parcost_plugins.vocabulary import Network, RailExchange, Sharing
+from parcost_plugins.vocabulary.answers import mark_details
+
+_ASKED: tuple[type, ...] = (Network, RailExchange, Sharing)
+_HEADLINES = ("bisection", "bound", "hops", "seconds", "slowdown", "switches", "most_groups")
+
+
+@hookimpl
+def calculations(study: Study) -> Iterator[Figure | Check]:
+    """Return what follows from every network, exchange and set of flows that is described."""
+    if any(study.all(asked) for asked in _ASKED):
+        yield from _calculated(study)
+
+
+def _calculated(study: Study) -> Iterator[Figure | Check]:
+    from parcost_plugins.calculators.networks import (
+        bounds,
+        dragonfly,
+        fat_tree,
+        rails,
+        sharing,
+        torus,
+    )
+
+    geometries = {
+        "fat_tree": fat_tree.geometry,
+        "rail": fat_tree.geometry,
+        "dragonfly": dragonfly.geometry,
+        "dragonfly_plus": dragonfly.geometry,
+        "torus": torus.geometry,
+    }
+    for network in study.all(Network):
+        found = list(geometries[network.kind](network))
+        for each in tuple(found):
+            if isinstance(each, Figure) and each.name.endswith(".bisection"):
+                found += bounds.bounds(network, each.value)
+        yield from mark_details(found, *_HEADLINES)
+    for exchange in study.all(RailExchange):
+        headlines = ("direct_seconds", "two_level_seconds", "pipelined_seconds")
+        yield from mark_details(rails.exchange(study, exchange), *headlines)
+    for block in study.all(Sharing):
+        yield from mark_details(sharing.flows(block), "bound", "seconds", "near", "far")

@@ -1,0 +1,78 @@
+"""What no algorithm beats on a network: every port, every leaf and every half has its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Real, Sheet, block_name, formula
+from parcost_plugins.calculators.networks.dragonfly import global_links
+from parcost_plugins.vocabulary import Network
+
+_SOURCE = "fluid model: bytes over bandwidth of every cut"
+
+
+def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
+    """Yield the least time of the traffic that *network* describes, and what it is beside work.
+
+    Of an all-reduce, each device sends 2 (D - 1) / D n at least where the network does not
+    reduce, and n crosses the middle each way: either half lacks the sum of the other.
+    """
+    n = network.all_reduce
+    sheet = Sheet(
+        block_name(network),
+        source=_SOURCE,
+        B=(network.port, "B/s"),
+        o=network.oversubscription,
+        phi=network.leaving,
+        x=network.exposed,
+        n=(n, "B"),
+        D=network.ranks,
+        B_bisection=(bisection, "B/s"),
+        E=(_ends(network), "B/s"),
+        C=(network.compute, "s"),
+    )
+    if n is not None:
+        volume = sheet.formula("2 (D - 1) / D n")
+    elif network.volume is not None:
+        volume = sheet.formula("V", V=(network.volume, "B"))
+    else:
+        return
+    yield sheet("volume", "bytes that a device sends", "GB", volume)
+    sheet.letters["V"] = (volume, "B")
+    yield sheet("port_seconds", "through the port of a device", "s", "V / B")
+    yield sheet("leaf_seconds", "out of a leaf", "s", "phi V o / B")
+    yield sheet("seconds", "through port and leaf", "s", "max(V, phi V o) / B")
+    yield sheet(
+        "slowdown",
+        "a step beside one on a network without oversubscription",
+        "",
+        "1 + x (max(phi o, 1) - 1)",
+    )
+    if n is not None:
+        yield sheet("bisection_seconds", "across the middle", "s", "ratio(n, B_bisection)")
+    yield sheet(
+        "bound",
+        "no algorithm is faster",
+        "s",
+        "seconds" if n is None else "max(seconds, bisection_seconds)",
+    )
+    yield sheet(
+        "whole_machine_seconds",
+        "one device's bytes over the bandwidth of all ends",
+        "s",
+        "V / E",
+        note="a figure that is quoted and bounds nothing: every device has a port of its own",
+    )
+    if network.compute is not None:
+        yield sheet("of_compute", "the bound beside compute", "%", "bound / C")
+        yield sheet(
+            "of_step", "the bound in a step where nothing hides", "%", "bound / (bound + C)"
+        )
+
+
+def _ends(network: Network) -> Formula:
+    """Return the bandwidth of all ends: of a dragonfly's global links, or of all ports."""
+    groups, links = network.groups, global_links(network)
+    if not network.kind.startswith("dragonfly") or groups is None or links is None:
+        return formula("D B", D=network.devices, B=(network.port, "B/s"))
+    return formula("G H B", G=groups, H=links, B=(network.bandwidth, "B/s"))

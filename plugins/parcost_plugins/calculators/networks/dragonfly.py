@@ -1,0 +1,141 @@
+"""Dragonflies: groups that reach one another over few long links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Real, Sheet, block_name
+from parcost.numeric import divides
+from parcost_plugins.calculators.networks.requirements import missing_attributes
+from parcost_plugins.vocabulary import Network
+
+_SOURCE = "Kim, Dally, Scott, Abts 2008; each link counted once"
+
+
+def geometry(network: Network) -> Iterator[Figure | Check]:
+    """Yield the links of a dragonfly and the throughput that patterns of traffic reach.
+
+    The clique of routers in a group of a dragonfly, or the leaves and spines in one of a
+    dragonfly+, are taken to carry all that the group injects.
+    """
+    links = global_links(network)
+    if network.groups is None or links is None:
+        yield from missing_attributes(network, "groups")
+        yield from missing_attributes(network, *([] if links is not None else ["global_links"]))
+        return
+    g, b, port = network.groups, network.bandwidth, network.port
+    yield from _rules(network, g)
+    sheet = Sheet(
+        block_name(network),
+        source=_SOURCE,
+        G=g,
+        H=links,
+        P=network.devices,
+        B=(b, "B/s"),
+        B_port=(port, "B/s"),
+    )
+    yield sheet("devices_per_group", "devices of a group", "", "P / G")
+    yield sheet("links", "global links", "", "G H / 2", note="each has two ends")
+    yield sheet(
+        "global_bandwidth",
+        "bandwidth of all ends of global links",
+        "B/s",
+        "G H B",
+        note="both ends of every link: twice what the links carry in one direction",
+    )
+    yield sheet(
+        "crossing",
+        "links that cross a half cut",
+        "%",
+        "floor(G^2 / 4) / (G max(G - 1, 1) / 2), of all links",
+    )
+    yield sheet(
+        "bisection", "bandwidth between two halves, one direction", "B/s", "links crossing B"
+    )
+    yield sheet("bisection_bidirectional", "the same in both directions", "B/s", "2 bisection")
+    yield sheet(
+        "links_per_group_needed",
+        "global links with which a group reaches every other",
+        "",
+        "G - 1",
+    )
+    yield sheet("groups_reached", "other groups that a group reaches straight", "", "min(H, G - 1)")
+    yield from _throughput(sheet)
+    if network.routers is not None and network.links_per_router is not None:
+        sheet.letters |= {"a": network.routers, "h": network.links_per_router}
+        yield sheet("most_groups", "groups of the largest such dragonfly", "", "a h + 1")
+        yield sheet(
+            "balanced_per_router",
+            "devices, and global links, per router where it is balanced",
+            "",
+            "a / 2",
+        )
+    yield from _paths(sheet, network)
+
+
+def global_links(network: Network) -> Real | None:
+    """Return the global links of one group, None where nothing says how many."""
+    if network.global_links is not None:
+        return network.global_links
+    if network.routers is None or network.links_per_router is None:
+        return None
+    return network.routers * network.links_per_router
+
+
+def _rules(network: Network, g: Real) -> Iterator[Check]:
+    yield Check(
+        id="network-groups",
+        holds=g > 1,
+        subject=f"{block_name(network)}.groups",
+        message="`{label}` has {groups} group, and nothing to join",
+        inputs={"label": block_name(network), "groups": g},
+        help="a dragonfly has two groups or more",
+    )
+    yield Check(
+        id="network-groups-divide",
+        holds=divides(g, network.devices),
+        subject=f"{block_name(network)}.groups",
+        message="{devices} devices do not divide into {groups} groups",
+        inputs={"devices": network.devices, "groups": g},
+        severity="warning",
+    )
+
+
+def _throughput(sheet: Sheet) -> Iterator[Figure]:
+    """Yield what a device gets of its port where all send at once."""
+    sheet.letters["r"] = sheet.formula("H B / (P / G B_port), what leaves a group, of what enters")
+    for name, title, text, note in (
+        (
+            "uniform",
+            "uniform traffic",
+            "min(1, H >= max(G - 1, 1) ? r G / max(G - 1, 1) : r / 2)",
+            "straight routes, or by way of others where they do not exist",
+        ),
+        (
+            "adversarial",
+            "each group to one other, straight",
+            "H >= max(G - 1, 1) ? min(1, r / max(G - 1, 1)) : 0",
+            "0 where some groups have no link between them",
+        ),
+        (
+            "valiant",
+            "any traffic, by way of a random group",
+            "min(1, r / 2)",
+            "every message takes two global links",
+        ),
+    ):
+        yield sheet(name, f"throughput of a port, {title}", "%", text, note=note)
+
+
+def _paths(sheet: Sheet, network: Network) -> Iterator[Figure]:
+    yield sheet("hops", "switches on a way", "", "3, local, global and local")
+    yield sheet("valiant_hops", "switches on a way", "", "5, by way of a random group")
+    yield sheet(
+        "path_latency",
+        "latency of a straight way",
+        "s",
+        "2 t_port + 3 t_switch + t_cable",
+        t_port=(network.port_latency, "s"),
+        t_switch=(network.switch_latency, "s"),
+        t_cable=(network.cable_latency, "s"),
+    )

@@ -1,0 +1,86 @@
+"""Fat trees and rails: how many switches join so many devices, and what crosses the top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Sheet, block_name
+from parcost.numeric import any_of, ceil_div, floor, where
+from parcost_plugins.calculators.networks.requirements import missing_attributes
+from parcost_plugins.vocabulary import Network
+
+_SOURCE = "Al-Fares et al. 2008: k-ary fat trees; NVIDIA SuperPOD reference: rails"
+
+
+def geometry(network: Network) -> Iterator[Figure | Check]:
+    """Yield the switches of one tree, or of all rails, and the bandwidth across its middle.
+
+    A leaf has o / (1 + o) of its ports down. Above it nothing is narrowed. Each rail is a
+    tree of its own, of the devices with the same place in their nodes.
+    """
+    if network.radix is None:
+        yield from missing_attributes(network, "radix")
+        return
+    r, o = network.radix, network.oversubscription
+    trees = network.per_node if network.kind == "rail" else 1.0
+    ends = ceil_div(network.devices, trees)
+    down = floor(r * o / (1 + o))
+    two, three = down * r, down * r * r / 2
+    levels = where(ends <= r, 1.0, where(ends <= two, 2.0, 3.0))
+    yield Check(
+        id="network-too-small",
+        holds=ends <= three,
+        subject=f"{block_name(network)}.devices",
+        message="three levels of switches of radix {radix} join {three}, and `{label}` has {ends}",
+        inputs={"radix": r, "three": three, "label": block_name(network), "ends": ends},
+        help="take switches of more ports",
+    )
+    sheet = Sheet(
+        block_name(network),
+        source=_SOURCE,
+        R=r,
+        o=o,
+        D=network.devices,
+        g=trees,
+        B=(network.bandwidth, "B/s"),
+        B_port=(network.port, "B/s"),
+    )
+    letters = sheet.letters
+    letters["n"] = sheet.formula("ceil(D / g), devices of a tree")
+    letters["d"] = sheet.formula("floor(R o / (1 + o)), ports of a leaf that lead down")
+    yield sheet(
+        "levels", "levels of switches", "", "n <= R ? 1 : n <= d R ? 2 : 3, 3 up to d R^2 / 2"
+    )
+    yield sheet("per_leaf", "devices under a leaf", "", "levels == 1 ? R : d")
+    yield sheet("most_two_levels", "devices of two levels", "", "g d R")
+    yield sheet("most_three_levels", "devices of three levels", "", "g d R^2 / 2")
+    letters["L"] = sheet.formula("ceil(n / per_leaf), leaves of a tree")
+    letters["u"] = sheet.formula("R - d, ports of a leaf that lead up")
+    letters["M"] = sheet.formula("levels == 3 ? ceil(2 L u / R) : 0, in the middle of a tree")
+    letters["T"] = sheet.formula("levels == 1 ? 0 : ceil(L u / R), at the top of a tree")
+    yield sheet("leaves", "leaf switches", "", "g L")
+    yield sheet("spines", "switches above the leaves", "", "g (levels == 3 ? M : T)")
+    yield sheet("cores", "switches above those", "", "g (levels == 3 ? T : 0)")
+    yield sheet("switches", "all switches", "", "leaves + spines + cores")
+    yield sheet(
+        "bisection",
+        "bandwidth between two halves, one direction",
+        "B/s",
+        "g (levels == 1 ? n B_port : L u B) / 2"
+        if any_of(levels == 1)
+        else "g L u B / 2, u ports of a leaf that lead up",
+        note="of rails: without what crosses them, which they do not join"
+        if network.kind == "rail"
+        else "",
+    )
+    yield sheet("hops", "switches on the longest way", "", "2 levels - 1")
+    yield sheet(
+        "path_latency",
+        "latency of the longest way",
+        "s",
+        "2 t_port + hops t_switch + t_cable",
+        t_port=(network.port_latency, "s"),
+        t_switch=(network.switch_latency, "s"),
+        t_cable=(network.cable_latency, "s"),
+        note="on the wire: what software adds is far more",
+    )

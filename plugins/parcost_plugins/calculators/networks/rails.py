@@ -1,0 +1,81 @@
+"""An all-to-all over nodes whose devices are on rails: straight, or first inside the node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Group, Sheet, Study, block_name
+from parcost_plugins.vocabulary import Level, RailExchange
+from parcost_plugins.vocabulary.exchange import AlphaBeta
+
+_SOURCE = "NCCL 2.12 release notes: PXN; DeepEP: two-level dispatch"
+
+
+def exchange(study: Study, given: RailExchange) -> Iterator[Figure]:
+    """Yield times, messages and bytes of the direct exchange and of that in two levels.
+
+    Straight, all but the blocks for one's own node leave the port, most of them for other
+    rails. In two levels a device first hands to each neighbour what is for its rail. Both are
+    the algorithms of a step.
+    """
+    n, group = given.bytes_per_rank, _group(given)
+    sheet = Sheet(
+        block_name(given),
+        source=_SOURCE,
+        n=(n, "B"),
+        g=given.per_node,
+        k=given.nodes,
+        B_1=(given.inside, "B/s"),
+        B_2=(given.outside, "B/s"),
+        alpha=(given.message, "s"),
+    )
+    sheet.letters["P"] = sheet.formula("g k")
+    direct = study.collective("all_to_all", n, group, "pairwise").formula
+    two_levels = study.collective("all_to_all", n, group, "hierarchical").formula
+    yield sheet("direct_seconds", "straight to every rank", "s", direct)
+    yield sheet("two_level_seconds", "first inside the node, then along the rail", "s", two_levels)
+    for name, title, unit, text in (
+        (
+            "pipelined_seconds",
+            "the same, both at once",
+            "s",
+            "max(n (g - 1) / g / B_1, n (P - g) / P / B_2) + (g + k - 2) alpha",
+        ),
+        ("direct_messages", "messages that leave a device straight", "", "P - g"),
+        ("two_level_messages", "messages along the rail", "", "k - 1"),
+        ("direct_message_bytes", "bytes of one, straight", "MB", "n / P"),
+        ("two_level_message_bytes", "bytes of one along the rail", "MB", "n / k"),
+        ("port_bytes", "bytes through a port, either way", "MB", "n (P - g) / P"),
+        ("inside_bytes", "bytes inside the node, straight", "MB", "n (g - 1) / P"),
+        ("pxn_bytes", "bytes inside the node, in two levels", "MB", "n (g - 1) / g"),
+        (
+            "crossing_bytes",
+            "bytes straight to other rails, which leave the leaf",
+            "MB",
+            "n (P - g) / P (g - 1) / g",
+        ),
+        ("on_rail", "of the bytes through the port, on the rail", "%", "1 / g"),
+    ):
+        yield sheet(name, title, unit, text)
+
+
+def _group(given: RailExchange) -> Group:
+    """Return all devices of the nodes, whose ports are on rails."""
+    g, k, alpha = given.per_node, given.nodes, given.message
+    node = Level(
+        label="node",  # type: ignore[call-arg]
+        bandwidth=given.inside,
+        latency=alpha,
+    )
+    rail = Level(
+        label="rail",  # type: ignore[call-arg]
+        bandwidth=given.outside,
+        latency=alpha,
+        kind="rail",
+        oversubscription=given.oversubscription,
+    )
+    links = (
+        AlphaBeta(name="node", latency=alpha, bandwidth=given.inside, level=node),
+        AlphaBeta(name="rail", latency=alpha, bandwidth=given.outside, level=rail),
+    )
+    return Group(name="devices", ranks=g * k, shape=(g, k), links=links)

@@ -1,0 +1,23 @@
+"""What a block lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from parcost import Check, block_name
+
+
+def missing_attributes(block: Any, *names: str) -> Iterator[Check]:
+    """Yield an error for each attribute of *names* that *block* needs and leaves out."""
+    for name in names:
+        value = getattr(block, name)
+        if value is None or (isinstance(value, tuple) and not value):
+            yield Check(
+                id="network-lacks",
+                holds=False,
+                subject=f"{block_name(block)}.{name}",
+                message="`{label}` is a {kind}, and says nothing of its `{name}`",
+                inputs={"label": block_name(block), "kind": block.kind, "name": name},
+                help="write `{name} = ...`",
+            )

@@ -1,0 +1,177 @@
+"""Flows at once over shared links, each with its max-min fair share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from parcost import Check, Figure, Formula, Sheet, block_name
+from parcost.numeric import is_array
+from parcost_plugins.vocabulary import Sharing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Uses = NDArray[np.float64]  # 1 where a flow, by row, goes over a resource, by column
+
+_MOST = 100_000  # flows times resources: some seconds
+_SOURCE = "Bertsekas and Gallager 1992, 6.5.2: max-min fair shares by progressive filling"
+
+
+@frozen(kw_only=True)
+class ActiveFlow:
+    """So many bytes over these resources, from *start* on."""
+
+    bytes_: float
+    over: Sequence[str]
+    start: float = 0.0
+
+
+def fair_rates(
+    flows: Mapping[str, Sequence[str]], bandwidths: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the max-min fair rate of every flow over its resources.
+
+    >>> fair_rates({"a": ["nic"], "b": ["nic", "uplink"]}, {"nic": 50.0, "uplink": 10.0})
+    {'a': 40.0, 'b': 10.0}
+    """
+    import numpy as np
+
+    rates = _fill(_uses(flows.values(), bandwidths), np.array([*bandwidths.values()]))
+    return dict(zip(flows, rates.tolist(), strict=True))
+
+
+def finish(flows: Mapping[str, ActiveFlow], bandwidths: Mapping[str, float]) -> dict[str, float]:
+    """Return when every flow is done, as shares change with those that come and go.
+
+    >>> short, long = ActiveFlow(bytes_=1.0, over=["nic"]), ActiveFlow(bytes_=3.0, over=["nic"])
+    >>> finish({"short": short, "long": long}, {"nic": 1.0})
+    {'short': 2.0, 'long': 4.0}
+    """
+    import numpy as np
+
+    uses = _uses([flow.over for flow in flows.values()], bandwidths)
+    rate_of = np.array([*bandwidths.values()])
+    left = np.array([flow.bytes_ for flow in flows.values()])
+    starts = np.array([flow.start for flow in flows.values()])
+    done = np.full(len(flows), np.inf)
+    now = 0.0
+    while (waiting := np.isinf(done)).any():
+        active = np.flatnonzero(waiting & (starts <= now))
+        later = starts[waiting & (starts > now)]
+        rates = _fill(uses[active], rate_of)
+        needed = left[active] / rates
+        step = float(min(later.min(initial=np.inf) - now, needed.min(initial=np.inf)))
+        now += step
+        ended = needed <= step
+        done[active[ended]] = now
+        left[active[~ended]] -= rates[~ended] * step
+    order = np.argsort(done, kind="stable")
+    names = list(flows)
+    return {names[i]: float(done[i]) for i in order}
+
+
+def _uses(flows: Iterable[Sequence[str]], resources: Iterable[str]) -> Uses:
+    """Return which flow goes over which resource."""
+    import numpy as np
+
+    place = {name: i for i, name in enumerate(resources)}
+    listed = [[place[name] for name in over if name in place] for over in flows]
+    found = np.zeros((len(listed), len(place)))
+    for row, over in enumerate(listed):
+        found[row, over] = 1.0
+    return found
+
+
+def _fill(uses: Uses, bandwidths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rates of flows that grow alike until some resource is full.
+
+    Its flows stay there, and the others grow on.
+    """
+    import numpy as np
+
+    left = bandwidths.astype(float)
+    users = uses.sum(axis=0)
+    rates = np.full(len(uses), np.inf)
+    growing = np.ones(len(uses), dtype=bool)
+    while users.any():
+        shares = np.where(users > 0, left / np.maximum(users, 1.0), np.inf)
+        full = int(shares.argmin())
+        stay = growing & (uses[:, full] > 0)
+        rates[stay] = shares[full]
+        growing &= ~stay
+        gone = uses[stay].sum(axis=0)
+        left = np.maximum(left - shares[full] * gone, 0.0)
+        users = users - gone
+    return rates
+
+
+def flows(sharing: Sharing) -> Iterator[Figure | Check]:
+    """Yield when each flow of *sharing* ends, and what each resource is busy for."""
+    label = block_name(sharing)
+    known = {block_name(resource): resource.bandwidth for resource in sharing.resources}
+    moving = {block_name(flow): flow for flow in sharing.flows}
+    unknown = [
+        (name, part) for name, f in moving.items() for part in f.over.split() if part not in known
+    ]
+    yield Check(
+        id="flow-over-nothing",
+        holds=not unknown and bool(moving) and all(f.over.split() for f in moving.values()),
+        subject=f"{label}.flow",
+        message="`{label}` has {what}",
+        inputs={
+            "label": label,
+            "what": f"a flow `{unknown[0][0]}` over `{unknown[0][1]}`, which it does not describe"
+            if unknown
+            else "no flow over any resource",
+        },
+        help=f"its resources are {', '.join(f'`{name}`' for name in known) or 'none'}",
+    )
+    numbers = [*known.values(), *(n for f in moving.values() for n in (f.bytes, f.start))]
+    yield Check(
+        id="sharing-sweep",
+        holds=not is_array(*numbers),
+        subject=f"{label}.flow",
+        message="`{label}` is a sweep, and flows are followed one point at a time",
+        inputs={"label": label},
+        help="write a study for each point",
+    )
+    size = len(moving) * len(known)
+    yield Check(
+        id="sharing-size",
+        holds=size <= _MOST,
+        subject=f"{label}.flow",
+        message="{flows} flows over {resources} resources are too many to follow: their product "
+        "is {size:,}, and {most:,} is the most",
+        inputs={"flows": len(moving), "resources": len(known), "size": size, "most": _MOST},
+    )
+    nowhere = unknown or not moving or not all(f.over.split() for f in moving.values())
+    if nowhere or size > _MOST or is_array(*numbers):
+        return
+    sheet = Sheet(label, source=_SOURCE)
+    ends = finish(
+        {
+            name: ActiveFlow(bytes_=float(f.bytes), over=f.over.split(), start=float(f.start))
+            for name, f in moving.items()
+        },
+        {name: float(rate) for name, rate in known.items()},
+    )
+    done: dict[str, Formula] = {}
+    for name, flow in moving.items():
+        done[name] = Formula(
+            text="bytes over shares that change, followed from one end of a flow to the next",
+            inputs={"n": (flow.bytes, "B"), "start": (flow.start, "s")},
+            source=_SOURCE,
+            value=ends[name],
+        )
+        yield sheet(name, f"flow {name} ends", "s", done[name])
+    busy: dict[str, Formula] = {}
+    for name, rate in known.items():
+        bytes_ = {other: f.bytes for other, f in moving.items() if name in f.over.split()}
+        busy[name] = sheet.formula("sum(n) / B", n=(bytes_, "B"), B=(rate, "B/s"))
+        yield sheet(f"{name}_seconds", f"{name} is busy", "s", busy[name])
+    yield sheet("bound", "the busiest resource", "s", "max(t)", t=(busy, "s"))
+    yield sheet("seconds", "the last flow ends", "s", "max(t)", t=(done, "s"))

@@ -1,0 +1,89 @@
+"""The communication roofline of a machine: the FLOPs that pay for one byte.
+
+A link of bandwidth B beside a peak F is fed in full by work of F / B FLOPs for each byte:
+the ridge. Every level of a fabric has one, and so has the memory. Peaks are dense and
+bandwidths those of one direction, as they are everywhere in parcost; the ridge of a sparse
+peak over both directions is the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Curve, Figure, Real, Section, Study, formula, hookimpl
+from parcost.numeric import maximum
+from parcost_plugins.vocabulary import Level, Roofline
+
+_NOTE = (
+    "{compute} peak over bandwidth in one direction: work of fewer FLOPs for each byte waits "
+    "for the level"
+)
+_SOURCE = "Williams, Waterman, Patterson 2009, with a link in the place of the memory"
+
+
+@hookimpl
+def calculations(study: Study) -> Iterator[Figure | Section | Check]:
+    """Return the ridges of every machine that is asked about."""
+    for asked in study.all(Roofline):
+        peak: Real | None = getattr(asked.device, asked.compute)
+        label = _label(asked)
+        yield _peak_check(asked, label)
+        if peak is None:
+            continue
+        rates = list(_rates(asked))
+        yield from (_ridge(label, name, peak, rate) for name, rate in rates)
+        yield Section(
+            title=f"Ridges of {label}",
+            columns=("level", "bandwidth of a device", "ridge, FLOP/B"),
+            rows=[(name, (rate, "B/s"), peak / rate) for name, rate in rates],
+            notes=[_NOTE.format(compute=asked.compute)],
+        )
+
+
+def _label(asked: Roofline) -> str:
+    label: str = vars(asked)["label"]
+    return label
+
+
+def _peak_check(asked: Roofline, label: str) -> Check:
+    device = asked.device
+    offered = [n for n in ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4") if getattr(device, n)]
+    return Check(
+        id="roofline-no-peak",
+        holds=getattr(device, asked.compute) is not None,
+        subject=f"{label}.compute",
+        message="the device has no {compute} peak",
+        inputs={"compute": asked.compute},
+        help=f"it has {', '.join(offered)}",
+    )
+
+
+def _ridge(label: str, name: str, peak: Real, rate: Real) -> Figure:
+    return Figure(
+        name=f"{label}.{name}",
+        title=f"ridge of {name}",
+        value=formula("F / B", F=(peak, "FLOP/s"), B=(rate, "B/s"), source=_SOURCE),
+        unit="",
+        note="FLOPs for each byte",
+    )
+
+
+def _rates(asked: Roofline) -> Iterator[tuple[str, Real]]:
+    """Yield the memory and each level, with what one device has of it."""
+    yield "memory", asked.device.memory_bandwidth
+    below: Real = 1.0
+    for level in asked.fabric.levels:
+        ports = 1.0 if level.ports is None else level.ports / below
+        if level.kind == "mesh" and level.size is not None:
+            ports = ports * maximum(level.size - 1.0, 1.0)  # a link to each of the others
+        yield vars(level)["label"], _bandwidth(level) * ports
+        if level.size is not None:
+            below = below * level.size
+
+
+def _bandwidth(level: Level) -> Real:
+    rate = level.bandwidth
+    if isinstance(rate, Curve):
+        longest: float = rate.sizes[-1] / rate.seconds[-1]
+        return longest * level.efficiency
+    return rate * level.efficiency

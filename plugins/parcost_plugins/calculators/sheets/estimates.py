@@ -1,0 +1,139 @@
+"""A step by thumb: busy time, an all-reduce and a bubble, added up with nothing hidden.
+
+This is how much is said about training in print. So it can be said here too, with the
+conventions that such sums differ in as words: how the gradients are reduced, what the
+bubble is a share of, whether weights are streamed from the host. It is no prediction: a
+study with a model, a machine and a layout is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Sheet, Study, block_name
+from parcost_plugins.calculators.sheets.estimate_parts import parts_of
+from parcost_plugins.calculators.sheets.estimate_ridge import ridges
+from parcost_plugins.vocabulary import Estimate
+
+
+def estimates(study: Study) -> Iterator[Figure | Check]:
+    """Yield the figures of every ``estimate`` block, or what it lacks."""
+    for estimate in study.all(Estimate):
+        lacking = list(_missing_inputs(estimate))
+        yield from lacking
+        if lacking:
+            continue
+        sheet = parts_of(estimate, study)
+        yield from _work(estimate, sheet)
+        yield from _traffic(estimate, sheet)
+        yield from _seconds(sheet)
+        yield from _shares(sheet)
+        yield from _rates(estimate, sheet)
+        yield from ridges(estimate, sheet)
+        baseline = estimate.baseline
+        if baseline is not None and not list(_missing_inputs(baseline)):
+            yield from _comparison(sheet, parts_of(baseline, study))
+
+
+def _work(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
+    """Yield what keeps a device busy, as far as something says it."""
+    if e.peak is not None:
+        yield sheet("compute", "model FLOPs at the utilised peak", "s", "compute")
+    if e.stream is not None:
+        yield sheet(
+            "streaming",
+            "weights over the streaming link",
+            "s",
+            "streaming",
+            note="what offload takes; no compute",
+        )
+    yield sheet("busy", "busy time", "s", "busy")
+
+
+def _traffic(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
+    """Yield what is sent, as far as something says how fast."""
+    if e.outer is not None and e.message is None:
+        yield sheet("gradients", "all-reduce of the gradients", "s", "gradients")
+    if e.inner is not None:
+        yield sheet("tensor", "all-reduces of tensor parallelism", "s", "tensor")
+    if e.message is not None:
+        yield sheet("sent", "bytes of all messages", "GB", "k n")
+
+
+def _seconds(sheet: Sheet) -> Iterator[Figure]:
+    yield sheet("communication", "communication", "s", "communication")
+    yield sheet("idle", "pipeline idle time", "s", "idle")
+    yield sheet("step_time", "step time", "s", "T")
+    yield sheet(
+        "hideable",
+        "communication that the busy time could hide",
+        "s",
+        "min(communication, busy)",
+    )
+
+
+def _shares(sheet: Sheet) -> Iterator[Figure]:
+    yield sheet("overhead", "communication over busy time", "%", "ratio(communication, busy)")
+    yield sheet("communication_share", "communication, of the step", "%", "ratio(communication, T)")
+    yield sheet(
+        "bubble",
+        "bubble share",
+        "%",
+        "(p - 1) / (m + p - 1)",
+        note="of a step without communication",
+    )
+    yield sheet("efficiency", "scaling efficiency", "%", "efficiency")
+
+
+def _rates(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
+    sheet.letters["D"] = e.devices
+    yield sheet("samples_per_second", "samples per second", "", "ratio(batch, T)")
+    yield sheet("equivalent_devices", "devices' worth of work", "", "D efficiency")
+    yield sheet("lost_devices", "devices' worth lost", "", "D (1 - efficiency)")
+
+
+def _comparison(now: Sheet, before: Sheet) -> Iterator[Figure]:
+    yield now(
+        "efficiency_gain",
+        "scaling efficiency gained, in points",
+        "%",
+        "efficiency - before, that of the baseline",
+        before=before.letters["efficiency"],
+    )
+    yield now(
+        "speedup",
+        "speed-up over the baseline",
+        "",
+        "ratio(before, T), before by the baseline",
+        before=before.letters["T"],
+    )
+
+
+def _missing_inputs(e: Estimate) -> Iterator[Check]:
+    """Yield what keeps the estimate from being one."""
+    yield from (
+        Check(
+            id="estimate-compute",
+            holds=False,
+            subject=f"{block_name(e)}.compute",
+            message="nothing says what the step computes or sends",
+            help="give `compute`, or `parameters` with `peak` or `stream`",
+        )
+        for _ in range(_is_empty(e))
+    )
+    yield from (
+        Check(
+            id="estimate-inner",
+            holds=False,
+            subject=f"{block_name(e)}.reduction",
+            message="`{reduction}` reduces within the node first, and nothing says how fast",
+            inputs={"reduction": e.reduction},
+            help="give `inner`, the bandwidth within the node",
+        )
+        for _ in range(e.reduction != "flat" and e.outer is not None and e.inner is None)
+    )
+
+
+def _is_empty(e: Estimate) -> bool:
+    said = (e.compute, e.parameters, e.message, e.message_time, e.communication)
+    return all(value is None for value in said)

@@ -1,0 +1,125 @@
+"""Ranks by degree: how many devices a layout takes, and where one of them stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Formula, Real, Sheet, Study, block_name
+from parcost.numeric import divides, where
+from parcost_plugins.vocabulary import Grid
+from parcost_plugins.vocabulary.neighbours import all_divisors
+
+_DEGREES = ("tp", "cp", "dp", "pp")
+
+
+def grids(study: Study) -> Iterator[Figure | Check]:
+    """Yield the figures of every ``grid`` block."""
+    for grid in study.all(Grid):
+        order = grid.order.split("-")
+        if sorted(order) != sorted(_DEGREES):
+            yield _order_check(grid)
+            continue
+        yield from _rules(grid)
+        yield from _sizes(grid)
+        yield from _coordinates(grid, order)
+        if grid.machine is not None:
+            yield _layouts(grid, grid.machine)
+
+
+def _devices(grid: Grid) -> Real:
+    return grid.tp * grid.cp * grid.pp * grid.dp * (grid.ep if grid.experts == "apart" else 1.0)
+
+
+def _sizes(grid: Grid) -> Iterator[Figure]:
+    sheet = Sheet(
+        block_name(grid),
+        tp=grid.tp,
+        cp=grid.cp,
+        pp=grid.pp,
+        dp=grid.dp,
+        ep=grid.ep,
+        node=grid.node,
+    )
+    apart = grid.experts == "apart"
+    yield sheet(
+        "devices",
+        "devices",
+        "",
+        "tp cp pp dp ep" if apart else "tp cp pp dp",
+        note="experts multiply them" if apart else "experts reuse them",
+    )
+    yield sheet("replica", "devices of one replica", "", "tp cp pp")
+    yield sheet("nodes", "nodes", "", "ceil(devices / node)")
+    yield sheet("replica_nodes", "nodes of one replica", "", "ceil(replica / node)")
+    yield sheet(
+        "fast_domain",
+        "devices that want the fastest links",
+        "",
+        "tp cp",
+        note="tensor and context parallel",
+    )
+    yield sheet("batch_share", "share of the batch of one replica", "", "1 / dp")
+
+
+def _coordinates(grid: Grid, order: list[str]) -> Iterator[Figure]:
+    sheet = Sheet(block_name(grid), rank=grid.rank)
+    stride: Real = 1.0
+    for name in order:
+        degree = getattr(grid, name)
+        yield sheet(
+            f"{name}_rank",
+            f"position of the rank in its {name} group",
+            "",
+            f"floor(rank / stride) - floor(floor(rank / stride) / {name}) {name}",
+            {name: degree},
+            stride=stride,
+            note=f"order {grid.order}",
+        )
+        stride = stride * degree
+
+
+def _layouts(grid: Grid, machine: int) -> Figure:
+    """Return in how many ways tp, pp and dp fill the machine, tp within a node."""
+    every = all_divisors(machine)
+    found: Real = 0.0
+    for tp in every:
+        left = float(sum(1 for pp in every if machine // tp % pp == 0))
+        found = found + where(divides(float(tp), grid.node), left, 0.0)
+    counted = Formula(
+        text="tp that divide a node, and pp that divide what is left, counted",
+        inputs={"node": grid.node, "machine": machine},
+        value=found,
+    )
+    title = "layouts of tp, pp and dp that fill the machine"
+    return Sheet(block_name(grid))("layouts", title, "", counted)
+
+
+def _rules(grid: Grid) -> Iterator[Check]:
+    devices, within = _devices(grid), grid.tp * grid.cp
+    yield Check(
+        id="grid-rank",
+        holds=grid.rank < devices,
+        subject=f"{block_name(grid)}.rank",
+        message="there is no rank {rank}: ranks are 0 to {last}",
+        inputs={"rank": grid.rank, "last": devices - 1},
+    )
+    yield Check(
+        id="grid-node",
+        holds=within <= grid.node,
+        subject=f"{block_name(grid)}.tp",
+        severity="warning",
+        message="tp x cp = {within} does not fit into a node of {node} devices",
+        inputs={"within": within, "node": grid.node},
+        help="the rest of the group is reached over the slower links between nodes",
+    )
+
+
+def _order_check(grid: Grid) -> Check:
+    return Check(
+        id="grid-order",
+        holds=False,
+        subject=f"{block_name(grid)}.order",
+        message="`{order}` does not name each of tp, cp, dp and pp once",
+        inputs={"order": grid.order},
+        help='write for example "tp-cp-dp-pp"',
+    )

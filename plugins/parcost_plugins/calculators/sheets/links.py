@@ -1,0 +1,108 @@
+"""Links and machines by their data sheets: one direction or both, one device or all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Formula, Sheet, Study, block_name, formula
+from parcost_plugins.vocabulary import LinkSheet, MachineSheet
+
+
+def port_bandwidth(link: LinkSheet) -> Formula | None:
+    """Return the payload bandwidth of one port in one direction, if something says it."""
+    if link.bandwidth is not None:
+        return formula("B", B=(link.bandwidth, "B/s"))
+    if link.lane is None:
+        return None
+    return formula(
+        "lane lanes payload / line, bits of a code that are payload",
+        lane=(link.lane, "B/s"),
+        lanes=link.lanes,
+        payload=link.payload_bits,
+        line=link.line_bits,
+    )
+
+
+def all_ports(link: LinkSheet) -> Formula | None:
+    """Return the same of all ports together, if something says it."""
+    one = port_bandwidth(link)
+    return None if one is None else formula("ports B", ports=link.ports, B=(one, "B/s"))
+
+
+def links(study: Study) -> Iterator[Figure | Check]:
+    """Yield the figures of every ``link`` block, or what it lacks."""
+    for link in study.all(LinkSheet):
+        one = port_bandwidth(link)
+        if one is None:
+            yield Check(
+                id="link-bandwidth",
+                holds=False,
+                subject=block_name(link),
+                message="neither `bandwidth` nor `lane` says how fast the link is",
+                help="write `bandwidth = 400 Gbps per_direction`, or `lane` and `lanes`",
+            )
+            continue
+        yield from _rates(link, one)
+
+
+def _rates(link: LinkSheet, one: Formula) -> Iterator[Figure]:
+    sheet = Sheet(block_name(link), B=(one, "B/s"), ports=link.ports)
+    yield sheet("bandwidth", "payload of a port, one direction", "GB/s", one)
+    yield sheet("bit_rate", "the same in bits", "Gbps", "8 B")
+    yield sheet(
+        "bidirectional",
+        "payload of a port, both directions",
+        "GB/s",
+        "2 B",
+        note="as vendors print it",
+    )
+    yield sheet("total", "all ports, one direction", "GB/s", "ports B")
+    yield sheet("total_bidirectional", "all ports, both directions", "GB/s", "2 ports B")
+    if link.reference is not None and (other := all_ports(link.reference)) is not None:
+        yield sheet(
+            "slower",
+            f"times slower than `{block_name(link.reference)}`",
+            "",
+            "other / total",
+            other=(other, "B/s"),
+            note="one direction each",
+        )
+    if link.demand is not None:
+        sheet.letters["demand"] = (link.demand, "B/s")
+        yield sheet(
+            "headroom", "times that the link carries what is asked of it", "", "total / demand"
+        )
+        yield sheet("occupied", "share of the link in use", "%", "demand / total")
+
+
+def machines(study: Study) -> Iterator[Figure | Check]:
+    """Yield the figures of every ``machine`` block."""
+    for machine in study.all(MachineSheet):
+        device, compute = machine.device, machine.compute
+        peak = getattr(device, compute)
+        sheet = Sheet(
+            block_name(machine),
+            N=machine.devices,
+            M=(device.memory, "B"),
+            B=(device.memory_bandwidth, "B/s"),
+            F=(peak, "FLOP/s"),
+        )
+        yield sheet("memory", "memory", "GiB", "N M")
+        yield sheet("memory_bandwidth", "memory bandwidth", "TB/s", "N B")
+        if peak is None:
+            yield Check(
+                id="machine-peak",
+                holds=False,
+                subject=f"{block_name(machine)}.compute",
+                message="`{device}` has no {compute} peak",
+                inputs={"device": block_name(device), "compute": compute},
+            )
+            continue
+        yield sheet("peak", f"dense {compute} peak", "TFLOPS", "N F")
+        yield sheet(
+            "sparse_peak",
+            f"{compute} peak with 2:4 sparsity",
+            "TFLOPS",
+            "2 N F",
+            note="as data sheets print it",
+        )

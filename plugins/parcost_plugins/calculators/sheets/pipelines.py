@@ -1,0 +1,267 @@
+"""A pipeline of equal stages by itself: its bubble under every name that it goes by.
+
+The time is that of the schedule, as the core finds it for any; only the stages are equal.
+The bubble over the step and the bubble over busy time are different numbers. So both are
+given, and the name of each says which it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import (
+    LONGEST_ORDER,
+    Check,
+    Figure,
+    Formula,
+    Pipeline,
+    PipelineShape,
+    Real,
+    Replay,
+    Schedule,
+    Sheet,
+    Study,
+    Times,
+    block_name,
+    longest_span,
+)
+from parcost import makespan as timed
+from parcost.numeric import all_of, any_of, maximum
+from parcost_plugins.calculators.sheets.pipeline_counts import (
+    boundary_traffic,
+    counts,
+    device_figures,
+)
+from parcost_plugins.vocabulary import PipelineSketch
+
+# Quotients that are whole numbers come out a little off: 7 x 0.9 / 0.1 is 63.
+_ROUNDING = 1e-9
+
+
+def sketches(study: Study) -> Iterator[Figure | Check]:
+    """Yield the figures of every ``pipeline`` block, or why there is no such pipeline."""
+    for sketch in study.all(PipelineSketch):
+        schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
+        if sketch.stage >= sketch.stages:
+            yield _stage_check(sketch)
+        elif why := _limit_check(sketch, schedule):
+            yield why
+        else:
+            run = _replay(sketch, schedule)
+            passes = (run.pipeline, run.times, run.hop)
+            makespan = timed(schedule, *passes)
+            yield from _bubble(sketch, makespan)
+            yield from _span(sketch, longest_span(schedule, *passes))
+            yield from counts(sketch, schedule)
+            yield from boundary_traffic(sketch, schedule, makespan)
+            yield from device_figures(sketch, schedule)
+            if sketch.target is not None:
+                below = _target_check(sketch, sketch.target)
+                yield below
+                if any_of(below.holds):
+                    yield from _fewest_micro_batches(sketch, makespan)
+
+
+def replays(study: Study) -> Iterator[Replay]:
+    """Yield every ``pipeline`` block that runs and is of one point."""
+    for sketch in study.all(PipelineSketch):
+        schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
+        if not _limit_check(sketch, schedule):
+            yield _replay(sketch, schedule)
+
+
+def _replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
+    """Return the pipeline, the times of its passes, and that of a message."""
+    virtual = sketch.stages * sketch.chunks
+    weights = sketch.weight_share * sketch.backward
+    each = (sketch.forward, sketch.backward - weights, weights)
+    F, B, W = ([seconds / sketch.chunks] * virtual for seconds in each)
+    cut = Pipeline(
+        schedule=sketch.kind,
+        stages=sketch.stages,
+        chunks=sketch.chunks,
+        micro_batches=sketch.micro_batches,
+    )
+    times = Times(F, B, W)
+    return Replay(
+        name=block_name(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.hop
+    )
+
+
+def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
+    """Return what the schedule has against the pipeline."""
+    if sketch.stages * sketch.chunks * sketch.micro_batches > LONGEST_ORDER:
+        return _length_check(sketch)
+    p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
+    why = schedule.limits(PipelineShape(stages=p, micro_batches=m, chunks=v))
+    if not why:
+        return None
+    return Check(
+        id="pipeline-schedule",
+        holds=False,
+        subject=f"{block_name(sketch)}.kind",
+        message="`{kind}` does not run at p = {p}, m = {m}, v = {v}: {why}",
+        inputs={"kind": sketch.kind, "p": p, "m": m, "v": v, "why": why},
+    )
+
+
+def _length_check(sketch: PipelineSketch) -> Check:
+    """Return the rule that a schedule is no longer than what is worked out."""
+    p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
+    largest = max(("stages", p), ("micro_batches", m), ("chunks", v), key=lambda one: one[1])
+    return Check(
+        id="pipeline-size",
+        holds=False,
+        subject=f"{block_name(sketch)}.{largest[0]}",
+        message="p m v = {p} x {m} x {v} = {passes}, and no schedule of more than {most} passes "
+        "is worked out",
+        inputs={"p": p, "m": m, "v": v, "passes": p * m * v, "most": LONGEST_ORDER},
+    )
+
+
+def _stage_check(sketch: PipelineSketch) -> Check:
+    return Check(
+        id="pipeline-stage",
+        holds=False,
+        subject=f"{block_name(sketch)}.stage",
+        message="there is no stage {stage}: stages are 0 to {last}",
+        inputs={"stage": sketch.stage, "last": sketch.stages - 1},
+    )
+
+
+def _target_check(sketch: PipelineSketch, target: Real) -> Check:
+    """Return the rule that the target leaves some of the step to work in."""
+    return Check(
+        id="pipeline-target",
+        holds=(target < 1.0) if sketch.target_of == "step" else True,
+        subject=f"{block_name(sketch)}.target",
+        message="a bubble of all of the step leaves no time to work, and any pipeline has less",
+        inputs={},
+        help="take less than 100 %, or write `target_of = busy`",
+    )
+
+
+def _sheet(sketch: PipelineSketch) -> Sheet:
+    sheet = Sheet(
+        block_name(sketch),
+        p=sketch.stages,
+        m=sketch.micro_batches,
+        v=sketch.chunks,
+        F=(sketch.forward, "s"),
+        B=(sketch.backward, "s"),
+    )
+    sheet.letters["busy"] = sheet.formula("m (F + B)"), "s"
+    return sheet
+
+
+def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
+    sheet = _sheet(sketch)
+    busy = _busy_seconds(sketch)
+    off = (makespan - busy) / busy - (sketch.stages - 1) / (sketch.micro_batches * sketch.chunks)
+    textbook = all_of(maximum(off, -off) <= _ROUNDING)
+    run = _replay_formula("replay of the order of the schedule", sketch, makespan)
+    yield sheet("step_time", "step time", "s", run, note="with equal stages")
+    sheet.letters["T"] = (run, "s")
+    yield sheet("busy", "busy time", "s", "m (F + B)")
+    yield sheet("idle", "idle time", "s", "T - busy")
+    yield sheet(
+        "bubble",
+        "bubble, of the step",
+        "%",
+        "(T - busy) / T",
+        note="(p - 1) / (m v + p - 1)" if textbook else "until the last device ends",
+    )
+    yield sheet(
+        "bubble_overhead",
+        "bubble, over busy time",
+        "%",
+        "(T - busy) / busy",
+        note="(p - 1) / (m v)" if textbook else "until the last device ends",
+    )
+    yield sheet("efficiency", "busy share of the step", "%", "busy / T")
+    if sketch.stages > 1:
+        yield sheet(
+            "bubble_against_one_chunk",
+            "bubble time over that of one chunk",
+            "",
+            "ratio(idle, (p - 1) (F + B))",
+        )
+        yield sheet(
+            "bubble_reduction",
+            "times shorter than with one chunk",
+            "",
+            "ratio((p - 1) (F + B), idle)",
+        )
+
+
+def _replay_formula(text: str, sketch: PipelineSketch, seconds: Real) -> Formula:
+    """Return the formula of what only the order of the schedule says."""
+    inputs = {
+        "schedule": sketch.kind,
+        "p": sketch.stages,
+        "m": sketch.micro_batches,
+        "v": sketch.chunks,
+        "F": (sketch.forward, "s"),
+        "B": (sketch.backward, "s"),
+        "hop": (sketch.hop, "s"),
+    }
+    return Formula(text=text, inputs=inputs, source="equal stages", value=seconds)
+
+
+def _span(sketch: PipelineSketch, span: Real) -> Iterator[Figure]:
+    """Yield what a step takes without a barrier, by which zero-bubble schedules are judged."""
+    sheet = _sheet(sketch)
+    yield sheet(
+        "longest_span",
+        "longest span of a device",
+        "s",
+        _replay_formula(
+            "from first start to last end of one device, the longest, by replay", sketch, span
+        ),
+        note="a step without a barrier before the optimizer",
+    )
+    yield sheet(
+        "span_bubble",
+        "bubble, of the longest span",
+        "%",
+        "1 - busy / longest_span",
+        note="without a barrier before the optimizer",
+    )
+
+
+def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
+    """Yield how many micro-batches the idle time is worth at the target."""
+    sheet = _sheet(sketch)
+    run = _replay_formula("replay of the order of the schedule", sketch, makespan)
+    sheet.letters |= {"T": (run, "s"), "target": (sketch.target, "%")}
+    of_step = sketch.target_of == "step"
+    sheet.letters |= {
+        "idle": (sheet.formula("T - busy"), "s"),
+        "x": (sheet.formula("ratio(target, 1 - target)" if of_step else "target"), "%"),
+    }
+    note = "at the idle time it has now"
+    yield sheet(
+        "fewest_micro_batches",
+        "fewest micro-batches with at most the target",
+        "",
+        f"max(ceil(idle / (x (F + B)) - {_ROUNDING}), 1), x the target as a share of busy time",
+        note=note,
+    )
+    yield sheet(
+        "fewest_micro_batches_below",
+        "fewest micro-batches with less than the target",
+        "",
+        f"max(floor(idle / (x (F + B)) + {_ROUNDING}) + 1, 1), x as above",
+        note=note,
+    )
+    yield sheet(
+        "most_stages",
+        "most stages with at most the target",
+        "",
+        f"floor(x m v + {_ROUNDING}) + 1",
+        note="idling (p - 1) / v slots",
+    )
+
+
+def _busy_seconds(sketch: PipelineSketch) -> Real:
+    return sketch.micro_batches * (sketch.forward + sketch.backward)

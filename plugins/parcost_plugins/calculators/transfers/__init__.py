@@ -1,0 +1,51 @@
+"""Collectives by themselves: ``transfer`` blocks, priced without a training step.
+
+A transfer describes its ranks and their links, or names a level of the fabric or a group
+of the layout. It gives figures under its label, and on demand tables: algorithms side by
+side, the steps of a ring, what limits it and what would help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Figure, Section, Study, hookimpl
+from parcost.numeric import any_of
+from parcost_plugins.vocabulary import Transfer
+from parcost_plugins.vocabulary.answers import mark_details
+
+_HEADLINES = ("seconds", "total_seconds", "bus_bandwidth", "efficiency", "best_chunks")
+
+
+@hookimpl
+def calculations(study: Study) -> Iterator[Check | Figure | Section]:
+    """Return the rules, figures and tables of every transfer."""
+    for transfer in study.all(Transfer):
+        yield from _one(study, transfer)
+
+
+def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]:
+    from parcost_plugins.calculators.transfers.checks import description_checks, runs, shard
+    from parcost_plugins.calculators.transfers.figures import figures
+    from parcost_plugins.calculators.transfers.place import place
+    from parcost_plugins.calculators.transfers.pricing import price
+    from parcost_plugins.calculators.transfers.tables import sections
+
+    rules = list(description_checks(study, transfer))
+    yield from rules
+    if not _may_run(rules):
+        return
+    group = place(study, transfer)
+    rules = list(runs(study, transfer, group))
+    yield from rules
+    if not _may_run(rules):
+        return
+    n = transfer.size * group.ranks if shard(study, transfer) else transfer.size
+    priced = price(study, transfer, group, n)
+    yield from mark_details(figures(study, priced), *_HEADLINES)
+    yield from sections(study, priced)
+
+
+def _may_run(rules: list[Check]) -> bool:
+    """Return whether there is a point at which all *rules* hold."""
+    return all(any_of(rule.holds) for rule in rules)

@@ -1,0 +1,231 @@
+"""The figures of a transfer: ``<label>.seconds``, ``<label>.rounds`` and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Figure, Formula, Real, Sheet, Study, block_name, formula
+from parcost_plugins.calculators.transfers.pricing import DIVIDED, TransferPrice
+
+_BUSY = "nccl-tests, doc/PERFORMANCE.md"
+
+
+def figures(study: Study, priced: TransferPrice) -> Iterator[Figure]:
+    """Return the figures of one transfer."""
+    sheet = _sheet(priced)
+    yield from _time(sheet, priced)
+    yield from _amounts(sheet, priced)
+    yield from _rates(sheet, study, priced)
+    yield from _parts(sheet, priced)
+    yield from _chunks(sheet, priced)
+    yield from _overlap_figures(sheet, priced)
+    yield from _choices(sheet, priced)
+
+
+def _sheet(priced: TransferPrice) -> Sheet:
+    """Return the letters of a transfer: n bytes over P ranks, sent s, in c calls of t."""
+    transfer, group = priced.transfer, priced.group
+    link = group.hop if transfer.operation == "point_to_point" else group.links[0]
+    return Sheet(
+        block_name(transfer),
+        n=(priced.n, "B"),
+        s=(priced.sent, "B"),
+        P=group.ranks,
+        c=transfer.chunks,
+        t=(priced.each, "s"),
+        o=(priced.extra, "s"),
+        packing=(priced.packing, "s"),
+        skew=(transfer.skew, "s"),
+        setup=(transfer.setup, "s"),
+        times=transfer.times,
+        B=(link.bandwidth, "B/s"),
+        alpha=(link.latency, "s"),
+        gamma=(group.reduction, "s/B"),
+        whole=(priced.whole, "s"),
+    )
+
+
+def _count_formula(priced: TransferPrice, value: Real) -> Formula:
+    """Return the formula of what only the algorithm says."""
+    inputs = {"n": (priced.sent, "B"), "P": priced.group.ranks}
+    return Formula(text="counted in the phases of the algorithm", inputs=inputs, value=value)
+
+
+def _time(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
+    transfer, call = priced.transfer, priced.call
+    plain = (
+        _is_default(priced.extra, 0.0)
+        and _is_default(transfer.skew, 0.0)
+        and transfer.codec is None
+    )
+    if plain and _is_default(transfer.chunks, 1.0) and transfer.pieces is None:
+        seconds = call.formula
+    else:
+        seconds = sheet.formula("c (t + o) + packing + skew, c calls of t")
+    yield sheet("seconds", "time", "s", seconds, note=f"by {call.algorithm}")
+    if _is_repeated(priced):
+        yield sheet("total_seconds", "time, all times", "s", "setup + times seconds")
+
+
+def _is_repeated(priced: TransferPrice) -> bool:
+    return not (_is_default(priced.transfer.times, 1.0) and _is_default(priced.transfer.setup, 0.0))
+
+
+def _is_default(value: Real, plain: float) -> bool:
+    """Return whether *value* is left at what it is by default."""
+    return isinstance(value, float) and value == plain
+
+
+#: What all ranks together have to send, whatever the algorithm.
+SENT = {
+    **dict.fromkeys(
+        ("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"), "(P - 1) s"
+    ),
+    **dict.fromkeys(("scatter", "gather"), "(P - 1) / P s"),
+    "all_reduce": "2 (P - 1) s",
+    "point_to_point": "min(P - 1, 1) s",
+}
+#: What must cross a cut through the middle, each way.
+_CROSSING = {"all_to_all": "s P / 4", **dict.fromkeys(DIVIDED - {"all_to_all"}, "s / 2")}
+
+
+def _amounts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
+    yield sheet("ranks", "ranks", "", "P")
+    yield sheet("size", "buffer", "B", "n")
+    yield sheet("shard", "part of one rank", "B", "n / P")
+    moved = priced.moved
+    if moved is not None:
+        yield sheet("rounds", "rounds (alpha)", "", _count_formula(priced, moved.rounds))
+        title = "bytes through the busiest port, each way"
+        yield sheet("bytes", title, "B", _count_formula(priced, moved.bytes_))
+        if _is_repeated(priced):
+            yield sheet("total_bytes", f"{title}, all times", "B", "times bytes")
+        if len(moved.by_link) > 1:
+            for name, (rounds, bytes_) in moved.by_link.items():
+                counted = _count_formula(priced, rounds)
+                yield sheet(f"{name}_rounds", f"rounds over {name}", "", counted)
+                yield sheet(
+                    f"{name}_bytes", f"bytes over {name}", "B", _count_formula(priced, bytes_)
+                )
+    text = SENT[priced.transfer.operation]
+    yield sheet(
+        "volume",
+        "bytes that all ranks send",
+        "B",
+        f"{text}, whatever the algorithm",
+    )
+    if _is_repeated(priced):
+        title = "bytes that all ranks send, all times"
+        yield sheet("total_volume", title, "B", "times volume")
+
+
+def _rates(sheet: Sheet, study: Study, priced: TransferPrice) -> Iterator[Figure]:
+    transfer, operation = priced.transfer, priced.transfer.operation
+    link = priced.group.hop if operation == "point_to_point" else priced.group.links[0]
+    yield sheet("bandwidth", f"bandwidth of {link.name}", "B/s", "B")
+    yield sheet("alpha", "start-up", "s", "alpha")
+    yield sheet("beta", "time per byte", "ps/B", "1 / B")
+    sheet.source = _BUSY
+    yield sheet(
+        "algorithm_bandwidth", "algorithm bandwidth", "B/s", "seconds > 0 ? n / seconds : 0"
+    )
+    factor = "min(P - 1, 1)"
+    if operation in DIVIDED or operation == "all_reduce":
+        factor = "2 (P - 1) / P" if operation == "all_reduce" else "(P - 1) / P"
+    yield sheet("bus_bandwidth", "bus bandwidth", "B/s", f"{factor} algorithm_bandwidth")
+    sheet.source = "Chan et al. 2007; Patarasuk and Yuan 2009"
+    crossing = None
+    if transfer.bisection is not None:
+        text = f"{_CROSSING.get(operation, 's')} min(P - 1, 1) / B_bisection"
+        crossing = sheet.formula(text, B_bisection=(transfer.bisection, "B/s"))
+    yield sheet("lower_bound", "no algorithm takes less", "s", _limit(study, priced, crossing))
+    yield sheet(
+        "efficiency", "lower bound over time", "%", "seconds > 0 ? lower_bound / seconds : 1"
+    )
+    if crossing is not None:
+        yield sheet("bisection_bound", "time across the middle", "s", crossing)
+    sheet.source = ""
+
+
+def _limit(study: Study, priced: TransferPrice, crossing: Formula | None) -> Formula:
+    """Return a time that no algorithm beats on these links, and on this network."""
+    operation = priced.transfer.operation
+    bound = formula("0, as no plugin knows a bound")
+    if study.candidates(operation, "lower_bound"):
+        bound = study.collective(operation, priced.sent, priced.group, "lower_bound").formula
+    if crossing is None:
+        return bound
+    return formula("max(t, x)", t=(bound, "s"), x=(crossing, "s"))
+
+
+def _parts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
+    moved = priced.moved
+    if moved is None:
+        return
+    waiting, moving = _count_formula(priced, moved.waiting), _count_formula(priced, moved.moving)
+    yield sheet("latency_seconds", "of which start-up", "s", waiting)
+    yield sheet("bandwidth_seconds", "of which bytes under way", "s", moving)
+    if priced.transfer.gamma is not None:
+        yield sheet("reduced", "bytes that a rank adds", "B", _count_formula(priced, moved.reduced))
+        yield sheet("reduction_seconds", "of which additions", "s", "gamma reduced")
+    yield sheet(
+        "crossover",
+        "size where start-up and bytes take as long",
+        "B",
+        "bandwidth_seconds > 0 ? latency_seconds n / bandwidth_seconds : 0",
+    )
+
+
+def _chunks(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
+    if _is_default(priced.transfer.chunks, 1.0) and _is_default(priced.extra, 0.0):
+        return
+    yield sheet("chunks", "chunks", "", "c")
+    yield sheet("chunk_size", "chunk", "B", "n / c")
+    yield sheet("chunk_seconds", "time of a chunk", "s", "t, of n / c bytes")
+    yield sheet("overhead_seconds", "overhead of all chunks", "s", "c o")
+    yield sheet(
+        "chunking_cost",
+        "what chunks add",
+        "%",
+        "whole > 0 ? seconds / whole - 1 : 0",
+        note="against one call without overhead",
+    )
+    if priced.moved is not None:
+        yield sheet(
+            "best_chunks",
+            "best number of chunks",
+            "",
+            "o > 0 ? max(sqrt(bandwidth_seconds / o), 1) : infinity",
+            note="shortest exposed tail T / c plus overhead c o, where compute covers the other "
+            "chunks",
+        )
+        yield sheet("exposed_tail", "last chunk and overhead", "s", "bandwidth_seconds / c + c o")
+
+
+def _overlap_figures(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
+    if priced.transfer.compute is None:
+        return
+    sheet.letters["compute"] = (priced.transfer.compute, "s")
+    sheet.letters["T"] = sheet.formula("setup + times seconds"), "s"
+    yield sheet("ratio", "of the compute beside it", "%", "compute > 0 ? T / compute : infinity")
+    yield sheet("hidden", "hidden under compute", "s", "min(T, compute)")
+    yield sheet("exposed", "exposed", "s", "max(0, T - compute)")
+
+
+def _choices(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
+    """Return the time of each of the ways among which an algorithm chooses itself."""
+    if priced.transfer.algorithm == "auto":
+        return
+    for known in priced.algorithms:
+        choices = getattr(known, "choices", None)
+        if choices is None:
+            continue
+        found = choices(priced.transfer.operation, priced.sent, priced.group)
+        for name, seconds in found.items():
+            by_table = Formula(
+                text="latency + n / bandwidth of a pair of algorithm and protocol, by its table",
+                inputs={"n": (priced.sent, "B"), "P": priced.group.ranks},
+                source=known.source,
+                value=seconds,
+            )
+            yield sheet(name, f"by {name}", "s", by_table)

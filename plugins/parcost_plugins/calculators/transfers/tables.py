@@ -1,0 +1,233 @@
+"""Tables of a transfer: algorithms side by side, the steps of a ring, and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from parcost import Real, Section, Study, block_name, block_type
+from parcost.numeric import INFINITY, ceil
+from parcost_plugins.calculators.transfers.pricing import (
+    DIVIDED,
+    TransferPrice,
+    bus_factor,
+    candidates,
+    fastest_algorithm,
+    limit,
+    movement,
+)
+from parcost_plugins.vocabulary import OPERATIONS
+from parcost_plugins.vocabulary.answers import section_note
+
+#: Ranks of which a ring's steps are listed; the others do the same, each one further.
+_SHOWN = 16
+#: Sizes of a table by size: 1 KiB to 16 GiB.
+_LADDER = tuple(1024.0 * 4.0**step for step in range(13))
+_SHORT = {"reduce-scatter": "RS", "all-gather": "AG"}
+
+
+def sections(study: Study, priced: TransferPrice) -> Iterator[Section]:
+    """Return the tables that the transfer asks for."""
+    transfer = priced.transfer
+    if _is_swept(priced):
+        if transfer.compare != "off" or transfer.schedule or transfer.advice:
+            yield section_note(block_name(transfer))
+        return
+    if transfer.compare == "sizes":
+        yield by_size(study, priced)
+    elif transfer.compare != "off":
+        yield comparison(study, priced)
+    if transfer.schedule:
+        yield ring(priced)
+    if transfer.advice:
+        yield advice(study, priced)
+
+
+def _is_swept(priced: TransferPrice) -> bool:
+    """Return whether the transfer differs between the points of a sweep."""
+    transfer, group = priced.transfer, priced.group
+    fields = block_type(type(transfer)).fields
+    links = (group.flat, group.hop, group.pair, *group.links, *group.pairs)
+    values = [getattr(transfer, name) for name in fields]
+    values += [x for link in links for x in (link.latency, link.bandwidth)]
+    values += [group.ranks, group.reduction, priced.n, priced.seconds]
+    return any(getattr(value, "ndim", 0) for value in values)
+
+
+def comparison(study: Study, priced: TransferPrice) -> Section:
+    """Return every algorithm of the operation, or of every operation, fastest first."""
+    transfer, group = priced.transfer, priced.group
+    all_ = transfer.compare == "operations"
+    rows: list[tuple[Any, ...]] = []
+    unable: list[str] = []
+    for operation in OPERATIONS if all_ else (transfer.operation,):
+        timed: list[tuple[Any, Any]] = []
+        for known in study.algorithms(operation):
+            seconds = known.seconds(operation, priced.sent, group)
+            if seconds < INFINITY:
+                timed.append((seconds, known))
+            elif not all_:
+                unable.append(f"`{known.name}` cannot run here: it needs {known.needs(operation)}")
+        picked = {k.name for k in study.candidates(operation)}
+        auto = [s for s, k in timed if k.name in picked]
+        for seconds, known in sorted(timed, key=lambda pair: (pair[0], pair[1].name)):
+            best = min(auto, default=None)
+            by_name = known.name not in picked
+            row = _row(operation, known, seconds, priced, best, by_name=by_name, all_=all_)
+            rows.append(row)
+    columns = ("algorithm", "rounds", "bytes", "start-up", "time", "")
+    return Section(
+        title=f"{block_name(transfer)}: {'every operation' if all_ else transfer.operation} "
+        "by algorithm",
+        columns=("operation", *columns) if all_ else columns,
+        rows=rows,
+        notes=[
+            "rounds are the factor of alpha, bytes pass the busiest port in one direction",
+            "n is the whole buffer, not the part of one rank",
+            *unable,
+        ],
+    )
+
+
+def _row(
+    operation: str,
+    known: Any,
+    seconds: Any,
+    priced: TransferPrice,
+    best: Any,
+    *,
+    by_name: bool,
+    all_: bool,
+) -> tuple[Any, ...]:
+    moved = movement(known, operation, priced.sent, priced.group)
+    mark = "fastest" if seconds == best else ""
+    if by_name:
+        mark = "nothing beats it" if known.name == "lower_bound" else "only by name"
+    cells = (
+        ("-", "-", "-")
+        if moved is None
+        else (moved.rounds, (moved.bytes_, "B"), (moved.waiting, "s"))
+    )
+    row = (known.name, *cells, (seconds, "s"), mark)
+    return (operation, *row) if all_ else row
+
+
+def by_size(study: Study, priced: TransferPrice) -> Section:
+    """Return the fastest algorithm by size: what a library would choose on this fabric."""
+    transfer, group = priced.transfer, priced.group
+    offered = candidates(study, transfer)
+    rows: list[tuple[Any, ...]] = []
+    for n in _LADDER:
+        each: list[tuple[Any, str]] = []
+        for known in offered:
+            choices = getattr(known, "choices", None)
+            if choices is None:
+                each.append((known.seconds(transfer.operation, n, group), known.name))
+            else:
+                found = choices(transfer.operation, n, group)
+                each += [(seconds, name) for name, seconds in found.items()]
+        seconds, name = min(each)
+        busy = bus_factor(transfer.operation, group.ranks) * n / seconds if seconds > 0 else 0.0
+        rows.append(((n, "B"), name, (seconds, "s"), (busy, "B/s")))
+    return Section(
+        title=f"{block_name(transfer)}: {transfer.operation} by size",
+        columns=("size", "fastest", "time", "bus bandwidth"),
+        rows=rows,
+    )
+
+
+def ring(priced: TransferPrice) -> Section:
+    """Return who sends which chunk to whom, step by step, around a ring."""
+    operation = priced.transfer.operation
+    P = int(priced.group.ranks)
+    shown = min(P, _SHOWN)
+    rows: list[tuple[Any, ...]] = []
+    phases = {
+        "all_reduce": ("reduce-scatter", "all-gather"),
+        "reduce_scatter": ("reduce-scatter",),
+        "all_gather": ("all-gather",),
+    }.get(operation, ())
+    for phase in phases:
+        late = 1 if phase == "reduce-scatter" else 0
+        for step in range(min(P - 1, 2 * _SHOWN)):
+            sent = [f"{(rank - step - late) % P} to {(rank + 1) % P}" for rank in range(shown)]
+            rows.append((f"{_SHORT[phase]} {step + 1}", *sent))
+    notes = [
+        "each cell: the chunk that the rank sends, and to whom; a chunk is n / P",
+        "a reduce-scatter adds what it receives; rank i ends with the sum of chunk i",
+    ]
+    if not phases:
+        notes = [f"`{operation}` does not go around a ring in chunks"]
+    elif shown < P:
+        notes.append(f"the first {shown} of {P} ranks; the others do the same, one chunk further")
+    return Section(
+        title=f"{block_name(priced.transfer)}: the ring step by step",
+        columns=("step", *(f"rank {rank}" for rank in range(shown))),
+        rows=rows,
+        notes=notes,
+    )
+
+
+def advice(study: Study, priced: TransferPrice) -> Section:
+    """Return what limits the transfer, and what each remedy would take off it."""
+    transfer, group, moved = priced.transfer, priced.group, priced.moved
+    name, seconds = block_name(transfer), priced.whole
+    bound = limit(study, priced)
+    rows: list[tuple[Any, ...]] = []
+    notes: list[str] = []
+    if moved is not None and moved.moving > 0:
+        meets = moved.waiting / moved.moving
+        kind = "latency" if meets > 1 else "bandwidth"
+        notes.append(
+            f"{kind}-bound: the bytes take {moved.moving * 1e6:.4g} us and start-up "
+            f"{moved.waiting * 1e6:.4g} us; they are equal at {_size_text(meets * priced.n)}"
+        )
+        if kind == "latency":
+            rows += _fewer_starts(priced, meets)
+        else:
+            rows += _fewer_bytes(priced)
+    others = [
+        (known.seconds(transfer.operation, priced.sent, group), known.name)
+        for known in study.candidates(transfer.operation)
+    ]
+    fast, best = min(others)
+    if fast < seconds:
+        rows.append((f"use `{best}`", (fast, "s"), (seconds - fast, "s")))
+    rows.append(("no algorithm takes less than", (bound, "s"), (seconds - bound, "s")))
+    return Section(
+        title=f"{name}: what limits it and what would help",
+        columns=("change", "time", "saves"),
+        rows=rows,
+        notes=notes,
+    )
+
+
+def _fewer_starts(priced: TransferPrice, meets: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield what fusing messages saves on each."""
+    transfer, group = priced.transfer, priced.group
+    many = ceil(meets)
+    fused, _ = fastest_algorithm(priced.algorithms, transfer.operation, priced.sent * many, group)
+    each = fused / many
+    saved = priced.whole - each
+    yield f"fuse {many:.0f} such messages into one: each", (each, "s"), (saved, "s")
+
+
+def _fewer_bytes(priced: TransferPrice) -> Iterator[tuple[Any, ...]]:
+    """Yield what half of the bytes, and hiding them, saves."""
+    transfer, group = priced.transfer, priced.group
+    half, _ = fastest_algorithm(priced.algorithms, transfer.operation, priced.sent / 2, group)
+    yield "send half the bytes (a narrower type)", (half, "s"), (priced.whole - half, "s")
+    if transfer.operation in DIVIDED or transfer.operation == "all_reduce":
+        yield "hide it under compute of its length", (0.0, "s"), (priced.whole, "s")
+
+
+def _size_text(bytes_: Real) -> str:
+    """Return bytes as a sentence has them.
+
+    >>> _size_text(179.2e6), _size_text(12.5)
+    ('179.2 MB', '12.5 B')
+    """
+    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if bytes_ >= size:
+            return f"{bytes_ / size:.4g} {unit}"
+    return f"{bytes_:.4g} B"

@@ -1,0 +1,87 @@
+"""Costs that a user writes in the spec itself: ``term`` blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from parcost import Check, Formula, Memory, Once, Real, Study, Work, block_name, formula, hookimpl
+from parcost_plugins.vocabulary import CustomTerm, layers, virtual_stages
+from parcost_plugins.vocabulary.partition import chunks, stages
+
+_WHENS: Mapping[str, Literal["fill", "drain", "end"]] = {
+    "fill": "fill",
+    "drain": "drain",
+    "end": "end",
+}
+
+
+@hookimpl
+def terms(study: Study) -> list[Work | Once]:
+    """Return the time of every ``term`` block that has some."""
+    return [_time(term, study) for term in study.all(CustomTerm) if _is_given(term.seconds)]
+
+
+@hookimpl
+def memory(study: Study) -> list[Memory]:
+    """Return the memory of every ``term`` block that has some."""
+    return [
+        Memory(
+            name=block_name(term),
+            bytes_=_value("memory", term.memory, "B", term),
+            count=_stages(term, study),
+            once_per_device=term.stage is None,
+        )
+        for term in study.all(CustomTerm)
+        if _is_given(term.memory)
+    ]
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Require that a term stands on a stage that there is."""
+    for term in study.all(CustomTerm):
+        if term.stage is not None:
+            last = stages(study) * chunks(study) - 1
+            yield Check(
+                id="term-stage",
+                holds=term.stage <= last,
+                subject=f"{block_name(term)}.stage",
+                message="there is no stage {stage}: stages are 0 to {last}",
+                inputs={"stage": term.stage, "last": last},
+            )
+
+
+def _time(term: CustomTerm, study: Study) -> Work | Once:
+    seconds = _value("seconds", term.seconds, "s", term)
+    stages = _stages(term, study)
+    if term.per == "step":
+        return Once(
+            name=block_name(term),
+            seconds=seconds,
+            when=_WHENS[term.when],
+            count=stages,
+            resource=term.resource,
+        )
+    often = layers(study) if term.per == "layer" else (1,) * len(stages)
+    return Work(
+        name=block_name(term),
+        seconds=seconds,
+        pass_="F" if term.during == "forward" else "B",
+        count=[on * n for on, n in zip(stages, often, strict=True)],
+        resource=term.resource,
+    )
+
+
+def _stages(term: CustomTerm, study: Study) -> Sequence[float]:
+    """Return how often the term stands on each virtual stage: once, or not at all."""
+    return [float(term.stage in (None, stage)) for stage in range(virtual_stages(study))]
+
+
+def _value(name: str, value: Real, unit: str, term: CustomTerm) -> Formula:
+    return formula(name, {name: (value, unit)}, source=term.source or "the spec")
+
+
+def _is_given(value: Real) -> bool:
+    """Whether a term has a part at all; a sweep never decides that."""
+    return not (isinstance(value, (float, int)) and value == 0)

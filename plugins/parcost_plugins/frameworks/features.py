@@ -1,0 +1,127 @@
+"""Rules that refuse what a framework lacks: schedules, ZeRO stages, whatever its profile lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Literal
+
+from parcost import Check, Study, block_name, hookimpl
+from parcost.numeric import is_array
+from parcost_plugins.vocabulary import Training
+from parcost_plugins.vocabulary.framework import Framework, Offer
+from parcost_plugins.vocabulary.neighbours import next_to
+from parcost_plugins.vocabulary.offers import (
+    Target,
+    holds,
+    switch_text,
+    target_of,
+    value_texts,
+    values_of,
+)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Require that the framework has what the spec asks for, as far as its profile says."""
+    if study.get(Training) is None:
+        return
+    framework = study[Training].framework
+    for offer in framework.offers:
+        if not offer.values:  # withdrawn by a profile that extends another
+            continue
+        unknown = _name_check(study, framework, offer)
+        if unknown is not None:
+            yield unknown
+        elif framework.enforced and (target := target_of(study, offer)) is not None:
+            yield _feature_check(study, framework, offer, target)
+
+
+def _feature_check(study: Study, framework: Framework, offer: Offer, target: Target) -> Check:
+    value = switch_text(getattr(target.block, target.name))
+    origin = study.origin(offer, "values")
+    known = ", ".join(f"`{text}`" for text in value_texts(offer)) or "none"
+    notes = [f"it has {known}" + (f"; {offer.since}" if offer.since else "")]
+    if origin is not None and origin.source:
+        notes.append(f"{origin.kind}: {origin.source}")
+    where = "" if offer.beyond == "any" else f" with {offer.beyond} above 1"
+    return Check(
+        id="framework-lacks",
+        holds=holds(study, offer, value, target.kind),
+        subject=offer.attribute,
+        message=(
+            f"`{block_name(framework)}`{{version}} has no `{offer.attribute} = {{value}}`{where}"
+        ),
+        inputs={
+            "value": value,
+            "version": f" {framework.version}" if framework.version else "",
+            "near": _nearest_values(offer, value, target.kind),
+        },
+        notes=[note.replace("{", "{{").replace("}", "}}") for note in notes],
+        help="take {near}; another framework, or none, may have it",
+    )
+
+
+def _nearest_values(offer: Offer, value: object, kind: str) -> str:
+    """Return what of *offer* stands next to *value*: numbers beside it, or a word like it."""
+    values = values_of(offer, kind)
+    numbers = [one for one in values if isinstance(one, float)]
+    if numbers:
+        whole = all(one == int(one) for one in numbers)
+        if whole and isinstance(value, (float, int)) and not is_array(value):
+            return next_to(float(value), sorted(int(one) for one in numbers))
+        return " or ".join(f"{one:g}" for one in numbers)
+    words = value_texts(offer)
+    close = get_close_matches(str(value), words, n=1, cutoff=0.6)
+    return " or ".join(f"`{word}`" for word in close or words)
+
+
+def _name_check(study: Study, framework: Framework, offer: Offer) -> Check | None:
+    """Return the rule that a statement of a profile breaks: nothing is called as it says."""
+    kind, _, name = offer.attribute.rpartition(".")
+    type_ = study.plugins.blocks.get(kind)
+    field = type_.fields.get(name) if type_ is not None else None
+    wrong, known = "", ""
+    severity: Literal["error", "warning"] = "error"
+    if not value_texts(offer):
+        wrong = f"`{offer.values}` lists no value of `{offer.attribute}`"
+        known = "write values with commas between them, or none to withdraw a statement"
+    elif field is None:
+        wrong = f"there is no attribute `{offer.attribute}`"
+        known = "write a block and one of its attributes, as in `schedule.kind`"
+    elif field.kind not in ("quantity", "word", "switch"):
+        wrong = f"`{offer.attribute}` is neither a number nor a word"
+        known = "what a framework has is listed for attributes that hold a number or a word"
+    elif field.kind == "quantity":
+        odd = [text for text in value_texts(offer) if not _is_number(text)]
+        if odd:
+            wrong, known = f"`{odd[0]}` is no number", f"numbers of `{offer.attribute}`"
+    else:
+        words = field.choices
+        if field.registry:
+            words = (*words, *study.plugins.offers(field.registry))
+        odd = [text for text in value_texts(offer) if text not in words]
+        if odd:
+            wrong, severity = f"`{offer.attribute}` is never `{odd[0]}`", "warning"
+            known = "it is " + ", ".join(f"`{word}`" for word in words)
+    if not wrong:
+        return None
+    return Check(
+        id="framework-offer-unknown",
+        holds=False,
+        subject=f"{block_name(offer)}.{'attribute' if field is None else 'values'}",
+        message=(
+            f"`{block_name(framework)}` says what it has as `{block_name(offer)}`, and {{wrong}}"
+        ),
+        inputs={"wrong": wrong, "known": known},
+        help="{known}",
+        severity=severity,
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,283 @@
+"""The host: a pass on a stage lasts as long as its kernels run, or as the host issues them.
+
+The host runs ahead of the device within a pass, so whatever takes longer counts. It does not
+run ahead over passes: the queue of a device holds about a thousand kernels, 1F1B waits for each
+message of a stage, and frameworks look at the loss. Issuing a kernel takes as long as the
+framework's ``issue``; what it issues for a layer is counted from its code.
+
+A collective is one kernel, whichever its algorithm. A graph of a layer takes one start for
+each pass, and one of all passes of a step next to nothing. Experts of a layer are part of its
+graph only where their shapes are fixed by a capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import add
+
+from attrs import frozen
+
+from parcost import Check, Formula, Once, Pass, Real, Study, Work, block_name, formula, hookimpl
+from parcost.numeric import is_array, maximum, where
+from parcost_plugins.vocabulary import (
+    Framework,
+    KernelChoice,
+    Layout,
+    Overlap,
+    Routing,
+    Training,
+    on_first,
+    on_last,
+)
+from parcost_plugins.vocabulary.attention_reach import writes_scores
+from parcost_plugins.vocabulary.causes import HOST
+from parcost_plugins.vocabulary.partition import layer_counts, map_stages
+from parcost_plugins.vocabulary.routing import has_fixed_counts
+from parcost_plugins.vocabulary.run_choices import tensor_overlap
+
+NAME = "waiting for the host"
+PROCESSOR = "processor"  # the resource: it issues kernels one after another
+QUEUE = "queue"  # of the device: it is empty while the host reads what the device counted
+SOURCE = "kernels as the framework's code issues them; the longer of host and device counts"
+_PAIRS = 2  # of products in a layer, with an all-reduce behind each in either pass
+_BIAS_KERNELS = (2.0, 4.0)  # a product and a sum; products and sums for the bias and the weight
+_BACKWARD = 2  # gradients of each operator outside of a dense layer: of its input and weights
+
+
+@frozen
+class _Launches:
+    """What the host issues for one occurrence: kernels and collectives."""
+
+    kernels: Real
+    calls: Real = 0.0
+
+    def times(self, parts: float) -> _Launches:
+        """Return what is issued for a micro-batch that runs in *parts*."""
+        return _Launches(parts * self.kernels, parts * self.calls)
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Work | Once]:
+    """Price what the host issues; what outlasts the device is waited for."""
+    framework = study[Training].framework
+    if graphs(study) != "iteration":
+        yield from _layers(study, framework)
+        yield from _experts(study, framework)
+        yield from _ends(study, framework)
+    yield from _update(study, framework)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Require that a framework compiles layers, or captures graphs, where it is to."""
+    framework = study[Training].framework
+    yield Check(
+        id="too-many-weight-kernels",
+        holds=framework.weight_kernels <= framework.backward_kernels,
+        subject=f"{block_name(framework)}.weight_kernels",
+        message="{weights} of {backward} backward kernels make gradients of weights",
+        inputs={"weights": framework.weight_kernels, "backward": framework.backward_kernels},
+        help="write at most {backward}",
+    )
+    yield Check(
+        id="compiles-no-layers",
+        holds=mode(study) == "eager" or framework.compiled_issue is not None,
+        subject="kernels.mode" if study[KernelChoice].mode else f"{block_name(framework)}.mode",
+        message="`{framework}` compiles no layers",
+        inputs={"framework": block_name(framework)},
+        help="write `mode = eager`, or `compiled_issue` of the framework",
+    )
+    yield Check(
+        id="captures-no-graphs",
+        holds=graphs(study) == "none" or framework.graph_issue is not None,
+        subject="kernels.cuda_graphs"
+        if study[KernelChoice].cuda_graphs
+        else f"{block_name(framework)}.cuda_graphs",
+        message="`{framework}` captures no CUDA graphs",
+        inputs={"framework": block_name(framework)},
+        help="write `cuda_graphs = none`, or `graph_issue` of the framework",
+    )
+
+
+def graphs(study: Study) -> str:
+    """Return what is replayed as a CUDA graph."""
+    return study[KernelChoice].cuda_graphs or study[Training].framework.cuda_graphs
+
+
+def mode(study: Study) -> str:
+    """Return how layers run."""
+    return study[KernelChoice].mode or study[Training].framework.mode
+
+
+def _layers(study: Study, framework: Framework) -> Iterator[Work]:
+    gathered = framework.sharded_kernels if study[Layout].zero == 3 else 0.0
+    forward, backward, weights = _calls(study)
+    every, again = layer_counts(study), layer_counts(study, recomputed=True)
+    core: Real = 0.0
+    if study[Training].recompute == "selective" and writes_scores(study):
+        again, core = every, framework.core_kernels
+    elif study[Training].recompute == "selective" and framework.reruns_core:
+        again, core = every, 1.0
+    rest = maximum(framework.backward_kernels - framework.weight_kernels, 0.0)
+    passes: list[tuple[Pass, _Launches, Sequence[float]]] = [
+        ("F", _Launches(framework.forward_kernels, gathered + forward), every),
+        (
+            "R",
+            _Launches(core) if core else _Launches(framework.forward_kernels, forward),
+            again,
+        ),
+        ("B", _Launches(rest, 2 * gathered + backward), every),
+        ("W", _Launches(framework.weight_kernels, weights), every),
+    ]
+    captured = graphs(study) == "layer"
+    parts = 2.0 if tensor_overlap(study) == "split_batch" else 1.0
+    for pass_, issued, count in passes:
+        if captured and (pass_ == "W" or (pass_ == "R" and core)):
+            continue  # a part of the graph of the backward pass
+        if captured:
+            seconds = _graph_seconds(framework, parts)
+        elif mode(study) == "compiled":
+            seconds = _compiled_seconds(issued, framework, parts, apart=pass_ == "W")
+        else:
+            seconds = _eager_seconds(issued.times(parts), framework)
+        yield from _work(NAME, pass_, seconds, count)
+
+
+def _calls(study: Study) -> tuple[Real, Real, Real]:
+    """Return the collectives of a layer's tensor parallelism: forward, backward, for weights."""
+    layout, overlap = study[Layout], study[Overlap]
+    forward: Real = 2.0 * _PAIRS if layout.sequence_parallel else 1.0 * _PAIRS
+    again = layout.sequence_parallel and not study[Training].framework.keeps_gathers
+    weights: Real = 1.0 * _PAIRS if again else 0.0
+    if tensor_overlap(study) == "pipelined":  # so many products and transfers in place of a product
+        forward = forward * (2.0 * overlap.chunks - 1.0)
+    shared = where(layout.tp > 1, 1.0, 0.0)
+    return shared * forward, shared * forward, shared * weights
+
+
+def _experts(study: Study, framework: Framework) -> Iterator[Work]:
+    """Yield what layers with experts add to dense ones."""
+    model, layout = study[Training].model, study[Layout]
+    if not model.experts or (graphs(study) == "layer" and study[Routing].capacity_factor):
+        return
+    chosen = study[KernelChoice].grouped_experts
+    grouped = framework.grouped_experts if chosen is None else chosen
+    local, each = model.experts / layout.ep, framework.expert_kernels
+    casts: Real = 0.0
+    if grouped:
+        each = framework.grouped_kernels
+        precision = study[Training].precision
+        if precision.narrow != "none":
+            casts = framework.grouped_casts * precision.cast_kernels
+    biased = model.biases and framework.expert_biases == "eager"
+    of_bias = _BIAS_KERNELS if biased else (0.0, 0.0)
+    forward = framework.routing_kernels + local * (each + casts + of_bias[0])
+    backward = framework.routing_backward_kernels + local * (_BACKWARD * each + casts + of_bias[1])
+    passes: list[tuple[Pass, Real, Sequence[float]]] = [
+        ("F", forward, layer_counts(study, moe=True)),
+        ("R", forward, layer_counts(study, moe=True, recomputed=True)),
+        ("B", backward, layer_counts(study, moe=True)),
+    ]
+    for pass_, kernels, count in passes:
+        seconds = _eager_seconds(_Launches(kernels), framework)
+        yield from _work(f"{NAME}, experts", pass_, seconds, count)
+    if not has_fixed_counts(study):
+        yield from _token_count_work(study, framework)
+
+
+def _token_count_work(study: Study, framework: Framework) -> Iterator[Work]:
+    """Yield what the device waits for where the host reads how many tokens each expert has.
+
+    The host cannot issue ahead: the device has nothing to run until the next kernel is issued.
+    """
+    seconds = formula(
+        "tau, of the first kernel behind the counts", tau=(framework.issue, "s"), source=SOURCE
+    )
+    passes: tuple[tuple[Pass, bool | None], ...] = (("F", None), ("R", True))
+    for pass_, recomputed in passes:
+        count = layer_counts(study, moe=True, recomputed=recomputed)
+        if any(count) and _takes_time(seconds):
+            yield Work(
+                name="waiting for token counts",
+                cause=HOST,
+                seconds=seconds,
+                pass_=pass_,
+                count=count,
+                resource=QUEUE,
+            )
+
+
+def _ends(study: Study, framework: Framework) -> Iterator[Work]:
+    count = map_stages(add, on_first(study), on_last(study))
+    passes: tuple[tuple[Pass, Real], ...] = (
+        ("F", framework.outer_kernels),
+        ("B", _BACKWARD * framework.outer_kernels),
+    )
+    for pass_, kernels in passes:
+        seconds = _eager_seconds(_Launches(kernels), framework)
+        yield from _work(f"{NAME}, embedding and head", pass_, seconds, count)
+
+
+def _update(study: Study, framework: Framework) -> Iterator[Once]:
+    seconds = _eager_seconds(_Launches(framework.update_kernels), framework)
+    if _takes_time(seconds):
+        yield Once(
+            name=f"{NAME}, update",
+            cause=HOST,
+            seconds=seconds,
+            when="end",
+            count=layer_counts(study),
+            resource=PROCESSOR,
+        )
+
+
+def _eager_seconds(issued: _Launches, framework: Framework) -> Formula:
+    return formula(
+        "(k + c) tau, k kernels and c collectives",
+        k=issued.kernels,
+        c=issued.calls,
+        tau=(framework.issue, "s"),
+        source=SOURCE,
+    )
+
+
+def _compiled_seconds(
+    issued: _Launches, framework: Framework, parts: float, *, apart: bool
+) -> Formula:
+    """Return what a compiled layer takes; gradients of weights *apart* are of the same call."""
+    each = 0.0 if framework.compiled_issue is None else framework.compiled_issue
+    return formula(
+        "q (a + x k u + c tau), x of k kernels are left and c collectives",
+        q=parts,
+        a=(0.0 if apart else framework.compiled_call, "s"),
+        x=framework.compiled_kernels,
+        k=issued.kernels,
+        u=(each, "s"),
+        c=issued.calls,
+        tau=(framework.issue, "s"),
+        source=SOURCE,
+    )
+
+
+def _graph_seconds(framework: Framework, parts: float) -> Formula:
+    each = 0.0 if framework.graph_issue is None else framework.graph_issue
+    return formula("q g", q=parts, g=(each, "s"), source=SOURCE)
+
+
+def _work(name: str, pass_: Pass, seconds: Formula, count: Sequence[float]) -> Iterator[Work]:
+    """Yield the term, unless it is nothing: it may hide under all that the device does."""
+    if any(count) and _takes_time(seconds):
+        yield Work(
+            name=name,
+            cause=HOST,
+            seconds=seconds,
+            pass_=pass_,
+            count=count,
+            resource=PROCESSOR,
+            window="",
+        )
+
+
+def _takes_time(seconds: Formula) -> bool:
+    """Return whether a term takes time at all; a sweep may."""
+    return is_array(seconds.value) or bool(seconds.value)

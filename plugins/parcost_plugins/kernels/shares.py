@@ -1,0 +1,54 @@
+"""What kernel models agree on: the attention core and streams, each at a share of a rate."""
+
+from __future__ import annotations
+
+from parcost import Formula, Study, formula
+from parcost_plugins.kernels.rates import KernelMachine, attention, padding, streaming
+from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
+
+ROOFLINE = "Williams et al. 2009, roofline"
+STEPPED = f"{ROOFLINE}, with a ceiling of instructions"
+
+
+def core(operator: FusedAttention, study: Study) -> Formula:
+    """Price the attention core."""
+    rate = attention(operator, study)
+    return formula(
+        "p (1 + f / k) FLOPs / (peak eta), p for heads that are padded to the size of a kernel, "
+        "k keys that a query attends to and f that a block of them costs beside",
+        p=padding(operator, study),
+        FLOPs=(operator.flops, "FLOP"),
+        k=rate.keys,
+        f=rate.fill,
+        peak=(rate.peak, "FLOP/s"),
+        eta=rate.efficiency,
+        source=operator.source,
+    )
+
+
+def stream(operator: Stream, study: Study) -> Formula:
+    """Price an operator that waits for memory, or makes its elements one by one."""
+    choice, machine = study[KernelChoice], KernelMachine.of(study)
+    bandwidth, share = streaming(operator, machine)
+    letters = {
+        "bytes": (operator.bytes_, "B"),
+        "B": (bandwidth, "B/s"),
+        "eta_m": share,
+        "k": operator.kernels,
+        "start": (choice.start, "s"),
+    }
+    if operator.step_kind:
+        return formula(
+            "max(bytes / (B eta_m), N t / S) + k start, N elements that S multiprocessors make "
+            "one by one, k kernels that each fill and drain the device",
+            letters,
+            N=operator.steps,
+            t=(getattr(choice, f"{operator.step_kind}_time"), "s"),
+            S=machine.device.multiprocessors,
+            source=STEPPED,
+        )
+    return formula(
+        "bytes / (B eta_m) + k start, k kernels that each fill and drain the device",
+        letters,
+        source=ROOFLINE,
+    )

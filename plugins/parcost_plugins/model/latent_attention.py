@@ -1,0 +1,180 @@
+"""Multi-head latent attention: queries, keys and values through a narrow waist.
+
+The matrices that project down are not split over the tensor-parallel ranks. Under sequence
+parallelism each rank projects its own tokens down, and what the ranks gather is compressed;
+without, each projects all of them. Every rank multiplies its own heads out of it. Training
+makes whole keys and values; folding the projections into the queries pays when decoding only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import evolve
+
+from parcost import Memory, Real, Study, hookimpl
+from parcost_plugins.model import core
+from parcost_plugins.model.elementwise import NORMS, ROTARY, elementwise
+from parcost_plugins.model.passes import SPLIT, Span, linear
+from parcost_plugins.model.rank import KEPT, Rank, rank_of
+from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Parameters, Stream
+from parcost_plugins.vocabulary.context import latent_blocks
+from parcost_plugins.vocabulary.operators import ATTENTION_COLUMNS, ATTENTION_ROWS
+
+MLA = "DeepSeek-AI 2024 (DeepSeek-V2), section 2.1"
+WAIST = "Megatron-Core, multi_latent_attention.py: every rank projects its own tokens down"
+
+
+@hookimpl
+def parameters(study: Study) -> Iterator[Parameters]:
+    """Return the projections down, up and out, and the norms between."""
+    rank = rank_of(study)
+    model, t = rank.model, rank.layout.tp
+    if not model.is_latent or model.is_nominal:
+        return
+    h, down = model.hidden, model.kv_lora + model.rope_dim
+    if model.q_lora:
+        yield _shard_parameters("MLA query down projection", rank, h * model.q_lora)
+    yield _shard_parameters("MLA query up projection", rank, _inner(rank) * _queries(rank), t)
+    yield _shard_parameters("MLA KV down projection", rank, h * down)
+    yield _shard_parameters("MLA KV up projection", rank, model.kv_lora * _keys(rank), t)
+    yield _shard_parameters("attention output projection", rank, h * model.heads * model.v_dim, t)
+    yield _shard_parameters("MLA norms", rank, model.q_lora + model.kv_lora)
+
+
+@hookimpl
+def flops(study: Study) -> Iterator[ModelFlops]:
+    """Return the FLOPs of the projections and of the core."""
+    rank = rank_of(study)
+    model, h = rank.model, rank.model.hidden
+    if not model.is_latent or model.is_nominal:
+        return
+    matrices = (
+        h * (model.q_lora + model.kv_lora + model.rope_dim)
+        + _inner(rank) * _queries(rank)
+        + model.kv_lora * _keys(rank)
+        + h * model.heads * model.v_dim
+    )
+    yield ModelFlops(
+        name="attention projections",
+        per_token=2 * sum(rank.layers) * matrices,
+        kind="matmul",
+        source="2 FLOPs per matrix parameter",
+    )
+    yield core.flops(rank)
+
+
+@hookimpl
+def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
+    """Return what attention runs: projections, norms, rotation, core."""
+    rank = rank_of(study)
+    model, tokens, t, span = rank.model, rank.tokens, rank.layout.tp, rank.all_layers
+    if not model.is_latent or model.is_nominal:
+        return
+    h, e, up = model.hidden, rank.element, span.rerun_all(rank.recompute.up_projection)
+    own = tokens / rank.residual_shards
+    if model.q_lora:
+        yield from linear("MLA query down projection", own, model.q_lora, h, span, source=WAIST)
+    yield from linear(
+        "MLA KV down projection", own, model.kv_lora + model.rope_dim, h, span, source=WAIST
+    )
+    normed, apart = (model.q_lora + model.kv_lora) * own, 2 if model.q_lora else 1
+    norm = NORMS[rank.fusion.norm]
+    yield from elementwise("MLA norms", norm, normed, e, span, times=apart)
+    yield from linear(
+        "MLA query up projection",
+        tokens,
+        _queries(rank) / t,
+        _inner(rank),
+        up,
+        host=ATTENTION_COLUMNS,
+        source=MLA,
+    )
+    yield from _keys_and_values(rank, up, latent_blocks(study))
+    turned = (rank.heads + 1) * model.rope_dim * tokens
+    yield from elementwise("rotary embedding", ROTARY[rank.fusion.rotary], turned, e, up)
+    yield from core.operators(rank)
+    yield from linear(
+        "attention output projection",
+        tokens,
+        h,
+        rank.heads * model.v_dim,
+        span,
+        host=ATTENTION_ROWS,
+    )
+
+
+def _keys_and_values(rank: Rank, up: Span, blocks: Real) -> Iterator[Gemm]:
+    """Yield the products that make keys and values of *blocks* as long as this rank's own.
+
+    Where they travel compressed, every rank projects what arrives as well, again in
+    backward, to which nothing but the compressed is left of it. The gradient of each block
+    goes back through the projection before it travels on, and adds to that of the weights.
+    """
+    for product in linear(
+        "MLA KV up projection",
+        blocks * rank.tokens,
+        _keys(rank) / rank.layout.tp,
+        rank.model.kv_lora,
+        up,
+        host=ATTENTION_COLUMNS,
+        source=MLA,
+    ):
+        if product.pass_ == "B":
+            yield evolve(product, m=(2 * blocks - 1) * rank.tokens)
+        else:
+            yield product
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return what backward needs: the waist, and the heads unless they are made again."""
+    rank = rank_of(study)
+    model = rank.model
+    if not model.is_latent or model.is_nominal:
+        return
+    span = rank.all_layers
+    up = span.rerun_all(rank.recompute.up_projection)
+    yield from rank.saved_tensor(
+        "attention input",
+        f"{rank.residual_text} q",
+        span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
+    )
+    divided = " / t" if rank.layout.sequence_parallel else ""
+    for name, letter in (("compressed queries", "r"), ("compressed keys and values", "l")):
+        if name != "compressed queries" or model.q_lora:
+            yield from rank.saved_tensor(
+                name,
+                f"s b {letter} q{divided}",
+                span,
+                source=KEPT,
+            )
+    for name, letter in (("queries", "d"), ("keys", "d"), ("values", "v")):
+        yield from rank.saved_tensor(name, f"s b a {letter} e / t", up, source=KEPT)
+    yield from core.memory(rank)
+
+
+def _inner(rank: Rank) -> Real:
+    """Return the width that queries are projected from."""
+    return rank.model.q_lora or rank.model.hidden
+
+
+def _queries(rank: Rank) -> Real:
+    """Return the outputs of the query projection, over all ranks."""
+    return rank.model.heads * rank.model.qk_dim
+
+
+def _keys(rank: Rank) -> Real:
+    """Return the outputs of the projection to keys and values, over all ranks."""
+    return rank.model.heads * (rank.model.nope_dim + rank.model.v_dim)
+
+
+def _shard_parameters(name: str, rank: Rank, total: Real, shards: Real | None = None) -> Parameters:
+    return Parameters(
+        name=name,
+        elements=total if shards is None else total / shards,
+        total=total,
+        count=rank.layers,
+        replicated=shards is None,
+        source=SPLIT if shards is not None else MLA,
+    )

@@ -1,0 +1,137 @@
+"""A model of a stated size: for planning, before there is an architecture.
+
+Its parameters are spread evenly over its layers, and every token multiplies all of them:
+2 FLOPs per parameter forward, 6 in training. Attention counts where the shape says how
+much there is of it, and activations as far as ``saved`` says. The other parts of a model
+say nothing about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Memory, Real, Study, block_name, hookimpl
+from parcost.numeric import sqrt, where
+from parcost_plugins.model import core
+from parcost_plugins.model.passes import linear
+from parcost_plugins.model.rank import Rank, rank_of
+from parcost_plugins.vocabulary import (
+    FusedAttention,
+    Gemm,
+    Layout,
+    ModelFlops,
+    Parameters,
+    Stream,
+    Training,
+)
+from parcost_plugins.vocabulary.operators import (
+    ATTENTION_COLUMNS,
+    ATTENTION_ROWS,
+    MLP_COLUMNS,
+    MLP_ROWS,
+)
+
+STATED = "the stated total, spread evenly over the layers"
+STATED_SAVED = "what the model says that a layer saves"
+PAIRS = (
+    ("first half of the parameters", ATTENTION_COLUMNS, ATTENTION_ROWS),
+    ("second half of the parameters", MLP_COLUMNS, MLP_ROWS),
+)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Require a shape of every model, or a total in place of it."""
+    model, layout = study[Training].model, study[Layout]
+    if model.is_nominal:
+        if not isinstance(model.hidden, float) or model.hidden == 0.0:
+            yield Check(
+                id="nominal-width",
+                holds=(model.hidden > 0) | ((layout.tp == 1) & (layout.pp == 1)),
+                subject=f"{block_name(model)}.hidden",
+                message="tp {tp} and pp {pp} send activations, and `{model}` has no width",
+                inputs={"tp": layout.tp, "pp": layout.pp, "model": block_name(model)},
+                help="write `hidden = ...` in the model",
+            )
+        return
+    lacking = [name for name in ("hidden", "heads", "vocabulary") if _is_zero(getattr(model, name))]
+    if lacking:
+        names = ", ".join(f"`{name}`" for name in lacking)
+        yield Check(
+            id="model-incomplete",
+            holds=False,
+            subject=block_name(model),
+            message=f"model `{block_name(model)}` has no {names}",
+            help="write them, or `parameters = ...` for a nominal model of that size",
+        )
+
+
+@hookimpl
+def parameters(study: Study) -> Iterator[Parameters]:
+    """Return a layer's share of the total."""
+    rank = rank_of(study)
+    if rank.model.is_nominal:
+        total = _layer_parameters(rank)
+        yield Parameters(
+            name="parameters",
+            elements=total / rank.layout.tp,
+            total=total,
+            count=rank.layers,
+            source=STATED,
+        )
+
+
+@hookimpl
+def flops(study: Study) -> Iterator[ModelFlops]:
+    """Return 2 FLOPs per parameter, and the core where heads are given."""
+    rank = rank_of(study)
+    if rank.model.is_nominal:
+        yield ModelFlops(
+            name="all parameters",
+            per_token=2 * _layer_parameters(rank) * sum(rank.layers),
+            kind="matmul",
+            source="2 FLOPs per parameter",
+        )
+        if not _is_zero(rank.model.heads):
+            yield core.flops(rank)
+
+
+@hookimpl
+def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
+    """Return two pairs of equal products per layer, as deep as the model is wide, and the core.
+
+    Like attention and MLP, each pair is split by columns and then by rows.
+    """
+    rank = rank_of(study)
+    if rank.model.is_nominal:
+        quarter, hidden = _layer_parameters(rank) / (len(PAIRS) * 2), rank.model.hidden
+        depth = where(hidden > 0, hidden, sqrt(quarter))
+        width = quarter / depth / rank.layout.tp
+        for name, columns, rows in PAIRS:
+            span, tokens = rank.all_layers, rank.tokens
+            yield from linear(
+                f"{name}, in", tokens, width, depth, span, host=columns, source=STATED
+            )
+            yield from linear(f"{name}, out", tokens, depth, width, span, host=rows, source=STATED)
+        if not _is_zero(rank.model.heads):
+            yield from core.operators(rank)
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return what the model says that a layer saves."""
+    rank = rank_of(study)
+    model = rank.model
+    if model.is_nominal and not _is_zero(model.saved):
+        yield from rank.saved_tensor(
+            "saved by a layer", "s b n / t", rank.all_layers, source=STATED_SAVED
+        )
+
+
+def _layer_parameters(rank: Rank) -> Real:
+    assert rank.model.parameters is not None
+    return rank.model.parameters / sum(rank.layers)
+
+
+def _is_zero(value: Real) -> bool:
+    return isinstance(value, (float, int)) and value == 0

@@ -1,0 +1,106 @@
+"""One checkpoint: its size, the time to write it, and the time that training stands still.
+
+Every device that holds something that no other holds writes it; replicas write nothing.
+The slowest of three ends it: the storage as a whole, the busiest node's way there, and
+the host that makes a shard into a file.
+"""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from parcost import Formula, Real, Study, formula
+from parcost.numeric import maximum, minimum
+from parcost_plugins.vocabulary import Checkpoint, Cluster, Layout, Training
+
+
+@frozen(kw_only=True, eq=False)
+class CheckpointCost:
+    """One checkpoint. What nothing says is None; rules speak of what is needed."""
+
+    size: Formula | None
+    shard: Formula | None
+    writing: Formula | None
+    blocking: Formula | None
+
+
+def checkpoint_cost(study: Study, checkpoint: Checkpoint) -> CheckpointCost:
+    """Return the checkpoint that *study* writes."""
+    size = _size(study, checkpoint)
+    shards = _shards(study, checkpoint)
+    shard = None
+    if size is not None and shards is not None:
+        shard = formula("size / N, of devices that differ", size=(size, "B"), N=shards)
+    writing = None if size is None else _writing(study, checkpoint, size, shard)
+    if checkpoint.blocking is not None:
+        blocking: Formula | None = formula("C", C=(checkpoint.blocking, "s"))
+    else:
+        blocking = _copying(study, checkpoint, shard) if checkpoint.asynchronous else writing
+    return CheckpointCost(size=size, shard=shard, writing=writing, blocking=blocking)
+
+
+def _size(study: Study, checkpoint: Checkpoint) -> Formula | None:
+    if checkpoint.size is not None:
+        return formula("size", size=(checkpoint.size, "B"))
+    if not study.all(Training):
+        return None
+    each = checkpoint.bytes_per_parameter
+    if each is None:
+        precision = study[Training].precision
+        each = precision.weights + precision.optimizer
+    elements: Real = 0.0
+    for held in study.parameters:
+        elements = elements + held.total * sum(held.count)
+    return formula("e psi, psi parameters", e=(each, "B"), psi=elements)
+
+
+def _shards(study: Study, checkpoint: Checkpoint) -> Real | None:
+    """Return the devices that hold different state: all once ZeRO shards it over all replicas."""
+    if checkpoint.shards is not None:
+        return checkpoint.shards
+    if not study.all(Training):
+        return None
+    alike = study.group("replicate" if study[Layout].zero else "dp_cp")
+    return study[Cluster].devices / alike.ranks
+
+
+def _writing(
+    study: Study, checkpoint: Checkpoint, size: Formula, shard: Formula | None
+) -> Formula | None:
+    """Return the time to write, by what limits it: storage, the way of a node, serialisation."""
+    ends: dict[str, Formula] = {}
+    if checkpoint.storage is not None:
+        ends["storage"] = formula("n / B", n=(size, "B"), B=(checkpoint.storage, "B/s"))
+    nodes = _nodes(study, checkpoint)
+    if checkpoint.node_bandwidth is not None and nodes is not None:
+        ends["node"] = formula(
+            "n / k / B", n=(size, "B"), k=nodes, B=(checkpoint.node_bandwidth, "B/s")
+        )
+    if checkpoint.serialisation is not None and shard is not None:
+        ends["serialisation"] = formula(
+            "n / B", n=(shard, "B"), B=(checkpoint.serialisation, "B/s")
+        )
+    return formula("max(t)", t=(ends, "s")) if ends else None
+
+
+def _nodes(study: Study, checkpoint: Checkpoint) -> Real | None:
+    """Return the nodes that write: units of the fabric's first level, no more than shards."""
+    if checkpoint.nodes is not None:
+        return checkpoint.nodes
+    cluster = study.get(Cluster)
+    if cluster is None or not cluster.fabric.levels or cluster.fabric.levels[0].size is None:
+        return None
+    nodes = maximum(cluster.devices / cluster.fabric.levels[0].size, 1.0)
+    shards = _shards(study, checkpoint)
+    return nodes if shards is None else minimum(nodes, shards)
+
+
+def _copying(study: Study, checkpoint: Checkpoint, shard: Formula | None) -> Formula | None:
+    """Return the time to copy one shard to its host."""
+    rate = checkpoint.host_bandwidth
+    cluster = study.get(Cluster)
+    if rate is None and cluster is not None:
+        rate = cluster.device.host_bandwidth
+    if rate is None or shard is None:
+        return None
+    return formula("n / B, to the host", n=(shard, "B"), B=(rate, "B/s"))

@@ -1,0 +1,71 @@
+"""How fast a run is: by its steps, or by what was published of it."""
+
+from __future__ import annotations
+
+import sys
+
+from attrs import frozen
+
+from parcost import Outcome, Real, Study
+from parcost.numeric import maximum
+from parcost_plugins.operations.goodput import useful_share
+from parcost_plugins.vocabulary import Cluster, Run, Training
+
+
+@frozen(kw_only=True, eq=False)
+class Speed:
+    """*tokens* per second of wall time, on so many *devices*; *source* says by what.
+
+    *useful* is the share of wall time that steps take; the rest is lost to failures.
+    """
+
+    tokens: Real
+    devices: Real
+    useful: Real
+    source: str
+
+
+def step_speed(study: Study, outcome: Outcome) -> Speed:
+    """Return the speed of the steps of *study*, less what failures take."""
+    training = study[Training]
+    share = useful_share(study)
+    step = maximum(outcome.step_seconds, sys.float_info.min)  # 0 where nothing is priced
+    tokens = training.global_batch * training.sequence / step
+    return Speed(
+        tokens=tokens * share,
+        devices=study[Cluster].devices,
+        useful=share,
+        source="tokens of a step / step time",
+    )
+
+
+def published_speed(study: Study) -> Speed | None:
+    """Return the speed of a published run, or None where nothing says it.
+
+    Device-hours are all that a run took. A speed is taken to be that of its steps.
+    """
+    run = study.get(Run)
+    if run is None:
+        return None
+    devices = run_devices(study, run)
+    if run.device_time is not None:
+        return Speed(
+            tokens=run.tokens * devices / run.device_time,
+            devices=devices,
+            useful=1.0,
+            source="tokens / (published device-hours / devices)",
+        )
+    if run.speed is not None:
+        share = useful_share(study)
+        return Speed(
+            tokens=run.speed * devices * share,
+            devices=devices,
+            useful=share,
+            source="published tokens per second and device, times devices",
+        )
+    return None
+
+
+def run_devices(study: Study, run: Run) -> Real:
+    """Return the devices of a run: its own, or those of the cluster."""
+    return study[Cluster].devices if run.devices is None else run.devices

@@ -1,0 +1,59 @@
+"""The sequence traded for heads: all-to-alls before and after attention (Ulysses)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Pass, Real, Work, formula, link_resources
+from parcost_plugins.parallelism.context.exchange import ContextExchange
+from parcost_plugins.vocabulary.causes import CONTEXT
+
+ULYSSES = "Jacobs et al. 2023 (DeepSpeed-Ulysses)"
+
+
+def all_to_all_work(found: ContextExchange) -> Iterator[Work]:
+    """Yield the four all-to-alls of a pass: of queries, keys, values and outputs.
+
+    Backward sends the gradient of each the other way.
+    """
+    if isinstance(found.trading, float) and found.trading == 1.0:
+        return
+    context = found.context
+    passes: list[tuple[Pass, Real, str]] = [
+        ("F", context.key_value, "e"),
+        ("R", context.key_value, "e"),
+        ("B", context.gradients, "g"),
+    ]
+    for pass_, element, letter in passes:
+        if not any(count := found.counts.get(pass_, ())):
+            continue
+        widths = shares(found)
+        calls = {
+            name: found.study.collective(
+                "all_to_all",
+                found.size(f"s / c b width {letter}", width=width),
+                found.inner,
+                found.algorithm,
+            ).formula
+            for name, width in widths.items()
+        }
+        yield Work(
+            name="heads all-to-all",
+            cause=CONTEXT,
+            seconds=formula("sum(t), of queries, keys, values and outputs", t=(calls, "s")),
+            pass_=pass_,
+            count=count,
+            bytes_=found.tokens * element * sum(widths.values(), 0.0),
+            **link_resources(found.inner.pair),
+        )
+
+
+def shares(found: ContextExchange) -> dict[str, Real]:
+    """Return the elements of a token that a tensor-parallel rank trades, by tensor."""
+    model = found.model
+    return {
+        "q": found.heads * model.qk_dim,
+        "k": found.kv_heads * model.qk_dim,
+        "v": found.kv_heads * model.value_dim,
+        "o": found.heads * model.value_dim,
+    }

@@ -1,0 +1,106 @@
+"""What compressing gradients takes of the device: memory traffic, and PowerSGD's products.
+
+A bucket is compressed before it leaves, by kernels that compete with backward for the
+device. So all of it counts whether or not the traffic hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Once, Pass, Real, Study, Work, formula
+from parcost.numeric import where
+from parcost_plugins.parallelism.data.shard_groups import COMPRESSION
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Compression,
+    KernelChoice,
+    Layout,
+    Training,
+)
+from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
+
+BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
+
+
+def codec_work(study: Study) -> Iterator[Work | Once]:
+    """Price compressing and decompressing, as often as gradients are reduced."""
+    chosen, layout = study[Compression], study[Layout]
+    if chosen.method == "none":
+        return
+    every = layout.zero >= 2 and reduces_each_micro_batch(study)
+    device, kernels = study[Cluster].device, study[KernelChoice]
+    streams = (
+        device.memory_efficiency if kernels.memory_efficiency is None else kernels.memory_efficiency
+    )
+    products = (
+        device.matmul_efficiency if kernels.gemm_efficiency is None else kernels.gemm_efficiency
+    )
+    peak = getattr(device, study[Training].precision.compute)
+    traffic = _traffic(chosen)
+    for kind in stage_kinds(study):
+        bytes_ = traffic * kind.elements
+        flops = power_sgd_flops(study, kind) if chosen.method == "power_sgd" else 0.0
+        seconds = formula(
+            "N > 1 ? u psi / (B eta) + F / (peak mu) : 0",
+            N=kind.replicas,
+            u=(traffic, "B"),
+            psi=kind.elements,
+            B=(device.memory_bandwidth, "B/s"),
+            eta=streams,
+            F=(flops, "FLOP"),
+            peak=(peak, "FLOP/s"),
+            mu=products,
+            source="compression streams over the gradients; PowerSGD multiplies them too",
+        )
+        name = kind.named("gradient compression")
+        if every:
+            yield Work(
+                name=name,
+                cause=DATA,
+                seconds=seconds,
+                pass_=BESIDE,
+                count=kind.count,
+                resource="hbm",
+                bytes_=bytes_,
+                tag=COMPRESSION,
+            )
+        else:
+            yield Once(
+                name=name,
+                cause=DATA,
+                seconds=seconds,
+                when="drain",
+                count=kind.count,
+                resource="hbm",
+                bytes_=bytes_,
+                tag=COMPRESSION,
+            )
+
+
+def power_sgd_flops(study: Study, kind: StageKind) -> Real:
+    """Return 4 r n_r n_c of projecting, 2 r n_r n_c of restoring, 2 n_r r^2 of orthogonalising."""
+    chosen, hidden = study[Compression], study[Training].model.hidden
+    found: Real = 0.0
+    for held in study.parameters:
+        if held.expert == kind.expert and held.count[kind.stages[0]]:
+            width, rank = held.elements / hidden, chosen.rank
+            shrinks = (hidden + width) * rank * chosen.minimum_rate < held.elements
+            each = 6.0 * rank * held.elements + 2.0 * hidden * rank * rank
+            found = found + held.count[kind.stages[0]] * where(shrinks, each, 0.0)
+    return found
+
+
+def _traffic(chosen: Compression) -> Real:
+    found: dict[str, Real] = {
+        "fp16": chosen.cast_traffic,
+        "bf16": chosen.cast_traffic,
+        "int8": chosen.quantise_traffic,
+        "int4": chosen.quantise_traffic,
+        "one_bit": chosen.sign_traffic,
+        "top_k": chosen.select_traffic,
+        "power_sgd": chosen.project_traffic,
+    }
+    return found[chosen.method]

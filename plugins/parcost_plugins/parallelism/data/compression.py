@@ -1,0 +1,125 @@
+"""Gradients on the wire, compressed or not: what is sent, how, and what compressing costs.
+
+Only sums of equal types go round a ring. What is quantised or reduced to signs is
+exchanged all to all, added up by the rank that gets it, and gathered; a reduce-scatter
+needs the first half alone. Of top-k every rank gathers what all others kept. PowerSGD
+sends two thin factors of each matrix by all-reduce, and vectors as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parcost import Formula, Group, Real, Study, formula, record
+from parcost.numeric import any_of, maximum, where
+from parcost_plugins.vocabulary import Compression, Training
+from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
+from parcost_plugins.vocabulary.stage_parameters import StageKind
+
+
+@record(kw_only=True, eq=False)
+class ReductionPrice:
+    """A reduction: its time, with how that comes about, and the bytes of its message."""
+
+    formula: Formula
+    bytes_: Real
+
+
+def exchange(
+    study: Study, kind: StageKind, operation: str, elements: Real, group: str, algorithm: str
+) -> ReductionPrice:
+    """Price *operation*, an all-reduce or a reduce-scatter, of *elements* gradients."""
+    chosen = study[Compression]
+    method = chosen.method
+
+    def price(operation: str, each: Real, text: str = "psi g") -> tuple[Formula, Formula]:
+        n = formula(text, {"psi": elements, text[-1]: (each, "B")})
+        return study.collective(operation, n, group, algorithm).formula, n
+
+    if method == "none" or method in SUMMED:
+        each = SUMMED[method] / 8.0 if method in SUMMED else study[Training].precision.reduction
+        return _sequence([price(operation, each)])
+    if method in EXCHANGED:
+        n = formula("psi c", psi=elements, c=(quantised_bytes(chosen), "B"))
+        calls = [(_sum_exchange(study, n, study.group(group)), n)]
+        if operation == "all_reduce":
+            calls.append((study.collective("all_gather", n, group, algorithm).formula, n))
+        return _sequence(calls)
+    if method == "top_k":
+        n = formula(
+            "P psi c", P=study.group(group).ranks, psi=elements, c=(top_k_bytes(chosen), "B")
+        )
+        return _sequence([(study.collective("all_gather", n, group, algorithm).formula, n)])
+    return _sequence([price("all_reduce", part, "psi c") for part in low_rank(study, kind)])
+
+
+def _sum_exchange(study: Study, n: Formula, group: Group) -> Formula:
+    """Price the exchange after which every rank has its share of the sum.
+
+    All ranks exchange at once, or level by level: what a unit has added up is all that
+    leaves it, quantised anew. The faster one counts. No ring or tree can do either.
+    """
+    flat = study.collective("all_to_all", n, group).formula
+    levels: list[Formula] = []
+    left = n
+    for units, link in zip(group.shape, group.links, strict=True):
+        if any_of(units > 1):
+            name = f"{group.name} at {link.name}"
+            level = Group(name=name, ranks=units, shape=(units,), links=(link,))
+            levels.append(study.collective("all_to_all", left, level).formula)
+            left = formula("n / g", n=(left, "B"), g=units)
+    if len(levels) < 2:
+        return flat
+    return formula(
+        "min(flat, sum(level))",
+        flat=(flat, "s"),
+        level=(levels, "s"),
+        source="ZeRO++ exchanges by levels",
+    )
+
+
+def quantised_bytes(chosen: Compression) -> Real:
+    """Return the bytes per element of what is quantised, scales included."""
+    return EXCHANGED[chosen.method] / 8.0 + chosen.scale / chosen.block
+
+
+def top_k_bytes(chosen: Compression) -> Real:
+    """Return the bytes per element that a rank sends of what top-k keeps."""
+    return chosen.density * (chosen.value + chosen.index)
+
+
+def low_rank(study: Study, kind: StageKind) -> tuple[Real, Real, Real]:
+    """Return bytes per element: of both factors, and of what is sent as it is.
+
+    One side of every matrix of a transformer is the hidden width; a tensor that is no
+    longer than that is a vector.
+    """
+    chosen, hidden = study[Compression], study[Training].model.hidden
+    size = study[Training].precision.reduction
+    rows: Real = 0.0
+    columns: Real = 0.0
+    whole: Real = 0.0
+    for held in study.parameters:
+        if held.expert != kind.expert or not held.count[kind.stages[0]]:
+            continue
+        often, width = held.count[kind.stages[0]], held.elements / hidden
+        shrinks = (hidden + width) * chosen.rank * chosen.minimum_rate < held.elements
+        rows = rows + often * where(shrinks, hidden, 0.0)
+        columns = columns + often * where(shrinks, width, 0.0)
+        whole = whole + often * where(shrinks, 0.0, held.elements)
+    elements = maximum(kind.elements, 1.0)
+    factor = chosen.rank * chosen.factor / elements
+    return factor * rows, factor * columns, whole * size / elements
+
+
+def _sequence(calls: Sequence[tuple[Formula, Formula]]) -> ReductionPrice:
+    """Return calls one after another as one."""
+    if len(calls) == 1:
+        [(call, n)] = calls
+        return ReductionPrice(formula=call, bytes_=n.value)
+    bytes_: Real = 0.0
+    for _, n in calls:
+        bytes_ = bytes_ + n.value
+    return ReductionPrice(
+        formula=formula("sum(t)", t=([call for call, _ in calls], "s")), bytes_=bytes_
+    )

@@ -1,0 +1,168 @@
+"""Parameters that no replica holds whole: gathered layer by layer, dropped again (ZeRO 3).
+
+With the next layer's gather under way while one computes, L layers of a stage take
+
+    forward     AG + (L - 1) max(F, AG) + F
+    backward    AG + (L - 1) max(BW, AG + RS) + BW + RS
+
+in every micro-batch: the first gather and the last reduce-scatter find nothing to hide
+under, the others have (L - 1) / L of the pass. What the model has before its first
+layer is gathered before anything can run; what it has behind its last is kept from
+forward to backward, which follow one another there.
+
+Backward gathers nothing where parameters are kept from forward, and a gather less where the
+last layer is. An embedding that the head shares on the same stage is needed at both ends of
+each pass. So it is kept throughout.
+
+Groups of hybrid sharding reduce their shares too, on other links and at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from parcost import Once, Pass, Real, Study, Work, formula
+from parcost.numeric import maximum, where
+from parcost_plugins.parallelism.data.replicas import _step_reduction, hybrid_reduction
+from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups
+from parcost_plugins.vocabulary import Sharding, Training
+from parcost_plugins.vocabulary.partition import ends_share_device
+from parcost_plugins.vocabulary.run_choices import (
+    hides_gradients,
+    hides_parameters,
+    reduces_each_micro_batch,
+    reshards,
+)
+
+Part = Literal["before", "layer", "after"]
+
+
+class _PassTraffic(NamedTuple):
+    pass_: Pass
+    name: str
+    part: Part
+    repeat: Literal["once", "other layers"]
+    hides: bool
+
+
+# What a micro-batch gathers and reduces on a stage, in the order in which it does.
+_GATHERED = [
+    _PassTraffic("F", "leading parameter all-gather", "before", "once", False),
+    _PassTraffic("F", "first parameter all-gather", "layer", "once", False),
+    _PassTraffic("F", "parameter all-gather", "layer", "other layers", True),
+    _PassTraffic("F", "trailing parameter all-gather", "after", "once", True),
+]
+_GATHERED_AGAIN = [
+    _PassTraffic("B", "first parameter all-gather", "layer", "once", False),
+    _PassTraffic("B", "parameter all-gather", "layer", "other layers", True),
+    _PassTraffic("B", "leading parameter all-gather", "before", "once", True),
+]
+_REDUCED = [
+    _PassTraffic("W", "trailing gradient reduce-scatter", "after", "once", True),
+    _PassTraffic("W", "gradient reduce-scatter", "layer", "other layers", True),
+    _PassTraffic("W", "last gradient reduce-scatter", "layer", "once", False),
+    _PassTraffic("W", "leading gradient reduce-scatter", "before", "once", False),
+]
+
+
+def passes(study: Study) -> Iterator[Work | Once]:
+    """Gather parameters for both passes, and reduce-scatter gradients in backward."""
+    sharding, reduces = study[Sharding], reduces_each_micro_batch(study)
+    hides = hides_parameters(study) and sharding.prefetch > 0
+    for wire in shard_groups(study):
+        yield from _gathers(wire, [*_GATHERED, *_backward_gathers(study)], hides)
+        if reduces:
+            yield from _reductions(wire, hides_gradients(study))
+            if wire.across and sharding.replicate == "step":
+                yield hybrid_reduction(wire, hides_gradients(study))
+    if not reduces:
+        yield from _step_reduction(study)
+
+
+def is_tied(study: Study) -> bool:
+    """Return whether embedding and head are one tensor, which stays gathered between them."""
+    return study[Training].model.tied and study.number(ends_share_device)
+
+
+def _backward_gathers(study: Study) -> list[_PassTraffic]:
+    """Return what backward gathers that forward has dropped."""
+    sharding = study[Sharding]
+    if not reshards(study):
+        return []
+    kept = _GATHERED_AGAIN[1:] if sharding.keep_last else _GATHERED_AGAIN
+    return kept[:-1] if is_tied(study) else kept
+
+
+def _gathers(wire: ShardGroup, rows: list[_PassTraffic], hides: bool) -> Iterator[Work]:
+    size = wire.study[Training].precision.gather
+    calls = {
+        part: wire.call("all_gather", formula("psi a", psi=elements, a=(size, "B")))
+        for part, elements in _parts(wire).items()
+    }
+    for row, count, repeat, share in _times(wire, rows):
+        if row.part in calls:
+            yield wire.work(
+                wire.kind.named(row.name),
+                calls[row.part],
+                row.pass_,
+                count=count,
+                repeat=repeat,
+                bytes_=_parts(wire)[row.part] * size,
+                share=share if row.hides and hides else None,
+            )
+
+
+def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
+    parts = _parts(wire)
+    calls = {part: wire.reduce("reduce_scatter", elements) for part, elements in parts.items()}
+    shares = {}
+    if wire.across and wire.study[Sharding].replicate == "micro_batch":
+        shares = {part: wire.reduce_across(elements) for part, elements in parts.items()}
+    for row, count, repeat, share in _times(wire, _REDUCED):
+        for priced, on in ((calls, wire.on), (shares, wire.on_across)):
+            if row.part in priced:
+                call = priced[row.part]
+                name = row.name.replace("reduce-scatter", "shard all-reduce")
+                yield wire.work(
+                    wire.kind.named(name if priced is shares else row.name),
+                    call,
+                    row.pass_,
+                    count=count,
+                    repeat=repeat,
+                    bytes_=call.bytes_,
+                    share=share if row.hides and hides else None,
+                    on=on,
+                    tag=GRADIENTS,
+                )
+
+
+def _times(
+    wire: ShardGroup, rows: list[_PassTraffic]
+) -> Iterator[tuple[_PassTraffic, Sequence[Any], Real, Real]]:
+    """Yield each row with how often it occurs, and the share of a pass that may hide it.
+
+    It occurs on some stages and there, for each of the other layers, so often at a time.
+    """
+    kind = wire.kind
+    others = maximum(kind.layers - 1, 0)
+    share = others / (others + 1)
+    parts: dict[Part, Real] = {"before": kind.before, "layer": kind.layer, "after": kind.after}
+    for row in rows:
+        repeat: Real = 1.0 if row.repeat == "once" else others
+        if kind.row is not None:  # some structures have stages of this kind without the part
+            yield row, kind.count, where(parts[row.part] > 0, repeat, 0.0), share
+        elif repeat:
+            yield row, [repeat * on for on in kind.count], 1.0, share
+
+
+def _parts(wire: ShardGroup) -> dict[Part, Real]:
+    """Return the elements of each part that the stages hold."""
+    kind = wire.kind
+    parts: dict[Part, Real] = {"before": kind.before, "layer": kind.layer, "after": kind.after}
+    return {part: elements for part, elements in parts.items() if not _nothing(elements)}
+
+
+def _nothing(held: Real) -> bool:
+    """Whether a stage has none of a part at all; a sweep never decides that."""
+    return isinstance(held, float) and held == 0.0

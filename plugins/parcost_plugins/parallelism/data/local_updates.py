@@ -1,0 +1,51 @@
+"""Workers that train on their own and meet every H steps: local SGD, DiLoCo, streaming.
+
+A meeting is an all-reduce of the parameters, or of how far they have moved, over one rank
+of each worker: of what that rank updates, which is a share of them from ZeRO 1 on. The step
+is an average one: it has 1/H of a meeting. A model that meets in q parts has q small
+meetings in as many steps, which come to the same bytes and less at once. While steps go on
+beside a meeting, what they compute hides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Once, Study, formula, link_resources
+from parcost.numeric import is_array
+from parcost_plugins.parallelism.data.shard_groups import MEETING
+from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
+from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.stage_parameters import stage_kinds
+
+
+def outer_exchange(study: Study) -> Iterator[Once]:
+    """Price the average share of a meeting."""
+    local = study[LocalUpdates]
+    if not is_array(local.workers) and local.workers == 1:
+        return
+    on = link_resources(study.group("workers").flat)
+    for kind in stage_kinds(study):
+        if kind.expert:
+            continue
+        n = formula(
+            "psi e / (N q)",
+            psi=kind.elements,
+            e=(local.wire, "B"),
+            N=kind.shards(study[Layout].zero, since=1),
+            q=local.fragments,
+        )
+        call = study.collective("all_reduce", n, "workers", study[CollectiveChoice].data)
+        often = local.fragments / local.period
+        yield Once(
+            name=kind.named("meeting of the workers"),
+            cause=DATA,
+            seconds=formula("q / H t", q=local.fragments, H=local.period, t=(call.formula, "s")),
+            when="drain",
+            count=kind.count,
+            # of tau steps for each part, the backward pass; forward is left to the rest
+            beside=often * local.overlap_steps * study.pipeline.micro_batches,
+            bytes_=often * n.value,
+            tag=MEETING,
+            **on,
+        )

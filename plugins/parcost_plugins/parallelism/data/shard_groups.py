@@ -1,0 +1,142 @@
+"""What all data-parallel traffic has in common: its groups, its buckets, its price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from parcost import Call, Formula, Pass, Real, Study, Work, formula, link_resources, record
+from parcost.numeric import ceil_div, is_array, maximum
+from parcost_plugins.parallelism.data.compression import ReductionPrice, exchange
+from parcost_plugins.vocabulary import (
+    CollectiveChoice,
+    Layout,
+    LocalUpdates,
+    Overlap,
+    Training,
+    slowdown,
+)
+from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
+
+#: The tags of terms: what reduces gradients, what compresses them, what workers average.
+GRADIENTS, COMPRESSION, MEETING = "gradients", "compression", "meeting"
+
+
+@record(kw_only=True, eq=False)
+class ShardGroup:
+    """The ranks that share what stages of one *kind* hold.
+
+    State is sharded, and gradients reduced, over the group *inside*. Under hybrid
+    sharding the shares are then reduced over the group *across*, else "". *on* and
+    *on_across* are what terms say of the links that this keeps busy. *slowdown* is what
+    compute loses to each second of traffic that hides under it: the multiprocessors that
+    the traffic takes, against those that it leaves.
+    """
+
+    study: Study
+    kind: StageKind
+    inside: str
+    across: str
+    algorithm: str
+    bucket: Real
+    slowdown: Real
+    on: Mapping[str, Any]
+    on_across: Mapping[str, Any]
+
+    def call(self, operation: str, n: Real | Formula) -> Call:
+        """Price one collective over *n* bytes."""
+        return self.study.collective(operation, n, self.inside, self.algorithm)
+
+    def reduce(self, operation: str, elements: Real) -> ReductionPrice:
+        """Price the reduction of *elements* gradients, compressed where that is asked for."""
+        return exchange(self.study, self.kind, operation, elements, self.inside, self.algorithm)
+
+    def reduce_across(self, elements: Real) -> ReductionPrice:
+        """Price the reduction of what a rank keeps of *elements*, over the other shards."""
+        n = formula(
+            "psi g / N",
+            psi=elements,
+            g=(self.study[Training].precision.reduction, "B"),
+            N=self.kind.shard,
+        )
+        call = self.study.collective("all_reduce", n, self.across, self.algorithm)
+        return ReductionPrice(formula=call.formula, bytes_=n.value)
+
+    def buckets(self, n: Real, cut: bool = True) -> Real:
+        """Return into how many equal buckets *n* bytes are *cut*."""
+        return maximum(ceil_div(n, self.bucket), 1.0) if cut else 1.0
+
+    def work(
+        self,
+        name: str,
+        call: Call | ReductionPrice,
+        pass_: Pass,
+        *,
+        count: Sequence[float],
+        bytes_: Real,
+        repeat: Real = 1.0,
+        share: Real | None = None,
+        on: Mapping[str, Any] | None = None,
+        tag: str = "",
+    ) -> Work:
+        """Return *repeat* calls in each micro-batch; under compute where *share* is given."""
+        return Work(
+            name=name,
+            cause=DATA,
+            seconds=times(call.formula, repeat),
+            pass_=pass_,
+            count=count,
+            window=None if share is None else "",
+            share=1.0 if share is None else share,
+            slowdown=self.slowdown,
+            bytes_=repeat * bytes_,
+            tag=tag,
+            **(on or self.on),
+        )
+
+
+def shard_groups(study: Study) -> Sequence[ShardGroup]:
+    """Return the wire of every kind of stage of *study*."""
+    return tuple(_shard_groups(study))
+
+
+def _shard_groups(study: Study) -> Iterator[ShardGroup]:
+    overlap = study[Overlap]
+    for kind in stage_kinds(study):
+        inside, across = _groups(study, kind)
+        yield ShardGroup(
+            study=study,
+            kind=kind,
+            inside=inside,
+            across=across,
+            algorithm=study[CollectiveChoice].data,
+            bucket=overlap.bucket,
+            slowdown=slowdown(study),
+            on=link_resources(study.group(inside).flat),
+            on_across=link_resources(study.group(across).flat) if across else {},
+        )
+
+
+def _groups(study: Study, kind: StageKind) -> tuple[str, str]:
+    """Return the groups over which gradients are reduced: first and, of the shares, then.
+
+    Workers that train on their own reduce among their own ranks only.
+    """
+    workers = study[LocalUpdates].workers
+    whole = _is_equal(kind.shard * workers, kind.replicas)
+    if kind.expert or (_is_equal(workers, 1.0) and (whole or not study[Layout].zero)):
+        return kind.group, ""
+    return "shard", "" if whole else "replicate"
+
+
+def _is_equal(a: Real, b: Real) -> bool:
+    """Return whether two degrees are the same for certain; a sweep never decides that."""
+    return not is_array(a, b) and a == b
+
+
+def times(each: Formula, count: Real) -> Formula:
+    """Return the formula of *count* calls one after another."""
+    if isinstance(count, float) and count == 1.0:
+        return each
+    return formula("N t", N=count, t=(each, "s"))

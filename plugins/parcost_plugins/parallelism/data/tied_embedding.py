@@ -1,0 +1,61 @@
+"""An embedding that the head shares, on the two ends of a pipeline.
+
+The last stage holds a copy. Each end computes a part of the gradient, and the parts are
+added before the update, by the two devices alone. From ZeRO 2 on a device keeps no more
+than its share of them by then, and sends that to its peer, which keeps the same share.
+Schedules in the shape of a V, and those that run both ways, have both ends on one device,
+which holds the embedding once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import add
+
+from parcost import Group, Once, Real, Study, formula
+from parcost_plugins.vocabulary import (
+    CollectiveChoice,
+    Layout,
+    Sharding,
+    Training,
+    on_first,
+    on_last,
+)
+from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.partition import ends_share_device, map_stages
+from parcost_plugins.vocabulary.sums import reduction_algorithm
+
+
+def reduction(study: Study) -> Iterator[Once]:
+    """Add the two gradients of what is held twice, once every stage has drained."""
+    layout = study[Layout]
+    copies = [
+        held  # whose total would count twice
+        for _, held in study.contributions_by_row("parameters")
+        if isinstance(held.total, float) and held.total == 0.0
+    ]
+    if not copies or layout.pp == 1:
+        return
+    copied: Real = 0.0
+    for held in study.parameters:
+        if any(held.name == copy.name for copy in copies) and held.count[-1]:
+            copied = copied + held.elements * held.count[-1]
+    if (isinstance(copied, float) and copied == 0.0) or study.query(ends_share_device):
+        return
+    pipeline = study.group("pp")
+    both = 2.0
+    ends = Group(name="ends of pp", ranks=both, shape=(both,), links=(pipeline.pair,))
+    shards = study[Sharding].shard if layout.zero >= 2 else 1.0
+    size = study[Training].precision.reduction
+    n = formula("psi g / N", psi=copied, g=(size, "B"), N=shards)
+    algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
+    call = study.collective("all_reduce", n, ends, algorithm)
+    yield Once(
+        name="shared embedding all-reduce",
+        cause=DATA,
+        seconds=call.formula,
+        when="end",
+        count=map_stages(add, on_first(study), on_last(study)),
+        resource=pipeline.pair.name,
+        bytes_=n.value,
+    )

@@ -1,0 +1,39 @@
+"""The room that tokens take which arrive at their experts, and results that leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Memory, Study, formula, hookimpl
+from parcost.numeric import maximum
+from parcost_plugins.parallelism.expert.exchange import exchange_of
+from parcost_plugins.vocabulary.causes import BUFFERS
+from parcost_plugins.vocabulary.partition import layer_counts, map_stages
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Return the buffers of an exchange: one layer's, whichever it is."""
+    exchange = exchange_of(study)
+    if exchange is None:
+        return
+    room = maximum(exchange.lam, exchange.routing.buffer_factor)
+    token = exchange.dispatch_bytes + exchange.combine_bytes
+    gathers = exchange.kind == "allgather"
+    places = "P T" if gathers else "T k f"
+    text = f"P > 1 ? {places} x : 0, x bytes of a {'token' if gathers else 'copy'} there and back"
+    letters = {"k": exchange.top, "f": room}
+    yield Memory(
+        name="expert exchange buffers",
+        cause=BUFFERS,
+        bytes_=formula(
+            text,
+            {} if gathers else letters,
+            T=exchange.tokens,
+            P=exchange.group.ranks,
+            x=(token, "B"),
+            source="a place for every token that may arrive, and for its result",
+        ),
+        count=map_stages(min, layer_counts(study, moe=True), 1),
+        once_per_device=True,
+    )

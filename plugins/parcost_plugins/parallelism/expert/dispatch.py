@@ -1,0 +1,213 @@
+"""One dispatch of tokens to experts, worked out without a model or a step.
+
+How many peers a rank sends to, how many bytes, how many tokens the busiest rank gets,
+and whether bytes or messages bound the time: `dispatch NAME { ranks = 64, ... }`.
+Everything is an expectation over routing by even chance, unless a concentration says
+that some experts are more popular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import (
+    BYTES,
+    ONE,
+    RATE,
+    SECONDS,
+    Check,
+    Figure,
+    Real,
+    Sheet,
+    Study,
+    block,
+    block_name,
+    hookimpl,
+    integer,
+    quantity,
+)
+from parcost_plugins.vocabulary.answers import mark_details
+from parcost_plugins.vocabulary.routing import distinct_groups, random_load
+
+_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
+_HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds", "straggler")
+
+
+@block("dispatch", label="required")
+class Dispatch:
+    """One dispatch of tokens from some ranks to experts that are spread evenly over them."""
+
+    ranks: Real = integer(doc="ranks that send, and that hold the experts")
+    experts: Real = integer(doc="experts over all ranks")
+    tokens: Real = integer(doc="tokens of each rank")
+    top_k: Real = integer(default=1, maximum=1e4, doc="experts that a token visits")
+    token: Real = quantity(BYTES, positive=True, doc="one copy of a token")
+    units: Real = integer(default=1, doc="nodes, or other units, that the ranks are spread over")
+    unit_limit: Real | None = integer(default=None, doc="most units that one token is sent to")
+    concentration: Real | None = quantity(
+        ONE,
+        default=None,
+        positive=True,
+        doc="the sum of the parameters of a Dirichlet distribution of the experts' popularity",
+    )
+    capacity_factor: Real | None = quantity(
+        ONE, default=None, positive=True, doc="places of an expert over its mean load"
+    )
+    bandwidth: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="of the port of a rank",
+    )
+    message: Real = quantity(SECONDS, default=0.0, doc="spent on each message, one after another")
+    taper: Real = quantity(
+        ONE,
+        default=1.0,
+        minimum=1.0,
+        doc="how much narrower links between units are than the ports behind them",
+    )
+
+
+@hookimpl
+def blocks() -> list[type]:
+    """Offer the block."""
+    return [Dispatch]
+
+
+@hookimpl
+def calculations(study: Study) -> Iterator[Figure | Check]:
+    """Work out every dispatch of the study."""
+    for one in study.all(Dispatch):
+        yield from _rules(one)
+        yield from mark_details((*_volumes(one), *_loads(one)), *_HEADLINES)
+
+
+def _rules(one: Dispatch) -> Iterator[Check]:
+    name = block_name(one)
+    for id_, attribute, holds, message, inputs in (
+        (
+            "dispatch-experts",
+            "experts",
+            one.experts % one.ranks == 0,
+            "{experts} experts are not divisible by {ranks} ranks",
+            {"experts": one.experts, "ranks": one.ranks},
+        ),
+        (
+            "dispatch-visits",
+            "top_k",
+            one.top_k <= one.experts,
+            "a token visits {top} of {experts} experts",
+            {"top": one.top_k, "experts": one.experts},
+        ),
+        (
+            "dispatch-units",
+            "units",
+            one.ranks % one.units == 0,
+            "{ranks} ranks are not divisible by {units} units",
+            {"ranks": one.ranks, "units": one.units},
+        ),
+    ):
+        yield Check(
+            id=id_, holds=holds, subject=f"{name}.{attribute}", message=message, inputs=inputs
+        )
+
+
+def _sheet(one: Dispatch) -> Sheet:
+    """Return the letters of a dispatch: P ranks, T tokens of each, k of E experts."""
+    sheet = Sheet(
+        block_name(one),
+        source="expectation under routing by chance",
+        P=one.ranks,
+        E=one.experts,
+        T=one.tokens,
+        k=one.top_k,
+        x=(one.token, "B"),
+        G=one.units,
+        limit=one.unit_limit,
+        f=one.capacity_factor,
+        B=(one.bandwidth, "B/s"),
+        o=(one.message, "s"),
+        taper=one.taper,
+        q=1 - distinct_groups(one.experts, one.top_k, one.ranks) / one.ranks,
+        q_G=1 - distinct_groups(one.experts, one.top_k, one.units) / one.units,
+        lam=random_load(one.ranks * one.tokens * one.top_k, one.ranks, one.concentration),
+    )
+    sheet.letters["mu"] = sheet.formula("T k")
+    return sheet
+
+
+def _volumes(one: Dispatch) -> Iterator[Figure]:
+    sheet = _sheet(one)
+    yield sheet("experts_per_rank", "experts on a rank", "", "E / P")
+    yield sheet("bytes_per_rank", "bytes of all copies of a rank", "B", "T k x")
+    yield sheet("sent_bytes", "bytes that leave a rank", "B", "T k x (1 - 1 / P)")
+    yield sheet("bytes", "bytes of all copies of all ranks", "B", "P T k x")
+    yield sheet(
+        "training_bytes",
+        "bytes that leave a rank in a layer's training step",
+        "B",
+        "4 T k x (1 - 1 / P), there and back, forward and backward",
+    )
+    met = "G (1 - q_G)"
+    yield sheet(
+        "units_per_token",
+        "units that a token visits",
+        "",
+        f"{met if one.unit_limit is None else f'min(limit, {met})'}, q_G the odds that a unit has "
+        "none of the k experts",
+    )
+    yield sheet(
+        "ranks_per_token",
+        "ranks that a token visits",
+        "",
+        "P (1 - q), q the odds that a rank has none of the k experts",
+    )
+    yield sheet(
+        "outer_bytes",
+        "bytes that leave a unit, one copy for each other unit",
+        "B",
+        "T units_per_token (G - 1) / G x",
+    )
+    if one.bandwidth is not None:
+        yield sheet("outer_seconds", "time for these through one port", "s", "outer_bytes / B")
+
+
+def _loads(one: Dispatch) -> Iterator[Figure]:
+    sheet = _sheet(one)
+    yield sheet(
+        "peers",
+        "peers that a rank sends to",
+        "",
+        "(P - 1) (1 - q^T), q the odds that a rank has none of the k experts of a token",
+    )
+    yield sheet("density", "share of peers that a rank sends to", "%", "peers / max(P - 1, 1)")
+    yield sheet(
+        "imbalance",
+        "tokens of the busiest rank over the mean",
+        "",
+        "lam, 1 + z sigma / mu of the largest of P loads",
+    )
+    yield sheet("busiest_tokens", "tokens that the busiest rank receives", "", "lam mu")
+    if one.capacity_factor is not None:
+        yield sheet(
+            "capacity", "places of an expert for the tokens of one rank", "", "ceil(T k / E f)"
+        )
+    yield sheet("message_seconds", "time for the messages of a rank", "s", "peers o")
+    if one.bandwidth is not None:
+        yield sheet(
+            "receive_seconds", "time for the bytes of the busiest rank", "s", "lam mu x / B"
+        )
+        yield sheet(
+            "seconds",
+            "time of the dispatch",
+            "s",
+            "receive_seconds max(taper (1 - 1 / G), 1) + message_seconds",
+        )
+        yield sheet(
+            "straggler",
+            "time against a dispatch of even loads over links that are not tapered",
+            "",
+            "seconds / (mu x / B + message_seconds)",
+        )

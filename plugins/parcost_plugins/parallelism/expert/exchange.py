@@ -1,0 +1,405 @@
+"""The exchange of tokens between the ranks that share one set of experts.
+
+A layer sends every token to the ranks of its experts and the results back: two
+all-to-alls forward and two backward, with the same bytes the other way round. A copy is
+sent for each expert that a token visits; or, de-duplicated, one for each unit of the
+fastest level, which then copies it on its own links. The two levels work as a pipeline,
+so that the slower one counts.
+
+An all-gather sends every token to every rank of the group, and a reduce-scatter adds up what
+comes back. Kernels of DeepEP and HybridEP send a token once to each unit and there once to
+each rank, at the rate of the multiprocessors that they take.
+
+The busiest rank receives more than the mean, and everybody waits for it: its share of
+the bytes grows, the number of messages does not. Many ranks behind the ports of one unit
+even each other out, so that outer levels see less of it.
+
+Where an expert is cut into parts, the ranks that hold them gather what each received,
+and add up what they make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from attrs import frozen
+
+from parcost import (
+    Formula,
+    Group,
+    Link,
+    Mask,
+    Pass,
+    Real,
+    Study,
+    Work,
+    formula,
+    hookimpl,
+    link_resources,
+)
+from parcost.numeric import any_of, maximum, minimum, ratio, sqrt, where
+from parcost_plugins.vocabulary import (
+    Cluster,
+    CollectiveChoice,
+    Layout,
+    Recompute,
+    Routing,
+    Training,
+    slowdown,
+)
+from parcost_plugins.vocabulary.causes import EXPERT
+from parcost_plugins.vocabulary.exchange import exchange_links
+from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
+from parcost_plugins.vocabulary.operators import SHARED_EXPERTS
+from parcost_plugins.vocabulary.partition import Counts, layer_counts
+from parcost_plugins.vocabulary.routing import (
+    busiest_rank_load,
+    dispatcher_of,
+    distinct_groups,
+    have_own_tokens,
+    largest_of,
+    rank_tokens,
+)
+
+DEDUPLICATED = "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
+GATHERED = "Megatron-Core 0.16.1, moe/token_dispatcher.py: MoEAllGatherTokenDispatcher"
+KERNELS = "DeepEP, README.md and docs/README_Hybrid-EP.md"
+
+_WINDOWS = {"none": None, "shared_experts": SHARED_EXPERTS, "pair": ""}
+
+
+@frozen(kw_only=True, eq=False)
+class TokenExchange:
+    """What one rank sends for a layer and micro-batch, and to whom.
+
+    *copies* of its *tokens* go out, one for each expert; ``lam`` is what the busiest rank
+    receives over the mean.
+    """
+
+    study: Study
+    group: Group
+    tokens: Real
+    top: Real
+    experts: Real
+    lam: Real
+    routing: Routing
+    hidden: Real
+
+    @property
+    def copies(self) -> Real:
+        """Copies of tokens that a rank sends: one for each expert that a token visits."""
+        return self.tokens * self.top
+
+    @property
+    def sent_copies(self) -> Formula:
+        """Copies of tokens that leave a rank in each direction."""
+        if self.kind == "allgather":
+            return formula("T (EP - 1)", T=self.tokens, EP=self.group.ranks)
+        if self.kind in KERNEL_DISPATCHERS:
+            letters = {"T": self.tokens, "R": self.ranks_reached, "EP": self.group.ranks}
+            return formula("T R (1 - 1 / EP)", letters)
+        return formula("T k (1 - 1 / EP)", T=self.tokens, k=self.top, EP=self.group.ranks)
+
+    @property
+    def dispatch_bytes(self) -> Real:
+        """Bytes of one copy on the way to an expert."""
+        recipe, own = self.study[Training].precision, self.routing.dispatch
+        width = recipe.dispatch if own is None else own
+        return self.hidden * width + self.routing.scales
+
+    @property
+    def combine_bytes(self) -> Real:
+        """Bytes of one copy on the way back."""
+        recipe, own = self.study[Training].precision, self.routing.combine
+        width = recipe.combine if own is None else own
+        return self.hidden * width
+
+    @property
+    def units(self) -> Real:
+        """Units of the fastest level that the group spans."""
+        return prod(self.group.shape[1:], start=1.0)
+
+    @property
+    def units_reached(self) -> Real:
+        """Units that a token is expected to be sent to, its own among them."""
+        found = distinct_groups(self.experts, self.top, self.units)
+        limit = self.routing.node_limit
+        return found if limit is None else minimum(limit, found)
+
+    @property
+    def remote_units(self) -> Real:
+        """Of those, the units that are not its own."""
+        return self.units_reached * (self.units - 1.0) / self.units
+
+    def unit_imbalance(self) -> Real:
+        """Return what the busiest unit receives over the mean: its ranks even out."""
+        inside = self.group.shape[0]
+        shrunk = largest_of(self.units) / maximum(largest_of(self.group.ranks), 1e-300)
+        return 1.0 + (self.lam - 1.0) / sqrt(inside) * shrunk
+
+    @property
+    def kind(self) -> str:
+        """Who sends the tokens."""
+        return dispatcher_of(self.study)
+
+    @property
+    def ranks_reached(self) -> Real:
+        """Ranks that a token is expected to be sent to, its own among them."""
+        found = distinct_groups(self.experts, self.top, self.group.ranks)
+        if self.routing.node_limit is None:
+            return found
+        # Experts of fewer units lie closer together; each falls on any rank of its unit.
+        inside = self.group.shape[0]
+        return (
+            self.units_reached
+            * inside
+            * (1.0 - (1.0 - 1.0 / inside) ** (self.top / self.units_reached))
+        )
+
+    def price(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
+        """Return the seconds of an exchange with *bytes_* per copy, and the bytes.
+
+        Results, and gradients of tokens, go *back* from experts to where the tokens came from.
+        """
+        if self.kind == "allgather":
+            return self._gather_price(bytes_, back=back)
+        if self.kind in KERNEL_DISPATCHERS:
+            return self._kernel_price(bytes_)
+        if self.routing.deduplicate:
+            return self._deduplicated_price(bytes_)
+        n = formula("lam T k x", lam=self.lam, T=self.tokens, k=self.top, x=(bytes_, "B"))
+        algorithm = self.study[CollectiveChoice].expert
+        call = self.study.collective("all_to_all", n, self.group, algorithm)
+        return call.formula, self.copies * bytes_
+
+    def _gather_price(self, bytes_: Real, *, back: bool) -> tuple[Formula, Real]:
+        """Price all tokens of the group gathered on each of its ranks, or their sums scattered."""
+        n = formula("P T x", P=self.group.ranks, T=self.tokens, x=(bytes_, "B"), source=GATHERED)
+        call = self.study.collective("reduce_scatter" if back else "all_gather", n, self.group)
+        return call.formula, n.value
+
+    def _kernel_price(self, bytes_: Real) -> tuple[Formula, Real]:
+        """Price kernels that send each token once to a unit, and there once to each rank."""
+        group, routing, links = self.group, self.routing, exchange_links(self.group)
+        units, rate, most = (
+            getattr(routing, f"{self.kind}_{name}")
+            for name in ("multiprocessors", "rate", "efficiency")
+        )
+        inside = formula(
+            "lam T R x (1 - 1 / g), to R ranks for each token",
+            lam=self.lam,
+            T=self.tokens,
+            R=self.ranks_reached,
+            x=(bytes_, "B"),
+            g=group.shape[0],
+        )
+        outside = self._unit_bytes(bytes_)
+        part: list[Real] = []
+        message: list[Real] = []
+        bandwidth: list[Real] = []
+        share: Real = 1.0
+        for link, size in zip(links[1:], group.shape[1:], strict=True):
+            part.append(share * (size - 1.0) / maximum(self.units - 1.0, 1.0))
+            share = share * size
+            message.append(link.seconds(where(size > 1, 1.0, 0.0), 0.0))
+            bandwidth.append(link.bandwidth)
+        seconds = formula(
+            "max(n / min(m r, eta B_in) + a_in, max(N p / (eta' B) + a)), m multiprocessors of "
+            "rate r, a message of a and the part p of further units by level",
+            {
+                "n": (inside, "B"),
+                "m": units,
+                "r": (rate, "B/s"),
+                "eta": most,
+                "B_in": (links[0].bandwidth, "B/s"),
+                "a_in": (links[0].seconds(where(group.shape[0] > 1, 1.0, 0.0), 0.0), "s"),
+                "N": (outside, "B"),
+                "p": part,
+                "eta'": routing.outer_efficiency,
+                "B": (bandwidth, "B/s"),
+                "a": (message, "s"),
+            },
+            source=KERNELS,
+        )
+        return seconds, inside.value + outside.value
+
+    def _unit_bytes(self, bytes_: Real) -> Formula:
+        """Return the bytes that leave a unit, one copy of a token for each other unit."""
+        return formula(
+            "lam' T D x, D other units for each token",
+            {"lam'": self.unit_imbalance()},
+            T=self.tokens,
+            D=self.remote_units,
+            x=(bytes_, "B"),
+        )
+
+    def _deduplicated_price(self, bytes_: Real) -> tuple[Formula, Real]:
+        group, links = self.group, exchange_links(self.group)
+        inside = formula(
+            "lam T k x (1 - 1 / g)",
+            lam=self.lam,
+            T=self.tokens,
+            k=self.top,
+            x=(bytes_, "B"),
+            g=group.shape[0],
+        )
+        outside = self._unit_bytes(bytes_)
+        times = [_travel(links[0], group.shape[0] - 1.0, inside, 1.0)]
+        reached: Real = 1.0
+        for link, most in zip(links[1:], group.shape[1:], strict=True):
+            # Of the other units, those that part from this one at the level of the link.
+            share = reached * (most - 1.0) / maximum(self.units - 1.0, 1.0)
+            reached = reached * most
+            times.append(_travel(link, most - 1.0, outside, share))
+        seconds = formula("max(t)", t=(times, "s"), source=DEDUPLICATED)
+        return seconds, self.tokens * (self.remote_units + self.top) * bytes_
+
+
+def _travel(link: Link, rounds: Real, n: Formula, part: Real) -> Formula:
+    """Return the time of a part of *n* bytes in so many rounds over a link."""
+    return Formula(
+        text="time of messages over one link",
+        inputs={"rounds": rounds, "n": (n, "B"), "part": part},
+        value=link.seconds(rounds, n.value * part),
+    )
+
+
+def exchange_of(study: Study) -> TokenExchange | None:
+    """Return the exchange of *study*, or None where experts do not leave their rank."""
+    model, ep = study[Training].model, study[Layout].ep
+    alone = isinstance(ep, float) and ep == 1.0
+    return None if not model.experts or model.is_nominal or alone else token_exchange(study)
+
+
+def token_exchange(study: Study) -> TokenExchange:
+    """Return the exchange of a study with experts: nothing travels in a group of one rank."""
+    model = study[Training].model
+    return TokenExchange(
+        study=study,
+        group=study.group("ep"),
+        tokens=rank_tokens(study),
+        top=model.top_k,
+        experts=float(model.experts),
+        lam=busiest_rank_load(study),
+        routing=study[Routing],
+        hidden=model.hidden,
+    )
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Work]:
+    """Price the exchange of every layer with experts, and the collectives of cut experts."""
+    model = study[Training].model
+    if not model.experts or model.is_nominal:
+        return
+    count, again = _counts(study)
+    if not any(count):
+        return
+    exchange = exchange_of(study)
+    if exchange is not None:
+        yield from _exchange_work(exchange, count, again)
+    yield from _expert_tensor_work(study, count, again)
+
+
+def _counts(study: Study) -> tuple[Counts, Counts]:
+    """Return the layers with experts of each virtual stage, and those run again in backward."""
+    count, chosen = layer_counts(study, moe=True), study.get(Recompute)
+    if chosen is not None and chosen.moe:
+        return count, count
+    return count, layer_counts(study, moe=True, recomputed=True)
+
+
+def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Iterator[Work]:
+    study, routing = exchange.study, exchange.routing
+    there = exchange.price(exchange.dispatch_bytes)
+    announced = exchange.price(exchange.dispatch_bytes + routing.metadata)
+    back = exchange.price(exchange.combine_bytes, back=True)
+    if exchange.kind == "allgather":  # gradients of results are gathered, those of tokens summed
+        tokens, results = (
+            exchange.price(exchange.dispatch_bytes, back=True),
+            exchange.price(exchange.combine_bytes),
+        )
+    else:
+        tokens, results = back, there
+    rows: list[tuple[str, Pass, tuple[Formula, Real], Counts]] = [
+        ("expert dispatch", "F", announced, count),
+        ("expert combine", "F", back, count),
+        ("expert combine gradient", "B", results, count),
+        ("expert dispatch gradient", "B", tokens, count),
+    ]
+    if any(again):
+        rows += [
+            ("expert dispatch", "R", announced, again),
+            ("expert combine", "R", back, again),
+        ]
+    for name, pass_, priced, times in rows:
+        yield _work(study, name, pass_, priced, times, exchange.group)
+    if exchange.kind != "alltoall" or not any_of(routing.counts > 0):
+        return
+    gathered = formula(
+        "P E c, c bytes of a count",
+        P=exchange.group.ranks,
+        E=exchange.experts,
+        c=(routing.counts, "B"),
+    )
+    call = study.collective("all_gather", gathered, exchange.group)
+    seconds = formula("c > 0 ? t : 0", c=(routing.counts, "B"), t=(call.formula, "s"))
+    counts = (seconds, gathered.value)
+    yield _work(study, "token counts all-gather", "F", counts, count, exchange.group)
+    if any(again):
+        yield _work(study, "token counts all-gather", "R", counts, again, exchange.group)
+
+
+def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
+    """Yield what ranks tell one another that hold parts of the same experts."""
+    layout, training = study[Layout], study[Training]
+    if isinstance(layout.etp, float) and layout.etp == 1.0:
+        return
+    group, model = study.group("etp"), training.model
+    own = rank_tokens(study) * model.top_k * busiest_rank_load(study)
+    own = own * model.hidden * training.precision.activation
+    apart = have_own_tokens(layout)
+    alike: Mask = not apart if isinstance(apart, bool) else ~apart
+    for name, operation, bytes_, here in (
+        ("expert tensor all-gather", "all_gather", layout.etp * own, apart),
+        ("expert tensor reduce-scatter", "reduce_scatter", layout.etp * own, apart),
+        ("expert tensor all-reduce", "all_reduce", own, alike),
+    ):
+        if not any_of(here):
+            continue
+        there = where(here, 1.0, 0.0)
+        n = formula("i N, i 1 where ranks do so", i=there, N=(bytes_, "B"))
+        call = study.collective(operation, n, group)
+        priced = (formula("i > 0 ? t : 0", i=there, t=(call.formula, "s")), n.value)
+        yield _work(study, name, "F", priced, count, group)
+        yield _work(study, f"{name}, backward", "B", priced, count, group)
+        if any(again):
+            yield _work(study, name, "R", priced, again, group)
+
+
+def _work(
+    study: Study,
+    name: str,
+    pass_: Pass,
+    priced: tuple[Formula, Real],
+    count: Sequence[float],
+    group: Group,
+) -> Work:
+    seconds, bytes_ = priced
+    kind = dispatcher_of(study)
+    taken = slowdown(study)
+    if kind in KERNEL_DISPATCHERS:
+        own, of = getattr(study[Routing], f"{kind}_multiprocessors"), study[Cluster].device
+        taken = ratio(own, maximum(of.multiprocessors - own, 0.0))
+    return Work(
+        name=name,
+        cause=EXPERT,
+        seconds=seconds,
+        pass_=pass_,
+        count=count,
+        window=_WINDOWS[study[Routing].hide],
+        slowdown=taken,
+        bytes_=bytes_,
+        **link_resources(group.pair),
+    )

@@ -1,0 +1,283 @@
+"""Where experts are best placed, and what that saves.
+
+`placement NAME` has a group of devices (a node, a leaf) for each `source`, with the tokens
+that its ranks route to each expert. Experts go where most of their tokens come from, as
+many to each group: the assignment is exact. What is saved is against a stated baseline:
+experts in the order in which they are listed, or a placement that knows nothing, which
+keeps one token in G at home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from parcost import (
+    BYTES,
+    RATE,
+    SECONDS,
+    Check,
+    Figure,
+    Formula,
+    Real,
+    Section,
+    Sheet,
+    Study,
+    block,
+    block_name,
+    children,
+    formula,
+    fraction,
+    hookimpl,
+    integer,
+    integers,
+    quantity,
+    word,
+)
+from parcost.numeric import all_of
+from parcost_plugins.parallelism.expert.assignment import best_assignment
+from parcost_plugins.vocabulary.answers import mark_details
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Tokens = NDArray[np.float64]  # of each group, for each expert
+
+_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
+_HEADLINES = ("local_share", "baseline_local_share", "seconds", "speedup", "gain")
+
+
+@block("source", inside="placement", label="required")
+class TokenSource:
+    """A group of devices that share a fast network, and where its tokens go."""
+
+    tokens: tuple[int, ...] = integers(doc="tokens that it routes to each expert, in order")
+
+
+@block("placement", label="required")
+class Placement:
+    """Experts to be placed on groups of devices, or what such a placement is said to reach."""
+
+    sources: tuple[TokenSource, ...] = children("source", doc="the groups, each with its tokens")
+    groups: Real | None = integer(
+        default=None,
+        minimum=2.0,
+        doc="groups, where no sources are listed but `local_share` is stated",
+    )
+    local_share: Real | None = fraction(
+        default=None, doc="of the tokens that stay in their group, stated instead of worked out"
+    )
+    baseline: str = word(
+        "listed",
+        "blind",
+        default="blind",
+        doc="what it is compared with: experts as listed, group by group, or a placement that "
+        "knows nothing of the tokens",
+    )
+    baseline_remote: Real | None = fraction(
+        default=None,
+        positive=True,
+        doc="share of tokens that leave their group before, in place of a baseline",
+    )
+    token: Real | None = quantity(
+        BYTES, default=None, positive=True, doc="one copy of a token, for times"
+    )
+    bandwidth: Real | None = quantity(
+        RATE,
+        default=None,
+        positive=True,
+        qualifiers=_DIRECTION,
+        must_qualify=True,
+        doc="by which a group reaches the others",
+    )
+    before: Real | None = quantity(
+        SECONDS, default=None, positive=True, doc="exchange before, where it was measured"
+    )
+    after: Real | None = quantity(
+        SECONDS, default=None, positive=True, doc="exchange with the placement, where measured"
+    )
+    exchange_share: Real | None = fraction(
+        default=None, doc="of the step that the exchange took before, for the gain in throughput"
+    )
+    throughput_gain: Real | None = fraction(
+        default=None, maximum=None, doc="that was claimed: which share of the step does it imply?"
+    )
+
+
+class _PlacementTimes(NamedTuple):
+    """Seconds of the exchange, before and with the placement."""
+
+    before: Real | Formula
+    after: Real | Formula
+
+
+@hookimpl
+def blocks() -> list[type]:
+    """Offer the blocks."""
+    return [Placement, TokenSource]
+
+
+@hookimpl
+def calculations(study: Study) -> Iterator[Figure | Section | Check]:
+    """Place the experts of every `placement`."""
+    for one in study.all(Placement):
+        rules = list(_rules(one))
+        yield from rules
+        if all(all_of(rule.holds) for rule in rules):
+            yield from mark_details(_placement_figures(one), *_HEADLINES)
+
+
+def _rules(one: Placement) -> Iterator[Check]:
+    name, counts = block_name(one), [len(s.tokens) for s in one.sources]
+    if not one.sources:
+        known = one.local_share is not None or (one.before is not None and one.after is not None)
+        yield Check(
+            id="placement-unknown",
+            holds=known,
+            subject=name,
+            message="nothing says where the tokens of `{name}` go",
+            inputs={"name": name},
+            help="list a `source` for each group, or state `local_share`",
+        )
+        blind = one.local_share is not None and one.baseline_remote is None
+        yield Check(
+            id="placement-baseline",
+            holds=not blind or one.groups is not None,
+            subject=name,
+            message="`{name}` states a local share, and nothing to compare it with",
+            inputs={"name": name},
+            help="`groups = ...` for a placement that knows nothing, or `baseline_remote = ...`",
+        )
+        return
+    experts, groups = counts[0], len(counts)
+    yield Check(
+        id="placement-experts",
+        holds=len(set(counts)) == 1,
+        subject=name,
+        message="the sources list tokens for {counts} experts",
+        inputs={"counts": ", ".join(map(str, counts))},
+        help="every source lists the same experts",
+    )
+    yield Check(
+        id="placement-divides",
+        holds=experts % groups == 0,
+        subject=name,
+        message="{experts} experts are not divisible by {groups} groups",
+        inputs={"experts": experts, "groups": groups},
+    )
+    yield Check(
+        id="placement-empty",
+        holds=sum(map(sum, (s.tokens for s in one.sources))) > 0,
+        subject=name,
+        message="no source of `{name}` sends a token",
+        inputs={"name": name},
+    )
+
+
+def _placement_figures(one: Placement) -> Iterator[Figure | Section]:
+    import numpy as np
+
+    times: _PlacementTimes | None = None
+    if one.before is not None and one.after is not None:
+        times = _PlacementTimes(one.before, one.after)
+    if one.sources:
+        tokens = np.array([s.tokens for s in one.sources], dtype=np.float64)
+        home = _group_of_experts(tokens)
+        listed = [i * len(tokens) // tokens.shape[1] for i in range(tokens.shape[1])]
+        local = _local_tokens(tokens, home)
+        remote_before = _remote_before(one, len(tokens), 1 - _local_tokens(tokens, listed))
+        yield from _shares(one, local, remote_before)
+        yield _table(one, home)
+        if times is None and one.token is not None and one.bandwidth is not None:
+            letters = {"x": (one.token, "B"), "B": (one.bandwidth, "B/s")}
+            blind = float(tokens.sum() / len(tokens)) * remote_before
+            crossing = _boundary_tokens(tokens, listed) if one.baseline == "listed" else blind
+            times = _PlacementTimes(
+                *(
+                    formula("n x / B, n tokens over the busiest boundary", letters, n=crossed)
+                    for crossed in (crossing, _boundary_tokens(tokens, home))
+                )
+            )
+    elif one.local_share is not None:
+        remote_before = _remote_before(one, one.groups, None)
+        yield from _shares(one, one.local_share, remote_before)
+    if times is not None:
+        yield from _gains(one, times)
+
+
+def _group_of_experts(tokens: Tokens) -> list[int]:
+    """Return the group of each expert, as many experts in each."""
+    import numpy as np
+
+    groups, experts = tokens.shape
+    each = experts // groups
+    worth = np.repeat(tokens, each, axis=0).T  # a column for every place
+    return [column // each for column in best_assignment(worth)]
+
+
+def _local_tokens(tokens: Tokens, home: Sequence[int]) -> float:
+    kept = sum(tokens[group, expert] for expert, group in enumerate(home))
+    return float(kept / tokens.sum())
+
+
+def _boundary_tokens(tokens: Tokens, home: Sequence[int]) -> float:
+    """Return the tokens that the busiest group sends or receives over its boundary."""
+    out, into = tokens.sum(axis=1), tokens.sum(axis=1) * 0.0
+    for expert in range(tokens.shape[1]):
+        own = tokens[home[expert], expert]
+        out[home[expert]] -= own
+        into[home[expert]] += tokens[:, expert].sum() - own
+    return float(max(out.max(), into.max()))
+
+
+def _remote_before(one: Placement, groups: Real | None, listed: Real | None) -> Real:
+    if one.baseline_remote is not None:
+        return one.baseline_remote
+    if one.baseline == "listed" and listed is not None:
+        return listed
+    assert groups is not None
+    return 1 - 1 / groups
+
+
+def _shares(one: Placement, local: Real, remote_before: Real) -> Iterator[Figure]:
+    sheet = Sheet(block_name(one), local=local, before=remote_before)
+    yield sheet("local_share", "tokens that stay in their group", "%", "local, of all tokens")
+    yield sheet("baseline_local_share", "tokens that stayed before", "%", "1 - before")
+    yield sheet(
+        "global_load_removed",
+        "load that is taken off the links between groups",
+        "%",
+        "1 - ratio(1 - local, before)",
+    )
+
+
+def _gains(one: Placement, times: _PlacementTimes) -> Iterator[Figure]:
+    sheet = Sheet(
+        block_name(one),
+        before=(times.before, "s"),
+        after=(times.after, "s"),
+        share=one.exchange_share,
+        claim=one.throughput_gain,
+    )
+    yield sheet("seconds_before", "exchange before", "s", "before")
+    yield sheet("seconds", "exchange with the placement", "s", "after")
+    yield sheet("speedup", "exchange, before over after", "", "ratio(before, after)")
+    sheet.letters["saved"] = sheet.formula("ratio(before - after, before)")
+    if one.exchange_share is not None:
+        yield sheet("gain", "throughput gained", "%", "ratio(1, 1 - share saved) - 1")
+    if one.throughput_gain is not None:
+        yield sheet(
+            "implied_share",
+            "of the step that the exchange took, if the gain is right",
+            "%",
+            "ratio(1 - 1 / (1 + claim), saved)",
+        )
+
+
+def _table(one: Placement, home: Sequence[int]) -> Section:
+    rows = [
+        (block_name(source), ", ".join(str(e) for e, g in enumerate(home) if g == group))
+        for group, source in enumerate(one.sources)
+    ]
+    return Section(title=f"Placement {block_name(one)}", columns=("group", "experts"), rows=rows)

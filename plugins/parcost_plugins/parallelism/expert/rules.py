@@ -1,0 +1,207 @@
+"""What a router, its experts and the layout must agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Real, Study, block_name, hookimpl
+from parcost.numeric import ceil, ceil_div, maximum, where
+from parcost_plugins.parallelism.expert.exchange import exchange_of
+from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, Training
+from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
+from parcost_plugins.vocabulary.neighbours import divisors
+from parcost_plugins.vocabulary.routing import (
+    dispatcher_of,
+    load_imbalance,
+    overflow,
+    routing_load,
+    sends_once,
+)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Return the rules of a mixture of experts; a dense model has none."""
+    model = study[Training].model
+    if not model.experts or model.is_nominal:
+        return
+    yield from _shape(model, study[Layout])
+    yield from _load(model, study[Routing])
+    yield from _drop_checks(study)
+    yield from _travel(study, model)
+
+
+def _shape(model: Model, layout: Layout) -> Iterator[Check]:
+    experts, ep, etp, tp = float(model.experts), layout.ep, layout.etp, layout.tp
+    yield Check(
+        id="experts-divide",
+        holds=experts % ep == 0,
+        subject="layout.ep",
+        message="{experts} experts are not divisible by ep = {ep}",
+        inputs={"experts": experts, "ep": ep},
+        help=_nearest_divisors(experts, ep, "ep"),
+    )
+    yield Check(
+        id="expert-width-divide",
+        holds=model.expert_ffn % etp == 0,
+        subject="layout.etp",
+        message="an expert of width {width} is not divisible by etp = {etp}",
+        inputs={"width": model.expert_ffn, "etp": etp},
+        help=_nearest_divisors(model.expert_ffn, etp, "etp"),
+    )
+    yield Check(
+        id="experts-visited",
+        holds=model.top_k <= experts,
+        subject=f"{block_name(model)}.top_k",
+        message="a token visits {top} of {experts} experts",
+        inputs={"top": model.top_k, "experts": experts},
+        help="top_k is at most {experts}",
+    )
+    if model.shared_experts:
+        yield Check(
+            id="shared-width-divide",
+            holds=model.shared_width % tp == 0,
+            subject="layout.tp",
+            message="shared experts of width {width} are not divisible by tp = {tp}",
+            inputs={"width": model.shared_width, "tp": tp},
+            help=_nearest_divisors(model.shared_width, tp, "tp"),
+        )
+    if not layout.sequence_parallel:
+        # Ranks of tp then hold the same tokens, of which each expert must see every one once.
+        yield Check(
+            id="experts-sequence-parallel",
+            holds=(tp == 1) | ((ep == 1) & (etp == tp)),
+            subject="layout.sequence_parallel",
+            message="{tp} tensor-parallel ranks would each send the same tokens to the experts",
+            inputs={"tp": tp},
+            help="`sequence_parallel = on`, or ep = 1 with etp = {tp}",
+        )
+
+
+def _load(model: Model, routing: Routing) -> Iterator[Check]:
+    place = block_name(routing)
+    said = routing.distribution
+    if said == "measured":
+        listed, total = len(routing.loads), sum(routing.loads)
+        yield Check(
+            id="loads-count",
+            holds=listed == model.experts and total > 0,
+            subject=f"{place}.loads",
+            message="`loads` has {total} tokens for {listed} experts; the model has {experts}",
+            inputs={"total": total, "listed": listed, "experts": model.experts},
+        )
+    if said == "dirichlet" and routing.concentration is None:
+        yield Check(
+            id="concentration-missing",
+            holds=False,
+            subject=f"{place}.distribution",
+            message="a Dirichlet distribution of tokens has no `concentration`",
+            help="the sum of its parameters, such as {each} = 10 for each of {experts} experts",
+            inputs={"each": 10 * model.experts, "experts": model.experts},
+        )
+    unread = [
+        name
+        for name, given, for_ in (
+            ("loads", bool(routing.loads), "measured"),
+            ("concentration", routing.concentration is not None, "dirichlet"),
+        )
+        if given and said != for_ and routing.imbalance is None
+    ]
+    if unread:
+        yield Check(
+            id="routing-unread",
+            holds=False,
+            subject=f"{place}.{unread[0]}",
+            message=f"`{unread[0]}` says nothing while the distribution is `{said}`",
+            severity="warning",
+        )
+
+
+def _drop_checks(study: Study) -> Iterator[Check]:
+    """Yield what a capacity factor drops: of counted loads in all, or else at the busiest rank."""
+    routing = study[Routing]
+    factor = routing.capacity_factor
+    if factor is None:
+        return
+    counted = routing.distribution == "measured" and routing.imbalance is None
+    if counted and not sum(routing.loads):
+        return  # which has a rule of its own
+    load = load_imbalance(routing.loads, len(routing.loads)) if counted else routing_load(study)
+    share = overflow(routing.loads, factor) if counted else maximum(1 - factor / load, 0.0)
+    whose = (
+        "the tokens: the busiest expert is sent"
+        if counted
+        else "the tokens of the busiest rank, which is sent"
+    )
+    yield Check(
+        id="capacity-drops",
+        holds=factor >= load,
+        subject=f"{block_name(routing)}.capacity_factor",
+        message="a capacity factor of {factor:g} drops {dropped:.3g} % of "
+        f"{whose} {{load:.3g}} times the mean",
+        inputs={
+            "factor": factor,
+            "dropped": 100 * share,
+            "load": load,
+            "enough": ceil(100 * load) / 100,
+        },
+        help="{enough:g} drops none; left out, experts take every token",
+        severity="warning",
+    )
+
+
+def _travel(study: Study, model: Model) -> Iterator[Check]:
+    routing, exchange = study[Routing], exchange_of(study)
+    place = block_name(routing)
+    if routing.hide == "shared_experts" and not model.shared_experts:
+        yield Check(
+            id="exchange-hides",
+            holds=False,
+            subject=f"{place}.hide",
+            message="the exchange hides under shared experts, and the model has none",
+            help="`hide = pair`, or `hide = none`",
+        )
+    kind = dispatcher_of(study)
+    if exchange is not None and kind in KERNEL_DISPATCHERS:
+        taken, device = getattr(routing, f"{kind}_multiprocessors"), study[Cluster].device
+        yield Check(
+            id="dispatcher-multiprocessors",
+            holds=taken < device.multiprocessors,
+            subject=f"routing.{kind}_multiprocessors",
+            message="{device} has {all} multiprocessors, and the kernels of `{kind}` take {taken}",
+            inputs={
+                "device": block_name(device),
+                "all": device.multiprocessors,
+                "kind": kind,
+                "taken": taken,
+            },
+            help="write fewer than {all}",
+        )
+    if exchange is None or routing.node_limit is None:
+        return
+    limit, units = routing.node_limit, exchange.units
+    per_unit = model.experts / units
+    need = ceil_div(model.top_k, per_unit)
+    yield Check(
+        id="node-limit-experts",
+        holds=where(limit < units, limit * per_unit, model.top_k) >= model.top_k,
+        subject=f"{place}.node_limit",
+        message="{limit} units hold {held} experts, and a token visits {top}",
+        inputs={"limit": limit, "held": limit * per_unit, "top": model.top_k, "need": need},
+        help="node_limit = {need} at least",
+    )
+    if not sends_once(study):
+        yield Check(
+            id="node-limit-copies",
+            holds=False,
+            subject=f"{place}.node_limit",
+            message="a limit of units saves nothing while every expert gets a copy of its own",
+            help="`deduplicate = on` sends one copy per unit",
+            severity="warning",
+        )
+
+
+def _nearest_divisors(of: Real, near: Real, name: str) -> str:
+    """Return the divisors of *of* next to *near*, as a help line; "" for a sweep."""
+    found = divisors(of, near)
+    return f"nearest legal: {name} = {found}" if found else ""

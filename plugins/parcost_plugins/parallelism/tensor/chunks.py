@@ -1,0 +1,92 @@
+"""What it costs to cut products into chunks, or micro-batches into halves.
+
+A product of M / q rows fills tiles and waves worse than one of M, and is launched q
+times. The kernel model of the study says by how much: q T(M / q) - T(M).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from attrs import evolve
+
+from parcost import Formula, Real, Study, Work, formula
+from parcost_plugins.parallelism.tensor.rows import HOSTS
+from parcost_plugins.vocabulary import Gemm, KernelChoice, Layout, Overlap
+from parcost_plugins.vocabulary.causes import TENSOR
+
+_COLUMNS = frozenset(columns for columns, _ in HOSTS.values())
+_ROWS = frozenset(rows for _, rows in HOSTS.values())
+
+
+def chunk_losses(study: Study) -> Iterator[Work]:
+    """Yield what products lose that run beside what they need or make, chunk by chunk."""
+    overlap = study[Overlap]
+    for gemm in _products(study):
+        forward = gemm.pass_ in ("F", "R")
+        if forward or (gemm.pass_ == "B" and gemm.host in _ROWS):
+            yield _loss(
+                study,
+                gemm,
+                f"{gemm.name}, in chunks",
+                overlap.chunks,
+                lambda g, q: evolve(g, m=g.m / q),
+                overhead=overlap.chunk_overhead,
+            )
+
+
+def split_losses(study: Study) -> Iterator[Work]:
+    """Yield what the products of the layers lose that run on half of a micro-batch twice."""
+    for gemm in _products(study):
+        half: Callable[[Gemm, Real], Gemm] = (
+            (lambda g, q: evolve(g, k=g.k / q))
+            if gemm.pass_ == "W"
+            else (lambda g, q: evolve(g, m=g.m / q))
+        )
+        yield _loss(study, gemm, f"{gemm.name}, in halves", 2.0, half)
+
+
+def _products(study: Study) -> Iterator[Gemm]:
+    hosts = _COLUMNS | _ROWS
+    for _, operator in study.contributions_by_row("operators"):
+        if isinstance(operator, Gemm) and operator.host in hosts:
+            yield operator
+
+
+def _loss(
+    study: Study,
+    gemm: Gemm,
+    name: str,
+    parts: Real,
+    cut: Callable[[Gemm, Real], Gemm],
+    *,
+    overhead: Real = 0.0,
+) -> Work:
+    _, model = study.plugins.offers("kernels")[study[KernelChoice].model]
+    whole, part = _seconds(model, gemm, study), _seconds(model, cut(gemm, parts), study)
+    seconds = formula(
+        "t > 1 ? max(q T' - T, 0) + q o : 0, T' of the smaller product",
+        {"T'": (part, "s")},
+        t=study[Layout].tp,
+        q=parts,
+        T=(whole, "s"),
+        o=(overhead, "s"),
+        context={"M": gemm.k if gemm.pass_ == "W" else gemm.m},
+        source="the kernel model of the study, for the smaller product",
+    )
+    return Work(
+        name=name,
+        cause=TENSOR,
+        seconds=seconds,  # one rank waits for no other
+        pass_=gemm.pass_,
+        count=gemm.count,
+        host=gemm.host,
+    )
+
+
+def _seconds(model: Any, gemm: Gemm, study: Study) -> Formula:
+    priced: Formula | None = model.price(gemm, study)
+    if priced is None:
+        raise TypeError(f"kernel model `{model.name}` cannot price the product `{gemm.name}`")
+    return priced

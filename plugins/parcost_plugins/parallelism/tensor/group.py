@@ -1,0 +1,142 @@
+"""The tensor-parallel group of a study: its link, its messages, what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from attrs import field
+
+from parcost import Formula, Pass, Real, Study, Work, formula, link_resources, record
+from parcost_plugins.parallelism.tensor.rows import LayerRow, Message
+from parcost_plugins.vocabulary import CollectiveChoice, Layout, Overlap, Training, slowdown
+from parcost_plugins.vocabulary.causes import TENSOR
+from parcost_plugins.vocabulary.sums import reduction_algorithm
+
+FP32 = 4.0  # bytes: the loss is reduced in full precision
+
+
+class CollectivePrice(NamedTuple):
+    """A collective: its seconds, and its bytes."""
+
+    seconds: Formula
+    bytes_: Real
+
+
+@record(kw_only=True, eq=False)
+class TensorGroup:
+    """The group, what hiding under compute costs, and the sizes of what is sent, by letter."""
+
+    study: Study
+    algorithm: str
+    on: Mapping[str, Any]
+    slowdown: Real
+    sizes: dict[str, tuple[Real, str]]
+    gathered: Real
+    _priced: dict[tuple[str, str, float], CollectivePrice] = field(factory=dict, init=False)
+
+    def price(
+        self, operation: str, message: Message | None = None, *, parts: float = 1.0
+    ) -> CollectivePrice:
+        """Price a collective over *message*, in *parts* equal ones, once.
+
+        Without a message it is over the residual stream.
+        """
+        key = (operation, message.tensor if message else "", parts)
+        if key not in self._priced:
+            letters = {letter: self.sizes[letter] for letter in "sbhe"}
+            if message and message.tensor:
+                width = {"w": (message.width, "")}
+                letters = {letter: self.sizes[letter] for letter in "sb"} | width
+                letters["e"] = self.sizes["e"]
+            if operation == "all_gather":
+                letters["e"] = (self.gathered, "B")
+            self._priced[key] = self._price(operation, letters, parts)
+        return self._priced[key]
+
+    def loss(self) -> CollectivePrice:
+        """Price the sum of one number per token."""
+        letters = {letter: self.sizes[letter] for letter in "sbl"}
+        return self._price(
+            "all_reduce", letters, 1.0, reduction_algorithm(self.study, self.algorithm)
+        )
+
+    def _price(
+        self,
+        operation: str,
+        letters: dict[str, tuple[Real, str]],
+        parts: float,
+        algorithm: str = "",
+    ) -> CollectivePrice:
+        n = formula(" ".join(letters), letters)
+        if parts == 1.0:
+            call = self.study.collective(operation, n, "tp", algorithm or self.algorithm)
+            return CollectivePrice(call.formula, n.value)
+        part = formula("n / k", n=(n, "B"), k=parts)
+        call = self.study.collective(operation, part, "tp", algorithm or self.algorithm)
+        return CollectivePrice(formula("k t, k parts", k=parts, t=(call.formula, "s")), n.value)
+
+    def work(
+        self,
+        name: str,
+        pass_: Pass,
+        priced: CollectivePrice,
+        count: Sequence[float],
+        window: str | None = None,
+        *,
+        share: Real = 1.0,
+    ) -> Work:
+        """Return a collective that a pass waits for, or that may hide in a window of it."""
+        return Work(
+            name=name,
+            cause=TENSOR,
+            seconds=priced.seconds,
+            pass_=pass_,
+            count=count,
+            window=window,
+            share=share,
+            slowdown=self.slowdown,
+            bytes_=priced.bytes_,
+            **self.on,
+        )
+
+    def chunk_work(
+        self, row: LayerRow, message: Message, pass_: Pass, pair: str, count: Sequence[float]
+    ) -> Iterator[Work]:
+        """Yield a collective in q chunks beside a product that takes T_g.
+
+        One chunk has nothing to run beside, the first that is gathered or the last that is
+        added up. The others find q - 1 of q chunks of the product:
+        max(T_g, T) + min(T_g, T) / q in all.
+        """
+        chunks = self.study[Overlap].chunks
+        whole, named = self.price(row.operation, message), message.named(row)
+        for name, text, part in (
+            ("edge chunk", "t / q, of q chunks", 1.0 / chunks),
+            ("other chunks", "t (1 - 1 / q), of q chunks", 1.0 - 1.0 / chunks),
+        ):
+            seconds = formula(text, t=(whole.seconds, "s"), q=chunks)
+            chunk = CollectivePrice(seconds, whole.bytes_ * part)
+            window = None if name == "edge chunk" else row.host_of_pair(pair, row.pipelined)
+            yield self.work(
+                f"{named}, {pair}, {name}", pass_, chunk, count, window, share=1.0 - 1.0 / chunks
+            )
+
+
+def tensor_group(study: Study) -> TensorGroup:
+    """Return the tensor-parallel group of *study*."""
+    training, precision = study[Training], study[Training].precision
+    return TensorGroup(
+        study=study,
+        algorithm=study[CollectiveChoice].tensor,
+        on=link_resources(study.group("tp").flat),
+        slowdown=slowdown(study),
+        gathered=precision.tensor_gather,
+        sizes={
+            "s": (training.sequence / study[Layout].cp, ""),
+            "b": (training.micro_batch, ""),
+            "h": (training.model.hidden, ""),
+            "e": (precision.activation, "B"),
+            "l": (FP32, "B"),
+        },
+    )

@@ -1,0 +1,117 @@
+"""What a search of layouts may choose, and what it may look for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from attrs import evolve
+
+from parcost import Axis, Check, Goal, Objective, Study, block_name, hookimpl
+from parcost_plugins.search_space import goal, objective
+from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
+from parcost_plugins.vocabulary.neighbours import all_divisors
+from parcost_plugins.vocabulary.offers import has, offers_of
+from parcost_plugins.vocabulary.partition import assignment, end_layers
+
+
+@hookimpl
+def axes(study: Study) -> Iterator[Axis]:
+    """Return degrees that divide what they cut, and every choice that the framework has."""
+    for axis in _axes(study):
+        yield _supported_axis(study, axis)
+
+
+def _supported_axis(study: Study, axis: Axis) -> Axis:
+    """Return *axis* without what the framework lacks; all of it where it has none of that."""
+    framework = study[Training].framework
+    if not offers_of(framework, axis.attribute):
+        return axis
+    kept = [value for value in axis.values if has(study, axis.attribute, value)]
+    if not kept:
+        return axis
+    lacking = [
+        value for value in (*axis.values, *axis.others) if not has(study, axis.attribute, value)
+    ]
+    return evolve(
+        axis,
+        values=kept,
+        others={v: remark for v, remark in axis.others.items() if v not in lacking},
+        lacking=lacking,
+        lacks=f"`{block_name(framework)}` has none",
+    )
+
+
+def _axes(study: Study) -> Iterator[Axis]:
+    training, devices = study[Training], int(study[Cluster].devices)
+    model = training.model
+    heads, layers = int(model.heads), int(model.layers) + sum(end_layers(study))
+    whole = assignment(study) == "even"
+    yield Axis(attribute="layout.tp", values=_common_divisors(heads, devices))
+    stages = _common_divisors(layers if whole else devices, devices, ends=layers)
+    yield Axis(attribute="layout.pp", values=stages)
+    yield Axis(attribute="schedule.chunks", values=_common_divisors(layers, layers))
+    yield Axis(
+        attribute="layout.cp", values=_common_divisors(int(training.sequence), devices, ends=64)
+    )
+    yield Axis(attribute="layout.dp", follows=True)
+    batch = int(training.global_batch)
+    yield Axis(attribute="training.micro_batch", values=_common_divisors(batch, batch, ends=64))
+    if experts := int(getattr(model, "experts", 0) or 0):
+        yield Axis(attribute="layout.ep", values=_common_divisors(experts, devices))
+        yield Axis(attribute="layout.etp", values=_common_divisors(heads, devices, ends=8))
+    yield _schedules(study)
+    yield Axis(attribute="layout.zero", values=[0, 1, 2, 3])
+    yield Axis(attribute="layout.sequence_parallel", values=["off", "on"])
+    yield Axis(attribute="training.recompute", values=["none", "selective", "full"])
+    yield Axis(attribute="overlap.gradients", values=["off", "on"])
+    yield Axis(attribute="overlap.parameters", values=["off", "on"])
+
+
+@hookimpl
+def objectives(study: Study) -> Iterator[Objective]:
+    """Return the time of a step, and what follows from it."""
+    yield from objective.all_of(study)
+
+
+@hookimpl
+def goals(study: Study) -> Iterator[Goal]:
+    """Return what the block ``search`` says."""
+    yield goal.goal(study)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Return the rules of the block ``search``."""
+    if study.get(Search) is not None:
+        yield from goal.rules(study)
+
+
+def _schedules(study: Study) -> Axis:
+    """Return the schedule of the spec, those that a search takes by default, and the rest.
+
+    Of a framework that says which it has, those are all that it has.
+    """
+    kinds, others = {study[ScheduleChoice].kind}, {}
+    stated = offers_of(study[Training].framework, "schedule.kind")
+    for name, (_, schedule) in study.plugins.offers("schedules").items():
+        usual = schedule.search_default
+        if usual or (stated and has(study, "schedule.kind", name)):
+            kinds.add(name)
+        else:
+            others[name] = ", ".join(schedule.frameworks)
+    return Axis(
+        attribute="schedule.kind",
+        values=sorted(kinds),
+        others={name: have for name, have in others.items() if name not in kinds},
+        why="few training frameworks have them, or none; those that do are in brackets",
+    )
+
+
+def _common_divisors(whole: int, also: int, ends: int | None = None) -> list[int]:
+    """Return the numbers, up to *ends*, that divide both.
+
+    >>> _common_divisors(96, 1024)
+    [1, 2, 4, 8, 16, 32]
+    """
+    return [n for n in all_divisors(gcd(whole, also)) if n <= (ends or whole)]

@@ -1,0 +1,78 @@
+"""To how many tokens a token attends: in its own document, in a window, before itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Real, Study
+from parcost.numeric import floor, is_array, maximum, minimum
+from parcost_plugins.vocabulary.training import KernelChoice, Training
+
+
+def writes_scores(study: Study) -> bool:
+    """Return whether attention writes its scores to memory: its kernels are not fused."""
+    chosen = study[KernelChoice].attention or study[Training].framework.attention
+    return not study[Training].flash_attention or chosen == "unfused"
+
+
+def attended_tokens(training: Training, *, windowed: bool) -> Real:
+    """Return to how many tokens a token attends on average."""
+    lengths = list(_documents(training))
+    if len(lengths) == 1:
+        return _mean(training, lengths[0], windowed=windowed)
+    total = sum(length * _mean(training, length, windowed=windowed) for length in lengths)
+    return total / sum(lengths)
+
+
+def attended_tokens_of_busiest(training: Training, ranks: Real, *, windowed: bool) -> Real:
+    """Return to how many tokens one attends on average on the rank that has most to do.
+
+    Each of *ranks* has one share of the sequence. In one causal document that is the last,
+    whose tokens have the most before them.
+    """
+    sequence = training.sequence
+    share = sequence / ranks
+    whole = _attended_sum(training, sequence, windowed=windowed)
+    if not training.documents and training.document is None:
+        return (whole - _attended_sum(training, sequence - share, windowed=windowed)) / share
+    most: Real = 0.0
+    before: Real = 0.0
+    for rank in range(1, int(ranks.max() if is_array(ranks) else ranks) + 1):  # type: ignore[union-attr]
+        met = _attended_sum(training, minimum(rank * share, sequence), windowed=windowed)
+        most, before = maximum(most, met - before), met
+    return most / share
+
+
+def _attended_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
+    """Return to how many the first *tokens* of a sequence attend in all."""
+    if training.documents:
+        found: Real = 0.0
+        start: Real = 0.0
+        for length in _documents(training):
+            inside = maximum(minimum(tokens - start, length), 0.0)
+            found = found + _causal_sum(training, inside, windowed=windowed)
+            start = start + length
+        return found
+    (length,) = _documents(training)
+    full = floor(tokens / length)
+    whole = full * _causal_sum(training, length, windowed=windowed)
+    return whole + _causal_sum(training, tokens - full * length, windowed=windowed)
+
+
+def _causal_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
+    """Return to how many the first *tokens* of a causal document attend in all."""
+    width = minimum(float(training.model.window), tokens) if windowed else tokens
+    return width * tokens - width * width / 2.0
+
+
+def _mean(training: Training, length: Real, *, windowed: bool) -> Real:
+    width = minimum(float(training.model.window), length) if windowed else length
+    return width - width * width / (2 * length) if training.model.causal else width
+
+
+def _documents(training: Training) -> Iterator[Real]:
+    """Yield the tokens of each document of a sequence; once, where all are alike."""
+    if training.documents:
+        yield from map(float, training.documents)
+    else:
+        yield training.sequence if training.document is None else training.document

@@ -1,0 +1,252 @@
+"""Which virtual stages hold the same parameters, and which ranks hold them too. Definitions.
+
+Stages differ at the ends (embedding, head) and where layers are dealt unevenly. A cost
+that is not proportional to the parameters, such as a collective, is priced once for
+each kind of stage instead of once for each stage.
+
+Experts are split over other ranks than all else, so that fewer ranks hold the same ones:
+they stand apart on every stage, with their own replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from parcost import Row, record
+from parcost.numeric import all_of, any_of, max_of, maximum, where
+from parcost_plugins.vocabulary.layout import Layout
+from parcost_plugins.vocabulary.operators import Parameters
+from parcost_plugins.vocabulary.partition import layers, virtual_stages
+from parcost_plugins.vocabulary.sharding import Sharding
+
+if TYPE_CHECKING:
+    from parcost import Real, Study
+
+
+@record(kw_only=True, eq=False, slots=False)
+class StageKind:
+    """Virtual *stages*, out of *of*, each of which holds the same parameters.
+
+    A stage has *layers* of *layer* parameters each (their mean, where they differ), of which
+    *matrix* are the most that one product has; *before* them what the model has ahead of its
+    first layer and *after* them what it has behind its last; *elements* in all. Counted on one
+    rank.
+
+    The ranks of *group*, *replicas* of them, hold the same. *shard* of these share out
+    what ZeRO shards; where they are not all, the rest hold copies of the shares.
+    """
+
+    stages: tuple[int, ...]
+    of: int
+    layers: Real
+    layer: Real
+    matrix: Real
+    before: Real
+    after: Real
+    elements: Real
+    group: str
+    replicas: Real
+    shard: Real
+    expert: bool = False
+    row: Row | None = None
+
+    @cached_property
+    def count(self) -> tuple[float, ...]:
+        """One on each of these stages and zero on the others."""
+        if self.row is not None:
+            return self.row
+        return tuple(float(stage in self.stages) for stage in range(self.of))
+
+    def named(self, name: str) -> str:
+        """Return *name*, told from the same on other stages where there are others."""
+        whose = f"{name} of experts" if self.expert else name
+        return whose if len(self.stages) == self.of else f"{whose}, {_stages(self.stages)}"
+
+    def shards(self, zero: int, since: int) -> Real:
+        """Return over how many ranks is sharded what ZeRO shards *since* a stage."""
+        return self.shard if zero >= since else 1.0
+
+
+def stage_kinds(study: Study) -> Sequence[StageKind]:
+    """Return the kinds of virtual stages that *study* has: first stage first, experts last."""
+    return study.query(_stage_kinds)
+
+
+def _stage_kinds(study: Study) -> Sequence[StageKind]:
+    if study.has_structures:
+        return list(_of_structures(study))
+    held: Sequence[Parameters] = study.parameters
+    experts = [p for p in held if p.expert]
+    others = [p for p in held if not p.expert] if experts else held
+    found = _kinds(study, others, expert=False)
+    return [*found, *_kinds(study, experts, expert=True)] if experts else found
+
+
+def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
+    """Return the group that holds the same parameters, its ranks, and those of a shard."""
+    layout = study[Layout]
+    replicas: Real = layout.dp * layout.cp
+    if not expert:
+        return "dp_cp", replicas, study[Sharding].shard
+    replicas = layout.tp * replicas / (layout.ep * layout.etp)
+    return "edp", replicas, replicas
+
+
+def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[StageKind]:
+    dealt, of = layers(study), virtual_stages(study)
+    group, replicas, shard = spread(study, expert=expert)
+    kinds: dict[tuple[float, ...], list[int]] = {}
+    for stage, counts in enumerate(zip(*(p.count for p in held), strict=True)):
+        if any(counts) or not expert:
+            depth = max(counts) if expert else dealt[stage]
+            kinds.setdefault((depth, *counts), []).append(stage)
+    return [
+        StageKind(
+            stages=tuple(stages),
+            of=of,
+            layers=int(key[0]),
+            **_sizes(key, held),
+            group=group,
+            replicas=replicas,
+            shard=shard,
+            expert=expert,
+        )
+        for key, stages in kinds.items()
+    ]
+
+
+def _of_structures(study: Study) -> Iterator[StageKind]:
+    """Yield kinds of virtual stages with arrays over structures, which have as many or fewer."""
+    held: list[Parameters] = [p for _, p in study.contributions_by_row("parameters")]
+    for expert in dict.fromkeys((False, *(p.expert for p in held))):
+        own = [p for p in held if p.expert == expert]
+        rows = tuple(p.count for p in own)
+        group, replicas, shard = spread(study, expert=expert)
+        for slot in slots(study, rows, empty=not expert):
+            yield StageKind(
+                stages=(slot.number,),
+                of=1 if slot.number == 0 else _SEVERAL,
+                layers=slot.depth,
+                group=group,
+                replicas=replicas,
+                shard=shard,
+                expert=expert,
+                row=slot.row,
+                **_sizes_of_structures(slot.depth, slot.counts, own),
+            )
+
+
+_SEVERAL = 2  # stages of a kind that is not alone; which they are differs between structures
+
+
+@record(kw_only=True, eq=False)
+class Slot:
+    """Virtual stages that have as many of everything, of each of several structures.
+
+    Number 0 is for structures in which all stages are alike; in others they have further ones.
+    *depth* is the number of layers of a stage: where none is empty, the largest of *counts*.
+    *counts* has what a stage holds of each row. *row* has one on each of these stages.
+    """
+
+    number: int
+    depth: Real
+    counts: Sequence[Real]
+    row: Row
+
+
+def slots(study: Study, rows: tuple[Any, ...], *, empty: bool) -> Iterator[Slot]:
+    """Yield the slots of stages by what they have of *rows*; with some of it, if not *empty*."""
+    for number in range(int(max_of(study.number(_most_slots, rows, empty)))):
+        depth, *counts = study.number(_slot, rows, empty, number)
+        if any_of(depth >= 0):
+            yield Slot(
+                number=number,
+                depth=maximum(depth, 0.0),
+                counts=counts,
+                row=Row(1.0, _on_slot, rows, empty, number),
+            )
+
+
+def _of_stages(
+    study: Study, rows: tuple[Any, ...], empty: bool
+) -> Sequence[tuple[float, ...] | None]:
+    """Return the depth of each virtual stage and what it has, None where that is nothing."""
+    found: list[tuple[float, ...] | None] = []
+    counts = [row.of(study) if isinstance(row, Row) else row for row in rows]
+    for depth, *own in zip(layers(study), *counts, strict=True):
+        some = empty or any(own)
+        found.append((depth if empty else max(own), *own) if some else None)
+    return found
+
+
+def _kinds_of_stages(
+    study: Study, rows: tuple[Any, ...], empty: bool
+) -> Sequence[tuple[float, ...] | None]:
+    """Return what stages of each slot have, None of a slot that there is not."""
+    of_stages = study.query(_of_stages, rows, empty)
+    kinds = list(dict.fromkeys(kind for kind in of_stages if kind is not None))
+    alone = len(kinds) == 1 and None not in of_stages
+    return kinds if alone else [None, *kinds]
+
+
+def _most_slots(study: Study, rows: tuple[Any, ...], empty: bool) -> float:
+    return float(len(study.query(_kinds_of_stages, rows, empty)))
+
+
+def _slot(study: Study, rows: tuple[Any, ...], empty: bool, number: int) -> tuple[float, ...]:
+    kinds = study.query(_kinds_of_stages, rows, empty)
+    kind = kinds[number] if number < len(kinds) else None
+    return (-1.0, *[0.0] * len(rows)) if kind is None else tuple(map(float, kind))
+
+
+def _on_slot(study: Study, rows: tuple[Any, ...], empty: bool, number: int) -> tuple[float, ...]:
+    kinds = study.query(_kinds_of_stages, rows, empty)
+    kind = kinds[number] if number < len(kinds) else None
+    own = study.query(_of_stages, rows, empty)
+    return tuple(float(kind is not None and stage == kind) for stage in own)
+
+
+def _sizes_of_structures(
+    depth: Real, counts: Sequence[Real], held: Sequence[Parameters]
+) -> dict[str, Any]:
+    """Return the parameters of a layer and of the ends of a stage, over structures."""
+    sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
+    matrix: Real = 0.0
+    for parameters, count in zip(held, counts, strict=True):
+        if all_of(count == 0):
+            continue
+        if parameters.place == "layer":
+            matrix = maximum(matrix, where(count > 0, parameters.elements, 0.0))
+        sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
+    elements = sizes["before"] + sizes["layer"] + sizes["after"]
+    layer = where(depth > 0, sizes["layer"] / maximum(depth, 1.0), 0.0)
+    return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
+
+
+def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Any]:
+    """Return the parameters of a layer and of the ends of a stage."""
+    depth, *counts = key
+    sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
+    matrix: Real = 0.0
+    for parameters, count in zip(held, counts, strict=True):
+        if count:
+            if parameters.place == "layer":
+                matrix = maximum(matrix, parameters.elements)
+            sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
+    elements = sizes["before"] + sizes["layer"] + sizes["after"]
+    layer = sizes["layer"] / depth if depth else 0.0
+    return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
+
+
+def _stages(stages: tuple[int, ...]) -> str:
+    """Return "stage 3", "stages 1 to 6" or "stages 0, 4 to 6"."""
+    runs: list[list[int]] = []
+    for stage in stages:
+        if runs and stage == runs[-1][-1] + 1:
+            runs[-1].append(stage)
+        else:
+            runs.append([stage])
+    words = [str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs]
+    return ("stages " if len(stages) > 1 else "stage ") + ", ".join(words)

@@ -1,0 +1,85 @@
+"""A package names parts: plugins of their own, which can be left out and fail alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from parcost.plugins.discovery import PluginError, load, names_of_parts
+
+HOOK = """
+from parcost import Catalogue, hookimpl
+
+@hookimpl
+def catalogues():
+    return [Catalogue(name="{name}", root=".")]
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Callable[..., str]:
+    """Return the path of a package `farm` with these parts, by their text."""
+
+    def make(parts: str, **modules: str) -> str:
+        folder = tmp_path / "farm"
+        folder.mkdir()
+        (folder / "__init__.py").write_text(f"PARTS = {parts}\n")
+        for name, text in modules.items():
+            (folder / f"{name}.py").write_text(text)
+        return str(folder)
+
+    return make
+
+
+def names(*files: str, without: tuple[str, ...] = ()) -> list[str]:
+    return [plugin.name for plugin in load(files=files, without=without, installed=False).plugins]
+
+
+def test_each_part_is_a_plugin(package: Callable[..., str]) -> None:
+    path = package('("barn", "silo")', barn=HOOK.format(name="a"), silo=HOOK.format(name="b"))
+    assert names(path) == ["farm", "farm.barn", "farm.silo"]
+
+
+def test_a_part_can_be_left_out(package: Callable[..., str]) -> None:
+    path = package('("barn", "silo")', barn=HOOK.format(name="a"), silo=HOOK.format(name="b"))
+    assert names(path, without=("farm.barn",)) == ["farm", "farm.silo"]
+
+
+@pytest.mark.parametrize("text", ["raise RuntimeError", "def", HOOK.format(name="b c")])
+def test_a_part_that_fails_leaves_the_others(package: Callable[..., str], text: str) -> None:
+    plugins = load(
+        files=(package('("barn", "silo")', barn=HOOK.format(name="a"), silo=text),), installed=False
+    )
+    assert [plugin.name for plugin in plugins.plugins] == ["farm", "farm.barn"]
+    assert [fault.plugin.name for fault in plugins.broken] == ["farm.silo"]
+
+
+def test_a_missing_part_is_named(package: Callable[..., str]) -> None:
+    plugins = load(files=(package('["cellar"]'),), installed=False)
+    assert [fault.plugin.name for fault in plugins.broken] == ["farm.cellar"]
+
+
+@pytest.mark.parametrize("parts", ["'barn'", "('a.b',)", "(1,)", "('',)", "7"])
+def test_parts_are_a_list_of_modules(package: Callable[..., str], parts: str) -> None:
+    (fault,) = load(files=(package(parts),), installed=False).broken
+    assert "which is no list of modules" in fault.message
+
+
+def test_a_part_that_is_not_there_cannot_be_left_out() -> None:
+    with pytest.raises(PluginError, match=r"no plugin is called `model.attentoin`"):
+        load(without=["model.attentoin"])
+
+
+def test_a_subject_is_left_out_with_its_parts() -> None:
+    left = {plugin.name for plugin in load(without=["schedules"]).plugins}
+    assert "schedules" not in left
+    assert not left & set(names_of_parts("schedules"))
+    assert "schedules.gpipe" in names_of_parts("schedules")
+
+
+def test_a_shipped_part_is_left_out_alone() -> None:
+    everything = {plugin.name for plugin in load().plugins}
+    left = {plugin.name for plugin in load(without=["schedules.gpipe"]).plugins}
+    assert everything - left == {"schedules.gpipe"}
