@@ -39,10 +39,10 @@ from parcost.system.garbage import rare_collections
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_BLOCK = 8192  # points of the flat axis that are bounded together
-_FIRST, _ROUND = 128, 512  # points that are scored together, the ones with the lowest bounds
+_BLOCK = 4096  # points of the flat axis that are bounded together
+_ROUND = 256  # points that are scored together, the ones with the lowest bounds
 _MOST_REPLAYED = 128  # layouts that are replayed together
-_NARROW = 2  # structures that the first of them are of
+_NARROW = 2  # structures that these are of: others are soon ruled out
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _NEVER = "cannot-run"  # what an evaluation says of a step without an end
 _MANY = 12  # schedules of structures that wait: their terms are kept
@@ -177,7 +177,6 @@ class _Search:
         scores = Scores(group, self.few)
         self.few = self.few or scores.few
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
-        size = _FIRST
         while True:
             worst = self.best.worst if self.points is None else nan  # all points are asked for
             matters = [bound.matters(worst, self.front) for bound in bounds]
@@ -192,14 +191,12 @@ class _Search:
             if self.late and self.points is None and known:
                 self.unscored = min(self.unscored, float(every.min()))
                 return
-            if size == _FIRST:  # of few structures: others are soon ruled out
-                best = np.argsort([part.min() for part in least])[:_NARROW]
-                spans = [group.slices[place] for place in best]
-                left = np.concatenate([left[(left >= s.start) & (left < s.stop)] for s in spans])
-            if len(left) > size:
-                left = left[np.argpartition(every[left], size)[:size]]
+            best = np.argsort([part.min() for part in least])[:_NARROW]
+            spans = [group.slices[place] for place in best]
+            left = np.concatenate([left[(left >= s.start) & (left < s.stop)] for s in spans])
+            if len(left) > _ROUND:
+                left = left[np.argpartition(every[left], _ROUND)[:_ROUND]]
             left = np.sort(left)
-            size = _ROUND
             kept = {
                 place: left[(left >= span.start) & (left < span.stop)] - span.start
                 for place, span in enumerate(group.slices)

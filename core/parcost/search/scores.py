@@ -29,6 +29,7 @@ from parcost.search.term_arrays import (
     Windows,
     at,
     at_points,
+    merge_terms,
     stack_terms,
     terms_under,
     windows,
@@ -172,6 +173,7 @@ class Scores:
         self._tables: dict[Windows, _Table] = {}
         self._all: tuple[_Table, _Table] | None = None
         self._rows: dict[Any, Any] = {}
+        self._hosts = windows(a for asked in self._few.values() for a in asked.every)
 
     @property
     def few(self) -> Sequence[int]:
@@ -180,7 +182,7 @@ class Scores:
 
     def bound_layouts(self) -> Iterator[ScoredLayouts]:
         """Yield all layouts, by structure and schedule, with what few of their terms come to."""
-        table = self._of_few(windows(a for asked in self._few.values() for a in asked.every))
+        table = self._of_few(self._hosts)
         schedules = self._variants.shape[self._choice] if self._choice is not None else 1
         for place, structure in enumerate(self.group.structures):
             known: dict[Any, Load] = {}
@@ -329,8 +331,9 @@ class Scores:
         if self._all is None:
             every = range(self._variants.plugins("terms"))
             rest = [self._plugin_answers("terms", i) for i in every if i not in self._few]
-            hosts = windows(a for asked in (*self._few.values(), *rest) for a in asked.every)
-            self._all = self._of_few(hosts), _Table(self.group, rest, hosts)
+            every_answer = (a for asked in (*self._few.values(), *rest) for a in asked.every)
+            self._hosts = windows(every_answer)
+            self._all = self._of_few(self._hosts), _Table(self.group, rest, self._hosts)
         return self._all
 
     def _judge(self, structure: Structure, place: int, kept: NDArray[np.intp] | None) -> Judge:
@@ -402,7 +405,7 @@ class Scores:
                 found += _between(plugin, term, self._pipeline(place, index).stages)
             else:
                 found.append((plugin, term))
-        return found
+        return merge_terms(found, self._hosts if hook == "terms" else Windows())
 
     def _by_stage(
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any
@@ -444,13 +447,20 @@ class Scores:
             for k, i in zip(read, part, strict=True):
                 where[k] = i
             mask[tuple(where)] = True
-        return [(count, None if mask.all() else mask) for count, mask in found.items()]
+        return [
+            (count, None if mask.all() else mask) for count, mask in found.items() if _occurs(count)
+        ]
 
     def _note(self, timed: ScheduleTimes) -> None:
         """Note where the schedule says what is no number: a bound of 0 stands for that."""
         if timed.unsaid:
             message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
             blame(self._variants, timed.pipeline, message + "layouts")
+
+
+def _occurs(count: Any) -> bool:
+    """Return whether what is counted so is on any virtual stage."""
+    return any(count) if isinstance(count, (tuple, list)) else bool(count)
 
 
 def _between(plugin: Plugin, edge: Edge, stages: int) -> Iterator[tuple[Plugin, Any]]:

@@ -286,7 +286,7 @@ def take(value: Any, choice: int, index: int) -> Any:
 def at(
     stamped: Sequence[tuple[Plugin, Any]], kept: NDArray[np.intp] | slice
 ) -> list[tuple[Plugin, Any]]:
-    """Return the terms at some points of the flat axis."""
+    """Return the terms at some points of the flat axis, those that are nothing there left out."""
     found = []
     for plugin, term in stamped:
         numbers: dict[str, Any] = {}
@@ -296,7 +296,10 @@ def at(
                 numbers[name] = value[..., kept]
         if series := _several(term):
             numbers[series] = tuple(at_points(v, kept) for v in getattr(term, series))
-        found.append((plugin, replace_values(term, numbers) if numbers else term))
+        if not numbers:
+            found.append((plugin, term))
+        elif _counts_with(term, numbers):
+            found.append((plugin, replace_values(term, numbers)))
     return found
 
 
@@ -326,9 +329,17 @@ def terms_under(
                 numbers[series] = parts
         if not numbers:
             found.append((plugin, term))
-        elif any(np.any(numbers.get(n, getattr(term, n, 0.0))) for n in _AMOUNTS):
+        elif _counts_with(term, numbers):
             found.append((plugin, replace_values(term, numbers)))
     return found
+
+
+def _counts_with(term: Any, numbers: Mapping[str, Any]) -> bool:
+    """Return whether *term* is anything with these *numbers* in place of its own."""
+    if _several(term):
+        return True
+    amounts = (numbers.get(n, getattr(term, n)) for n in _numbers_of(_type(term)) if n in _AMOUNTS)
+    return any(np.any(amount) for amount in amounts)
 
 
 def _lift_term(term: Any, choices: int) -> Any:
