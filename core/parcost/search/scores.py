@@ -120,7 +120,7 @@ class _Answers:
 
 
 class _Table:
-    """The terms of some plugins: stack_terms answers all structures, and those of each alone."""
+    """The terms of some plugins: those that all structures share, and those of each."""
 
     def __init__(self, group: Group, answers: Iterable[_Answers], hosts: Windows) -> None:
         shape, answers = group.variants.shape, list(answers)
@@ -167,7 +167,6 @@ class Scores:
         self._choice = _scheduling(self._variants, self._cuts)
         self._answers = {hook: self._answers_of_probe(hook) for hook in PROBES}
         self._few = self._common(few)
-        self._rest: list[_Answers] = []
         self._bytes: dict[tuple[int, int], Any] = {}
         self._least: dict[tuple[int, int], Any] = {}
         self._tables: dict[Windows, _Table] = {}

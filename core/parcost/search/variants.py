@@ -8,7 +8,7 @@ just these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import product
 from types import MappingProxyType
@@ -104,16 +104,6 @@ class Variants:
         self._studies.clear()
         self._made.clear()
 
-    def answers(
-        self, hook: str, legal: NDArray[np.bool_] | None = None
-    ) -> Iterator[VariantAnswers]:
-        """Yield what each plugin answers to *hook* in all variants.
-
-        *legal* has a dimension for each choice: nobody is asked where nothing is.
-        """
-        for position in range(self.plugins(hook)):
-            yield self.plugin_answers(hook, position, legal)
-
     def plugins(self, hook: str) -> int:
         """Return how many plugins answer *hook*."""
         return len(self.base.plugins.implementing(hook))
@@ -123,7 +113,8 @@ class Variants:
     ) -> VariantAnswers:
         """Return the choices that the answers of one plugin to *hook* depend on, and these.
 
-        Answers are by the indices of these choices alone; equal ones are one object.
+        Answers are by the indices of these choices alone; equal ones are one object. *legal*
+        has a dimension for each choice: the plugin is not asked where nothing is.
         """
         read: tuple[int, ...] = ()
         while True:
