@@ -61,6 +61,7 @@ STAGES: Mapping[str, list[Any]] = {
     "schedule.chunks": [1, 2, 3],
     "schedule.kind": [
         "gpipe", "one_f_one_b", "interleaved", "breadth_first", "zb_h1", "zb_v", "dualpipe",
+        "chimera",
     ],
 }  # fmt: skip
 OTHERS: Mapping[str, list[Any]] = {

@@ -402,11 +402,18 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
 
 
 def test_without_time_the_gap_to_the_bounds_is_told(run: Run) -> None:
-    text = SPEC.replace("llama3_8b", "llama3_70b").replace("= 64", "= 1024").replace("128", "2048")
-    code, out, _ = run(text, "--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
+    code, out, _ = run(SPEC, "--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
     assert code == 0
     better = r"Time ran out: a layout up to [0-9.]+% better may be among the others"
     assert re.search(better, " ".join(out.split()))
+
+
+def test_without_time_for_any_part_as_a_whole_that_is_told(run: Run) -> None:
+    text = SPEC.replace("llama3_8b", "llama3_70b").replace("= 64", "= 1024").replace("128", "2048")
+    code, out, _ = run(text, "--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
+    assert code == 0
+    none = "Time ran out before any part of the space had been looked at as a whole: of other"
+    assert none in " ".join(out.split())
 
 
 @pytest.mark.parametrize("option", [("--jobs", "2"), ("--executor", "dask://here:1")])

@@ -70,6 +70,15 @@ def test_structures_at_once_are_what_they_are_one_by_one() -> None:
     assert best_layouts(together) == best_layouts(apart)
 
 
+def test_a_plugin_that_is_asked_by_structure_stands_beside_those_that_are_not() -> None:
+    together, apart = spaces(AXES | {"schedule.kind": ["one_f_one_b", "chimera"]})
+    (group,) = together.groups()
+    terms = range(group.variants.plugins("terms"))
+    with np.errstate(all="ignore"):
+        assert any(group.variants.common_answers("terms", i) is None for i in terms)
+    assert best_layouts(together) == best_layouts(apart)
+
+
 def test_devices_are_groups_of_their_own() -> None:
     axes = {"cluster.device": ["h100_sxm", "b200"], **AXES}
     together, apart = spaces(axes)

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.plugin import Plugin
-    from parcost.engine.stage_costs import Load
     from parcost.numeric import Real
     from parcost.search.variants import Contribution, VariantAnswers, Variants
 
@@ -184,7 +183,7 @@ class Scores:
         table = self._of_few(self._hosts)
         schedules = self._variants.shape[self._choice] if self._choice is not None else 1
         for place, structure in enumerate(self.group.structures):
-            known: dict[Any, Load] = {}
+            known: dict[Any, Any] = {}
             steady: dict[Any, Sequence[Real]] = {}
             terms, memory = table.at(place), self._memory.at(place)
             judge = self._judge(structure, place, None)
@@ -236,7 +235,7 @@ class Scores:
             terms = [t for table in tables for t in table.at(place, points)]
             terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
             memory = self._memory.at(place, points)
-            known: dict[Any, Load] = {}
+            known: dict[Any, Any] = {}
             for (owner, index), which in wanted.items():
                 if owner != place:
                     continue

@@ -90,11 +90,13 @@ def stack_terms(
     """Return the terms of all variants; *shape* has the number of values of each choice.
 
     Work that runs one after another on one resource is added up first: a ledger would have
-    to keep it apart, a search only needs the sum. *hosts* are the windows that have guests.
+    to keep it apart, a search only needs the sum, and no FLOPs. *hosts* are the windows that
+    have guests.
     """
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:
         found += _of_one(read, by_part, shape, hosts)
+    found = [(p, replace_values(t, {"flops": 0.0}) if isinstance(t, Work) else t) for p, t in found]
     return merge_terms(found, hosts)
 
 
