@@ -25,7 +25,7 @@ from attrs import evolve
 import parcost
 from parcost import SpecError
 from parcost.output.search_points import Points
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 
 MODELS = {
@@ -118,10 +118,10 @@ def disagreements(seed: int) -> tuple[list[str], int]:
     for together in (True, False):
         whole = evolve(space(scenario, axes, list(axes)), merges=together)
         lines: list[str] = []
-        wish = Wish(objective=objective, keep=5, budget_seconds=math.inf)
+        request = SearchRequest(objective=objective, keep=5, budget_seconds=math.inf)
         try:
-            best = search(whole, wish)
-            search(whole, wish, points=Points(whole, "jsonl", lines.append))
+            best = search(whole, request)
+            search(whole, request, points=Points(whole, "jsonl", lines.append))
         except SpecError as error:
             found.append(([d.id for d in error.diagnostics], {}, 0))
             continue

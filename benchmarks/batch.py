@@ -141,7 +141,7 @@ def run(*arguments: str, code: str = PARCOST) -> tuple[float, float, str]:
     return cpu, perf_counter() - start, done.stderr
 
 
-def parsed(block: Path) -> float:
+def parse_seconds(block: Path) -> float:
     """Return the CPU seconds that Lark takes for the texts of a block."""
     bare = lark()
     texts = [path.read_text(encoding="utf-8") for path in sorted(block.iterdir())]
@@ -169,7 +169,7 @@ def main(count: int, format_: str) -> None:
         print(f"{count:,} specs of {lines} lines, --format {format_}, {os.cpu_count()} cores")
         theirs = cold = 0.0
         for block in found:
-            theirs += parsed(block)
+            theirs += parse_seconds(block)
             cold += run("eval", str(block), *options)[0]
         print_value("Lark, bare LALR parse, CPU ms per spec", theirs / count * 1e3)
         print_value("cold, CPU ms per spec", cold / count * 1e3)

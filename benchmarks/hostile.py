@@ -334,7 +334,16 @@ _FILES += (_outside_link, _marks)
 
 # --- plugins ----------------------------------------------------------------------------------
 
-_HOOKS = ("terms", "memory", "figures", "details", "sections", "checks", "verdicts", "calculations")
+_HOOKS = (
+    "terms",
+    "memory",
+    "figures",
+    "details",
+    "sections",
+    "checks",
+    "outcome_checks",
+    "calculations",
+)
 _HOOKS += ("groups", "pipelines", "operators", "parameters", "flops", "axes", "views", "blocks")
 _HOOKS += ("collectives", "schedules", "kernels", "exporters", "catalogues", "no_such_hook")
 #: Hooks whose offers other plugins call: whoever calls one first meets what is wrong with it.
@@ -403,7 +412,7 @@ def _run_with(module: Any, told: dict[str, str], *, deep: bool) -> str:
         str(error)
     except SystemExit:
         return f"SystemExit <- {told}"
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is a finding
         return f"{raised(error)} <- {told}"
     return ""
 

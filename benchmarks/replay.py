@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from parcost import Pipeline
-from parcost.contract.terms import Times
+from parcost.contract.pipelines import Times
 from parcost.engine.orders import order_of
-from parcost.engine.replay import Plan, run
+from parcost.engine.replay import PipelinePlan, run
 from parcost.plugins.discovery import load
 
 CANDIDATES = 100_000
@@ -74,7 +74,7 @@ def main() -> None:
 def row(schedule: Any, p: int, m: int, v: int = 1) -> str:
     """Return the figures of one schedule."""
     cut = Pipeline(schedule=schedule.name, stages=p, micro_batches=float(m), chunks=v)
-    plan = Plan(schedule, cut)
+    plan = PipelinePlan(schedule, cut)
     order = order_of(schedule, p, m, v)
     ops = len(order.program.into)
     values = [float(x) for x in range(p * v)]
@@ -84,7 +84,7 @@ def row(schedule: Any, p: int, m: int, v: int = 1) -> str:
 
     slow = np.linspace(1.0, 2.0, CANDIDATES)
     times = Times(*[[slow] * (p * v)] * 3)
-    together = best(lambda: replayed(plan, times), 1, 3) / CANDIDATES
+    together = best(lambda: replay(plan, times), 1, 3) / CANDIDATES
     block = slow[:4096]
     arrays = best(lambda: add_arrays(block, ops), 3, 3) / block.size
     laid = best(lambda: order_of(UnknownOrder(schedule), p, m, v).program, 3)
@@ -94,7 +94,7 @@ def row(schedule: Any, p: int, m: int, v: int = 1) -> str:
     )
 
 
-def replayed(plan: Plan, times: Times) -> Any:
+def replay(plan: PipelinePlan, times: Times) -> Any:
     """Replay with a hop and never by closed form."""
     return plan.timeline(times, 0.125, [0.0] * len(plan.device), spans=False)
 

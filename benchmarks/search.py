@@ -74,7 +74,7 @@ def inside(path: str, axes: str) -> None:
     """Search in this process and print points, legal layouts, seconds and bytes."""
     import parcost
     from parcost.plugins.discovery import Plugins
-    from parcost.search.best_first import Wish, search
+    from parcost.search.best_first import SearchRequest, search
     from parcost.search.space import space
 
     calls = {"space": 0, "layouts": 0}
@@ -91,15 +91,16 @@ def inside(path: str, axes: str) -> None:
     given = OVER if axes == WHOLE else {}
     names = [name for name in axes.split(",") if name and name != WHOLE]
     start = process_time()
-    found = search(space(scenario, given, names or list(given)), Wish(budget_seconds=1e9))
+    request = SearchRequest(budget_seconds=1e9)
+    found = search(space(scenario, given, names or list(given)), request)
     seconds = process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     Plugins.ask = counted  # type: ignore[method-assign]
-    search(space(scenario, given, names or list(given)), Wish(budget_seconds=1e9))
+    search(space(scenario, given, names or list(given)), request)
     print(found.size, found.legal, seconds, peak, calls["space"], calls["layouts"], found.gap)
 
 
-def measured(text: str, axes: str = "") -> tuple[int, int, float, float, float, str, str]:
+def measure(text: str, axes: str = "") -> tuple[int, int, float, float, float, str, str]:
     """Return points, legal layouts, seconds in process, with the start, bytes, and calls."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "spec.par")
@@ -126,7 +127,7 @@ def main() -> None:
     print(f"Python {sys.version.split()[0]}, one of {os.cpu_count()} cores")
     for name, text in SPACES.items():
         axes = WHOLE if text is DENSE else ""
-        size, legal, seconds, whole, peak, calls, others = measured(text, axes)
+        size, legal, seconds, whole, peak, calls, others = measure(text, axes)
         print(f"{name}: {legal:,} of {size:,} points are legal")
         print(f"  in process      {seconds:8.2f} s  {legal / seconds:12,.0f} layouts a second")
         print(f"  from the start  {whole:8.2f} s  {legal / whole:12,.0f} layouts a second")
@@ -136,7 +137,7 @@ def main() -> None:
         print(f"{'points':>14} {'legal':>12} {'seconds':>9} {'us a layout':>11} {'MiB':>7}")
         spaces = [(DENSE, axes) for axes in STEPS] + [(EXPERTS, MORE), (EXPERTS, "")]
         for text, axes in spaces:
-            size, legal, seconds, _, peak, _, _ = measured(text, axes)
+            size, legal, seconds, _, peak, _, _ = measure(text, axes)
             each = seconds / legal * 1e6
             print(f"{size:14,} {legal:12,} {seconds:9.2f} {each:11.3f} {peak / 2**20:7.0f}")
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,11 @@ from hypothesis import settings
 
 import parcost
 from parcost import KernelModel, Op, Schedule, Study, hookimpl
+from parcost.language.parse import parse
+from parcost.language.text import Source
 from parcost.plugins.discovery import load
+from parcost.spec import modules
+from parcost.spec.modules import Loader, Module
 
 # Laws try the same examples each time, so that a run can be repeated. `--hypothesis-profile
 # explore` tries others.
@@ -38,13 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what collecting has made out of every later search for garbage."""
+    """Keep what collecting has made out of every later search for garbage; search seldom."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests, unless all are asked for or a file or test is named."""
+    """Leave out slow tests, unless all are expected or a file or test is named."""
     if config.getoption("full"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
@@ -56,9 +62,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def forgetful() -> Iterator[None]:
-    """Keep results of one test from another, and from the cache of whoever runs them."""
+    """Keep results of one test from another, and from the cache and terminal of whoever runs them.
+
+    pytest-xdist sets ``COLUMNS`` for its workers.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
         patch.setenv("PARCOST_NO_CACHE", "1")
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def catalogue_trees() -> Iterator[None]:
+    """Parse each file of a catalogue once, however many sets of plugins read it."""
+    sources: dict[tuple[str, str], Source] = {}
+    module, parse_once = Loader._module, cache(parse)
+
+    def shared_module(self: Loader, source: Source, *more: Any, **options: Any) -> Module:
+        if options.get("catalogue"):
+            source = sources.setdefault((source.name, source.text), source)
+        return module(self, source, *more, **options)
+
+    def tree(source: Source) -> Any:
+        shared = sources.get((source.name, source.text)) is source
+        return parse_once(source) if shared else parse(source)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Loader, "_module", shared_module)
+        patch.setattr(modules, "parse", tree)
         yield
 
 
@@ -211,7 +242,7 @@ class Cluster:
 
     def close(self) -> None:
         for process in reversed(self.processes):
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):  # it has ended
                 process.kill()
             process.wait(30)
 

@@ -63,7 +63,7 @@ def measure(
     for name in names:
         table = Table(out / f"{name}.jsonl")
         cases = [c for c in TABLES[name](tiny) if _id(backend.facts, name, c) not in table.known]
-        for case, rows in measured(backend, cases, seconds):
+        for case, rows in measurements(backend, cases, seconds):
             here = f"{name} {case.id}"
             if isinstance(rows, Missing):
                 left += 1
@@ -79,7 +79,7 @@ def measure(
     return written, left
 
 
-def measured(
+def measurements(
     backend: Backend, cases: list[Case], seconds: float
 ) -> Iterator[tuple[Case, list[Row] | Missing]]:
     """Yield the rows of each case, or why it has none."""

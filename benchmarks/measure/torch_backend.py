@@ -267,25 +267,25 @@ class TorchBackend:
         if case.kernel in SDPA:
             grouped = bool(case.kv_heads) and case.kv_heads != case.heads
 
-            def fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            def fused_call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
                 with sdpa_kernel(SDPA[case.kernel]):
                     return F.scaled_dot_product_attention(
                         q, k, v, is_causal=case.causal, enable_gqa=grouped
                     )
 
-            return fused
+            return fused_call
         hidden = torch.ones(case.seq, case.seq, device=self.where, dtype=torch.bool).triu(1)
         scale = case.head_dim**-0.5
 
-        def unfused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        def plain_call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             scores = (q @ k.transpose(-1, -2)) * scale
             if case.causal:
                 scores = scores.masked_fill(hidden, -10000.0)
             return torch.softmax(scores, -1) @ v
 
         if case.kernel == "unfused-compiled":
-            return _compile(unfused)
-        return unfused
+            return _compile(plain_call)
+        return plain_call
 
     # Element-wise passes
 
@@ -407,16 +407,16 @@ class TorchBackend:
         gc.collect()
         gc.disable()
         try:
-            return self.issued(case)
+            return self.issue(case)
         finally:
             gc.enable()
 
-    def issued(self, case: Host) -> Timing:
+    def issue(self, case: Host) -> Timing:
         """Return the time of the host, and the kernels that it issues in it."""
         if "layer" in case.what and case.what.endswith(("forward", "backward")):
             return self.layers(case)
         if case.what.startswith("AdamW"):
-            stack = self.stack("llama layer", case.size)
+            stack = self.network("llama layer", case.size)
             for parameter in stack.parameters():
                 parameter.grad = torch.randn_like(parameter)
             kinds: dict[str, dict[str, bool]] = {
@@ -500,7 +500,7 @@ class TorchBackend:
             return None, None
         return float(len(found)), sum(e.time_range.elapsed_us() for e in found) * 1e-6
 
-    def stack(self, kind: str, size: int) -> nn.Module:
+    def network(self, kind: str, size: int) -> nn.Module:
         """Return small layers, so that the host is what takes long."""
         dtype = torch.bfloat16
         if kind.startswith("gpt"):
@@ -515,7 +515,7 @@ class TorchBackend:
         """Time a pass of a stack of layers on few tokens."""
         kind, _, direction = case.what.rpartition(" ")
         kind = kind.removesuffix(" forward and")
-        stack = self.stack(kind, case.size)
+        stack = self.network(kind, case.size)
         dtype = next(stack.parameters()).dtype
         x = self.random(64, 256, dtype=dtype).requires_grad_()
         y0 = self.random(64, 256, dtype=dtype)
@@ -539,7 +539,7 @@ class TorchBackend:
             kept[0].backward(y0.to(kept[0].dtype))
 
         if case.mode == "graph replay":
-            return self.replayed(stack, x, y0)
+            return self.replay(stack, x, y0)
         if direction == "forward":
             found = self.walls([(kept.clear, forward)], 30)
         else:
@@ -552,7 +552,7 @@ class TorchBackend:
             notes=f"a layer of {case.size}; 64 tokens, 256 wide; of all, {found.notes}",
         )
 
-    def replayed(self, stack: nn.Module, x: Tensor, dy: Tensor) -> Timing:
+    def replay(self, stack: nn.Module, x: Tensor, dy: Tensor) -> Timing:
         """Time the replay of a graph of a layer."""
         if not self.cuda:
             raise Missing("the processor has no graphs")

@@ -16,14 +16,37 @@ from typing import TYPE_CHECKING, Any
 from parcost.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from parcost.contract.checks import Check as Check
+    from parcost.contract.figures import Figure as Figure
+    from parcost.contract.figures import Interval as Interval
+    from parcost.contract.figures import Section as Section
     from parcost.contract.formulas import Formula as Formula
     from parcost.contract.formulas import FormulaError as FormulaError
+    from parcost.contract.formulas import attribute as attribute
     from parcost.contract.formulas import formula as formula
     from parcost.contract.formulas import letters_of as letters_of
     from parcost.contract.formulas import plain_of as plain_of
+    from parcost.contract.groups import ClosedForm as ClosedForm
+    from parcost.contract.groups import Group as Group
+    from parcost.contract.groups import Library as Library
+    from parcost.contract.groups import Link as Link
+    from parcost.contract.groups import Phase as Phase
+    from parcost.contract.groups import link_resources as link_resources
     from parcost.contract.hookspecs import API_VERSION as API_VERSION
     from parcost.contract.hookspecs import hookimpl as hookimpl
+    from parcost.contract.offers import Catalogue as Catalogue
+    from parcost.contract.offers import Exporter as Exporter
+    from parcost.contract.offers import FileExporter as FileExporter
     from parcost.contract.outcome import Outcome as Outcome
+    from parcost.contract.outcome import exposed_seconds as exposed_seconds
+    from parcost.contract.pipelines import LONGEST_ORDER as LONGEST_ORDER
+    from parcost.contract.pipelines import Activity as Activity
+    from parcost.contract.pipelines import Case as Case
+    from parcost.contract.pipelines import Op as Op
+    from parcost.contract.pipelines import Pair as Pair
+    from parcost.contract.pipelines import Pipeline as Pipeline
+    from parcost.contract.pipelines import PipelineShape as PipelineShape
+    from parcost.contract.pipelines import Times as Times
     from parcost.contract.queries import pure_function as pure_function
     from parcost.contract.schema import Curve as Curve
     from parcost.contract.schema import Rate as Rate
@@ -36,9 +59,14 @@ if TYPE_CHECKING:
     from parcost.contract.schema import integers as integers
     from parcost.contract.schema import quantity as quantity
     from parcost.contract.schema import reference as reference
+    from parcost.contract.schema import resolver as resolver
     from parcost.contract.schema import string as string
     from parcost.contract.schema import switch as switch
     from parcost.contract.schema import word as word
+    from parcost.contract.searches import Axis as Axis
+    from parcost.contract.searches import Goal as Goal
+    from parcost.contract.searches import Limit as Limit
+    from parcost.contract.searches import Objective as Objective
     from parcost.contract.sheet import Sheet as Sheet
     from parcost.contract.study import Call as Call
     from parcost.contract.study import Collective as Collective
@@ -46,41 +74,17 @@ if TYPE_CHECKING:
     from parcost.contract.study import Replay as Replay
     from parcost.contract.study import Schedule as Schedule
     from parcost.contract.study import Study as Study
-    from parcost.contract.terms import LONGEST_ORDER as LONGEST_ORDER
-    from parcost.contract.terms import Activity as Activity
-    from parcost.contract.terms import Axis as Axis
-    from parcost.contract.terms import Case as Case
-    from parcost.contract.terms import Catalogue as Catalogue
-    from parcost.contract.terms import Check as Check
     from parcost.contract.terms import Edge as Edge
-    from parcost.contract.terms import Exporter as Exporter
-    from parcost.contract.terms import Figure as Figure
-    from parcost.contract.terms import FileExporter as FileExporter
     from parcost.contract.terms import FlopCount as FlopCount
-    from parcost.contract.terms import Goal as Goal
-    from parcost.contract.terms import Group as Group
-    from parcost.contract.terms import Interval as Interval
-    from parcost.contract.terms import Library as Library
-    from parcost.contract.terms import Limit as Limit
-    from parcost.contract.terms import Link as Link
     from parcost.contract.terms import Memory as Memory
     from parcost.contract.terms import Moment as Moment
     from parcost.contract.terms import Names as Names
-    from parcost.contract.terms import Objective as Objective
     from parcost.contract.terms import Once as Once
-    from parcost.contract.terms import Op as Op
     from parcost.contract.terms import Operator as Operator
-    from parcost.contract.terms import Pair as Pair
     from parcost.contract.terms import ParameterGroup as ParameterGroup
     from parcost.contract.terms import Pass as Pass
-    from parcost.contract.terms import Phase as Phase
-    from parcost.contract.terms import Pipeline as Pipeline
-    from parcost.contract.terms import PipelineShape as PipelineShape
-    from parcost.contract.terms import Row as Row
-    from parcost.contract.terms import Section as Section
-    from parcost.contract.terms import Times as Times
+    from parcost.contract.terms import StageCounts as StageCounts
     from parcost.contract.terms import Work as Work
-    from parcost.contract.terms import link_resources as link_resources
     from parcost.engine.replay import longest_span as longest_span
     from parcost.engine.replay import makespan as makespan
     from parcost.engine.scenario import Scenario as Scenario
@@ -141,12 +145,19 @@ HOMES = {
     "language.diagnostics": ("Diagnostic",),
     "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
-    "contract.formulas": ("Formula", "FormulaError", "formula", "letters_of", "plain_of"),
+    "contract.formulas": (
+        "Formula",
+        "FormulaError",
+        "attribute",
+        "formula",
+        "letters_of",
+        "plain_of",
+    ),
     "contract.hookspecs": ("API_VERSION", "hookimpl"),
     "numeric": ("Mask", "Real"),
     "contract.queries": ("pure_function",),
     "records": ("record",),
-    "contract.outcome": ("Outcome",),
+    "contract.outcome": ("Outcome", "exposed_seconds"),
     "contract.schema": (
         "Curve",
         "Rate",
@@ -159,48 +170,56 @@ HOMES = {
         "integers",
         "quantity",
         "reference",
+        "resolver",
         "switch",
         "string",
         "word",
     ),
     "contract.sheet": ("Sheet",),
     "contract.study": ("Call", "Collective", "KernelModel", "Replay", "Schedule", "Study"),
-    "contract.terms": (
-        "LONGEST_ORDER",
-        "Activity",
-        "Axis",
-        "Case",
-        "Catalogue",
-        "Check",
-        "Edge",
-        "Exporter",
-        "Figure",
-        "FileExporter",
-        "FlopCount",
-        "Goal",
+    "contract.checks": ("Check",),
+    "contract.figures": ("Figure", "Interval", "Section"),
+    "contract.groups": (
+        "ClosedForm",
         "Group",
-        "Interval",
-        "Limit",
         "Library",
         "Link",
+        "Phase",
+        "link_resources",
+    ),
+    "contract.offers": (
+        "Catalogue",
+        "Exporter",
+        "FileExporter",
+    ),
+    "contract.pipelines": (
+        "LONGEST_ORDER",
+        "Activity",
+        "Case",
+        "Op",
+        "Pair",
+        "Pipeline",
+        "PipelineShape",
+        "Times",
+    ),
+    "contract.searches": (
+        "Axis",
+        "Goal",
+        "Limit",
+        "Objective",
+    ),
+    "contract.terms": (
+        "Edge",
+        "FlopCount",
         "Memory",
         "Moment",
         "Names",
-        "Objective",
         "Once",
-        "Op",
         "Operator",
-        "Pair",
         "ParameterGroup",
         "Pass",
-        "Phase",
-        "Pipeline",
-        "PipelineShape",
-        "Row",
-        "Section",
-        "Times",
+        "StageCounts",
         "Work",
-        "link_resources",
     ),
     "language.units": (
         "BITS",

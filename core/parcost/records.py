@@ -1,10 +1,9 @@
-"""Records: classes of attrs that nobody changes, and that cost little to make.
+"""Records: frozen attrs classes that are cheap to construct.
 
-A frozen class of attrs sets each field by a call of ``object.__setattr__``, so making one
-takes twice as long or more, and a spec makes three thousand of them. Type checkers hold
-records to be frozen, and with them all of parcost and every plugin that is checked; at run
-time there is no guard. What a plugin is handed and other studies share, the blocks of specs,
-is frozen in earnest.
+A frozen attrs class sets each field by a call of ``object.__setattr__``. Construction then takes
+at least twice as long, and a spec constructs three thousand records. Type checkers treat records
+as frozen, in parcost and in every plugin that is type-checked; at run time there is no guard.
+Blocks of specs, which plugins receive and studies share, are frozen at run time too.
 """
 
 from __future__ import annotations

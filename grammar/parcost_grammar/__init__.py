@@ -14,9 +14,6 @@ def _read(name: str) -> str:
     return data.decode("utf-8")
 
 
-PAR = _read("par.lark")
-
-
 def tables() -> dict[str, Any]:
     """Return what `parcost_grammar.generate` made of the grammar."""
     data: dict[str, Any] = json.loads(_read("par.json"))

@@ -56,13 +56,11 @@ def lark() -> Lark:
 def tables() -> dict[str, Any]:
     """Return what the parser needs, as plain data.
 
-    *tokens* is one regular expression with a group for each terminal. A rule is
-    its origin, the node that it makes (null where its only child stands for it,
-    "" where its children join those of the rule above), and what becomes of each
-    of its symbols: 0 dropped, 1 kept, 2 replaced by its children. A state maps a
-    terminal to the state that follows or to ``-1 - rule`` where that rule is
-    complete, and the origin of a rule to the state that follows. The first state is
-    the one to start in.
+    *tokens* is one regular expression with a group for each terminal. A rule has three parts: its
+    origin, its node and a code for each of its symbols. The node is null if its only child replaces
+    it, "" if its children join those of the rule above. The codes are 0 dropped, 1 kept, 2 replaced
+    by its children. A state maps a terminal to the next state, or to ``-1 - rule`` if that rule is
+    complete. It also maps the origin of a rule to the next state. The first state is the start.
     """
     parser: Any = lark()
     table = parser.parser.parser._parse_table  # noqa: SLF001

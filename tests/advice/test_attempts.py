@@ -168,7 +168,7 @@ def test_the_figures_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == pytest.approx((3.2, 0.25, 0.25))
 
 
-def test_what_reaches_the_targets_comes_by_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_that_reach_the_targets_are_sorted_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reach, "flops_per_token", lambda _: 2e11)
     study: Any = Fake()
     study[Targets] = SimpleNamespace(step_time=2.5, mfu=None, bubble=None)

@@ -27,27 +27,27 @@ def rests_on(
 ) -> parcost.Section:
     text = SPEC.format(node=node, more=more, network=network)
     result = parcost.load_text(text)[0].evaluate().result
-    (section,) = [s for _, s in result.sections if s.title == "What it rests on"]
+    (section,) = [s for _, s in result.sections if s.title == "Inputs by provenance"]
     return section
 
 
 def test_an_efficiency_that_is_left_out_is_listed_with_what_it_moves() -> None:
     section = rests_on()
     rows = {row[0]: row for row in section.rows}
-    assert rows["network.efficiency"][1:3] == ((1.0, ""), "unsaid")
+    assert rows["network.efficiency"][1:3] == ((1.0, ""), "no provenance")
     step = {}
     for written in ("", ", efficiency = 90 %"):
         text = SPEC.format(node="", more=written, network="400 Gbps per_direction")
         step[written] = parcost.load_text(text)[0].evaluate().result.figure("step_time")
     change = step[", efficiency = 90 %"] / step[""] - 1
     assert rows["network.efficiency"][3][0] == pytest.approx(change)
-    (note,) = [note for note in section.notes if "left out" in note]
+    (note,) = [note for note in section.notes if "no efficiency" in note]
     assert "`network.efficiency`" in note
 
 
-def test_an_efficiency_that_is_written_is_not_called_left_out() -> None:
+def test_a_written_efficiency_has_no_note() -> None:
     section = rests_on(", efficiency = 80 %", ', efficiency = 1 @assumed("a payload rate")')
-    assert not [note for note in section.notes if "left out" in note]
+    assert not [note for note in section.notes if "no efficiency" in note]
 
 
 def test_measured_times_leave_no_efficiency_out() -> None:
@@ -67,7 +67,9 @@ def test_counts_are_no_values_to_take_a_tenth_off() -> None:
     notes = []
     for more in (known, guess):
         result = parcost.load_text(text.replace("cluster { ", more))[0].evaluate()
-        notes += [s.notes[1] for _, s in result.result.sections if s.title == "What it rests on"]
+        notes += [
+            s.notes[1] for _, s in result.result.sections if s.title == "Inputs by provenance"
+        ]
     assert notes[0] == notes[1]
 
 

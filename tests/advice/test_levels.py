@@ -43,7 +43,7 @@ def test_the_bandwidth_that_would_do_is_the_least_that_does(overlap: str) -> Non
     assert short > endless * 1.01
 
 
-def test_a_link_may_be_asked_to_be_nearer_to_one_without_limit() -> None:
+def test_the_slack_to_an_unlimited_link_may_be_set() -> None:
     lax = result(more="targets { slack = 5 % }").figure("needed_bandwidth.network")
     strict = result(more="targets { slack = 0.1 % }").figure("needed_bandwidth.network")
     assert lax < result().figure("needed_bandwidth.network") < strict
@@ -73,7 +73,7 @@ def test_the_ridge_is_the_peak_over_what_a_device_has_of_the_level() -> None:
 
 
 def test_the_table_names_levels_from_the_fastest() -> None:
-    table = rows(result(), "Computation against communication")
+    table = rows(result(), "Compute and communication by level")
     assert [row[0] for row in table] == ["node", "network"]
 
 
@@ -93,8 +93,8 @@ def test_the_level_with_the_time_is_the_level_to_buy() -> None:
     # 128 replicas on four leaves of 32 nodes: each of a rail's ports carries the gradients
     # from node to node, and the 32 ports of a leaf share what crosses the spine.
     found = parcost.load_text(POD)[0].evaluate().result
-    busy = {row[0]: row[1][0] for row in rows(found, "Computation against communication")}
-    helps = {row[0]: row[2][0] for row in rows(found, "What would help")}
+    busy = {row[0]: row[1][0] for row in rows(found, "Compute and communication by level")}
+    helps = {row[0]: row[2][0] for row in rows(found, "Levers")}
     assert busy["leaf"] > 0.1 > busy.get("spine", 0.0)
     assert helps["bandwidth of `leaf` x 2"] < -0.1
     assert abs(helps.get("bandwidth of `spine` x 2", 0.0)) < 0.1
@@ -103,20 +103,20 @@ def test_the_level_with_the_time_is_the_level_to_buy() -> None:
 def test_levels_are_called_by_lines_that_a_study_may_draw() -> None:
     ratio = result().figure("communication_to_computation.network")
 
-    def called(lines: str) -> object:
-        table = rows(result(more=f"targets {{ {lines} }}"), "Computation against communication")
+    def label(lines: str) -> object:
+        table = rows(result(more=f"targets {{ {lines} }}"), "Compute and communication by level")
         return next(row[4] for row in table if row[0] == "network")
 
-    assert called(f"compute_bound = {ratio * 1.01}") == "compute-bound"
+    assert label(f"compute_bound = {ratio * 1.01}") == "compute-bound"
     below = f"compute_bound = {ratio * 0.9}"
-    assert called(f"{below}, near_ridge = {ratio * 1.01}") == "near the ridge"
+    assert label(f"{below}, near_ridge = {ratio * 1.01}") == "near the ridge"
     below += f", near_ridge = {ratio * 0.95}"
-    assert called(f"{below}, communication_bound = {ratio * 1.01}") == "communication-bound"
-    assert called(f"{below}, communication_bound = {ratio * 0.99}") == "far beyond the ridge"
+    assert label(f"{below}, communication_bound = {ratio * 1.01}") == "communication-bound"
+    assert label(f"{below}, communication_bound = {ratio * 0.99}") == "far beyond the ridge"
 
 
-def test_what_is_sent_is_told_with_whether_it_is_hidden() -> None:
-    told = {row[0]: row for row in rows(result(overlap="off"), "What a step sends")}
+def test_transfers_are_listed_with_their_exposure() -> None:
+    told = {row[0]: row for row in rows(result(overlap="off"), "Communication of a step")}
     assert told["parameter all-gather"][-1] == "critical"
     # tp = 2 of 8.03e9 parameters, nearly all of them split: each rank gathers half in bf16.
     assert told["parameter all-gather"][2][0] == pytest.approx(2 * 8.03e9 / 2, rel=0.01)
@@ -133,11 +133,11 @@ layout { pp = 2 }
 training { sequence = 1024, global_batch = 5 sequences, micro_batch = 1 }
 """
     found = parcost.load_text(text)[0].evaluate().result
-    times = [row[3] for row in rows(found, "What a step sends") if row[3] > 1]
+    times = [row[3] for row in rows(found, "Communication of a step") if row[3] > 1]
     assert times == [2 * 5]
 
 
 def test_a_link_inside_the_node_is_no_bottleneck_of_a_small_exchange() -> None:
-    table = {row[0]: row for row in rows(result(), "Computation against communication")}
+    table = {row[0]: row for row in rows(result(), "Compute and communication by level")}
     assert table["network"][4] in ("near the ridge", "compute-bound", "communication-bound")
     assert table["node"][4] == "compute-bound"

@@ -52,14 +52,14 @@ def test_the_seconds_of_each_level() -> None:
     assert level_uses(study, SimpleNamespace(ledger=lines[1:])) == []  # type: ignore[arg-type]
 
 
-def test_what_a_ratio_is_called() -> None:
+def test_names_of_ratios() -> None:
     targets: Any = SimpleNamespace(compute_bound=0.5, near_ridge=1.0, communication_bound=2.0)
     names = ["compute-bound", "near the ridge", "communication-bound", "far beyond the ridge"]
     for ratio, name in ((0.5, 0), (0.6, 1), (1.0, 1), (1.1, 2), (2.0, 2), (2.1, 3)):
         assert regime(ratio, targets) == names[name]
 
 
-def searched(now: float, needs: float) -> float | None:
+def least_bandwidth(now: float, needs: float) -> float | None:
     """Return the first of a geometric grid that is no less than *needs*, in two rounds."""
     low, high = (now * end for end in (1e-3, 1e3))
     for _ in range(2):
@@ -83,11 +83,11 @@ class Hashable(SimpleNamespace):
 def test_the_bandwidth_that_would_do(slack: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of 1 s, and 3 B and 40 B at 10 B/s now: 0.3 s and 4 s beside each other."""
 
-    def along(_: Any, values: Any) -> Any:
+    def seconds(_: Any, values: Any) -> Any:
         rates = {level.label: whole for (level, _), whole in values.items()}
         return 1.0 + 3.0 / rates["a"] + 40.0 / rates["b"]
 
-    monkeypatch.setattr(changes, "evaluate_arrays", along)
+    monkeypatch.setattr(changes, "evaluate_arrays", seconds)
     monkeypatch.setattr(
         changes, "points", lambda outcome, n: outcome if len(outcome) == n else None
     )
@@ -96,8 +96,8 @@ def test_the_bandwidth_that_would_do(slack: float, monkeypatch: pytest.MonkeyPat
     ]
     study: Any = Fake(slack)
     assert needed_bandwidths(study, sought) == {
-        "a": pytest.approx(searched(10.0, 3.0 / (5.0 * slack)), rel=1e-9),
-        "b": pytest.approx(searched(10.0, 40.0 / (1.3 * slack)), rel=1e-9),
+        "a": pytest.approx(least_bandwidth(10.0, 3.0 / (5.0 * slack)), rel=1e-9),
+        "b": pytest.approx(least_bandwidth(10.0, 40.0 / (1.3 * slack)), rel=1e-9),
     }
 
 

@@ -27,7 +27,7 @@ def result(layout: str, devices: int = 32) -> parcost.Result:
 
 
 def helps(found: parcost.Result) -> parcost.Section:
-    (section,) = [s for _, s in found.sections if s.title == "What would help"]
+    (section,) = [s for _, s in found.sections if s.title == "Levers"]
     return section
 
 

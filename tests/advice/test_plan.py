@@ -20,7 +20,9 @@ def strategies(
     model: str, devices: int, batch: int = 64, tp: int = 1
 ) -> dict[str, tuple[str, str]]:
     (scenario,) = parcost.load_text(SPEC.format(model=model, devices=devices, batch=batch, tp=tp))
-    (section,) = [s for _, s in scenario.evaluate().result.sections if s.title == "Which strategy"]
+    (section,) = [
+        s for _, s in scenario.evaluate().result.sections if s.title == "Choice of a strategy"
+    ]
     return {str(row[1]): (str(row[0]), str(row[3])) for row in section.rows}
 
 
@@ -36,7 +38,7 @@ def test_seven_billion_parameters_need_sharding() -> None:
     assert any(fits == "yes" for layout, (_, fits) in told.items() if "zero = 1" in layout)
 
 
-def test_what_does_not_divide_says_so() -> None:
+def test_an_indivisible_layout_is_an_error() -> None:
     told = strategies("llama2_7b", 16, batch=8, tp=2)
     why = told["dp = 16, zero = 0"][1]
     assert why.startswith("no: ")
@@ -44,9 +46,9 @@ def test_what_does_not_divide_says_so() -> None:
     assert "16.0" not in why
 
 
-def test_a_plan_is_made_only_where_it_is_asked_for() -> None:
+def test_a_plan_needs_its_block() -> None:
     (scenario,) = parcost.load_text(
         SPEC.format(model="gpt2_small", devices=1, batch=8, tp=1).replace("plan { }", "")
     )
     titles = [s.title for _, s in scenario.evaluate().result.sections]
-    assert "Which strategy" not in titles
+    assert "Choice of a strategy" not in titles

@@ -43,7 +43,7 @@ def test_nothing_is_needed_where_the_target_is_met() -> None:
 
 
 @pytest.mark.slow
-def test_out_of_reach_is_said_with_what_comes_closest() -> None:
+def test_an_unreachable_target_is_reported_with_the_closest_value() -> None:
     text = SPEC.format(targets="mfu = 99 %", batch=8, devices=4)
     (scenario,) = parcost.load_text(text)
     (section,) = [s for _, s in scenario.evaluate().result.sections if "targets" in s.title]

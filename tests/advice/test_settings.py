@@ -35,7 +35,7 @@ def result(text: str, values: dict[str, Any] | None = None) -> parcost.Result:
 
 
 def rows(found: parcost.Result) -> list[tuple[str, float, float]]:
-    (section,) = [s for _, s in found.sections if s.title == "What would help"]
+    (section,) = [s for _, s in found.sections if s.title == "Levers"]
     return [(str(row[0]), float(row[1][0]), float(row[2][0])) for row in section.rows]
 
 
@@ -57,6 +57,14 @@ def test_more_chunks_are_a_lever_where_the_bubble_is_large() -> None:
     assert change == pytest.approx(seconds / now - 1)
 
 
+def test_two_stages_have_chunks_as_a_lever_and_one_stage_has_none() -> None:
+    # Two stages idle 1 of 4 + 1 slots of 4 micro-batches; one stage idles none.
+    two = result(DENSE, {"layout.pp": 2, "layout.tp": 8, "cluster.devices": 128})
+    assert any(title.startswith("schedule") for title, *_ in rows(two))
+    one = result(DENSE, {"layout.pp": 1, "layout.tp": 8})
+    assert not any(title.startswith("schedule") for title, *_ in rows(one))
+
+
 def test_how_tokens_are_sent_is_a_lever() -> None:
     found = {title: seconds for title, seconds, _ in rows(result(EXPERTS))}
     once = step(EXPERTS, {"routing.deduplicate": "on"})
@@ -66,7 +74,7 @@ def test_how_tokens_are_sent_is_a_lever() -> None:
     assert found[dispatcher] == pytest.approx(step(EXPERTS, {"routing.dispatcher": name}))
 
 
-def test_what_is_not_legal_or_does_not_fit_is_no_lever() -> None:
+def test_illegal_and_oversized_layouts_are_no_levers() -> None:
     # Without recomputation the fullest stage needs 50.4 GiB of 80.
     small = result(DENSE, {"memory.usable": 0.65, "training.recompute": "full"})
     titles = [title for title, *_ in rows(small)]
@@ -75,7 +83,7 @@ def test_what_is_not_legal_or_does_not_fit_is_no_lever() -> None:
     assert "training.recompute = none" not in [title for title, *_ in rows(tight)]
 
 
-def test_what_the_framework_lacks_is_no_lever() -> None:
+def test_unsupported_features_are_no_levers() -> None:
     lacks = """
     framework mine { offers kinds { attribute = "schedule.kind", values = "one_f_one_b" } }
     """

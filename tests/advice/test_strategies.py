@@ -80,7 +80,7 @@ def test_the_strategies_in_their_order(arguments: Any, expected: list[str]) -> N
     assert lines(*arguments) == expected
 
 
-def test_what_each_strategy_sets() -> None:
+def test_settings_of_each_strategy() -> None:
     study: Any = Fake(8, 4, 2, 6)
     assert [s.title for s in plan._strategies(study)] == [
         "DDP",
@@ -150,11 +150,11 @@ def test_recomputing_where_it_does_not_fit_without(
     which: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def evaluated(_: Any, __: Any, more: Any, *, recomputed: bool = False) -> _StrategyCost:
+    def cost(_: Any, __: Any, more: Any, *, recomputed: bool = False) -> _StrategyCost:
         assert recomputed is (more["training.recompute"] == "full")
         return answer(again if recomputed else plain, title=more["training.recompute"])
 
-    monkeypatch.setattr(plan, "_evaluate", evaluated)
+    monkeypatch.setattr(plan, "_evaluate", cost)
     study: Any = {Plan: SimpleNamespace(recompute=recompute)}
     assert plan._answer(study, STRATEGY).strategy.title == which
 

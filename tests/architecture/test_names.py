@@ -1,4 +1,4 @@
-"""Names of modules, classes, functions and methods are nouns of the field or standard verbs."""
+"""Names of modules, classes and functions are nouns of the field or standard verbs."""
 
 from __future__ import annotations
 
@@ -10,49 +10,74 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-
-#: Folders whose names are read.
-FOLDERS = ("core/parcost",)
-
-#: Participles, adverbs, adjectives and words of our own that say nothing by themselves.
-_WORDS = """
-alone answered apart asked blamed bounded busy called claimed counted defined endless even
-explained failing fitted found fullest given gone grouped hashed held judged known laid_out
-lifted listed mentioned misfit named noted paired parsed picked pipelined printed probed
-program ranked referred rejected released replayed ruling said scheduled scored settled
-significant slower sound spelled stack stacked swept taken tell timed told traced unbounded
-unfit unsaid unvalued used used_by varying waiting wanted whoever within written
+FOLDERS = ("core/parcost", "grammar", "plugins", "tests", "benchmarks", "examples")
+#: Participles, adverbs, adjectives and words of our own, which do not name a thing or an action.
+_NAMES = """
+above absent activated aligned alike alone along answered apart asked attended attending biased
+blamed bounded busiest busy called careful carried charged chosen claimed classified collected
+compared compiled compressed computed contributed counted crossed dealt deduplicated defined
+described doubled dropped eager endless evaluated even every exactly exchanged executed explained
+exposed failed failing fastest fewest fitted found fullest further fused given gone greatest
+grouped guessed halved hashed heard held hidden highest idle impossible issued joined judged kept
+known laid_out largest leaving lifted listed longest lowest meant measured mentioned met misfit
+moved named narrowed narrowest near nearest needed nominal noted nowhere observed offered only
+ordered outlined paired parsed passed picked placed plausible pressed priced printed probed
+program projected published quantised quoted ranged ranked recommended recomputed reduced referred
+rejected released renamed repeated replayed rounded ruling rulings said scheduled scored searched
+sent settled sharded shipped shown signed significant slowed slower slowest sorted sound spared
+spelled spent spooled stack stacked staged starved stated stored studied summed swept taken tell
+timed together told traced traded unbounded uneven unfit unfused unknown unlike unread unsaid
+unvalued used used_by useful usual varying visited vouched waiting wanted whoever within written
 """
-FORBIDDEN = frozenset(_WORDS.split())
+FORBIDDEN = frozenset(_NAMES.split())
+#: Words that no name of a test has: a test is named by what it asserts.
+VAGUE = {
+    "anybody",
+    "asked",
+    "everybody",
+    "nobody",
+    "said",
+    "somebody",
+    "spelled",
+    "told",
+    "whoever",
+}
+_FREE = ("property", "fixture")  # decorators of values, which any word may name
 
 
-def definitions(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the name of a module and of what it defines, properties excepted, with its line."""
-    yield path.parent.name if path.stem == "__init__" else path.stem, 1
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef):
-            yield node.name, node.lineno
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
-            if not decorators & {"property", "cached_property"}:
-                yield node.name, node.lineno
+def definitions(folder: str) -> Iterator[tuple[str, str]]:
+    """Yield the place and the name of every module, class and function below *folder*."""
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        place = str(path.relative_to(ROOT))
+        yield place, path.parent.name if path.stem == "__init__" else path.stem
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                decorators = " ".join(ast.unparse(one) for one in node.decorator_list)
+                if not any(word in decorators for word in _FREE):
+                    yield f"{place}:{node.lineno}", node.name
 
 
 def words(name: str) -> str:
-    """Return a name in lower case, with underscores between its words.
+    """Return a name in lower case, with underscores between its words, without ``test_``.
 
-    >>> words("PairTimes"), words("_held")
-    ('pair_times', 'held')
+    >>> words("PairTimes"), words("_held"), words("test_sound")
+    ('pair_times', 'held', 'sound')
     """
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip("_")).lower()
+    text = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip("_")).lower()
+    return text.removeprefix("test_")
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_names_are_nouns_and_verbs(folder: str) -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for name, line in definitions(path)
-        if words(name) in FORBIDDEN
+    bad = [f"{place}: {name}" for place, name in definitions(folder) if words(name) in FORBIDDEN]
+    assert not bad, "\n".join(bad)
+
+
+def test_tests_are_named_by_their_assertions() -> None:
+    bad = [
+        f"{place}: {name}"
+        for place, name in definitions("tests")
+        if VAGUE.intersection(words(name).split("_"))
     ]
-    assert not found, "\n".join(found)
+    assert not bad, "\n".join(bad)

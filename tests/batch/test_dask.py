@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 from parcost.batch.executors import Engine, engine_named
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
-from parcost.batch.run import Run
+from parcost.batch.run import BatchRun
 from parcost.cli import main
 from parcost.language.errors import PluginError, SpecError
 
-pytestmark = pytest.mark.slow
-
-pytest.importorskip("distributed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed"),
+]
 
 SPEC = """\
 use catalog.devices.h100_sxm
@@ -50,10 +52,10 @@ def test_a_batch_is_the_same_to_the_bit_though_a_worker_dies(
     monkeypatch.chdir(folder)
     specs = [Spec(path.name) for path in sorted(folder.glob("*.par"))]
     environment = Environment()
-    local = [entry.text for entry in Run(QUESTION, environment).entries(specs)]
+    local = [entry.text for entry in BatchRun(QUESTION, environment).entries(specs)]
     engine = Engine(engine_named(f"dask://{cluster.address}").start, workers=2)
     found = []
-    for entry in Run(QUESTION, environment, engine=engine).entries(specs):
+    for entry in BatchRun(QUESTION, environment, engine=engine).entries(specs):
         found.append(entry.text)
         if len(found) == COUNT // 4:
             cluster.workers[0].kill()
@@ -76,7 +78,7 @@ def test_the_command_line_finds_the_cluster(
     assert outs[0] == outs[1]
 
 
-def test_nobody_at_the_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost_plugins.executors import dask
 
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 0.5)
@@ -101,13 +103,13 @@ def test_a_scheduler_that_dies_ends_the_batch_and_is_named(
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 2)
-    done = Run._finished
+    done = BatchRun._finished
 
-    def finished(run: Run, *arguments: Any) -> Any:
+    def finished(run: BatchRun, *arguments: Any) -> Any:
         cluster.processes[0].kill()
         return done(run, *arguments)
 
-    monkeypatch.setattr(Run, "_finished", finished)
+    monkeypatch.setattr(BatchRun, "_finished", finished)
     address, out = f"dask://{cluster.address}", tmp_path / "out.json"
     out.write_text("of before")
     assert main(["eval", ".", "--format", "json", "--executor", address, "--out", str(out)]) == 3

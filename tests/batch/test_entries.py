@@ -10,7 +10,7 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.output.json_encoding import encode
 
 
-def test_a_page_that_was_told_is_read_back() -> None:
+def test_a_page_survives_its_encoding() -> None:
     page: list[Item] = [
         Heading("one", 1, aside="a.par"),
         Line("fine", "good", 2),
@@ -24,7 +24,7 @@ def test_a_page_that_was_told_is_read_back() -> None:
     assert entry.page()[:2] == page[:2]
 
 
-def test_what_is_packed_is_unpacked_and_nothing_else_is() -> None:
+def test_only_packed_answers_are_unpacked() -> None:
     needed = [Import("lib.par", "", "lib.par", "0" * 64)]
     entries = [
         Entry(

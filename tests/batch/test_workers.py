@@ -22,7 +22,7 @@ from parcost.batch.cache import Cache
 from parcost.batch.executors import Engine, ExecutorError, UnknownExecutorError
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
-from parcost.batch.run import Run
+from parcost.batch.run import BatchRun
 from parcost.batch.worker import StrangerError, Task, Worker, answers
 from parcost.cli import main
 from parcost.contract.entries import Entry
@@ -68,7 +68,7 @@ def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Spec]:
 
 @pytest.fixture
 def expected(specs: list[Spec]) -> list[str]:
-    return [entry.text for entry in Run(QUESTION, ENVIRONMENT).entries(specs)]
+    return [entry.text for entry in BatchRun(QUESTION, ENVIRONMENT).entries(specs)]
 
 
 def deadly(paths: list[str], once: str = "") -> Engine:
@@ -82,7 +82,7 @@ def deadly(paths: list[str], once: str = "") -> Engine:
 
 
 def run(specs: list[Spec], engine: Engine, **options: Any) -> list[Entry]:
-    return list(Run(QUESTION, ENVIRONMENT, engine=engine, **options).entries(specs))
+    return list(BatchRun(QUESTION, ENVIRONMENT, engine=engine, **options).entries(specs))
 
 
 @posix
@@ -116,7 +116,7 @@ def test_workers_that_only_die_end_the_run(specs: list[Spec]) -> None:
 
 def test_what_was_done_before_the_end_is_kept(specs: list[Spec], tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache", ENVIRONMENT, pytest.fail)
-    entries = Run(QUESTION, ENVIRONMENT, cache, executors.processes(2)).entries(specs)
+    entries = BatchRun(QUESTION, ENVIRONMENT, cache, executors.processes(2)).entries(specs)
     first = next(entries)
     assert isinstance(entries, Iterator)
     entries.close()  # type: ignore[attr-defined]
@@ -142,9 +142,9 @@ def test_only_a_window_of_the_files_is_under_way(specs: list[Spec]) -> None:
             return super().submit(fn, *args, **kwargs)
 
     files = [Spec(f"{folder}/{spec.path}") for folder in (".",) * 40 for spec in specs]
-    entries = Run(QUESTION, ENVIRONMENT, engine=Engine(lambda: Counting(1), workers=1)).entries(
-        files
-    )
+    entries = BatchRun(
+        QUESTION, ENVIRONMENT, engine=Engine(lambda: Counting(1), workers=1)
+    ).entries(files)
     next(entries)
     assert sum(handed_over) <= 5 * 16
     entries.close()  # type: ignore[attr-defined]
@@ -285,7 +285,7 @@ def test_what_is_raised_as_entries_are_made_is_no_failure_of_the_exporter(
         raise ValueError("a defect")
         yield
 
-    monkeypatch.setattr(Run, "entries", broken)
+    monkeypatch.setattr(BatchRun, "entries", broken)
     assert main(arguments) == 3
     said = capsys.readouterr().err
     assert "internal error: ValueError: a defect" in said
@@ -321,7 +321,7 @@ sys.exit(main(sys.argv[1:]))"""
     assert (child.returncode, said.strip()) == (130, b"interrupted")
 
 
-def test_an_engine_that_cannot_be_made_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_engine_factory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: str) -> Executor:
         raise OSError("nobody there")
 
@@ -373,7 +373,7 @@ def test_a_file_that_was_a_spec_of_the_batch_may_be_imported_by_the_next(
     assert own[0].data()["results"] == first[0].data()["results"]
 
 
-def test_a_worker_that_is_killed_as_it_answers_keeps_nobody_waiting() -> None:
+def test_a_worker_killed_during_its_answer_blocks_no_reader() -> None:
     """The half of an answer stands in the pipe, and whoever reads it waits for the rest."""
     engine = executors.processes(1)
     pool: Any = engine.start()

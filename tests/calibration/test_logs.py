@@ -56,7 +56,7 @@ def test_a_line_comes_back_from_a_log_on_one_node() -> None:
     assert "size      = 8 devices" in told.stdout
 
 
-def test_what_a_slope_alone_would_say_is_told_beside_the_link() -> None:
+def test_the_algorithm_bandwidth_is_printed_beside_the_link() -> None:
     """Over 8 ranks n / T of a ring tends to B / (2 x 7 / 8) = 257 of 450 GB/s."""
     timings = "\n".join(f"{n:.0f}, {ring(n, 8, 0.0, 450e9):.9e} s" for n in SIZES)
     told = run(timings, "--operation", "all_reduce", "--ranks", "8")
@@ -142,13 +142,6 @@ def test_an_interval_holds_what_timings_with_noise_were_made_from() -> None:
         line = fit(SIZES, seconds, [1.0] * len(SIZES), SIZES)
         held += line.bandwidth_within[0] <= 1e11 <= line.bandwidth_within[1]
     assert 80 <= held <= 98
-
-
-def test_fit_names_the_command_that_took_over(capsys: pytest.CaptureFixture[str]) -> None:
-    from parcost.cli import main
-
-    assert main(["fit", "all_reduce.log", "--ranks", "8"]) == 2
-    assert "parcost calibrate all_reduce.log --ranks 8" in capsys.readouterr().err
 
 
 @given(
@@ -248,7 +241,7 @@ def test_the_ratio_of_the_bandwidths_tells_the_collective() -> None:
         ("8, 3 us\n8 MB, 1 us\n", ("--operation", "all_reduce", "--ranks", "4"), "no bandwidth"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, arguments: tuple[str, ...], said: str) -> None:
+def test_an_invalid_log_is_an_error(text: str, arguments: tuple[str, ...], said: str) -> None:
     told = run(text, *arguments)
     assert told.exit_code == 2
     assert said in told.stderr
@@ -284,7 +277,7 @@ def test_the_help_lists_the_operations() -> None:
         '{"results": [{"size": 1048576, "out_of_place": {"time": -85.6}}]}',
     ],
 )
-def test_a_negative_time_is_said_and_not_passed_over(text: str) -> None:
+def test_a_negative_time_is_an_error(text: str) -> None:
     with pytest.raises(tables.UnreadableError, match=r"a time is negative: -85\.6 us at 1\.048"):
         tables.read(text)
 
@@ -292,7 +285,7 @@ def test_a_negative_time_is_said_and_not_passed_over(text: str) -> None:
 @pytest.mark.parametrize(
     ("algorithm", "needed"), [("nvls", "in_network = on"), ("nccl", "tuning"), ("torus", "kind")]
 )
-def test_what_an_algorithm_needs_and_no_log_says_is_told(
+def test_inputs_missing_from_the_log_are_an_error(
     algorithm: str, needed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Times without rounds and bytes were handed to LAPACK, which wrote its own complaint."""
@@ -313,8 +306,19 @@ def test_two_timings_say_nothing_of_the_error() -> None:
     assert told.output.count("two sizes") == 2
 
 
+def test_the_device_of_a_log_without_one_is_an_option() -> None:
+    text = "size_B time_us\n" + "".join(
+        f"{2**i} {3 + 2**i * 1.75 / 478.6e3}\n" for i in (20, 25, 30)
+    )
+    options = ("--operation", "all_reduce", "--ranks", "8")
+    assert "fit-above-line-rate" not in run(text, *options).stderr
+    assert "450 GB/s" in run(text, *options, "--device", "h100_sxm").stderr
+
+
 @pytest.mark.parametrize(("bandwidth", "warned"), [(478.6e9, True), (369e9, False)])
-def test_a_fit_above_the_line_rate_of_its_device_is_told(bandwidth: float, warned: bool) -> None:
+def test_a_fit_above_the_line_rate_of_its_device_is_a_warning(
+    bandwidth: float, warned: bool
+) -> None:
     """NVLink 4 of an H100 has eighteen links of 25 GB/s in each direction."""
     text = log(8, 1, 3e-6, bandwidth).replace("Example Accelerator", "NVIDIA H100 80GB HBM3")
     told = run(text, "--operation", "all_reduce")

@@ -128,7 +128,9 @@ def test_a_fit_that_ends_on_its_bound_says_so() -> None:
         (20, {"configuration": "same"}, "1 configurations depend on it"),
     ],
 )
-def test_what_rows_do_not_carry_is_refused(rows: int, more: dict[str, Any], reason: str) -> None:
+def test_constants_not_determined_by_rows_are_refused(
+    rows: int, more: dict[str, Any], reason: str
+) -> None:
     truth = [w / 0.7 for w in WORK[:rows]]
     found = solve_grids([RATE], grid([RATE], WORK[:rows], truth, **more))
     assert not found.values

@@ -103,7 +103,7 @@ def test_every_case_is_there_once() -> None:
     }
 
 
-def test_what_is_wrong_or_unclear_says_why() -> None:
+def test_printed_errors_have_a_reason() -> None:
     for row in ROWS:
         assert row["what"]
         assert (row["verdict"] == "agrees") or row["why"], row["id"]

@@ -126,7 +126,7 @@ sys.exit(main())"""
     return subprocess.Popen([sys.executable, "-c", code, *arguments], **streams)
 
 
-def alive(group: int) -> bool:
+def is_alive(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -152,7 +152,7 @@ def test_a_pattern_stands_for_the_specs_that_match_it(run: Run) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
 def test_a_pattern_finds_a_file_once_however_links_lead_to_it(run: Run) -> None:
-    def found(*named: str) -> list[str]:
+    def paths_of(*named: str) -> list[str]:
         lines = run("eval", *named, "--format", "jsonl").out.splitlines()
         return [json.loads(line)["path"] for line in lines]
 
@@ -161,15 +161,15 @@ def test_a_pattern_finds_a_file_once_however_links_lead_to_it(run: Run) -> None:
         Path("specs", link).symlink_to(to)
     Path("specs/s3.par").symlink_to("x/s1.par")
     plain = ["specs/s3.par", "specs/x/s1.par", "specs/y/s2.par"]
-    assert found("specs") == plain
+    assert paths_of("specs") == plain
     for pattern in ("specs/**/s*.par", "specs/**", "**/**/s*.par", "./specs/*/**/../**/s*.par"):
-        assert [os.path.normpath(path) for path in found(pattern)] == plain, pattern
-    assert found("specs/*/s*.par") == plain[1:]
-    assert found("specs", "specs/**/s*.par") == plain
+        assert [os.path.normpath(path) for path in paths_of(pattern)] == plain, pattern
+    assert paths_of("specs/*/s*.par") == plain[1:]
+    assert paths_of("specs", "specs/**/s*.par") == plain
     Path("link").symlink_to("specs")
-    assert found("li*/**/s2.par") == ["link/y/s2.par"]
-    assert found("specs/a/**/*.par") == ["specs/a/s2.par"]
-    assert found("specs/**/l1/*.par") == ["specs/x/l1/s1.par"]
+    assert paths_of("li*/**/s2.par") == ["link/y/s2.par"]
+    assert paths_of("specs/a/**/*.par") == ["specs/a/s2.par"]
+    assert paths_of("specs/**/l1/*.par") == ["specs/x/l1/s1.par"]
 
 
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(run: Run) -> None:
@@ -272,7 +272,7 @@ def test_parquet_without_its_library_says_what_to_install(
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_what_is_remembered_is_told_in_the_same_bytes(
+def test_a_cached_answer_is_printed_in_the_same_bytes(
     run: Run, evaluated: list[str], format_: str
 ) -> None:
     files(ALL)
@@ -357,7 +357,7 @@ def test_a_missing_import_is_looked_for_again(run: Run) -> None:
     assert run("eval", "specs").code == 0
 
 
-def test_a_plugin_that_failed_is_asked_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_plugin_is_called_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from parcost import hookimpl
     from parcost.plugins import discovery
 
@@ -388,7 +388,7 @@ def damage_empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_cut, damage_flip, damage_empty])
-def test_what_is_damaged_is_evaluated_again(
+def test_a_damaged_answer_is_evaluated_again(
     run: Run, evaluated: list[str], tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     files(many_specs(3))
@@ -404,7 +404,7 @@ def test_what_is_damaged_is_evaluated_again(
     assert evaluated == []
 
 
-def test_what_stands_in_the_place_of_another_is_evaluated_again(
+def test_a_misplaced_answer_is_evaluated_again(
     run: Run, evaluated: list[str], tmp_path: Path
 ) -> None:
     files(many_specs(3))
@@ -420,7 +420,7 @@ def test_what_stands_in_the_place_of_another_is_evaluated_again(
     assert len(evaluated) == 3
 
 
-def test_a_cache_that_cannot_be_used_is_said_once_and_ignored(run: Run, tmp_path: Path) -> None:
+def test_an_unusable_cache_is_one_warning_and_ignored(run: Run, tmp_path: Path) -> None:
     files(many_specs(3))
     (tmp_path / "caches").write_text("in the way")
     done = run("eval", "specs", "--format", "jsonl")
@@ -430,7 +430,7 @@ def test_a_cache_that_cannot_be_used_is_said_once_and_ignored(run: Run, tmp_path
     assert "; results are not remembered" in done.err
 
 
-def test_a_cache_on_a_full_disk_is_said_once_and_ignored(
+def test_a_cache_on_a_full_disk_is_one_warning_and_ignored(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files(many_specs(3))
@@ -450,7 +450,7 @@ def test_a_cache_on_a_full_disk_is_said_once_and_ignored(
     assert cached(tmp_path) == []
 
 
-def test_what_nobody_asks_for_is_removed_after_a_month(run: Run, tmp_path: Path) -> None:
+def test_unused_answers_are_removed_after_a_month(run: Run, tmp_path: Path) -> None:
     files(many_specs(3))
     run("eval", "specs")
     old = time.time() - 40 * 86400
@@ -493,14 +493,14 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
     Path("all.jsonl").write_text("of before")
     spied = Scenario.evaluate
 
-    def interrupted(scenario: Scenario, *progress: Any) -> Any:
+    def interruption(scenario: Scenario, *progress: Any) -> Any:
         if scenario.path.endswith("s003.par"):
             raise KeyboardInterrupt
         return spied(scenario, *progress)
 
     arguments = ["eval", "specs", "--format", "jsonl", "--out", "all.jsonl"]
     with monkeypatch.context() as patch:
-        patch.setattr(Scenario, "evaluate", interrupted)
+        patch.setattr(Scenario, "evaluate", interruption)
         done = run(*arguments)
     assert done.code == 130
     assert done.err == (
@@ -560,12 +560,12 @@ def stopped(tmp_path: Path, *arguments: str, before: str = "") -> Iterator[subpr
         stack.callback(Path("gate").unlink)
         wait_for(lambda: cached(tmp_path))
         yield child
-        wait_for(lambda: not alive(child.pid))
+        wait_for(lambda: not is_alive(child.pid))
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
     """End what is left of a process and of its workers."""
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError):  # it has ended
         os.killpg(child.pid, signal.SIGKILL)
     with suppress(ValueError):  # it has been read to its end
         child.communicate()
@@ -577,7 +577,7 @@ def stopping(jobs: str) -> list[str]:
 
 @posix
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path, jobs: str) -> None:
+def test_ctrl_c_loses_nothing_and_leaves_no_process(run: Run, tmp_path: Path, jobs: str) -> None:
     with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
         os.killpg(child.pid, signal.SIGINT)  # as a terminal does
         _, said = child.communicate()
@@ -595,7 +595,7 @@ def test_ctrl_c_loses_nothing_and_leaves_nobody_behind(run: Run, tmp_path: Path,
 @pytest.mark.parametrize("jobs", ["1", "2"])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 @pytest.mark.usefixtures("run")
-def test_what_others_send_ends_a_batch_as_ctrl_c_does(tmp_path: Path, jobs: str, name: str) -> None:
+def test_other_signals_end_a_batch_like_ctrl_c(tmp_path: Path, jobs: str, name: str) -> None:
     with stopped(tmp_path, *stopping(jobs), "--out", "all.jsonl") as child:
         for _ in range(2):  # as `timeout` does
             child.send_signal(getattr(signal, name))
@@ -711,7 +711,7 @@ def test_several_processes_give_the_same_to_the_bit(run: Run, format_: str) -> N
     assert (spread.code, spread.out, spread.err) == (alone.code, alone.out, alone.err)
 
 
-def test_what_processes_found_is_remembered(run: Run, evaluated: list[str]) -> None:
+def test_answers_of_processes_are_cached(run: Run, evaluated: list[str]) -> None:
     files({**ALL, **many_specs(20)})
     spread = run("eval", "specs", "--format", "jsonl", "--jobs", "2")
     again = run("eval", "specs", "--format", "jsonl")
@@ -724,7 +724,7 @@ def test_what_processes_found_is_remembered(run: Run, evaluated: list[str]) -> N
     [
         (["--executor", "dusk://host:1"], "did you mean `dask`?"),
         (["--executor", "dask"], "`dask` names no executor; write dask://HOST:PORT"),
-        (["--executor", "dask://h:1", "--jobs", "2"], "both say where work is done"),
+        (["--executor", "dask://h:1", "--jobs", "2"], "exclude each other"),
         (["--jobs", "0"], "0 is not in the range x>=1"),
         (["--shard", "3/2"], "`3/2` is no shard; write 1/8, 2/8, ... 8/8"),
         (["--shard", f"1/{'9' * 5000}"], "is no shard; write 1/8, 2/8, ... 8/8"),
@@ -745,7 +745,7 @@ def test_an_option_that_makes_no_sense_is_a_usage_error(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "table"])
-def test_a_full_disk_is_said_and_loses_nothing(
+def test_a_full_disk_is_an_error_and_loses_nothing(
     run: Run, evaluated: list[str], format_: str
 ) -> None:
     files(many_specs(3))
@@ -788,7 +788,7 @@ def test_what_went_wrong_is_in_the_exit_code_where_stderr_is_full() -> None:
         assert child.returncode == code
 
 
-def test_a_file_that_cannot_be_written_is_said(run: Run) -> None:
+def test_an_unwritable_file_is_an_error(run: Run) -> None:
     files({"a.par": GOOD})
     done = run("eval", "specs", "--out", "no/such/folder.txt")
     assert (done.code, done.out) == (2, "")
@@ -909,24 +909,24 @@ def test_shards_that_are_not_the_whole_of_one_run_are_not_joined(run: Run) -> No
     files(many_specs(4))
     one, two, three, four = run_shards(run, 4, "--format", "csv")
 
-    def refused(*paths: str) -> str:
+    def refusal(*paths: str) -> str:
         done = run("merge", *paths, "--out", "all")
         assert (done.code, done.out) == (2, "")
         assert not Path("all").exists()
         return str(done.err)
 
-    assert "shards 2, 4 of 4 are missing" in refused(one, three)
-    assert "shard 4 of 4 is missing" in refused(one, two, three)
+    assert "shards 2, 4 of 4 are missing" in refusal(one, three)
+    assert "shard 4 of 4 is missing" in refusal(one, two, three)
     Path("again.jsonl").write_bytes(Path(two).read_bytes())
-    assert "are both shard 2/4" in refused(one, two, "again.jsonl", three, four)
+    assert "are both shard 2/4" in refusal(one, two, "again.jsonl", three, four)
     for other in (["--format", "csv", "--set", "layout.pp=1"], ["--format", "parquet"]):
         run("eval", "specs", *other, "--shard", "2/4", "--out", two)
-        assert f"`{two}` is of another run than `{one}`" in refused(one, two, three, four)
+        assert f"`{two}` is of another run than `{one}`" in refusal(one, two, three, four)
     Path(three).write_text(Path(three).read_text()[:-30])
-    assert f"`{three}`" in refused(three)
+    assert f"`{three}`" in refusal(three)
     run("eval", "specs", "--format", "jsonl", "--out", four)
-    assert f"`{four}` does not end in a seal" in refused(four)
-    assert "error[missing-file]: there is no file" in refused("none.jsonl")
+    assert f"`{four}` does not end in a seal" in refusal(four)
+    assert "error[missing-file]: there is no file" in refusal("none.jsonl")
 
 
 def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
@@ -935,7 +935,7 @@ def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
     second = Path(names[1])
     written = second.read_text()
 
-    def refused(text: str) -> None:
+    def refusal(text: str) -> None:
         assert text != written
         second.write_text(text)
         done = run("merge", *names, "--out", "all")
@@ -944,10 +944,10 @@ def test_a_shard_that_was_edited_is_not_joined(run: Run) -> None:
         assert not Path("all").exists()
 
     lines = written.splitlines(keepends=True)
-    refused("".join(lines[:1] + lines[2:]))
-    refused("".join([*lines[:-1], lines[-2], lines[-1]]))
-    refused(written.replace("s003", "s004", 1))
-    refused(re.sub(r'"format": ?"jsonl"', '"format":"json"', written))
+    refusal("".join(lines[:1] + lines[2:]))
+    refusal("".join([*lines[:-1], lines[-2], lines[-1]]))
+    refusal(written.replace("s003", "s004", 1))
+    refusal(re.sub(r'"format": ?"jsonl"', '"format":"json"', written))
     second.write_text(re.sub(r'"number": ?2', '"number": 1', written))
     assert "is not what was written of shard 1/2" in run("merge", names[1]).err
     second.write_text(re.sub(r'"kind": ?"\w+"', '"kind": "poster"', written))

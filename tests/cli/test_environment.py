@@ -26,7 +26,7 @@ GONE = "cannot be read: the current directory was removed"
 
 
 @pytest.fixture
-def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def parent_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Go to a directory that is removed; return one that is there."""
     folder = tmp_path / "gone"
     folder.mkdir()
@@ -35,10 +35,10 @@ def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.usefixtures("gone")
+@pytest.mark.usefixtures("parent_folder")
 @pytest.mark.parametrize("name", [".", "a.par", "*.par"])
 @pytest.mark.parametrize("command", ["check", "eval", "fmt", "show"])
-def test_a_removed_directory_is_told(
+def test_a_removed_directory_is_an_error(
     capsys: pytest.CaptureFixture[str], command: str, name: str
 ) -> None:
     arguments = ["--no-cache"] if command == "eval" else []
@@ -50,25 +50,25 @@ def test_a_removed_directory_is_told(
 
 @pytest.mark.parametrize("more", [[], ["b.par"]])
 def test_absolute_paths_need_no_directory(
-    gone: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+    parent_folder: Path, capsys: pytest.CaptureFixture[str], more: list[str]
 ) -> None:
     for name in ("a.par", *more):
-        (gone / name).write_text(PIPELINE)
-    paths = [str(gone / name) for name in ("a.par", *more)]
+        (parent_folder / name).write_text(PIPELINE)
+    paths = [str(parent_folder / name) for name in ("a.par", *more)]
     assert main(["eval", *paths, "--no-cache", *(["--jobs", "2"] if more else [])]) == 0
     assert "2.4 s" in capsys.readouterr().out
 
 
 def test_a_plugin_by_a_relative_path_is_not_there(
-    gone: Path, capsys: pytest.CaptureFixture[str]
+    parent_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (gone / "a.par").write_text(PIPELINE)
-    assert main(["eval", str(gone / "a.par"), "--plugin", "p.py"]) == 2
+    (parent_folder / "a.par").write_text(PIPELINE)
+    assert main(["eval", str(parent_folder / "a.par"), "--plugin", "p.py"]) == 2
     assert "there is nothing there" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["fmt", "calibrate"])
-def test_a_closed_stdin_is_told(
+def test_a_closed_stdin_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost.language.numbers import Column, literal, quantity
+from parcost.language.numbers import ColumnScale, literal, quantity
 from parcost.language.units import BYTES, FLOPS, ONE, RATE, SECONDS, Dimension, unit
 from parcost.output.cells import cells
 
@@ -77,7 +77,7 @@ def test_a_number_that_was_written_with_few_digits_is_shown_with_few(
 
 
 def test_a_column_has_one_unit_so_that_it_can_be_added() -> None:
-    column = Column(27.25e9, "B")
+    column = ColumnScale(27.25e9, "B")
     assert (column.unit, column.text(27.25e9), column.text(2.0**20)) == ("GiB", "25.3785", "0.0010")
 
 

@@ -181,7 +181,7 @@ def test_a_sweep_has_columns_for_headlines_and_what_claims_name() -> None:
 @pytest.mark.parametrize(
     ("hidden", "where"),
     [
-        (0.0, "nowhere: it is serial"),
+        (0.0, "none: it runs serially"),
         (2.0, "under the pass of another micro-batch, which the schedule runs at once"),
     ],
 )

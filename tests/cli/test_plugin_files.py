@@ -198,7 +198,7 @@ def test_any_folder_has_a_name_and_what_is_no_plain_file_is_left_out(
 
 
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
-def test_a_batch_forgets_what_was_said_with_another_text(run: Run, jobs: tuple[str, ...]) -> None:
+def test_a_changed_text_invalidates_the_answer_of_a_batch(run: Run, jobs: tuple[str, ...]) -> None:
     arguments = ("eval", "specs", "--plugin", "loader.py", "--format", "csv", *jobs)
     first = steps(run(*arguments))
     assert first["b"] == pytest.approx(first["a"] + 8.0)
@@ -248,7 +248,7 @@ def test_its_terms_take_part_in_a_search(run: Run) -> None:
         (["loader.py", "specs/loader.py"], "a plugin called `loader` is in `loader.py` already"),
     ],
 )
-def test_what_is_no_plugin_is_a_usage_error(run: Run, files: list[str], said: str) -> None:
+def test_an_invalid_plugin_file_is_a_usage_error(run: Run, files: list[str], said: str) -> None:
     Path("calculators.py").write_text(LOADER, encoding="utf-8")
     Path("specs/loader.py").write_text(LOADER, encoding="utf-8")
     flags = [word for file in files for word in ("--plugin", file)]
@@ -279,7 +279,9 @@ def test_it_may_stand_in_for_one_that_is_installed(run: Run) -> None:
         ),
     ],
 )
-def test_one_that_fails_is_told_and_stops_nobody(run: Run, text: str, said: str) -> None:
+def test_a_failing_plugin_file_is_reported_and_stops_no_other(
+    run: Run, text: str, said: str
+) -> None:
     Path("loader.py").write_text(text, encoding="utf-8")
     done = run("eval", "specs/a.par", "--plugin", "loader.py", "--format", "csv")
     assert done.code == 3
@@ -391,13 +393,13 @@ def test_workers_that_keep_dying_are_no_defect_of_ours(run: Run) -> None:
 
 def test_a_search_that_cannot_go_on_says_where_a_plugin_failed(run: Run) -> None:
     text = "from parcost import Goal, Limit, hookimpl\n\n\ndef holds(seconds, bytes_):\n"
-    text += "    return seconds / 0\n\n\n@hookimpl\ndef goals(study):\n"
+    text += "    return seconds / 0\n\n\n@hookimpl\ndef search_goals(study):\n"
     text += "    return [Goal(limits=[Limit(name='x', says='fast', holds=holds)])]\n"
     Path("wish.py").write_text(text, encoding="utf-8")
     done = run("search", "specs/a.par", "--over", "tp=1,2", "--plugin", "wish.py")
     assert (done.code, done.out) == (3, "")
     said = "the limit `fast` raised ZeroDivisionError: float division by zero (wish.py:5)"
-    assert f"plugin `wish` of wish.py failed in `goals`: {said}" in done.err
+    assert f"plugin `wish` of wish.py failed in `search_goals`: {said}" in done.err
 
 
 THREADED = """\
@@ -416,7 +418,7 @@ def terms():
 
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
-def test_a_thread_of_a_plugin_that_fails_is_told_in_a_line(jobs: tuple[str, ...]) -> None:
+def test_a_failing_thread_of_a_plugin_is_one_line(jobs: tuple[str, ...]) -> None:
     Path("threaded.py").write_text(THREADED, encoding="utf-8")
     Path("specs/b.par").write_text(SPEC, encoding="utf-8")
     command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]
@@ -543,7 +545,7 @@ def terms():
 @pytest.mark.slow
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
-def test_what_a_plugin_prints_stands_between_no_results(jobs: tuple[str, ...]) -> None:
+def test_output_of_a_plugin_is_not_mixed_with_results(jobs: tuple[str, ...]) -> None:
     Path("printing.py").write_text(PRINTING, encoding="utf-8")
     Path("specs/b.par").write_text(SPEC, encoding="utf-8")
     command = [sys.executable, "-c", "from parcost.cli import main; raise SystemExit(main())"]

@@ -80,7 +80,7 @@ def test_a_large_mixture_of_experts_is_one_screen(run: Run) -> None:
     assert max(map(len, lines)) <= 80
     causes = re.findall(r"^  (compute|expert|pipeline bubble|hops|data) ", done.out, re.MULTILINE)
     assert {"compute", "expert", "hops", "data"} <= set(causes)
-    assert "fp8 peak x 2" in run("eval", "a.par", "--section", "help").out
+    assert "fp8 peak x 2" in run("eval", "a.par", "--section", "levers").out
 
 
 def test_causes_add_up_to_the_step_and_stand_in_order_of_size(run: Run) -> None:
@@ -110,7 +110,7 @@ def test_a_directory_counts_warnings_and_does_not_print_them(run: Run) -> None:
     warned += "schedule { kind = one_f_one_b }\n"
     done = run("eval", ".", a=SMALL, b=warned)
     assert "warning[" not in done.err
-    assert re.search(r"\d warnings?, which `parcost check` shows", done.err)
+    assert re.search(r"\d warnings?, which `parcost eval FILE` shows", done.err)
     screen = run("eval", "b.par")
     assert "warning: zero 1 shards nothing" in screen.out
     assert "warning[" not in screen.err
@@ -242,17 +242,29 @@ def test_figures_stay_on_the_page(run: Run) -> None:
     assert len(lines) > 100
     assert max(map(len, lines)) <= 80
     (start,) = (i for i, text in enumerate(lines) if " communication_overhead " in text)
-    column = lines[3].index("what it is")
+    column = lines[3].index("meaning")
     words = [text[column:].strip() for text in lines[start : start + 4]]
     assert "exposed communication over the rest of the busy time; may pass" in " ".join(
         words
     )  # no word is torn
 
 
+def test_figures_are_in_order_of_subject_and_name(run: Run) -> None:
+    out = run("figures", "a.par", a=SMALL).out
+    assert out.splitlines()[5].split()[:2] == ["headline"]
+    assert out.splitlines()[6].split()[0] == "step_time"
+    subjects = re.findall(r"^  (\w\S*)$", out, re.MULTILINE)
+    assert subjects == ["headline", *sorted(subjects[1:])]
+    for part in re.split(r"^  \w\S*$", out, flags=re.MULTILINE)[2:]:
+        names = re.findall(r"^    (\w\S*) ", part, re.MULTILINE)
+        assert names == sorted(names)
+        assert names
+
+
 def test_three_changes_are_listed_as_one_with_two(run: Run) -> None:
     big = SMALL.replace("8b", "70b").replace(", recompute = full", "").replace("zero = 1, ", "")
-    err = " ".join(run("eval", "a.par", a=big).err.split())
-    assert "`layout.zero = 3` with `training.recompute = full` and `layout.tp = 4` comes" in err
+    out = " ".join(run("eval", "a.par", a=big).out.split())
+    assert "`layout.zero = 3` with `training.recompute = full` and `layout.tp = 4` comes" in out
 
 
 @pytest.mark.parametrize("columns, width", [("\u00b2", 80), ("00", 80), ("9" * 5000, 1000)])
@@ -263,3 +275,16 @@ def test_any_number_of_columns_is_read(
     done = run("eval", "small.par", small=SMALL)
     assert done.code == 0
     assert "=" * width in done.out.splitlines()
+
+
+def test_the_bubble_of_the_figures_is_that_of_the_bars(run: Run) -> None:
+    study = (SEVENTY, "--study", "llama3_70b_64_h100")
+    out = run("eval", *study).out
+    figure = re.search(r"^  pipeline bubble +([\d.]+) %  of the step$", out, re.MULTILINE)
+    bar = re.search(r"^  pipeline bubble +[\d.,]+ m?s +([\d.]+) %", out, re.MULTILINE)
+    assert figure is not None
+    assert bar is not None
+    assert round(float(figure[1]), 1) == float(bar[1])
+    assert "idle share" not in out
+    full = " ".join(run("eval", *study, "--full").out.split())
+    assert "idle share of the pipeline's makespan" in full

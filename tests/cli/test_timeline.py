@@ -10,7 +10,7 @@ import pytest
 
 from parcost import Op
 from parcost.cli import main
-from parcost.contract.terms import Activity
+from parcost.contract.pipelines import Activity
 from parcost.output.timeline import draw
 
 pytestmark = pytest.mark.slow
@@ -98,7 +98,9 @@ def test_a_sweep_in_arrays_has_no_timeline(
     assert main(["timeline", path, "--set", "schedule.overlap=50 %"]) == 0
 
 
-def test_what_does_not_run_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_that_cannot_run_has_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["timeline", spec(tmp_path, "kind = zb_v")]) == 1
     assert "chunks = 2" in capsys.readouterr().err
 

@@ -151,7 +151,7 @@ def test_a_reduce_scatter_by_halving_is_approximate_off_powers_of_two() -> None:
 
 
 @pytest.mark.parametrize("operation", ["all_gather", "broadcast"])
-def test_what_cannot_run_off_powers_of_two_takes_for_ever(operation: str) -> None:
+def test_an_algorithm_for_powers_of_two_is_infinite_elsewhere(operation: str) -> None:
     group = one_level(6.0, 5e-6, 25e9)
     assert HalvingDoubling().seconds(operation, MIB, group) == float("inf")
 
@@ -303,8 +303,7 @@ def test_an_exchange_on_a_torus_waits_for_the_middle_of_its_longest_side() -> No
 
 
 def test_a_message_between_two_nodes_of_one_rank_is_shown_with_its_link() -> None:
-    text, _, letters = Pairwise().formula_for("all_to_all", two_levels(1.0, 2.0, 450e9, 50e9))
-    assert text == Pairwise().formula("all_to_all")
+    letters = Pairwise().closed_form("all_to_all", two_levels(1.0, 2.0, 450e9, 50e9)).letters
     assert [*letters["M"].values()] == [1.0]
     rates, _ = letters["B"]
     assert [*rates.values()] == [50e9]

@@ -291,7 +291,7 @@ def test_every_operation_has_an_algorithm_for_any_number_of_ranks() -> None:
         assert 0 < seconds < 1
 
 
-def test_an_algorithm_that_is_asked_for_by_name_is_used_even_where_it_is_slow() -> None:
+def test_an_algorithm_by_name_is_used_even_if_slower() -> None:
     study = SpecStudy("test", {}, PLUGINS)
     call = study.collective("all_reduce", 1e9, one_level(8.0, 1e-6, 1e11), "tree")
     assert call.algorithm == "tree"
@@ -321,7 +321,7 @@ def test_an_array_names_every_algorithm_that_is_fastest_somewhere() -> None:
     assert call.seconds == pytest.approx([3e-6, 6e-6 + 2 * 7 / 8 * 1e-2], rel=1e-3)
 
 
-def test_what_an_algorithm_does_not_do_takes_for_ever() -> None:
+def test_an_unsupported_operation_takes_infinite_time() -> None:
     study = SpecStudy("test", {}, PLUGINS)
     call = study.collective("broadcast", 1.0, one_level(8.0, 1e-6, 1e11), "pairwise")
     assert (call.seconds, call.formula.text) == (float("inf"), "pairwise does not do broadcast")

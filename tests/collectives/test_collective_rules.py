@@ -28,7 +28,7 @@ def ids(tp: int, choice: str, layout: str = "zero = 0", reduces: str = "off") ->
     return {d.id: d for d in found if d.id.startswith("collective")}
 
 
-def test_what_can_run_is_let_through() -> None:
+def test_a_runnable_algorithm_passes() -> None:
     assert not ids(8, "tensor = ring, data = hierarchical")
     assert not ids(8, "tensor = nvls", reduces="on")
     assert not ids(1, "tensor = nvls")  # no group to run over
@@ -39,7 +39,7 @@ def test_what_can_run_is_let_through() -> None:
 @pytest.mark.parametrize(
     "tp, choice, layout, reduces, said, hint",
     [
-        (8, "tensor = nvls", "zero = 0", "off", "whose level says `in_network = on`", "`auto`"),
+        (8, "tensor = nvls", "zero = 0", "off", "whose level has `in_network = on`", "`auto`"),
         (16, "tensor = nvls", "zero = 0", "on", "16 ranks of `tp`, 8 on each node", "`auto`"),
         (8, "data = halving_doubling", "zero = 1", "off", "power of two", "are 8 and 16"),
         (8, "data = torus", "zero = 0", "off", "`kind = torus`", "`auto`"),
@@ -47,7 +47,7 @@ def test_what_can_run_is_let_through() -> None:
         (8, "data = collnet_direct", "zero = 0", "off", "`in_network = on`", "`auto`"),
     ],
 )
-def test_what_cannot_run_is_said_with_what_it_needs(
+def test_an_algorithm_that_cannot_run_is_refused_with_its_requirement(
     tp: int, choice: str, layout: str, reduces: str, said: str, hint: str
 ) -> None:
     found = ids(tp, choice, layout, reduces)["collective-unable"]
@@ -57,7 +57,7 @@ def test_what_cannot_run_is_said_with_what_it_needs(
     assert found.labels
 
 
-def test_a_switch_that_does_not_reduce_is_told_how_to() -> None:
+def test_a_switch_without_reduction_has_help_that_enables_it() -> None:
     """The spec in the help is one that lets the algorithm run."""
     hint = ids(8, "tensor = nvls")["collective-unable"].help
     assert hint is not None
@@ -80,7 +80,7 @@ def test_an_algorithm_for_experts_says_nothing_of_a_dense_model() -> None:
         ("context = bruck", "cp = 2", "point_to_point", "cp", "`all_gather` and `all_to_all`"),
     ],
 )
-def test_what_an_algorithm_does_not_do_is_said_where_it_is_named(
+def test_an_operation_outside_of_a_named_algorithm_is_an_error(
     choice: str, layout: str, operation: str, group: str, does: str
 ) -> None:
     found = ids(8, choice, layout)["collective-operation"]

@@ -61,7 +61,7 @@ def sum_messages(algorithm: Any, operation: str, n: int, *shape: int, latency: f
     return algorithm.seconds(operation, float(n), group)
 
 
-def charged(algorithm: Any, operation: str, n: int, *shape: int, latency: float = 1.0) -> Any:
+def price(algorithm: Any, operation: str, n: int, *shape: int, latency: float = 1.0) -> Any:
     """Return (rounds, bytes), per level where *shape* has several."""
 
     def count(level: int, *, of_rounds: int, of_bytes: int) -> Any:
@@ -208,7 +208,7 @@ def test_a_ring_reduce_scatter_moves_what_it_charges(P: int) -> None:
     total = data.sum(axis=0)
     ring_reduce_scatter(net, [list(range(P))], data)
     assert all((data[r, r] == total[r]).all() for r in range(P))
-    assert charged(Ring(), "reduce_scatter", total.size, P) == pytest.approx(net.counts)
+    assert price(Ring(), "reduce_scatter", total.size, P) == pytest.approx(net.counts)
     assert sum_messages(Ring(), "reduce_scatter", total.size, P) == pytest.approx(net.added)
 
 
@@ -218,7 +218,7 @@ def test_a_ring_all_gather_moves_what_it_charges(P: int) -> None:
     wanted = np.stack([data[r, r] for r in range(P)])
     ring_all_gather(net, [list(range(P))], data)
     assert (data == wanted).all()
-    assert charged(Ring(), "all_gather", wanted.size, P) == pytest.approx(net.counts)
+    assert price(Ring(), "all_gather", wanted.size, P) == pytest.approx(net.counts)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -228,7 +228,7 @@ def test_a_ring_all_reduce_moves_what_it_charges(P: int) -> None:
     ring_reduce_scatter(net, [list(range(P))], data)
     ring_all_gather(net, [list(range(P))], data)
     assert (data == total).all()
-    assert charged(Ring(), "all_reduce", total.size, P) == pytest.approx(net.counts)
+    assert price(Ring(), "all_reduce", total.size, P) == pytest.approx(net.counts)
     assert sum_messages(Ring(), "all_reduce", total.size, P) == pytest.approx(net.added)
 
 
@@ -242,7 +242,7 @@ def test_a_pipelined_broadcast_moves_what_it_charges(P: int, pieces: int) -> Non
     chain(net, [list(range(P))], data)
     assert (data == root).all()
     latency = max(P - 2, 1) * root.size / pieces**2  # for which so many pieces are best
-    assert charged(Ring(), "broadcast", root.size, P, latency=latency) == pytest.approx(net.counts)
+    assert price(Ring(), "broadcast", root.size, P, latency=latency) == pytest.approx(net.counts)
 
 
 # --- trees and recursion ---------------------------------------------------------------------
@@ -263,7 +263,7 @@ def test_a_tree_broadcast_moves_what_it_charges(P: int) -> None:
         for (_, target), whole in net.exchange({(a, b): data[a] for a, b in pairs}):
             data[target] = whole
     assert (data == root).all()
-    assert charged(Tree(), "broadcast", root.size, P) == net.counts
+    assert price(Tree(), "broadcast", root.size, P) == net.counts
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -277,7 +277,7 @@ def test_a_tree_all_reduce_moves_what_it_charges(P: int) -> None:
         for (_, target), whole in net.exchange({(a, b): data[a] for a, b in pairs}):
             data[target] = whole
     assert (data == total).all()
-    assert charged(Tree(), "all_reduce", total.size, P) == net.counts
+    assert price(Tree(), "all_reduce", total.size, P) == net.counts
     assert sum_messages(Tree(), "all_reduce", total.size, P) == net.added
 
 
@@ -294,7 +294,7 @@ def test_halving_and_doubling_all_reduces_what_it_charges(P: int) -> None:
     if q < P:
         return_result(net, P, q, data)
     assert (data == total).all()
-    assert charged(HalvingDoubling(), "all_reduce", total.size, P) == pytest.approx(net.counts)
+    assert price(HalvingDoubling(), "all_reduce", total.size, P) == pytest.approx(net.counts)
     assert sum_messages(HalvingDoubling(), "all_reduce", total.size, P) == pytest.approx(net.added)
 
 
@@ -307,9 +307,9 @@ def test_halving_and_doubling_are_a_reduce_scatter_and_an_all_gather(P: int) -> 
     double([doubles] * (P.bit_length() - 1), P, data)
     assert (data == total).all()
     algorithm, n = HalvingDoubling(), total.size
-    assert charged(algorithm, "reduce_scatter", n, P) == pytest.approx(halves.counts)
+    assert price(algorithm, "reduce_scatter", n, P) == pytest.approx(halves.counts)
     assert sum_messages(algorithm, "reduce_scatter", n, P) == pytest.approx(halves.added)
-    assert charged(algorithm, "all_gather", n, P) == pytest.approx(doubles.counts)
+    assert price(algorithm, "all_gather", n, P) == pytest.approx(doubles.counts)
 
 
 @pytest.mark.parametrize("P", POWERS)
@@ -328,7 +328,7 @@ def test_a_broadcast_scatters_by_halving_and_gathers_by_doubling(P: int) -> None
             data[target, theirs[source]] = half
     double([net] * (P.bit_length() - 1), P, data)
     assert (data == root).all()
-    assert charged(HalvingDoubling(), "broadcast", root.size, P) == pytest.approx(net.counts)
+    assert price(HalvingDoubling(), "broadcast", root.size, P) == pytest.approx(net.counts)
 
 
 @pytest.mark.parametrize("g, k", [(2, 2), (4, 2), (2, 4), (4, 4), (8, 2), (2, 8)])
@@ -339,7 +339,7 @@ def test_halving_crosses_an_outer_level_with_what_near_partners_left(g: int, k: 
     halve(nets, g * k, data)
     double(nets, g * k, data)
     assert (data == total).all()
-    expected = charged(HalvingDoubling(), "all_reduce", total.size, g, k)
+    expected = price(HalvingDoubling(), "all_reduce", total.size, g, k)
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
@@ -357,7 +357,7 @@ def test_recursive_doubling_moves_what_it_charges(P: int) -> None:
     if q < P:
         return_result(net, P, q, data)
     assert (data == total).all()
-    assert charged(RecursiveDoubling(), "all_reduce", total.size, P) == net.counts
+    assert price(RecursiveDoubling(), "all_reduce", total.size, P) == net.counts
     assert sum_messages(RecursiveDoubling(), "all_reduce", total.size, P) == net.added
 
 
@@ -377,7 +377,7 @@ def test_a_bruck_all_gather_moves_what_it_charges(P: int) -> None:
         reach *= 2
     for r in range(P):
         assert (np.roll(np.array(held[r]), r, axis=0) == data[:, 0]).all()
-    assert charged(Bruck(), "all_gather", data.size, P) == pytest.approx(net.counts)
+    assert price(Bruck(), "all_gather", data.size, P) == pytest.approx(net.counts)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -394,7 +394,7 @@ def test_a_bruck_all_to_all_moves_what_it_charges(P: int) -> None:
     for r in range(P):
         got = np.stack([held[r, (r - source) % P] for source in range(P)])
         assert (got == data[:, r]).all()
-    assert charged(Bruck(), "all_to_all", data[0].size, P) == pytest.approx(net.counts)
+    assert price(Bruck(), "all_to_all", data[0].size, P) == pytest.approx(net.counts)
 
 
 def pairwise(net: Network, groups: list[list[int]], data: Any, got: Any) -> None:
@@ -420,13 +420,13 @@ def test_a_pairwise_all_to_all_moves_what_it_charges(P: int) -> None:
     got = np.zeros_like(data)
     pairwise(net, [list(range(P))], data, got)
     assert (got == data.swapaxes(0, 1)).all()
-    assert charged(Pairwise(), "all_to_all", data[0].size, P) == pytest.approx(net.counts)
+    assert price(Pairwise(), "all_to_all", data[0].size, P) == pytest.approx(net.counts)
 
 
 def test_a_message_is_one_round_of_all_its_bytes() -> None:
     net, data = Network(), inputs(2, 1)
     net.exchange({(0, 1): data[0]})
-    assert charged(Direct(), "point_to_point", data[0].size, 2) == net.counts
+    assert price(Direct(), "point_to_point", data[0].size, 2) == net.counts
 
 
 # --- the hierarchy ------------------------------------------------------------------------------
@@ -467,7 +467,7 @@ def test_a_hierarchical_all_reduce_moves_what_it_charges(g: int, k: int) -> None
         data[rank, at] = parts[rank]
     ring_all_gather(near, nodes.within, data)
     assert (data == total).all()
-    expected = charged(Hierarchical(), "all_reduce", total.size, g, k)
+    expected = price(Hierarchical(), "all_reduce", total.size, g, k)
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
@@ -482,7 +482,7 @@ def test_a_hierarchical_all_gather_goes_far_with_little_and_near_with_all(g: int
         data[rank, at] = parts[rank]
     ring_all_gather(near, nodes.within, data)
     assert (data == wanted).all()
-    expected = charged(Hierarchical(), "all_gather", wanted.size, g, k)
+    expected = price(Hierarchical(), "all_gather", wanted.size, g, k)
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
@@ -496,7 +496,7 @@ def test_a_hierarchical_reduce_scatter_is_the_gather_mirrored(g: int, k: int) ->
     ring_reduce_scatter(far, nodes.across, parts)
     for node, i in itertools.product(range(k), range(g)):
         assert (parts[node * g + i, node] == total[i, node]).all()
-    expected = charged(Hierarchical(), "reduce_scatter", total.size, g, k)
+    expected = price(Hierarchical(), "reduce_scatter", total.size, g, k)
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
@@ -518,7 +518,7 @@ def test_a_hierarchical_broadcast_scatters_chains_and_gathers(g: int, k: int, pi
     ring_all_gather(near, nodes.within, data)
     assert (data == root).all()
     best = max(k - 2, 1) * root.size / g / pieces**2
-    expected = charged(Hierarchical(), "broadcast", root.size, g, k, latency=best)
+    expected = price(Hierarchical(), "broadcast", root.size, g, k, latency=best)
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
@@ -534,7 +534,7 @@ def test_a_hierarchical_all_to_all_sends_fewer_and_larger_messages(g: int, k: in
     got = np.zeros((P, k, g, 2))
     pairwise(far, nodes.across, outgoing, got)
     assert (got.reshape(P, P, 2) == data.swapaxes(0, 1)).all()
-    expected = charged(Hierarchical(), "all_to_all", data[0].size, g, k)
+    expected = price(Hierarchical(), "all_to_all", data[0].size, g, k)
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
 
 
@@ -548,7 +548,7 @@ def test_a_hierarchical_reduction_is_the_broadcast_mirrored(g: int, k: int) -> N
         whole = data.reshape(g, 1, -1)
         reduce_chain(near, nodes.within, whole)
         assert (whole[0, 0] == total.reshape(-1)).all()
-        assert charged(Hierarchical(), "reduce", n, g, latency=1e18) == pytest.approx(near.counts)
+        assert price(Hierarchical(), "reduce", n, g, latency=1e18) == pytest.approx(near.counts)
         return
     ring_reduce_scatter(near, nodes.within, data)
     parts = shards(data, nodes)[0].reshape(g * k, 1, -1)
@@ -556,7 +556,7 @@ def test_a_hierarchical_reduction_is_the_broadcast_mirrored(g: int, k: int) -> N
     for i in range(1, g):
         near.exchange({(i, 0): parts[i]})
     assert (parts[:g, 0] == total.reshape(g, -1)).all()
-    expected = charged(Hierarchical(), "reduce", n, g, k, latency=1e18)
+    expected = price(Hierarchical(), "reduce", n, g, k, latency=1e18)
     assert np.array(expected) == pytest.approx(np.array([near.counts, far.counts]))
     added = sum_messages(Hierarchical(), "reduce", n, g, k, latency=1e18)
     assert added == pytest.approx(near.added + far.added)
@@ -590,7 +590,7 @@ def test_a_pipelined_reduction_moves_what_it_charges(P: int, pieces: int) -> Non
     reduce_chain(net, [list(range(P))], data)
     assert (data[0] == total).all()
     algorithm = Ring().cut(float(pieces))
-    assert charged(algorithm, "reduce", total.size, P) == pytest.approx(net.counts)
+    assert price(algorithm, "reduce", total.size, P) == pytest.approx(net.counts)
     assert sum_messages(algorithm, "reduce", total.size, P) == pytest.approx(net.added)
 
 
@@ -602,7 +602,7 @@ def test_a_tree_reduction_moves_what_it_charges(P: int) -> None:
         for (_, target), whole in net.exchange({(b, a): data[b] for a, b in pairs}, adds=True):
             data[target] += whole
     assert (data[0] == total).all()
-    assert charged(Tree(), "reduce", total.size, P) == net.counts
+    assert price(Tree(), "reduce", total.size, P) == net.counts
     assert sum_messages(Tree(), "reduce", total.size, P) == net.added
 
 
@@ -628,11 +628,11 @@ def test_a_tree_scatter_moves_what_it_charges(P: int) -> None:
     root = data[0].copy()
     tree_scatter(net, P, data)
     assert all((data[r, r] == root[r]).all() for r in range(P))
-    rounds, bytes_ = charged(Tree(), "scatter", root.size, P)
+    rounds, bytes_ = price(Tree(), "scatter", root.size, P)
     assert rounds == net.rounds
     # the root's port is the busiest of all: it sends everything but its own block
     assert bytes_ == pytest.approx(root.size * (P - 1) / P)
-    assert charged(Tree(), "gather", root.size, P) == (rounds, bytes_)  # its mirror image
+    assert price(Tree(), "gather", root.size, P) == (rounds, bytes_)  # its mirror image
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -643,8 +643,8 @@ def test_a_linear_scatter_moves_what_it_charges(P: int) -> None:
         for (_, target), block in net.exchange({(0, rank): data[0, rank]}):
             data[target, target] = block
     assert all((data[r, r] == root[r]).all() for r in range(P))
-    assert charged(Linear(), "scatter", root.size, P) == pytest.approx(net.counts)
-    assert charged(Linear(), "gather", root.size, P) == pytest.approx(net.counts)
+    assert price(Linear(), "scatter", root.size, P) == pytest.approx(net.counts)
+    assert price(Linear(), "gather", root.size, P) == pytest.approx(net.counts)
 
 
 @pytest.mark.parametrize("P", RANKS)
@@ -659,10 +659,10 @@ def test_a_naive_all_reduce_goes_through_one_root(P: int) -> None:
             data[target] = whole
     assert (data == total).all()
     n = total.size
-    assert charged(Naive(), "reduce", n, P) == up.counts
-    assert charged(Naive(), "broadcast", n, P) == down.counts
+    assert price(Naive(), "reduce", n, P) == up.counts
+    assert price(Naive(), "broadcast", n, P) == down.counts
     both = up.rounds + down.rounds, up.bytes_ + down.bytes_
-    assert charged(Naive(), "all_reduce", n, P) == both
+    assert price(Naive(), "all_reduce", n, P) == both
     assert sum_messages(Naive(), "all_reduce", n, P) == up.added
 
 
@@ -681,7 +681,7 @@ def test_a_long_reduction_halves_and_its_root_gathers(P: int) -> None:
             held[r - bit] += held[r]
         bit //= 2
     assert (data[0] == total).all()
-    assert charged(HalvingDoubling(), "reduce", total.size, P) == pytest.approx(net.counts)
+    assert price(HalvingDoubling(), "reduce", total.size, P) == pytest.approx(net.counts)
     assert sum_messages(HalvingDoubling(), "reduce", total.size, P) == pytest.approx(net.added)
 
 
@@ -694,7 +694,7 @@ def test_a_long_broadcast_scatters_down_a_tree_and_gathers_around_a_ring(P: int)
     assert (data == root).all()
     depth = (P - 1).bit_length()
     expected = depth + net.rounds, root.size * (P - 1) / P + net.bytes_
-    assert charged(VanDeGeijn(), "broadcast", root.size, P) == pytest.approx(expected)
+    assert price(VanDeGeijn(), "broadcast", root.size, P) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("P", POWERS)
@@ -709,7 +709,7 @@ def test_an_all_gather_by_doubling_moves_what_it_charges(P: int) -> None:
         held = {r: held[r] + held[r ^ (1 << bit)] for r in range(P)}
     assert (data == wanted).all()
     algorithm = RecursiveDoubling()
-    assert charged(algorithm, "all_gather", wanted.size, P) == pytest.approx(net.counts)
+    assert price(algorithm, "all_gather", wanted.size, P) == pytest.approx(net.counts)
 
 
 @pytest.mark.parametrize("P", POWERS)
@@ -725,7 +725,7 @@ def test_a_reduce_scatter_by_doubling_moves_what_it_charges(P: int) -> None:
             data[target, left[source]] += part
     assert all((data[r, r] == total[r]).all() for r in range(P))
     algorithm = RecursiveDoubling()
-    assert charged(algorithm, "reduce_scatter", total.size, P) == pytest.approx(net.counts)
+    assert price(algorithm, "reduce_scatter", total.size, P) == pytest.approx(net.counts)
     assert sum_messages(algorithm, "reduce_scatter", total.size, P) == pytest.approx(net.added)
 
 
@@ -739,7 +739,7 @@ def test_a_pairwise_reduce_scatter_moves_what_it_charges(P: int) -> None:
         for (_, target), block in net.exchange(sent, adds=True):
             own[target] += block
     assert (own == total).all()
-    assert charged(Pairwise(), "reduce_scatter", total.size, P) == pytest.approx(net.counts)
+    assert price(Pairwise(), "reduce_scatter", total.size, P) == pytest.approx(net.counts)
     assert sum_messages(Pairwise(), "reduce_scatter", total.size, P) == pytest.approx(net.added)
 
 
@@ -819,7 +819,7 @@ def test_two_trees_take_no_longer_than_they_charge(P: int, pieces: int) -> None:
             data[target, sent[source, target]] = piece
             has[sent[source, target] % 2, target] += 1
     assert (data == root).all()
-    rounds, bytes_ = charged(DoubleTree().cut(float(pieces)), "broadcast", root.size, P)
+    rounds, bytes_ = price(DoubleTree().cut(float(pieces)), "broadcast", root.size, P)
     assert elapsed <= rounds
     assert net.bytes_ <= bytes_
 
@@ -838,12 +838,12 @@ def test_leaders_carry_the_whole_buffer_between_nodes(g: int, k: int) -> None:
     ring_reduce_scatter(far, [list(range(k))], leaders)
     ring_all_gather(far, [list(range(k))], leaders)
     assert (leaders.swapaxes(1, 2) == total).all()
-    expected = charged(LeaderAllReduce(), "all_reduce", total.size, g, k)
+    expected = price(LeaderAllReduce(), "all_reduce", total.size, g, k)
     spread = ((g - 1).bit_length(), total.size) if k > 1 and g > 1 else (0, 0)
     inside = near.rounds + spread[0], near.bytes_ + spread[1]
     assert np.array(expected) == pytest.approx(np.array([inside, far.counts]))
     whole = (g - 1).bit_length(), total.size * (g > 1)
-    both = charged(LeaderReduce(), "all_reduce", total.size, g, k)
+    both = price(LeaderReduce(), "all_reduce", total.size, g, k)
     assert np.array(both) == pytest.approx(np.array([np.multiply(2, whole), far.counts]))
 
 

@@ -31,7 +31,7 @@ class Meter:
         return self.of_rounds * rounds + self.of_bytes * bytes_
 
 
-def charged(algorithm: Any, operation: str, n: float, shape: tuple[int, ...], *levels: Any) -> Any:
+def price(algorithm: Any, operation: str, n: float, shape: tuple[int, ...], *levels: Any) -> Any:
     """Return (rounds, bytes) on each level of *shape*."""
 
     def count(at: int, of_rounds: int, of_bytes: int) -> Any:
@@ -88,7 +88,7 @@ def gather_around(P: int, *, wrap: bool) -> tuple[int, Counter[tuple[int, int]]]
 @pytest.mark.parametrize("K", [2, 3, 4, 5, 6, 7, 8, 9, 12, 16])
 def test_a_ring_in_both_directions_gathers_in_half_of_the_rounds(K: int) -> None:
     rounds, loads = gather_around(K, wrap=True)
-    [(charged_rounds, bytes_)] = charged(Torus(), "all_gather", float(K), (K,), torus(K))
+    [(charged_rounds, bytes_)] = price(Torus(), "all_gather", float(K), (K,), torus(K))
     assert rounds == charged_rounds == K // 2
     # each rank receives K - 1 blocks by two links; evenly where the last one may be halved
     assert sum(loads.values()) == K * (K - 1)
@@ -99,7 +99,7 @@ def test_a_ring_in_both_directions_gathers_in_half_of_the_rounds(K: int) -> None
 def test_a_line_gathers_as_its_end_receives(K: int) -> None:
     rounds, loads = gather_around(K, wrap=False)
     level = torus(K, wrap=False)
-    [(charged_rounds, bytes_)] = charged(Torus(), "all_gather", float(K), (K,), level)
+    [(charged_rounds, bytes_)] = price(Torus(), "all_gather", float(K), (K,), level)
     assert rounds == charged_rounds == K - 1
     assert bytes_ == max(loads.values()) == K - 1
 
@@ -140,7 +140,7 @@ def test_all_dimensions_at_once_reduce_and_scatter_what_they_charge(K: int, D: i
     for at in coordinates:
         for part in range(D):
             assert (data[at][part, index[at]] == total[part, index[at]]).all()
-    [(rounds, bytes_)] = charged(Torus(), "reduce_scatter", float(n), (P,), torus(*(K,) * D))
+    [(rounds, bytes_)] = price(Torus(), "reduce_scatter", float(n), (P,), torus(*(K,) * D))
     assert rounds == D * (K // 2)
     assert bytes_ == pytest.approx(port)
 
@@ -171,11 +171,11 @@ def test_one_dimension_after_another_moves_what_it_charges(dimensions: tuple[int
             bytes_ += max(payload.size for _, _, payload in moved)
     assert all((data[r, r] == total[r]).all() for r in range(P))
     level = torus(*dimensions)
-    [counts] = charged(Bucket(), "reduce_scatter", float(n), (P,), level)
+    [counts] = price(Bucket(), "reduce_scatter", float(n), (P,), level)
     assert counts == pytest.approx((rounds, bytes_))
-    [gathered] = charged(Bucket(), "all_gather", float(n), (P,), level)
+    [gathered] = price(Bucket(), "all_gather", float(n), (P,), level)
     assert gathered == counts
-    [both] = charged(Bucket(), "all_reduce", float(n), (P,), level)
+    [both] = price(Bucket(), "all_reduce", float(n), (P,), level)
     assert both == pytest.approx((2 * rounds, 2 * bytes_))
 
 
@@ -191,7 +191,7 @@ def test_the_busiest_link_of_an_exchange_on_a_ring_carries_an_eighth_of_k_buffer
                 loads[at, (at + step) % K] += 2 // len(ways)  # half blocks
                 at = (at + step) % K
     n = float(2 * K)  # a block to each, of two halves
-    [(rounds, bytes_)] = charged(Torus(), "all_to_all", n, (K,), torus(K))
+    [(rounds, bytes_)] = price(Torus(), "all_to_all", n, (K,), torus(K))
     assert bytes_ == max(loads.values()) == n * K / 8
     assert rounds == K / 2
 
@@ -200,22 +200,22 @@ def test_the_busiest_link_of_an_exchange_on_a_ring_carries_an_eighth_of_k_buffer
 def test_the_middle_of_a_line_carries_twice_as_much(K: int) -> None:
     middle = sum(1 for s, t in itertools.permutations(range(K), 2) if s < K // 2 <= t)
     level = torus(K, wrap=False)
-    [(_, bytes_)] = charged(Torus(), "all_to_all", float(K), (K,), level)
+    [(_, bytes_)] = price(Torus(), "all_to_all", float(K), (K,), level)
     assert bytes_ == middle
 
 
 def test_a_slice_of_a_torus_has_no_way_around() -> None:
     # half of a ring of eight is a line of four; the whole of it closes
-    [(rounds, bytes_)] = charged(Torus(), "all_gather", 8.0, (4,), torus(8))
+    [(rounds, bytes_)] = price(Torus(), "all_gather", 8.0, (4,), torus(8))
     assert (rounds, bytes_) == (3, 6.0)
-    [(rounds, bytes_)] = charged(Torus(), "all_gather", 8.0, (8,), torus(8))
+    [(rounds, bytes_)] = price(Torus(), "all_gather", 8.0, (8,), torus(8))
     assert (rounds, bytes_) == (4, 3.5)
 
 
 def test_a_torus_is_not_run_on_what_is_none_or_does_not_fill_it() -> None:
-    assert charged(Torus(), "all_reduce", 8.0, (8,), PLAIN)[0][0] == float("inf")
-    assert charged(Bucket(), "all_reduce", 8.0, (6,), torus(4, 4))[0][0] == float("inf")
-    assert charged(Torus(), "all_reduce", 8.0, (4, 2), torus(4), PLAIN)[0][0] == float("inf")
+    assert price(Torus(), "all_reduce", 8.0, (8,), PLAIN)[0][0] == float("inf")
+    assert price(Bucket(), "all_reduce", 8.0, (6,), torus(4, 4))[0][0] == float("inf")
+    assert price(Torus(), "all_reduce", 8.0, (4, 2), torus(4), PLAIN)[0][0] == float("inf")
 
 
 # --- switches that reduce ----------------------------------------------------------------------
@@ -237,10 +237,10 @@ def test_a_switch_reads_each_shard_and_multicasts_the_sums(P: int) -> None:
         result[:, owner] = shards[owner]
         into += shards[owner].size
     assert (result == total).all()
-    [(rounds, bytes_)] = charged(Nvls(), "all_reduce", float(total.size), (P,), SWITCH)
+    [(rounds, bytes_)] = price(Nvls(), "all_reduce", float(total.size), (P,), SWITCH)
     assert rounds == 2
     assert bytes_ == pytest.approx(max(out.max(), into.max()))
-    [(rounds, scattered)] = charged(Nvls(), "reduce_scatter", float(total.size), (P,), SWITCH)
+    [(rounds, scattered)] = price(Nvls(), "reduce_scatter", float(total.size), (P,), SWITCH)
     assert (rounds, scattered) == (1, pytest.approx(total.size * (P - 1) / P))
 
 
@@ -253,10 +253,10 @@ def test_collnet_sends_a_part_by_each_card_once(g: int, k: int) -> None:
     card = parts[0, 0].size  # up the switches and down again
     assert (parts.sum(axis=0) == total).all()
     n = float(total.size)
-    inside, outside = charged(CollnetDirect(), "all_reduce", n, (g, k), PLAIN, SWITCH)
+    inside, outside = price(CollnetDirect(), "all_reduce", n, (g, k), PLAIN, SWITCH)
     assert inside == (2 * min(g - 1, 1), pytest.approx(near))
     assert outside == (2, pytest.approx(card))
-    inside, outside = charged(CollnetChain(), "all_reduce", n, (g, k), PLAIN, SWITCH)
+    inside, outside = price(CollnetChain(), "all_reduce", n, (g, k), PLAIN, SWITCH)
     assert outside == (2, pytest.approx(card))
     assert inside[1] >= 2 * n * min(g - 1, 1)
 
@@ -274,10 +274,10 @@ def test_collnet_sends_a_part_by_each_card_once(g: int, k: int) -> None:
 def test_switches_that_do_not_reduce_do_not_run_it(
     algorithm: Any, shape: tuple[int, ...], levels: tuple[Any, ...]
 ) -> None:
-    assert charged(algorithm, "all_reduce", 8.0, shape, *levels)[0][0] == float("inf")
+    assert price(algorithm, "all_reduce", 8.0, shape, *levels)[0][0] == float("inf")
 
 
 def test_nvls_is_at_most_half_again_as_fast_as_a_ring_of_eight() -> None:
     # 2 (P - 1) / (P + 1) at P = 8
-    [(_, bytes_)] = charged(Nvls(), "all_reduce", 8.0, (8,), SWITCH)
+    [(_, bytes_)] = price(Nvls(), "all_reduce", 8.0, (8,), SWITCH)
     assert 2 * 7 / bytes_ == pytest.approx(1.556, rel=1e-3)

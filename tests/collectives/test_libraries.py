@@ -99,9 +99,6 @@ class Magic(Collective):
     def seconds(self, operation: str, n: Any, group: Group) -> Any:  # noqa: ARG002
         return 0.0 * n
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        return "0"
-
 
 class Foreign:
     """A plugin with an algorithm, and a library that has it."""
@@ -129,7 +126,7 @@ def test_an_algorithm_of_another_plugin_moves_no_study_of_a_library() -> None:
     assert session().load_text(own)[0].first.collective("all_gather", 1e9, "dp").seconds == 0
 
 
-def test_what_a_library_does_not_have_is_said() -> None:
+def test_an_algorithm_outside_of_the_library_is_an_error() -> None:
     own = SPEC.format(device="h100_sxm", more="collectives { library = ours }")
     with pytest.raises(SpecError) as caught:
         session().load_text(own)[0].first.collective("all_reduce", 1e9, "dp")

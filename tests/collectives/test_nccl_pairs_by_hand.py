@@ -352,7 +352,7 @@ def test_trees_are_corrected_by_powers_of_two_and_not_beyond_the_last() -> None:
         )
 
 
-def test_what_the_machine_has_not_is_not_offered() -> None:
+def test_values_beyond_the_machine_are_not_offered() -> None:
     group = nodes(4.0, 2.0)
     everything = set(start_ups("all_reduce", group))
     nvls = {"nvls", "nvls_tree"}

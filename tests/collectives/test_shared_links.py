@@ -182,7 +182,7 @@ def rail(*, pxn: bool, ratio: float) -> dict[str, Any]:
         (True, 8.0, "pairwise", 1e9 * 56 / 64 / 50e9),
     ],
 )
-def test_what_is_for_other_rails_leaves_its_leaf(
+def test_traffic_to_other_rails_leaves_its_leaf(
     pxn: bool, ratio: float, algorithm: str, seconds: float
 ) -> None:
     job = study(NODE, rail(pxn=pxn, ratio=ratio), devices=64, dp=64.0)

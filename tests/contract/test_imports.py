@@ -156,7 +156,7 @@ def test_every_module_with_hooks_is_an_entry_point_or_a_part_of_one() -> None:
 
 
 @pytest.mark.parametrize("group", ["parcost", "parcost.commands"])
-def test_what_is_installed_is_what_is_declared(group: str) -> None:
+def test_installed_plugins_are_those_declared(group: str) -> None:
     installed = {
         point.name: point.value
         for point in entry_points(group=group)

@@ -44,6 +44,13 @@ def test_a_fragment_of_a_spec_is_well_formed(text: str) -> None:
     assert not problems
 
 
+@pytest.mark.parametrize("text", examples("par", "par study"))
+def test_a_spec_in_a_document_is_laid_out_as_fmt_does(text: str) -> None:
+    from parcost.language.format import format_text
+
+    assert format_text(text) == text
+
+
 @pytest.mark.parametrize("text", examples("par study"))
 def test_a_whole_spec_evaluates(text: str) -> None:
     for scenario in parcost.load_text(text, "example.par"):
@@ -181,7 +188,7 @@ def test_the_schedule_of_the_guide_is_gpipe() -> None:
     assert steps[0] == pytest.approx(steps[1], rel=1e-12)
 
 
-def test_the_collective_of_the_guide_can_be_asked_for() -> None:
+def test_the_collective_of_the_guide_can_be_named() -> None:
     plugins = load(("flood", plugin_in(guide()[2], "flood")))
     (scenario,) = parcost.load_text(SPEC, plugins=plugins)
     study = scenario.studies()[0]
@@ -321,3 +328,13 @@ def test_the_example_of_the_python_interface_runs(monkeypatch: pytest.MonkeyPatc
     names: dict[str, Any] = {}
     exec("\n".join(statements), names)
     assert eval(last, names) > 0
+
+
+def test_every_module_of_the_runtime_page_exists() -> None:
+    page = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \|", page, re.MULTILINE)
+    modules = [name for row in rows for name in re.findall(r"`([\w/]+)`", row)]
+    assert len(modules) >= 8
+    for name in modules:
+        path = ROOT / "core/parcost" / name
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name

@@ -76,7 +76,7 @@ def test_a_capacity_factor_leaves_places() -> None:
     assert found.figure("d.capacity") == 1280
 
 
-def test_the_busiest_rank_and_a_taper_hold_everybody_up() -> None:
+def test_the_busiest_rank_and_a_taper_bound_the_time() -> None:
     even = "ranks = 64, experts = 64, tokens = 64, token = 1 KiB, bandwidth = 1 GB/s per_direction"
     alone = result(f"dispatch d {{ {even} }}")
     assert alone.figure("d.straggler") == pytest.approx(1.2974, abs=5e-5)

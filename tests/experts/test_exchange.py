@@ -92,7 +92,7 @@ def test_messages_take_their_latency(mixture: Mixture) -> None:
     assert works(study)["expert combine", "F"].seconds == pytest.approx(expected)
 
 
-def test_the_busiest_rank_takes_its_bytes_and_nobody_more_messages(mixture: Mixture) -> None:
+def test_the_busiest_rank_has_more_bytes_and_no_more_messages(mixture: Mixture) -> None:
     even, uneven = (
         works(
             mixture(
@@ -286,7 +286,7 @@ def seconds(study: Study) -> dict[tuple[str, str], Any]:
 
 
 def test_buffers_hold_what_may_arrive(mixture: Mixture) -> None:
-    def held(routing: str) -> float:
+    def buffer_bytes(routing: str) -> float:
         study = mixture("ep = 64", routing)
         (term,) = [
             t for p, t in study.contributions("memory") if p.name == "expert_parallel.buffers"
@@ -295,10 +295,10 @@ def test_buffers_hold_what_may_arrive(mixture: Mixture) -> None:
         return term.bytes_
 
     each = 4096 * 8 * 7168 * (2 + 2)
-    assert held("imbalance = 1") == each
-    assert held("imbalance = 1.5") == 1.5 * each
-    assert held("imbalance = 1.5, buffer_factor = 3") == 3 * each
-    assert held("capacity_factor = 1.25") == 1.25 * each
+    assert buffer_bytes("imbalance = 1") == each
+    assert buffer_bytes("imbalance = 1.5") == 1.5 * each
+    assert buffer_bytes("imbalance = 1.5, buffer_factor = 3") == 3 * each
+    assert buffer_bytes("capacity_factor = 1.25") == 1.25 * each
 
 
 COUNTS = "token counts all-gather"
@@ -322,9 +322,7 @@ def test_a_sweep_to_no_counts_pays_no_latency(mixture: Mixture) -> None:
 @pytest.mark.parametrize(
     ("training", "extra"), [("recompute = full", ""), ("", "recompute { moe = on }")]
 )
-def test_what_is_dispatched_again_is_counted_again(
-    mixture: Mixture, training: str, extra: str
-) -> None:
+def test_repeated_dispatches_count_again(mixture: Mixture, training: str, extra: str) -> None:
     found = works(mixture("ep = 64", training=training, extra=extra))
     assert tuple(found[COUNTS, "R"].count) == tuple(found["expert dispatch", "R"].count)
     assert found[COUNTS, "R"].seconds == found[COUNTS, "F"].seconds

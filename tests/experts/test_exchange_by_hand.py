@@ -57,7 +57,7 @@ def bind(
     return study
 
 
-def visited(groups: int, experts: int = EXPERTS, top: int = TOP) -> float:
+def devices_of(groups: int, experts: int = EXPERTS, top: int = TOP) -> float:
     """Return how many of *groups* a token visits, over all choices of its experts."""
     each = experts // groups
     return fmean(len({e // each for e in c}) for c in combinations(range(experts), top))
@@ -91,7 +91,7 @@ def test_a_deduplicated_exchange_takes_as_long_as_its_slowest_level(
     # Of the copies, half leave their rank in a node; of six nodes, two others are in the pod and
     # three in the other one.
     inside = 1.5 * TOKENS * TOP * BACK / 2
-    away = outer_lam(6, 12, 2) * TOKENS * visited(6) / 6 * BACK
+    away = outer_lam(6, 12, 2) * TOKENS * devices_of(6) / 6 * BACK
     levels = [
         1 * 1 + inside / speeds[0],
         2 * 2 + 2 * away / speeds[1],
@@ -99,7 +99,7 @@ def test_a_deduplicated_exchange_takes_as_long_as_its_slowest_level(
     ]
     assert found.seconds == pytest.approx(max(levels), rel=1e-9)
     assert found.formula.source == "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
-    assert found.bytes_ == pytest.approx(TOKENS * BACK * (TOP + 5 * visited(6) / 6), rel=1e-9)
+    assert found.bytes_ == pytest.approx(TOKENS * BACK * (TOP + 5 * devices_of(6) / 6), rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", KERNEL_DISPATCHERS)
@@ -120,8 +120,8 @@ def test_kernels_take_as_long_as_their_slowest_level(
         routing=f"{BUSY}, dispatcher = {kind}, {said}, outer_efficiency = 25 %", speeds=speeds
     )
     found = works(study)["expert combine", "F"]
-    inside = 1.5 * TOKENS * visited(12) * BACK / 2
-    away = outer_lam(6, 12, 2) * TOKENS * visited(6) / 6 * BACK
+    inside = 1.5 * TOKENS * devices_of(12) * BACK / 2
+    away = outer_lam(6, 12, 2) * TOKENS * devices_of(6) / 6 * BACK
     levels = [
         1 + inside / min(4 * rate, 0.5 * speeds[0]),
         2 + 2 * away / (0.25 * speeds[1]),
@@ -137,7 +137,7 @@ def test_kernels_in_one_node_wait_for_no_further_level() -> None:
     said = "dispatcher = deepep, deepep_multiprocessors = 4, deepep_rate = 9000 B/s"
     fast = (1e6, 30.0, 10.0)
     found = works(bind("ep = 2", f"{EVEN}, {said}", speeds=fast))["expert combine", "F"]
-    inside = TOKENS * visited(2) * BACK / 2
+    inside = TOKENS * devices_of(2) * BACK / 2
     assert found.seconds == pytest.approx(1 + inside / 36000, rel=1e-9)
     assert found.seconds < 2
     assert found.slowdown == pytest.approx(4 / 6)
@@ -152,7 +152,7 @@ def test_two_nodes_have_one_further_each(kind: str) -> None:
     study = bind("ep = 4", f"{EVEN}, {said}", devices=4, speeds=(1e9, 2.0, 1e9))
     assert study.group("ep").shape[:2] == (2, 2)
     reached = 2.0 if "dedup" in kind else 2.0 * 0.5
-    away = TOKENS * visited(2) / 2 * BACK
+    away = TOKENS * devices_of(2) / 2 * BACK
     assert works(study)["expert combine", "F"].seconds == pytest.approx(2 + away / reached)
 
 
@@ -203,8 +203,8 @@ def test_limited_units_are_visited_by_as_many_experts_on_any_of_their_ranks() ->
     assert the(study).units_reached == 2
     assert the(study).ranks_reached == pytest.approx(2 * drawn)
     assert the(study).remote_units == pytest.approx(2 * 5 / 6)
-    assert the(bind()).ranks_reached == pytest.approx(visited(12))
-    assert the(bind()).units_reached == pytest.approx(visited(6))
+    assert the(bind()).ranks_reached == pytest.approx(devices_of(12))
+    assert the(bind()).units_reached == pytest.approx(devices_of(6))
 
 
 ROUTED = "distribution = balanced, dispatch = 1 B, combine = 3 B, scales = 7 B"
@@ -306,20 +306,20 @@ def test_figures_of_a_mixture() -> None:
     assert found["expert_capacity"] == 13  # 1.25 times 10, whole
     assert found["dropped_share"] == 0
     assert "dropped_tokens" not in found
-    assert found["expert_units"] == pytest.approx(visited(3))
+    assert found["expert_units"] == pytest.approx(devices_of(3))
     away = 120 * 5 / 6
     assert found["dispatch_bytes"] == pytest.approx(away * 17)
     assert found["combine_bytes"] == pytest.approx(away * 30)
     assert found["exchange_bytes"] == pytest.approx(2 * away * 47)
-    assert found["dispatch_outer_bytes"] == pytest.approx(40 * visited(3) * 2 / 3 * 17)
+    assert found["dispatch_outer_bytes"] == pytest.approx(40 * devices_of(3) * 2 / 3 * 17)
 
 
 @pytest.mark.parametrize(
     ("kind", "copies", "outer"),
     [
         ("allgather", 11, 5),
-        ("deepep", visited(12) * 11 / 12, visited(6) * 5 / 6),
-        ("alltoall", 3 * 11 / 12, visited(6) * 5 / 6),
+        ("deepep", devices_of(12) * 11 / 12, devices_of(6) * 5 / 6),
+        ("alltoall", 3 * 11 / 12, devices_of(6) * 5 / 6),
     ],
 )
 def test_bytes_that_leave_a_rank_and_a_node(kind: str, copies: float, outer: float) -> None:
@@ -333,7 +333,7 @@ def test_a_device_has_whole_experts_or_parts_of_them() -> None:
     assert figures(study)["experts_per_device"] == 2  # four halves
 
 
-def test_what_loads_drop() -> None:
+def test_tokens_dropped_by_measured_loads() -> None:
     loads = "distribution = measured, loads = [5, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]"
     factor = "capacity_factor = 1.5"
     # A mean of one: each has one and a half places. Two ranks hold halves of nine and three.
@@ -390,7 +390,7 @@ def test_room_for_what_arrives(kind: str, routing: str, places: float) -> None:
 # --- Rules --------------------------------------------------------------------------------------
 
 
-def failed(study: Study) -> set[str]:
+def failures(study: Study) -> set[str]:
     return {check.id for check in rules.checks(study) if not check.holds}
 
 
@@ -447,4 +447,4 @@ LOADS = "distribution = measured, loads = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"
 def test_rules_to_the_last_one(layout: str, routing: str, model: str, expected: set[str]) -> None:
     said = routing if "distribution" in routing else f"distribution = balanced, {routing}"
     shape = MODEL.replace("top_k = 3", model) if "top_k" in model else f"{MODEL}, {model}"
-    assert failed(bind(layout or "ep = 12", said, model=shape)) == expected
+    assert failures(bind(layout or "ep = 12", said, model=shape)) == expected

@@ -74,7 +74,7 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "ep = 8",
             "concentration = 100",
             "routing-unread",
-            "`concentration` says nothing while the distribution is `uniform`",
+            "`concentration` has no effect while the distribution is `uniform`",
             "",
         ),
         (
@@ -100,7 +100,7 @@ def test_contradictions(
     assert failures(mixture(layout, routing, devices=devices)) == {id: (message, help)}
 
 
-def test_tokens_that_skewed_loads_drop_are_told_though_places_exceed_the_mean(
+def test_dropped_tokens_of_skewed_loads_are_reported_above_the_mean(
     mixture: Mixture,
 ) -> None:
     # 9 tokens for 8 experts: each has 1.25 x 9 / 8 = 1.40625 places, and one is sent 2.

@@ -49,7 +49,7 @@ def test_experts_on_one_rank_send_nothing(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_exceeds_the_places_is_dropped() -> None:
+def test_tokens_beyond_the_capacity_are_dropped() -> None:
     routing = "distribution = measured, loads = [2, 1, 1, 1, 1, 1, 1, 1], capacity_factor = 1.25"
     # the busiest has 16/9 of the mean
     assert figure("expert_imbalance", "ep = 8", routing) == pytest.approx(16 / 9)

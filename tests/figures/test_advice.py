@@ -1,4 +1,4 @@
-"""What would help, and what the answer rests on: the study again, one value changed."""
+"""Levers, and what the answer rests on: the study again, one value changed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parameters(elements: float) -> list[Parameters]:
 
 
 def helps(study: Study) -> dict[str, tuple[float, float]]:
-    rows = sections(study)["What would help"].rows
+    rows = sections(study)["Levers"].rows
     return {title: (step, change) for title, (step, _), (change, _) in rows}
 
 
@@ -54,7 +54,7 @@ def test_twice_the_machine_gains_what_it_takes_of_the_step(bind: Bind) -> None:
     assert "latency of `net` / 2" not in found
 
 
-def test_what_helps_most_comes_first(bind: Bind) -> None:
+def test_the_strongest_lever_is_first(bind: Bind) -> None:
     study = bind(terms=machine, parameters=parameters(1e9 / 4))
     steps = [step for step, _ in helps(study).values()]
     assert steps == sorted(steps)
@@ -71,7 +71,7 @@ def test_overlap_that_is_off_is_tried(bind: Bind) -> None:
     assert step == pytest.approx(evaluate(gathered).step_seconds - 0.4375 * 4 / 5)
 
 
-def test_a_plugin_that_takes_no_arrays_is_asked_point_by_point(bind: Bind) -> None:
+def test_a_plugin_without_arrays_is_called_point_by_point(bind: Bind) -> None:
     def scalar(study: Study) -> list[Work]:
         return [forward_work(1.0 if study[Cluster].device.bf16 > 1.5e14 else 2.0)]
 
@@ -90,19 +90,19 @@ def test_an_answer_rests_on_the_weakest_values_that_move_it(bind: Bind) -> None:
     def shaped(study: Study) -> list[Work]:
         return [forward_work(1.0 / study[KernelChoice].shape_efficiency)]
 
-    found = sections(bind(terms=shaped))["What it rests on"]
+    found = sections(bind(terms=shaped))["Inputs by provenance"]
     ((name, (value, unit), kind, step, _),) = found.rows
     assert (name, value, unit, kind) == ("kernels.shape_efficiency", 0.92, "", "assumed")
     assert step == (pytest.approx(1 / 0.9 - 1), "%")
-    assert found.notes[-1] == "values with a provenance that matter: 1 assumed"
+    assert found.notes[-1] == "inputs with an effect, by provenance: 1 assumed"
 
 
-def test_what_nobody_vouches_for_in_the_job_is_a_choice(bind: Bind) -> None:
-    found = sections(bind(terms=machine))["What it rests on"]
+def test_a_job_value_without_provenance_is_a_choice(bind: Bind) -> None:
+    found = sections(bind(terms=machine))["Inputs by provenance"]
     assert [row[0] for row in found.rows] == ["plain.bf16"]  # of the device, and no other
 
 
-def test_a_number_of_a_device_that_nobody_vouches_for_is_the_weakest() -> None:
+def test_a_device_value_without_provenance_is_the_weakest() -> None:
     text = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -114,8 +114,10 @@ layout { tp = 8, zero = 1, sequence_parallel = on }
 training { sequence = 2048, global_batch = 8 sequences }
 """
     result = parcost.load_text(text)[0].evaluate().result
-    (section,) = [s for _, s in result.sections if s.title == "What it rests on"]
-    assert [(row[0], row[2]) for row in section.rows] == [("mine.matmul_efficiency", "unsaid")]
+    (section,) = [s for _, s in result.sections if s.title == "Inputs by provenance"]
+    assert [(row[0], row[2]) for row in section.rows] == [
+        ("mine.matmul_efficiency", "no provenance")
+    ]
 
 
 def test_each_part_of_the_machine_is_improved_in_turn() -> None:

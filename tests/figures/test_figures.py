@@ -135,7 +135,7 @@ def test_parameters_are_counted_without_copies_and_shards(bind: Bind) -> None:
     assert values(study)["parameters"] == 320.0
 
 
-def test_what_is_left_is_of_the_usable_share(bind: Bind) -> None:
+def test_headroom_is_relative_to_the_usable_share(bind: Bind) -> None:
     held = [Parameters(name="a", elements=1e9, total=1e9, count=(1.0,))]
     found = values(bind({"memory.usable": 0.9}, parameters=held))
     assert found["memory"] == 18e9
@@ -158,7 +158,7 @@ def test_every_utilisation_says_its_convention(bind: Bind) -> None:
     )
 
 
-def test_unfused_attention_executes_its_masked_half_and_the_model_never_asks_for_it(
+def test_the_masked_half_of_unfused_attention_counts_as_executed_only(
     bind: Bind,
 ) -> None:
     found = figures(bind({"training.flash_attention": "off"}, terms=[work("f", "F", 1.0)]))
@@ -167,7 +167,7 @@ def test_unfused_attention_executes_its_masked_half_and_the_model_never_asks_for
 
 
 @pytest.mark.parametrize("flash", ["on", "off"])
-def test_attention_in_both_directions_is_not_said_to_be_causal(bind: Bind, flash: str) -> None:
+def test_the_note_of_bidirectional_attention_is_not_causal(bind: Bind, flash: str) -> None:
     changes = {"training.flash_attention": flash, "small.causal": "off"}
     found = figures(bind(changes, terms=[work("f", "F", 1.0)]))
     for name in ("mfu", "hfu"):

@@ -339,7 +339,7 @@ def test_columns_of_a_step_stand_in_their_order(bind: Bind) -> None:
     assert "bubble_average" not in found  # one stage has no average
 
 
-def test_what_is_executed_is_averaged_over_devices(bind: Bind) -> None:
+def test_executed_flops_are_averaged_over_devices(bind: Bind) -> None:
     """Two devices of two chunks, four micro-batches: each chunk 3 GFLOP, one of four 5 more."""
     terms = [
         work("F", 1.0, flops=3e9),

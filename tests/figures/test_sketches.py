@@ -70,7 +70,7 @@ def test_gpipe_keeps_all_and_one_f_one_b_as_many_as_stages_behind() -> None:
         assert found["warm_up"] == 3.0 - stage
 
 
-def test_what_is_kept_is_alive_times_layers() -> None:
+def test_saved_bytes_are_live_micro_batches_times_layers() -> None:
     found = pipeline("layers = 96, kept = 100 MB, capacity = 80 GB")
     assert found["activations"] == 4 * 24 * 100e6
     assert found["activation_share"] == pytest.approx(9.6 / 80)
@@ -352,7 +352,7 @@ def test_what_replicas_send_is_twice_their_gradients_and_sharded_ones_half_as_mu
     assert sharded["traffic_in_parameters"] == 3.0
 
 
-def test_what_is_sharded_is_sent_for_every_micro_batch() -> None:
+def test_sharded_parameters_are_sent_for_every_micro_batch() -> None:
     # 7 G parameters over 8 ranks: 28 GB of fp32 gradients once, 14 GB of weights once or twice
     state = "use catalog.precisions.bf16\nstate s {{ parameters = 7 G, dp = 8, {} }}"
     sent = {

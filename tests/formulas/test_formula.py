@@ -11,7 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost import Figure, Formula, FormulaError, Interval, Memory, Once, Section, Work, formula
+from parcost import (
+    SECONDS,
+    Figure,
+    Formula,
+    FormulaError,
+    Interval,
+    Memory,
+    Once,
+    Real,
+    Section,
+    Work,
+    attribute,
+    block,
+    formula,
+    quantity,
+)
 from parcost.contract.formulas import in_numbers
 from parcost.output.formulas import filled
 
@@ -90,7 +105,7 @@ def test_a_formula_is_the_input_of_another() -> None:
         ("1n", {"n": 1.0}, "cannot be read"),
     ],
 )
-def test_what_is_no_formula_is_an_error(text: str, letters: dict[str, Any], said: str) -> None:
+def test_an_invalid_formula_is_an_error(text: str, letters: dict[str, Any], said: str) -> None:
     with pytest.raises(FormulaError, match=None) as caught:
         formula(text, **letters)
     assert said in str(caught.value)
@@ -211,3 +226,32 @@ def test_an_array_is_its_numbers(numbers: list[float]) -> None:
         together = formula(text, n=np.array(numbers)).value
     for n, found in zip(numbers, together, strict=True):
         assert formula(text, n=n).value == pytest.approx(float(found), rel=1e-14)
+
+
+def test_origins_wait_for_the_first_read_of_the_formula() -> None:
+    asked: list[str] = []
+
+    def origins() -> dict[str, Any]:
+        asked.append("origins")
+        return {"B": (formula("b eta", b=4.0, eta=0.5), "B/s")}
+
+    priced = formula("n / B", n=(6.0, "B"), B=(2.0, "B/s"), source="a page", origins=origins)
+    assert (priced.value, asked) == (3.0, [])
+    assert (priced.text, priced.source) == ("n / B", "a page")
+    assert priced.is_expression
+    assert priced.parts["B"].text == "b eta"
+    assert {letter: value for letter, (value, _) in priced.inputs.items()} == {"n": 6.0, "B": 2.0}
+    assert asked == ["origins"]
+
+
+def test_an_attribute_is_a_formula_of_the_value_that_a_block_has() -> None:
+    @block("cable")
+    class Cable:
+        """A cable."""
+
+        latency: Real = quantity(SECONDS, doc="of a message")
+
+    cable = Cable(latency=3e-6)
+    leaf = attribute(cable, "latency")
+    assert (leaf.value, leaf.text, leaf.attribute) == (3e-6, "latency of cable", (cable, "latency"))
+    assert formula("2 alpha", alpha=(leaf, "s")).value == 6e-6

@@ -46,7 +46,7 @@ def test_nasty_pieces_end_in_diagnostics(text: str) -> None:
     _read_and_check(text)
 
 
-def test_a_failure_is_told_and_made_small() -> None:
+def test_a_failure_is_reported_and_reduced() -> None:
     def fails_on_at(text: str) -> None:
         if "@" in text:
             raise ValueError("no at")

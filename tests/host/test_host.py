@@ -134,7 +134,7 @@ def test_collectives_are_issued_too(layout: str, forward: int, backward: int) ->
     assert work == pytest.approx(m * (4 * (forward + backward) + 30) * 50e-3)
 
 
-def test_what_is_communicated_in_the_open_covers_the_host() -> None:
+def test_exposed_communication_hides_the_host() -> None:
     """Two all-reduces of 2 MiB over 1 GB/s are 4.2 ms a layer and pass, and 22 kernels 3.3 ms."""
     message = 1024 * 1024 * 2
     reduction = 2 * message / 2 / 1e9
@@ -173,7 +173,7 @@ def test_a_stage_of_a_pipeline_waits_for_its_own_host() -> None:
     ("recompute", "kernels"),
     [("none", 0), ("full", 4 * 10), ("selective, flash_attention = off", 4 * 4)],
 )
-def test_what_is_made_again_is_issued_again(recompute: str, kernels: int) -> None:
+def test_recomputed_kernels_are_issued_again(recompute: str, kernels: int) -> None:
     found = outcome(issue="1 ms", training=f"recompute = {recompute}")
     assert found.step_seconds == pytest.approx((4 * 30 + 30 + kernels) * 1e-3)
 
@@ -203,7 +203,7 @@ def test_a_compiled_layer_issues_fewer_kernels_behind_its_guards() -> None:
     assert found.step_seconds == pytest.approx(forward + backward)
 
 
-def test_what_a_framework_does_not_do_is_refused() -> None:
+def test_an_unsupported_feature_of_a_framework_is_refused() -> None:
     (result,) = scenario(kernels="mode = compiled").evaluate().results
     assert "compiles-no-layers" in [d.id for d in result.diagnostics]
     text = SPEC.replace("graph_issue = 20 us", "")
@@ -355,7 +355,7 @@ def test_another_plugin_may_stand_in_for_the_host() -> None:
 def test_graphs_are_a_lever_where_the_host_is_waited_for() -> None:
     def changes(issue: str) -> dict[str, float]:
         (result,) = scenario(issue=issue).evaluate().results
-        (section,) = [s for _, s in result.sections if s.title == "What would help"]
+        (section,) = [s for _, s in result.sections if s.title == "Levers"]
         return {str(row[0]): float(row[2][0]) for row in section.rows}
 
     slow = changes("1 ms")

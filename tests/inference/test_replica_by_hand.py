@@ -11,7 +11,7 @@ from parcost import Study, formula, plain_of
 from parcost_plugins.inference.memory import ServingMemory, cache_read, copies
 from parcost_plugins.inference.replica import Replica
 from parcost_plugins.inference.rules import capacity_check, ends, prerequisites
-from parcost_plugins.inference.speed import Phase, decode, prefill
+from parcost_plugins.inference.speed import ServingPhase, decode, prefill
 from parcost_plugins.vocabulary import Cluster, Layout, Serving, Training
 
 LAYERS, HIDDEN, VOCABULARY = 6, 64, 1000
@@ -87,21 +87,21 @@ def test_a_measured_all_reduce_is_one_of_several_ranks(degrees: str, all_: int) 
     assert plain_of(found.all_reduce) == (7.0 if all_ else 0.0)
 
 
-def test_one_device_without_a_fabric_tells_nobody() -> None:
+def test_one_device_without_a_fabric_has_no_communication() -> None:
     of = parcost.load_text((SMALL % ("", ", all_reduce = 7 s")).replace("fabric = wire, ", ""))
     alone = of[0].studies()[0]
     found = decode(Replica.of(alone, alone[Serving]))
     assert (plain_of(found.all_reduce), plain_of(found.communication)) == (0.0, 0.0)
 
 
-def phase(**seconds: float) -> Phase:
+def phase(**seconds: float) -> ServingPhase:
     nothing = dict.fromkeys(
         ("flops", "compute", "weights", "cache", "all_reduce", "communication", "launches"), 0.0
     )
     given: dict[str, Any] = {**nothing, **seconds}
     for name in ("all_reduce", "communication"):
         given[name] = formula("T", T=(given[name], "s"))
-    return Phase(**given)
+    return ServingPhase(**given)
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ collectives {{ tuning = nccl_2_30, generation = hopper, links = 18, channels = 1
     assert 15.0e-6 < seconds < 15.3e-6
 
 
-def test_one_device_says_nothing_to_anybody() -> None:
+def test_one_device_sends_nothing() -> None:
     text = SERVING.replace("fabric = wire, ", "").replace("tp = 8, ", "")
     text = text.replace("llama3_70b", "llama3_8b")
     assert chat("batch = 4", "communication_seconds", text) == 0
@@ -249,7 +249,7 @@ def test_a_price_gives_the_cost_of_a_million_tokens() -> None:
     )
 
 
-def test_efficiencies_are_those_of_training_unless_said_otherwise() -> None:
+def test_efficiencies_are_those_of_training_by_default() -> None:
     text = SERVING.replace("matmul_efficiency = 1, memory_efficiency = 1\n", "")
     more = "batch = 1, prompt = 4096"
     assert chat(more, "weights_seconds", text) == pytest.approx(

@@ -54,7 +54,7 @@ MIXTURE = SERVING.replace(
             SERVING.replace(
                 "use catalog.models.llama3_70b", "model plan {{ parameters = 70 G, layers = 80 }}"
             ).format(more="tp = 1"),
-            "nothing says how large the cache of a token is: `plan` has no heads",
+            "the size of the cache of a token is unknown: `plan` has no heads",
             "`heads`",
         ),
         (

@@ -324,7 +324,7 @@ training { sequence = 4096, global_batch = 8 sequences }
 def test_a_device_without_a_table_needs_what_a_study_says() -> None:
     (report,) = parcost.load_text(BARE)
     (found,) = [d for d in report.evaluate().result.diagnostics if d.id == "no-attention-kernel"]
-    assert found.message == "bare has no rate of `auto`"
+    assert found.message == "bare has no rate of attention"
     assert "attention_forward_efficiency" in (found.help or "")
     given = "kernels { attention_forward_efficiency = 50 %, attention_backward_efficiency = 40 % }"
     for kernels in (given, "kernels { attention = unfused }"):

@@ -36,7 +36,7 @@ def test_only_flops_and_bytes_count(study_with: StudyWith) -> None:
     assert seconds(copy, study) == pytest.approx(1e9 / (3.35e12 * 0.5), rel=1e-12)
 
 
-def test_what_is_no_operator_is_not_priced(study_with: StudyWith) -> None:
+def test_a_non_operator_is_not_priced(study_with: StudyWith) -> None:
     assert ConstantKernels().price(object(), study_with()) is None
 
 

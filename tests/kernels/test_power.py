@@ -152,7 +152,7 @@ def test_a_cap_beside_rates_that_the_spec_says_is_named() -> None:
     assert "power-cap-unread" not in [d.id for d in plain.diagnostics]
 
 
-def test_a_cap_of_a_device_whose_power_nobody_knows() -> None:
+def test_a_power_cap_needs_the_power_of_the_device() -> None:
     bare = """device card {
   memory = 80 GiB, memory_bandwidth = 3 TB/s, bf16 = 900 TFLOPS dense, multiprocessors = 100
   matmul_efficiency = 80 %, memory_efficiency = 90 %, attention = h100_kernels, power_cap = 300 W

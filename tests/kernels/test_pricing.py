@@ -60,7 +60,7 @@ def test_the_study_chooses_the_model(study_with: StudyWith) -> None:
     assert {term.seconds for term in found.values()} == {1.0}
 
 
-def test_an_operator_that_nobody_can_price_is_a_fault(study_with: StudyWith) -> None:
+def test_an_operator_without_a_price_is_a_fault(study_with: StudyWith) -> None:
     class Scan(Operator):
         name, pass_, count = "selective scan", "F", (1.0,)
 

@@ -368,7 +368,7 @@ def test_all_errors_of_a_file_come_out_in_one_run(plugins: Plugins) -> None:
     ]
 
 
-def test_what_depends_on_something_broken_is_not_reported_again(plugins: Plugins) -> None:
+def test_dependents_of_an_error_are_not_reported_again(plugins: Plugins) -> None:
     assert ids("box { size = 1 XB, rate = 1 B/s }\nshelf { total = box.size }", plugins) == [
         "unknown-unit"
     ]
@@ -386,14 +386,14 @@ def _device(study: Study) -> Any:
 def test_studies_of_a_session_share_what_they_import_and_nothing_that_they_change() -> None:
     session = parcost.Session()
 
-    def studied(text: str, **overrides: float) -> Study:
+    def study_of(text: str, **overrides: float) -> Study:
         (scenario,) = session.load_text(text, overrides=overrides)
         return scenario.studies()[0]
 
-    one, other = studied(SHARED), studied(f"{SHARED}let unused = 1\n")
-    changed = studied(f"{SHARED}device h100_sxm {{ memory_efficiency = 50 % }}\n")
-    set_ = studied(SHARED, **{"device.memory_efficiency": 0.25})
-    again = studied(SHARED)
+    one, other = study_of(SHARED), study_of(f"{SHARED}let unused = 1\n")
+    changed = study_of(f"{SHARED}device h100_sxm {{ memory_efficiency = 50 % }}\n")
+    set_ = study_of(SHARED, **{"device.memory_efficiency": 0.25})
+    again = study_of(SHARED)
 
     assert _device(one) is _device(other) is _device(again)
     assert _device(changed).memory_efficiency == 0.5

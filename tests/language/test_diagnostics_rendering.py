@@ -76,7 +76,7 @@ error[syntax]: stray character `;`
     )
 
 
-def test_two_labels_on_a_line_are_told_one_after_the_other() -> None:
+def test_two_labels_on_a_line_are_printed_in_sequence() -> None:
     assert (
         rendered_text("a = (1]")
         == """\

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent.parent
 FILES = sorted((HERE / "errors").glob("*.par"))
 
 
-def said_of(path: Path) -> list[Diagnostic]:
+def diagnostics_of(path: Path) -> list[Diagnostic]:
     """Return everything that evaluating *path* says."""
     try:
         return [d for s in parcost.load(path) for d in s.evaluate().diagnostics]
@@ -30,13 +30,13 @@ def test_message(
     path: Path, golden: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(HERE)
-    found = said_of(path.relative_to(HERE))
+    found = diagnostics_of(path.relative_to(HERE))
     assert found
     golden(path.with_suffix(".txt"), "\n\n".join(render(d) for d in found) + "\n")
 
 
 def message(path: Path) -> str:
-    return "\n\n".join(render(d) for d in said_of(path))
+    return "\n\n".join(render(d) for d in diagnostics_of(path))
 
 
 def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_an_empty_file_says_what_it_lacks(
     monkeypatch.chdir(tmp_path)
     Path("empty.par").write_text(text)
     assert message(Path("empty.par")).startswith(
-        "error[empty-file]: `empty.par` says nothing\n --> empty.par\n"
+        "error[empty-file]: `empty.par` is empty\n --> empty.par\n"
     )
 
 
@@ -98,7 +98,8 @@ def test_a_file_that_is_too_large_is_not_read(
 def test_nothing_is_reported_twice() -> None:
     for path in FILES:
         found = [
-            (d.id, d.message, d.labels[0].span.start if d.labels else 0) for d in said_of(path)
+            (d.id, d.message, d.labels[0].span.start if d.labels else 0)
+            for d in diagnostics_of(path)
         ]
         assert len(found) == len(set(found)), path.name
 

@@ -34,7 +34,7 @@ def helps(text: str = "", **blocks: str) -> str:
     return "\n".join(d.help or "" for d in diagnostics_of(text, **blocks))
 
 
-def test_a_name_that_begins_with_a_digit_is_spelled_out() -> None:
+def test_a_name_with_a_leading_digit_has_a_hint() -> None:
     assert helps("schedule { kind = 1f1b }") == "did you mean `one_f_one_b`?"
 
 
@@ -46,7 +46,7 @@ def test_an_entry_of_a_catalogue_is_found_by_its_last_name() -> None:
     assert helps("use llama31_405b") == "did you mean `use catalog.models.llama31_405b`?"
 
 
-def test_a_name_in_quotes_is_told_from_a_string() -> None:
+def test_a_name_in_quotes_differs_from_a_string() -> None:
     said = helps(cluster='cluster { devices = 64, device = "h100" }')
     assert said == "a name stands without quotes; did you mean `h100_sxm`?"
 
@@ -108,6 +108,29 @@ def test_groups_that_a_border_cuts_do_not_reach_beyond_it() -> None:
     ("block", "line", "help"),
     [
         ("training", "micro_batch_size = 1", "did you mean `micro_batch`?"),
+        ("training", "micro_batchsize = 1", "did you mean `micro_batch`?"),
+        ("training", "microbatchsize = 1", "did you mean `micro_batch`?"),
+        ("training", "microbatch = 1", "did you mean `micro_batch`?"),
+        ("training", "microbatches = 1", "did you mean `micro_batches`?"),
+        ("training", "globalBatch = 8 sequences", "did you mean `global_batch`?"),
+        ("training", "mbs = 1", "write `micro_batch`"),
+        ("training", "gbs = 8", "write `global_batch`"),
+        ("training", "tensor = 8", "`tensor` is an attribute of `collectives` and of `overlap`"),
+        ("cluster", "gpus = 8", "write `devices`"),
+        ("cluster", "num_gpus = 8", "write `devices`"),
+        ("cluster", "world_size = 8", "write `devices`"),
+        ("layout", "gpus = 8", "write `devices` in `cluster`"),
+        ("layout", "tensor = 8", "write `tp`"),
+        ("layout", "tensor_parallel = 8", "write `tp`"),
+        ("layout", "pipeline = 8", "write `pp`"),
+        ("layout", "pipeline_parallel = 8", "write `pp`"),
+        ("layout", "data_parallel = 8", "write `dp`"),
+        ("layout", "context_parallel = 8", "write `cp`"),
+        ("layout", "expert_parallel = 8", "write `ep`"),
+        ("layout", "vpp = 2", "write `chunks` in `schedule`"),
+        ("layout", "virtual_pipeline = 2", "write `chunks` in `schedule`"),
+        ("layout", "fsdp = on", "write `zero = 3`"),
+        ("layout", "distributed_optimizer = on", "write `zero = 1`"),
         ("training", "seq_length = 4096", "write `sequence`"),
         ("layout", "tensor_model_parallel_size = 8", "write `tp`"),
         ("layout", "pipeline_model_parallel_size = 8", "write `pp`"),
@@ -123,6 +146,28 @@ def test_names_of_other_tools_lead_to_those_of_here(block: str, line: str, help:
     else:
         said = helps(**{block: BLOCKS[block].replace(" }", f", {line} }}")})
     assert said.splitlines()[0] == help
+
+
+@pytest.mark.parametrize(
+    ("path", "help"),
+    [
+        ("layout.tensor", "write `layout.tp`"),
+        ("tensor_parallel", "write `layout.tp`"),
+        ("parallelism.tp_size", "write `layout.tp`"),
+        ("layout.virtual_pipeline", "write `schedule.chunks`"),
+        ("vpp", "write `schedule.chunks`"),
+        ("layout.fsdp", "write `layout.zero = 3`"),
+        ("cluster.gpus", "write `cluster.devices`"),
+        ("training.model.num_layers", "write `training.model.layers`"),
+        ("training.microbatchsize", "did you mean `training.micro_batch`?"),
+        ("layout.tpp", "did you mean `layout.tp`?"),
+    ],
+)
+def test_a_path_of_another_tool_leads_to_the_path_of_here(path: str, help: str) -> None:
+    (scenario,) = parcost.load_text("\n".join([USES, *BLOCKS.values()]), overrides={path: "2"})
+    with pytest.raises(SpecError) as error:
+        scenario.check()
+    assert [d.help for d in error.value.diagnostics] == [help]
 
 
 def test_aliases_stand_for_attributes_that_there_are() -> None:
@@ -238,3 +283,11 @@ def test_a_sequence_in_thousands_is_pointed_out(written: str, warns: bool) -> No
     training = BLOCKS["training"].replace("8192", written)
     found = [d for d in diagnostics_of(training=training) if d.id == "decimal-sequence"]
     assert [d.message for d in found] == warns * ["a sequence of 8k is 8,000 tokens; 8 Ki is 8,192"]
+
+
+def test_two_blocks_on_one_line_are_separated() -> None:
+    text = "fabric f { level a { size = 8 devices } level b { size = 9 devices } }"
+    with pytest.raises(SpecError) as caught:
+        parcost.load_text(text)[0].evaluate()
+    (found,) = (d for d in caught.value.diagnostics if d.id == "syntax")
+    assert found.help == "a comma or a new line separates blocks: `a { ... }, b { ... }`"

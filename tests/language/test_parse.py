@@ -229,7 +229,13 @@ def test_conditionals_nest_to_the_right() -> None:
 def test_calls_and_lists_hold_expressions() -> None:
     got = value('min([], [1, 2,], f(), "x", a.b,)')
     assert got.function == name("min")
-    assert [type(part) for part in got.arguments] == [s.List, s.List, s.Call, s.Text, s.Path]
+    assert [type(part) for part in got.arguments] == [
+        s.List,
+        s.List,
+        s.FunctionCall,
+        s.Text,
+        s.Path,
+    ]
     assert len(got.arguments[1].items) == 2
 
 
@@ -449,7 +455,7 @@ def test_an_unclosed_block_says_where_the_indentation_closes_it() -> None:
     assert diagnostic.labels[1].span.source.position(diagnostic.labels[1].span.start) == (4, 1)
 
 
-def test_all_errors_of_a_file_are_told_in_order() -> None:
+def test_all_errors_of_a_file_are_reported_in_order() -> None:
     text = "a = @\nf {\n b =\n c = 1\n}\n'\ng = (\nh = 1 i = 2\n"
     assert [line.split(" ")[0] for line in messages(text)] == ["1:5", "3:5", "6:1", "7:5", "8:7"]
 

@@ -26,9 +26,7 @@ def memory_terms(devices: int, extra: str, layout: str = "") -> dict[str, Memory
 
 
 @pytest.mark.parametrize(("devices", "bytes_"), [(1, 0.0), (2, 4e9), (8, 4e9)])
-def test_what_was_not_sent_is_kept_once_there_is_somebody_to_send_to(
-    devices: int, bytes_: float
-) -> None:
+def test_unsent_gradients_are_kept_with_more_than_one_rank(devices: int, bytes_: float) -> None:
     found = memory_terms(devices, "compression { method = top_k }")
     assert found["compression residual"].bytes_ == bytes_
 

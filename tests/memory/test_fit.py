@@ -21,7 +21,7 @@ GIVEN = Formula(text="given")
 
 def verdict(study: Study) -> Check:
     outcome = evaluate(study)
-    asked = study.plugins.ask("verdicts", study=study, outcome=outcome)
+    asked = study.plugins.ask("outcome_checks", study=study, outcome=outcome)
     (check,) = (check for _, check in asked if check.id == "does-not-fit")
     assert study.faults == []
     return check
@@ -46,13 +46,13 @@ def bind_study(bind: Bind, parameters: float, kept: float = 0.0, **values: Any) 
     )
 
 
-def test_what_fits_has_nothing_to_say(bind: Bind) -> None:
+def test_a_fitting_layout_has_no_diagnostic(bind: Bind) -> None:
     check = verdict(bind_study(bind, 1e9))
     assert check.holds
     assert check.help == ""
 
 
-def test_what_does_not_fit_says_by_how_much_where_and_when(bind: Bind) -> None:
+def test_the_error_of_an_oversized_layout_has_excess_stage_and_moment(bind: Bind) -> None:
     study = bind_study(
         bind, 4 * 2.0**30, kept=8 * 2.0**30, plain__memory=64 * 2**30, memory__usable=0.5
     )
@@ -88,7 +88,7 @@ def test_changes_are_combined_where_one_is_not_enough(bind: Bind) -> None:
     assert help.startswith(f"no single change that was tried is enough; {combined}")
 
 
-def test_what_no_change_makes_fit_asks_for_more_devices(bind: Bind) -> None:
+def test_the_help_of_a_hopeless_layout_is_more_devices(bind: Bind) -> None:
     study = bind_study(bind, 2.0**30, kept=9 * 2.0**30, plain__memory=8 * 2**30)
     help = verdict(study).help
     assert help.startswith("of what was tried, `layout.zero = ")

@@ -54,7 +54,7 @@ def details(study: Study) -> dict[str, Any]:
     return {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
 
 
-def failed(study: Study) -> dict[str, Any]:
+def failures(study: Study) -> dict[str, Any]:
     checks = [check for _, check in study.contributions("checks")]
     return {check.id: check for check in checks if not np.all(check.holds)}
 
@@ -211,26 +211,26 @@ def test_a_sweep_over_shares_gives_what_each_gives_alone(bind: Bind) -> None:
 @pytest.mark.parametrize("part", ["optimizer", "parameters", "activations"])
 def test_offloading_needs_a_link_to_the_host(bind: Bind, part: str) -> None:
     study = offloaded(bind, {f"offload.{part}": 0.5, "layout.zero": 3}, {})
-    found = diagnose(failed(study)["offload-needs-host-bandwidth"], study)
+    found = diagnose(failures(study)["offload-needs-host-bandwidth"], study)
     assert found.message == f"50 % of the {part} go to the host, and the device has no link to it"
 
 
 def test_an_outer_state_on_the_host_needs_a_link_too(bind: Bind) -> None:
     study = offloaded(bind, {"local_updates.offload": "on", "local_updates.workers": 8}, {})
-    assert "offload-needs-host-bandwidth" in failed(study)
+    assert "offload-needs-host-bandwidth" in failures(study)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2])
 def test_parameters_that_are_not_sharded_stay_on_the_device(bind: Bind, zero: int) -> None:
     study = offloaded(bind, {"offload.parameters": 1, "layout.zero": zero})
-    assert "offload-needs-sharding" in failed(study)
+    assert "offload-needs-sharding" in failures(study)
 
 
 def test_a_host_that_updates_says_how_fast(bind: Bind) -> None:
-    assert "offload-needs-host-memory-bandwidth" in failed(
+    assert "offload-needs-host-memory-bandwidth" in failures(
         offloaded(bind, {"offload.optimizer": 1})
     )
-    assert "offload-needs-host-memory-bandwidth" not in failed(
+    assert "offload-needs-host-memory-bandwidth" not in failures(
         offloaded(bind, {"offload.optimizer": 1}, HOST)
     )
 
@@ -238,7 +238,7 @@ def test_a_host_that_updates_says_how_fast(bind: Bind) -> None:
 def test_a_host_that_is_too_small_says_so(bind: Bind) -> None:
     study = offloaded(bind, {"offload.optimizer": 1, "offload.host_memory": 10e9}, HOST)
     outcome = outcome_of(study)
-    asked = study.plugins.ask("verdicts", study=study, outcome=outcome)
+    asked = study.plugins.ask("outcome_checks", study=study, outcome=outcome)
     (check,) = [check for _, check in asked if check.id == "host-does-not-fit"]
     assert diagnose(check, study).message == (
         "a device keeps 14.9 GiB on its host, which has 9.3 GiB for it"
@@ -247,6 +247,6 @@ def test_a_host_that_is_too_small_says_so(bind: Bind) -> None:
 
 def test_the_point_of_a_sweep_that_keeps_all_on_the_device_needs_no_host(bind: Bind) -> None:
     study = offloaded(bind, {"offload.optimizer": [0, 0.5]}, {})
-    assert [list(check.holds) for check in failed(study).values()] == [[True, False]] * 2
+    assert [list(check.holds) for check in failures(study).values()] == [[True, False]] * 2
     study = offloaded(bind, {"offload.parameters": [0, 0.5]})
-    assert list(failed(study)["offload-needs-sharding"].holds) == [True, False]
+    assert list(failures(study)["offload-needs-sharding"].holds) == [True, False]

@@ -163,7 +163,7 @@ def test_activations_travel_by_the_size_of_their_stage(monkeypatch: pytest.Monke
     assert len(names([array, other])) == 4
 
 
-def test_what_forward_saves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_saved_in_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "virtual_stages", lambda _: 2)
 
     def memory(bytes_: float, count: Any, *moments: str, often: bool = True) -> Any:
@@ -181,7 +181,7 @@ def test_what_forward_saves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert offload._activation_bytes(study) == [130.0, 230.0]
 
 
-def failed(**said: Any) -> list[tuple[str, Any]]:
+def failures(**said: Any) -> list[tuple[str, Any]]:
     study: Any = Fake(**said)
     return [
         (check.id, check.inputs.get("share"))
@@ -191,18 +191,18 @@ def failed(**said: Any) -> list[tuple[str, Any]]:
 
 
 def test_rules_of_what_is_offloaded() -> None:
-    assert failed() == []
-    assert failed(optimizer=0.25) == []
-    assert failed(optimizer=0.25, link=None) == [("offload-needs-host-bandwidth", 25.0)]
-    assert failed(activations=0.5, link=None) == [("offload-needs-host-bandwidth", 50.0)]
-    assert failed(parameters=0.5, zero=3) == []
-    assert failed(parameters=0.5, zero=2) == [("offload-needs-sharding", None)]
+    assert failures() == []
+    assert failures(optimizer=0.25) == []
+    assert failures(optimizer=0.25, link=None) == [("offload-needs-host-bandwidth", 25.0)]
+    assert failures(activations=0.5, link=None) == [("offload-needs-host-bandwidth", 50.0)]
+    assert failures(parameters=0.5, zero=3) == []
+    assert failures(parameters=0.5, zero=2) == [("offload-needs-sharding", None)]
     rate = "offload-needs-host-memory-bandwidth"
-    assert failed(optimizer=0.25, update="host") == [(rate, 25.0)]
-    assert failed(optimizer=0.25, update="host", host_memory_bandwidth=1.0) == []
-    assert failed(update="host") == []
-    assert failed(local={"offload": True}) == []
-    assert failed(local={"offload": True}, link=None) == [("offload-needs-host-bandwidth", None)]
+    assert failures(optimizer=0.25, update="host") == [(rate, 25.0)]
+    assert failures(optimizer=0.25, update="host", host_memory_bandwidth=1.0) == []
+    assert failures(update="host") == []
+    assert failures(local={"offload": True}) == []
+    assert failures(local={"offload": True}, link=None) == [("offload-needs-host-bandwidth", None)]
     # points of a sweep: none, and a half
     shares = np.array([0.0, 0.5])
     sweeps: list[Any] = [{"parameters": shares, "zero": 2}, {"optimizer": shares, "update": "host"}]
@@ -220,10 +220,10 @@ def test_a_host_holds_as_much_as_it_has(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(offload, "host_bytes", lambda *_: 3 * GiB)
     outcome: Any = None
     for room, holds in ((2.9, False), (3.0, True), (3.1, True)):
-        (check,) = offload.verdicts(Fake(host_memory=room * GiB), outcome)  # type: ignore[arg-type]
+        (check,) = offload.outcome_checks(Fake(host_memory=room * GiB), outcome)  # type: ignore[arg-type]
         assert check.holds is holds
         assert check.inputs == {"needs": 3.0, "room": pytest.approx(room)}
-    assert [*offload.verdicts(Fake(), outcome)] == []  # type: ignore[arg-type]
+    assert [*offload.outcome_checks(Fake(), outcome)] == []  # type: ignore[arg-type]
 
 
 def test_a_share_of_activations_leaves_the_device() -> None:

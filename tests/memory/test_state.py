@@ -63,12 +63,12 @@ def test_405b_on_64_devices_without_replicas_take_101_gb(bind: Bind) -> None:
     values = {**SIXTEEN, "cluster.devices": 64, "layout.tp": 8, "layout.pp": 8}
     study = bind(values, parameters=[parameters_record(405e9 / 64, (1.0,) * 8)])
     assert state(study) == pytest.approx(101.25e9)
-    (verdict,) = [check for _, check in verdicts(study) if check.id == "does-not-fit"]
+    (verdict,) = [check for _, check in outcome_checks(study) if check.id == "does-not-fit"]
     assert not verdict.holds
 
 
-def verdicts(study: Study) -> list[Any]:
-    return list(study.plugins.ask("verdicts", study=study, outcome=outcome_of(study)))
+def outcome_checks(study: Study) -> list[Any]:
+    return list(study.plugins.ask("outcome_checks", study=study, outcome=outcome_of(study)))
 
 
 def test_the_worked_example_holds_27_25_gb_of_state_on_stage_0(bind: Bind) -> None:

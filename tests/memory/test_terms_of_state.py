@@ -38,7 +38,7 @@ def sizes(study: Study) -> dict[str, Any]:
     return {name: float(bytes_) for name, bytes_ in found.items() if bytes_}
 
 
-def computed(term: Any) -> Any:
+def compute(term: Any) -> Any:
     """Return what the formula of *term* comes to, up to the words behind a comma."""
     text, depth = term.formula.text, 0
     for at, character in enumerate(text):
@@ -94,7 +94,7 @@ def test_buffers_beside_the_state(
     assert {n: b for n, b in sizes(held).items() if n not in state} == pytest.approx(expected)
     for name, term in terms(held).items():
         if term.bytes_ and name != "communicators":
-            assert computed(term) == pytest.approx(term.bytes_), name
+            assert compute(term) == pytest.approx(term.bytes_), name
     # Nothing of it where a single rank holds the parameters, but what never travels.
     alone = sizes(bind({**given, "cluster.devices": 1, "local_updates.workers": 1}, text, parameters=PARTS))  # fmt: skip
     assert set(alone) == set(state)

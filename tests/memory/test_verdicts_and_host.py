@@ -60,21 +60,21 @@ def test_a_step_fits_is_tight_or_is_too_large(
 ) -> None:
     values = {"plain.memory": 100 * GIB, "memory.usable": 0.9, "memory.tight": tight}
     study = bind({**values, "training.global_batch": [8, 16]}, parameters=[part(100)])
-    found = {check.id: check for check in fit.verdicts(study, outcome(needs))}
+    found = {check.id: check for check in fit.outcome_checks(study, outcome(needs))}
     assert (found["does-not-fit"].holds, found["memory-tight"].holds) == (fits, roomy)
-    assert fit.rooms(study) == [90 * GIB]
+    assert fit.capacities(study) == [90 * GIB]
 
 
 def test_verdicts_say_how_much_of_what(bind: Bind) -> None:
     values = {"plain.memory": 80 * GIB, "memory.usable": 0.95, "memory.tight": 0.75}
     study = bind({**values, "training.global_batch": [8, 16]}, parameters=[part(100)])
-    fits, tight = fit.verdicts(study, outcome(100.0))
+    fits, tight = fit.outcome_checks(study, outcome(100.0))
     found = diagnose(fits, study)
     assert found.message == (
         "stage 3 needs 100.0 GiB in backward, and 76.0 GiB are usable: 24.0 GiB too much"
     )
     assert found.notes == ("usable: 95 % of the 80 GiB of `plain`",)
-    _, tight = fit.verdicts(study, outcome(70.0))
+    _, tight = fit.outcome_checks(study, outcome(70.0))
     assert tight.severity == "warning"
     found = diagnose(tight, study)
     assert found.message == (
@@ -325,7 +325,7 @@ def test_activations_travel_with_those_of_like_stages(
     values = {**LINK, "layout.pp": 4, "offload.activations": 0.5, "offload.overlap": overlap}
     study = bind(values, memory=[memory_term(700, (3.0, 1.0, 1.0, 2.0)), memory_term(700.0, (0.0, 1.0, 1.0, 1.0))])  # fmt: skip
     found = work(study)
-    unlike = [(", stages 0, 3", 1050, (1, 0, 0, 1)), (", stages 1, 2", 700, (0, 1, 1, 0))]
+    unlike = [(", stages 0, 3", 1050, (1, 0, 0, 1)), (", stages 1 to 2", 700, (0, 1, 1, 0))]
     assert found == [
         (f"{name}{stages}", pass_, bytes_, bytes_ / 10, count, "host", window)
         for stages, bytes_, count in unlike
@@ -347,7 +347,7 @@ def test_a_sweep_sends_the_activations_of_each_of_its_points(bind: Bind) -> None
     assert [list(term[2]) for term in work(share)] == [[0, 50]] * 2
 
 
-def failed(study: Study) -> list[str]:
+def failures(study: Study) -> list[str]:
     return sorted(check.id for check in offload.checks(study) if not np.all(check.holds))
 
 
@@ -365,8 +365,10 @@ def failed(study: Study) -> list[str]:
         ({"plain.host_bandwidth": 10.0}, []),
     ],
 )  # fmt: skip
-def test_what_offloading_needs(bind: Bind, values: dict[str, Any], expected: list[str]) -> None:
-    assert failed(bind(values, parameters=[part(800)])) == expected
+def test_requirements_of_offloading(
+    bind: Bind, values: dict[str, Any], expected: list[str]
+) -> None:
+    assert failures(bind(values, parameters=[part(800)])) == expected
     assert not work(bind({"offload.activations": 0.5}, memory=[memory_term(100)]))
 
 
@@ -377,7 +379,7 @@ def test_what_offloading_needs(bind: Bind, values: dict[str, Any], expected: lis
         ({"offload.activations": 0.25}, "25 % of the activations go to the host, and the device has no link to it"),
     ],
 )  # fmt: skip
-def test_what_offloading_lacks_is_said_with_its_share(
+def test_insufficient_offload_memory_is_an_error_with_the_share(
     bind: Bind, values: dict[str, Any], message: str
 ) -> None:
     study = bind(values)
@@ -389,10 +391,10 @@ def test_a_host_is_full_at_its_last_byte(bind: Bind) -> None:
     for room, holds in ((8000, True), (7999, False)):
         values = {"offload.optimizer": 0.5, "offload.host_memory": room}
         study = bind({**LINK, **values}, parameters=[part(1000)])
-        (check,) = offload.verdicts(study, evaluate(study))
+        (check,) = offload.outcome_checks(study, evaluate(study))
         assert check.holds is holds
     study = bind({**LINK, "offload.optimizer": 0.5, "offload.host_memory": 2**30}, parameters=[part(2**28)])  # fmt: skip
-    (check,) = offload.verdicts(study, evaluate(study))
+    (check,) = offload.outcome_checks(study, evaluate(study))
     assert diagnose(check, study).message == (
         "a device keeps 2.0 GiB on its host, which has 1.0 GiB for it"
     )

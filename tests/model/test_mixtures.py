@@ -72,7 +72,9 @@ LAYOUTS = [
 
 @pytest.mark.parametrize("model", ["mixtral_8x7b", "deepseek_v2", "qwen15_moe_a2_7b"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_ranks_hold_adds_up_to_the_model(study_of: StudyOf, model: str, layout: str) -> None:
+def test_parameters_of_all_ranks_add_up_to_the_model(
+    study_of: StudyOf, model: str, layout: str
+) -> None:
     if "ep = 16" in layout and model != "deepseek_v2":
         pytest.skip("as many experts do not divide")
     degrees = dict(part.split(" = ") for part in layout.split(", ") if "on" not in part)
@@ -251,7 +253,7 @@ def test_recomputing_every_second_layer_costs_half_and_keeps_half(study_of: Stud
 
 def test_copies_of_tokens_are_read_and_written(study_of: StudyOf) -> None:
     # Two experts of eight for a token of 4096 elements in bf16.
-    def moved(permutation: str) -> dict[tuple[str, str], float]:
+    def transfers(permutation: str) -> dict[tuple[str, str], float]:
         study = study_of(
             "mixtral_8x7b",
             training="framework = own",
@@ -267,7 +269,7 @@ def test_copies_of_tokens_are_read_and_written(study_of: StudyOf) -> None:
             if isinstance(op, Stream)
         }
 
-    eager, fused = moved("eager"), moved("fused")
+    eager, fused = transfers("eager"), transfers("fused")
     # Each copy is read and written; where they are added up, a sum of zeros is made for each
     # token, which is read and written for each copy. Backward is the other way round.
     assert eager["token permutation", "F"] == eager["token unpermutation", "B"] == 2

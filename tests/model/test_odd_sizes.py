@@ -384,7 +384,7 @@ def test_tokens_of_several_experts_are_sorted(experts: int, kernels: int) -> Non
         ("dispatcher = deepep", False),
     ],
 )
-def test_what_is_sent_once_or_gathered_is_in_order(routing: str, sorted_: bool) -> None:
+def test_tokens_are_sorted_unless_deduplicated_or_gathered(routing: str, sorted_: bool) -> None:
     found = streams(study_of(MIXTURE, layout=EXPERTS, routing=routing))
     assert (("sorting of routed tokens", "F") in found) == sorted_
 
@@ -427,7 +427,7 @@ def memory(study: Study) -> list[Any]:
     return [t for plugin, t in study.contributions("memory") if plugin.name.startswith("model.")]
 
 
-def computed(term: Memory) -> Any:
+def compute(term: Memory) -> Any:
     """Return what the formula of *term* comes to, letters side by side multiplied."""
     text = re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", term.formula.text)
     text = re.sub(r"^(.+) \? (.+) : (.+)$", r"(\2) if \1 else \3", text)
@@ -460,7 +460,7 @@ def test_formulas_of_tensors_compute_their_bytes(
 ) -> None:
     study = study_of(model, layout=layout, framework=framework, training=training, extra=extra)
     for term in memory(study):
-        assert term.bytes_ == pytest.approx(computed(term), rel=1e-12), term.name
+        assert term.bytes_ == pytest.approx(compute(term), rel=1e-12), term.name
         assert "host" not in term.name or term.once_per_device
 
 
@@ -590,7 +590,7 @@ COMPILED = "remakes_elementwise = on, mode = compiled"
         ),
     ],
 )  # fmt: skip
-def test_what_is_made_again_is_not_kept(
+def test_recomputed_tensors_are_not_saved(
     model: str, framework: str, extra: str, expected: str
 ) -> None:
     layout = EXPERTS if model is MIXTURE else LAYOUT
@@ -612,7 +612,7 @@ def test_what_is_made_again_is_not_kept(
         ("off", "alternate = on", "queries; values; attention output; softmax statistics; MLP up"),
     ],
 )  # fmt: skip
-def test_what_a_layer_keeps_that_is_recomputed_as_a_whole(
+def test_tensors_saved_beside_the_input_of_a_recomputed_layer(
     gated: str, recompute: str, expected: str
 ) -> None:
     model = DENSE.replace("biases = on", f"gated = {gated}, biases = on", 1)

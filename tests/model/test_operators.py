@@ -179,7 +179,7 @@ def test_selective_recomputation_runs_the_unfused_core_once_more(study_of: Study
     }
 
 
-def test_what_communication_hides_under_is_named(study_of: StudyOf) -> None:
+def test_the_hosts_of_communication_are_named(study_of: StudyOf) -> None:
     hosts = {op.name: op.host for op in study_of("llama3_8b").operators if op.host}
     assert hosts == {
         "QKV projection": "attention, by columns",

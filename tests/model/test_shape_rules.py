@@ -120,7 +120,7 @@ def test_every_model_of_the_catalogue_is_consistent(study_of: StudyOf) -> None:
         assert not found, model
 
 
-def test_a_model_without_a_shape_is_told_what_it_lacks() -> None:
+def test_a_model_without_a_shape_lists_its_missing_attributes() -> None:
     (scenario,) = parcost.load_text(
         """
         use catalog.devices.h100_sxm

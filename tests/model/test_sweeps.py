@@ -20,7 +20,7 @@ NUMBERS = {
 }
 
 
-def contributed(study: Study, hook: str) -> Sequence[Any]:
+def contributions(study: Study, hook: str) -> Sequence[Any]:
     return [c for plugin, c in study.contributions(hook) if plugin.name.startswith("model.")]
 
 
@@ -45,7 +45,7 @@ def test_a_sweep_over_ranks_and_micro_batches(study_of: StudyOf, hook: str, trai
         alone = study_of(
             "llama3_70b", layout=layout.format(tp), training=f"{training}, micro_batch = {b}"
         )
-        pairs = zip(contributed(alone, hook), contributed(swept, hook), strict=True)
+        pairs = zip(contributions(alone, hook), contributions(swept, hook), strict=True)
         for one, many in pairs:
             assert one.name == many.name
             for number in NUMBERS[hook]:
@@ -58,7 +58,7 @@ def test_doubling_the_micro_batch_doubles_activations_and_leaves_parameters(
     study_of: StudyOf,
 ) -> None:
     one, two = (study_of("llama3_8b", training=f"micro_batch = {b}") for b in (1, 2))
-    for once, twice in zip(contributed(one, "memory"), contributed(two, "memory"), strict=True):
+    for once, twice in zip(contributions(one, "memory"), contributions(two, "memory"), strict=True):
         assert twice.bytes_ == 2 * once.bytes_
     for once, twice in zip(one.parameters, two.parameters, strict=True):
         assert twice.elements == once.elements
@@ -67,6 +67,6 @@ def test_doubling_the_micro_batch_doubles_activations_and_leaves_parameters(
 def test_scalars_stay_plain_floats(study_of: StudyOf) -> None:
     study = study_of("llama3_70b", layout="tp = 8, pp = 2, vocabulary_multiple = 128")
     for hook, numbers in NUMBERS.items():
-        for term in contributed(study, hook):
+        for term in contributions(study, hook):
             for number in numbers:
                 assert isinstance(getattr(term, number, 0.0), (float, int)), (term, number)

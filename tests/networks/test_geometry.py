@@ -202,19 +202,19 @@ def test_an_overhead_is_a_share_of_compute_and_a_smaller_one_of_the_step() -> No
         (
             network("fat_tree", 64),
             "network-lacks",
-            "`n` is a fat_tree, and says nothing of its `radix`",
+            "`n` is a fat_tree without its `radix`",
             "write `radix = ...`",
         ),
         (
             network("dragonfly", 64, groups=8),
             "network-lacks",
-            "`n` is a dragonfly, and says nothing of its `global_links`",
+            "`n` is a dragonfly without its `global_links`",
             "write `global_links = ...`",
         ),
         (
             network("torus", 64),
             "network-lacks",
-            "`n` is a torus, and says nothing of its `dimensions`",
+            "`n` is a torus without its `dimensions`",
             "write `dimensions = ...`",
         ),
         (
@@ -243,7 +243,7 @@ def test_an_overhead_is_a_share_of_compute_and_a_smaller_one_of_the_step() -> No
         ),
     ],
 )
-def test_a_network_that_cannot_be_is_told_why(
+def test_an_impossible_network_has_an_error_with_the_reason(
     text: str, id: str, message: str, help: str | None
 ) -> None:
     (found,) = diagnostics_of(text)

@@ -72,7 +72,7 @@ def test_a_flow_that_comes_later_takes_its_share_from_then_on() -> None:
     assert finish(flows, {"x": 1.0}) == {"a": 3.0, "b": 3.0}
 
 
-def test_a_flow_that_starts_on_an_idle_link_waits_for_nobody() -> None:
+def test_a_flow_on_an_idle_link_has_no_wait() -> None:
     flows = {
         "a": ActiveFlow(bytes_=1.0, over=["x"]),
         "b": ActiveFlow(bytes_=1.0, over=["x"], start=5.0),

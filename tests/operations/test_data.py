@@ -43,7 +43,7 @@ def test_loaders_that_keep_up_cost_nothing() -> None:
     assert not [d for d in found.diagnostics if d.id == "data-starved"]
 
 
-def test_loaders_that_do_not_keep_up_are_told_with_what_would() -> None:
+def test_slow_loaders_are_a_warning_with_the_needed_rate() -> None:
     job = JOB.format(pp=1)
     step = result(job).figure("step_time")
     found = result(job + "data { rate = 100 k tokens }")

@@ -13,7 +13,7 @@ from parcost import Study, plain_of
 from parcost_plugins.operations import data, failures
 from parcost_plugins.operations.account import draw
 from parcost_plugins.operations.checkpoint import checkpoint_cost
-from parcost_plugins.operations.failures import daly, lasting_share_first_order
+from parcost_plugins.operations.failures import daly
 from parcost_plugins.operations.goodput import losses, rhythm
 from parcost_plugins.vocabulary import Checkpoint, Energy
 
@@ -56,7 +56,6 @@ def test_daly_by_hand() -> None:
     # r = C / 2 M = 1 / 16: sqrt(64) (1 + 1 / 12 + 1 / 144) - 2 = 8 x 157 / 144 - 2
     assert daly(2.0, 16.0) == pytest.approx(121 / 18, rel=1e-15)
     assert daly(200.0, 100.0) == 100.0  # and not 8 / 9 of it
-    assert lasting_share_first_order(20.0, 2.0, 100.0, 7.0) == pytest.approx(1 - 0.1 - 0.1 - 0.07)
 
 
 def test_a_job_that_never_fails_loses_nothing_to_failures() -> None:
@@ -209,7 +208,7 @@ def test_loaders_may_take_the_whole_step(step: float, holds: bool) -> None:
 
 
 @pytest.mark.parametrize("more", ["stall = 1 s", "rate = 1 tokens, prefetch = off"])
-def test_nobody_starves_who_waits_for_the_data_anyway(more: str) -> None:
+def test_a_data_bound_step_has_no_starvation(more: str) -> None:
     of = study(CARD + JOB + f"data {{ {more} }}")
     assert list(data.loader_warning(of, SimpleNamespace(step_seconds=1.0))) == []  # type: ignore[arg-type]
     (wait,) = data.stall(of)

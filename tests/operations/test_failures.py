@@ -11,7 +11,6 @@ import parcost
 from parcost_plugins.operations.failures import (
     daly,
     lasting_share,
-    lasting_share_first_order,
     lasting_share_without_failures,
     young,
 )
@@ -79,9 +78,8 @@ def test_the_exact_share_is_that_of_a_simulated_job() -> None:
 
 
 def test_the_first_order_holds_where_everything_is_short() -> None:
-    assert lasting_share_first_order(1000.0, 5.0, 1e6, 20.0) == pytest.approx(
-        lasting_share(1000.0, 5.0, 1e6, 20.0), abs=5e-5
-    )
+    first_order = 1 - 5 / 1000 - 1000 / (2 * 1e6) - 20 / 1e6
+    assert lasting_share(1000.0, 5.0, 1e6, 20.0) == pytest.approx(first_order, abs=5e-5)
     found = result(JOB.format(more=", interval = 800 s"))
     by_hand = 1 - 30 / 800 - 800 / (2 * M) - 600 / M
     assert found.figure("goodput_first_order") == pytest.approx(by_hand, rel=1e-12)

@@ -39,7 +39,7 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
         (
             "reliability-devices-unknown",
             "reliability { restart = 1 min }\ncheckpoint { blocking = 1 s }",
-            "how many devices the reliability is about",
+            "number of devices of the reliability is unknown",
         ),
         ("reliability-alone", JOB + "reliability { restart = 1 min }", "there is no `checkpoint`"),
         (
@@ -47,12 +47,20 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
             "reliability { restart = 1 min, mtbf = 3 h, device_mtbf = 9 h, devices = 2 }",
             "`device_mtbf` says it again",
         ),
-        ("checkpoint-size-unknown", "checkpoint { storage = 1 GB/s, interval = 1 h }", "how large"),
-        ("checkpoint-rate-unknown", "checkpoint { size = 1 TB, interval = 1 h }", "how fast"),
+        (
+            "checkpoint-size-unknown",
+            "checkpoint { storage = 1 GB/s, interval = 1 h }",
+            "size of a checkpoint is unknown",
+        ),
+        (
+            "checkpoint-rate-unknown",
+            "checkpoint { size = 1 TB, interval = 1 h }",
+            "write rate of a checkpoint is unknown",
+        ),
         (
             "checkpoint-copy-unknown",
             "checkpoint { size = 1 TB, storage = 1 GB/s, interval = 1 h, asynchronous = on }",
-            "copies its shard",
+            "copy rate of a shard",
         ),
         ("checkpoint-interval-unknown", "checkpoint { blocking = 30 s }", "never fails"),
         (
@@ -71,11 +79,11 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
             "the job fails every 3600 s",
         ),
         ("data-untrained", "data { stall = 1 ms }", "no training job"),
-        ("data-not-prefetched", JOB + "data { prefetch = off }", "nothing says how long"),
+        ("data-not-prefetched", JOB + "data { prefetch = off }", "that time is unknown"),
         (
             "power-unknown",
             "run { tokens = 1 T tokens, device_time = 1 h, devices = 8 }\nenergy { }",
-            "draws",
+            "power of a device is unknown",
         ),
         ("energy-unused", "energy { power = 700 W }", "about a run"),
         ("price-unused", "price { device_hour = 2 USD/h }", "about a run"),

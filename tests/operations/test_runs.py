@@ -119,7 +119,7 @@ def test_a_site_may_state_its_own_overheads_once() -> None:
     assert better == pytest.approx(plain * 1.08 / 1.2)
 
 
-def test_nothing_is_shown_of_a_run_that_nobody_asked_for() -> None:
+def test_figures_of_a_run_need_its_block() -> None:
     names = {figure.name for _, figure in result(JOB).figures}
     assert not names & {"days", "gpu_hours", "cost", "cost_per_million_tokens", "energy", "goodput"}
 

@@ -87,7 +87,7 @@ def test_a_sweep_to_no_clipping_adds_up_no_norm(bind: Bind) -> None:
 
 
 @pytest.mark.parametrize(("where", "bytes_"), [("host", 0.75 * 30e9), ("device", 30e9)])
-def test_what_the_host_updates_the_device_does_not(bind: Bind, where: str, bytes_: float) -> None:
+def test_the_device_skips_updates_of_the_host(bind: Bind, where: str, bytes_: float) -> None:
     values = {"offload.optimizer": 0.25, "offload.update": where, "plain.host_bandwidth": 1e9}
     (found,) = [
         term

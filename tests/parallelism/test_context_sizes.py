@@ -420,7 +420,7 @@ def test_as_many_tokens_as_are_needed_are_enough() -> None:
 # --- what is refused ----------------------------------------------------------------------
 
 
-def failing(**more: Any) -> dict[str, Any]:
+def failures(**more: Any) -> dict[str, Any]:
     of = study(**more)
     return {c.id: diagnose(c, of) for c in own_terms(of, "checks") if not np.all(c.holds)}
 
@@ -443,7 +443,7 @@ def failing(**more: Any) -> dict[str, Any]:
 def test_a_sequence_divides_into_shares(
     cp: Any, sequence: int, more: dict[str, Any], parts: int | None
 ) -> None:
-    found = failing(layout=f"cp = {cp}", devices=6, sequence=sequence, batch=30, **more)
+    found = failures(layout=f"cp = {cp}", devices=6, sequence=sequence, batch=30, **more)
     if parts is None:
         assert found == {}
         return
@@ -468,33 +468,33 @@ def test_a_sequence_divides_into_shares(
 def test_a_hybrid_trades_within_a_part_of_the_ranks(cp: int, u: int, legal: bool) -> None:
     context = f"algorithm = hybrid, ulysses = {u}"
     sizes = {"layout": f"cp = {cp}", "devices": cp, "sequence": 12_288, "batch": 30}
-    assert ("hybrid-degree" not in failing(**sizes, context=context)) == legal
+    assert ("hybrid-degree" not in failures(**sizes, context=context)) == legal
     swept = {**sizes, "layout": f"cp = [1, {cp}]"}
-    assert ("hybrid-degree" not in failing(**swept, context=context)) == legal
+    assert ("hybrid-degree" not in failures(**swept, context=context)) == legal
 
 
 def test_heads_divide_by_those_that_trade() -> None:
     sizes = {"layout": "cp = 4", "devices": 4, "context": "algorithm = ulysses"}
-    assert set(failing(**sizes, model="kv_heads = 12")) == set()
-    assert set(failing(**sizes, model="kv_heads = 6")) == {"ulysses-kv-heads"}
+    assert set(failures(**sizes, model="kv_heads = 12")) == set()
+    assert set(failures(**sizes, model="kv_heads = 6")) == {"ulysses-kv-heads"}
     sizes |= {"layout": "cp = 8", "devices": 8}
-    assert set(failing(**sizes, model="kv_heads = 12")) == {"ulysses-heads"}
+    assert set(failures(**sizes, model="kv_heads = 12")) == {"ulysses-heads"}
 
 
 def test_words_belong_to_their_algorithm_and_model() -> None:
     latent = "kv_lora = 96, q_lora = 0, nope_dim = 48, rope_dim = 16, v_dim = 80"
-    assert set(failing(**CP_3, context="ulysses = 1")) == set()
-    assert set(failing(**CP_3, context="ulysses = 2")) == {"ulysses-without-hybrid"}
-    assert set(failing(**CP_3, context="latent = on")) == {"latent-without-mla"}
-    assert set(failing(**CP_3, context="latent = on", model=latent)) == set()
+    assert set(failures(**CP_3, context="ulysses = 1")) == set()
+    assert set(failures(**CP_3, context="ulysses = 2")) == {"ulysses-without-hybrid"}
+    assert set(failures(**CP_3, context="latent = on")) == {"latent-without-mla"}
+    assert set(failures(**CP_3, context="latent = on", model=latent)) == set()
     traded = "latent = on, algorithm = ulysses"
-    assert set(failing(**CP_3, context=traded, model=latent)) == {"latent-under-ulysses"}
-    assert set(failing(**CP_3, context="algorithm = ulysses", model=latent)) == set()
+    assert set(failures(**CP_3, context=traded, model=latent)) == {"latent-under-ulysses"}
+    assert set(failures(**CP_3, context="algorithm = ulysses", model=latent)) == set()
 
 
 def test_scores_are_written_only_where_no_blocks_arrive() -> None:
     off = "flash_attention = off"
-    assert set(failing(**CP_3, training=off)) == {"context-needs-fused"}
+    assert set(failures(**CP_3, training=off)) == {"context-needs-fused"}
     swept = study(layout="cp = [1, 2]", devices=6, batch=30, training=off)
     (check,) = (c for c in own_terms(swept, "checks") if c.id == "context-needs-fused")
     assert list(check.holds) == [True, False]
@@ -503,7 +503,7 @@ def test_scores_are_written_only_where_no_blocks_arrive() -> None:
 def test_partners_beyond_a_node_are_warned_of_with_both_times() -> None:
     """A block of 11.8 MB takes 12.8 ms beyond the node, and 2.18 ms inside."""
     sizes = {**CP_3, "layout": "tp = 2, cp = 3", "devices": 6, "latency": "1 ms"}
-    (found,) = failing(**sizes, node=2).values()
+    (found,) = failures(**sizes, node=2).values()
     assert found.message == (
         "tp 2 x cp 3 = 6 ranks reach beyond level `node`: a block of keys and values takes "
         "12.8 ms, and 2.18 ms inside of it"
@@ -521,10 +521,10 @@ def test_partners_beyond_a_node_are_warned_of_with_both_times() -> None:
         },
         rel=1e-12,
     )
-    assert failing(**sizes, node=6) == {}
+    assert failures(**sizes, node=6) == {}
     two = {"layout": "tp = 2, cp = 2", "devices": 4}
-    assert set(failing(**two, node=2)) == {"tp-cp-wider-than-fast-domain"}
-    assert failing(layout="cp = 3", devices=3, node=1, batch=15) == {}
+    assert set(failures(**two, node=2)) == {"tp-cp-wider-than-fast-domain"}
+    assert failures(layout="cp = 3", devices=3, node=1, batch=15) == {}
     swept = study(layout="tp = [1, 2], cp = 3", devices=6, node=2, batch=30)
     (check,) = (c for c in own_terms(swept, "checks") if c.id == "tp-cp-wider-than-fast-domain")
     assert list(check.holds) == [True, False]

@@ -120,7 +120,7 @@ def test_under_zero_2_what_every_micro_batch_reduces_counts(bind: Bind) -> None:
     assert VIEWS not in rows
 
 
-def test_what_sends_nothing_hides(bind: Bind) -> None:
+def test_traffic_of_zero_bytes_counts_as_hidden(bind: Bind) -> None:
     rows = checklist(bind, {"local_updates.workers": 2, "local_updates.period": 10})
     assert rows[HIDES] == ((1.0, "%"), "yes", "")
 
@@ -146,7 +146,7 @@ def test_a_checklist_is_of_several_replicas_that_keep_their_parameters(
 PLAN = "plan { }\n"
 
 
-def test_stages_are_compared_where_a_plan_is_asked_for(bind: Bind) -> None:
+def test_stages_are_compared_with_a_plan_block(bind: Bind) -> None:
     assert "ZeRO stages" not in sections(bind, {})
     section = sections(bind, {"plain.memory": 15e9}, PLAN)["ZeRO stages"]
     assert [row[0] for row in section.rows] == ["ZeRO 0", "ZeRO 1", "ZeRO 2", "ZeRO 3"]

@@ -102,7 +102,7 @@ def test_low_rank_multiplies_as_well(bind: Bind) -> None:
 @pytest.mark.parametrize(
     ("method", "bytes_"), [("one_bit", 4e9), ("top_k", 4e9), ("power_sgd", 4e9), ("int8", 0.0)]
 )
-def test_what_was_not_sent_is_kept_for_the_next_step(
+def test_unsent_gradients_are_kept_for_the_next_step(
     bind: Bind, method: str, bytes_: float
 ) -> None:
     lines = evaluate(compressed_study(bind, method)).memory_lines

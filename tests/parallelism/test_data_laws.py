@@ -176,7 +176,7 @@ def test_stages_that_stand_twice_add_their_gradients_up(zero: int, shards: int) 
 
 
 @pytest.mark.parametrize(("kind", "chunks"), [("zb_v", 2), ("dualpipe", 1), ("interleaved", 2)])
-def test_what_a_device_sends_is_what_it_holds(kind: str, chunks: int) -> None:
+def test_a_device_sends_the_bytes_that_it_holds(kind: str, chunks: int) -> None:
     # replicas add up every parameter of the pipeline: once, or twice where stages are copied
     found = details(
         layout__pp=4,

@@ -91,7 +91,7 @@ def test_the_formula_counts_buckets(bind: Bind, bucket: float, count: float | No
     assert formula.inputs.get("N") == (None if count is None else (count, ""))
 
 
-def test_what_may_not_hide_leaves_in_one_message(bind: Bind) -> None:
+def test_gradients_without_overlap_are_one_message(bind: Bind) -> None:
     values = {**FOUR, "layout.zero": 1, "overlap.first_bucket": 5e8}
     assert_terms(
         once_terms(bind(values, parameters=[parameters_record(1e9)])),
@@ -134,14 +134,14 @@ def test_gradients_that_fit_in_the_first_bucket_leave_nothing_behind(bind: Bind)
 
 @pytest.mark.parametrize("latency", [0.0, 0.01])
 def test_each_point_of_a_sweep_over_buckets_is_what_it_is_alone(bind: Bind, latency: float) -> None:
-    def found(first: Any, bucket: Any) -> dict[str, Any]:
+    def numbers_of(first: Any, bucket: Any) -> dict[str, Any]:
         values = {"overlap.first_bucket": first, "overlap.bucket": bucket}
         values |= {**FOUR, **OVERLAP, "wire.net.latency": latency}
         return once_terms(bind(values, parameters=[parameters_record(1e9)]))
 
-    swept = found([2.5e8, 5e8, 1e9], 5e8)
+    swept = numbers_of([2.5e8, 5e8, 1e9], 5e8)
     for i, first in enumerate((2.5e8, 5e8)):
-        alone = found(first, 5e8)
+        alone = numbers_of(first, 5e8)
         alone.setdefault("smaller gradient bucket", (0.0, 0.0, 1.0, 0.0))
         for name, numbers in alone.items():
             points = [np.broadcast_to(column, 3)[i] for column in swept[name]]
@@ -317,7 +317,7 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
         parameters_record(7.0, (0.0, 1.0), "after"),
     ]
 
-    def found(values: dict[str, Any], text: str = framework) -> dict[tuple[str, str], Any]:
+    def numbers_of(values: dict[str, Any], text: str = framework) -> dict[tuple[str, str], Any]:
         study = bind({**FOUR, "layout.pp": 2, **values}, text, parameters=parameters)
         streams = [op for op in study.operators if isinstance(op, Stream)]
         return {
@@ -334,14 +334,14 @@ def test_copies_out_of_and_into_buffers_are_of_every_parameter(bind: Bind) -> No
         (reduced, f"B {every}"): 80.0,
         (reduced, f"B {last}"): 70.0,
     }
-    assert found({"layout.zero": 3}) == whole
-    assert found({"layout.zero": 2}) == {}
-    kept = found({"layout.zero": 3, "sharding.reshard": "off"})
+    assert numbers_of({"layout.zero": 3}) == whole
+    assert numbers_of({"layout.zero": 2}) == {}
+    kept = numbers_of({"layout.zero": 3, "sharding.reshard": "off"})
     assert kept == {key: n for key, n in whole.items() if key[0] == reduced or "F" in key[1]}
-    late = found({"layout.zero": 3, "sharding.accumulate": "whole"})
+    late = numbers_of({"layout.zero": 3, "sharding.accumulate": "whole"})
     assert late == {key: n for key, n in whole.items() if key[0] == gathered}
     one = "framework ours { gather_copy = 1 B }"
-    assert set(found({"layout.zero": 3}, one)) == {key for key in whole if key[0] == gathered}
+    assert set(numbers_of({"layout.zero": 3}, one)) == {key for key in whole if key[0] == gathered}
 
 
 # --- volumes ------------------------------------------------------------------------------
@@ -602,7 +602,7 @@ def test_one_replica_compresses_nothing(bind: Bind) -> None:
         ({"layout.zero": 3, "sharding.accumulate": "whole"}, False),
     ],
 )
-def test_what_is_reduced_in_every_micro_batch_is_compressed_there(
+def test_reductions_per_micro_batch_are_compressed_there(
     bind: Bind, values: dict[str, Any], every: bool
 ) -> None:
     study = bind(
@@ -787,7 +787,7 @@ def complaints(bind: Bind, values: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_does_not_go_together_is_refused(
+def test_incompatible_settings_are_refused(
     bind: Bind, values: dict[str, Any], failed: set[str]
 ) -> None:
     assert set(complaints(bind, values)) == failed

@@ -95,7 +95,7 @@ ACROSS = 2 * 2 / 3 * 800 * 4 / 4
         ({"workers": 8.0, "zero": 1}, {}, "", 2 * REDUCED + 1200 + 2 * 7 / 8 * 800 / 4 * 3 / 10),
     ],
 )  # fmt: skip
-def test_what_a_rank_sends(
+def test_bytes_sent_by_a_rank(
     said: dict[str, Any], choices: dict[str, bool], across: str, bytes_: float,
     chosen: dict[str, bool],
 ) -> None:  # fmt: skip
@@ -120,7 +120,7 @@ def test_experts_do_not_meet() -> None:
         ({"once": True}, True, 800 + 400),
     ],
 )
-def test_what_a_micro_batch_gathers(
+def test_bytes_gathered_per_micro_batch(
     choices: dict[str, bool], keep_last: bool, elements: float, chosen: dict[str, bool]
 ) -> None:
     chosen.update(choices)
@@ -159,9 +159,7 @@ def test_nothing_is_sent_where_nothing_is_held(monkeypatch: pytest.MonkeyPatch) 
         ("power_sgd", 3 / 4 * 800 * 0.7),
     ],
 )
-def test_what_a_reduction_sends(
-    method: str, bytes_: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_of_a_reduction(method: str, bytes_: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes, "SUMMED", {"summed": 6})
     monkeypatch.setattr(volumes, "EXCHANGED", {"exchanged"})
     monkeypatch.setattr(volumes, "quantised_bytes", lambda _: 0.5)

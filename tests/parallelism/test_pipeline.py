@@ -195,7 +195,7 @@ def test_a_schedule_that_does_not_exist_there_says_why(bind: Bind) -> None:
     )
 
 
-def test_what_crosses_a_boundary_in_a_step() -> None:
+def test_traffic_of_a_boundary_in_a_step() -> None:
     # 32 micro-batches of 4096 tokens over two stages at 50 GB/s: 64 messages of 67.1 MB
     (scenario,) = load_text(
         """

@@ -22,7 +22,7 @@ def checks(study: Study) -> dict[str, Any]:
     return found
 
 
-def failed(study: Study, *ids: str) -> dict[str, Any]:
+def failures(study: Study, *ids: str) -> dict[str, Any]:
     return {
         id_: diagnose(check, study)
         for id_, check in checks(study).items()
@@ -129,7 +129,7 @@ def test_a_step_is_cut_beside_calculations_too() -> None:
 )
 def test_chunks_take_turns_between_stages(bind: Bind, pp: int, chunks: int, alone: bool) -> None:
     study = bind({"layout.pp": pp, "schedule.chunks": chunks})
-    assert bool(failed(study, "chunks-alone")) == alone
+    assert bool(failures(study, "chunks-alone")) == alone
 
 
 BOTH = {"schedule.count_embedding": "on", "schedule.count_head": "on"}
@@ -151,7 +151,7 @@ def test_stages_that_have_nothing_to_do_are_refused(
     bind: Bind, values: dict[str, Any], most: int | None
 ) -> None:
     devices = 8 if values["layout.pp"] != 5 else 5
-    found = failed(bind({"cluster.devices": devices, **values}), "layers-few")
+    found = failures(bind({"cluster.devices": devices, **values}), "layers-few")
     if most is None:
         assert found == {}
     else:
@@ -172,7 +172,7 @@ def test_stages_that_have_nothing_to_do_are_refused(
     ],
 )
 def test_layers_and_counted_ends_divide(bind: Bind, values: dict[str, Any], divides: bool) -> None:
-    assert (failed(bind(values), "layers-divide") == {}) == divides
+    assert (failures(bind(values), "layers-divide") == {}) == divides
 
 
 COUNT = "count both ends as layers: "
@@ -199,7 +199,7 @@ DEAL = "deal them unevenly: `schedule.stages = [...]` with "
         (9, 0, 4, 2, [FRONT, f"{DEAL}1 times 2 and 7 times 1"]),
         # fewer layers than stages
         (3, 0, 4, 1, ["pp = 3 divides"]),
-        # what is asked for is no other way
+        # what is expected is no other way
         (8, 0, 4, 1, ["pp = 2 or 8 divides", FRONT, f"{DEAL}0 times 3 and 4 times 2"]),
     ],
 )
@@ -237,9 +237,7 @@ class QueryRecorder(Schedule):
         (20, set()),
     ],
 )
-def test_a_schedule_is_asked_of_whole_micro_batches(
-    bind: Bind, batches: Any, asked: set[int]
-) -> None:
+def test_a_schedule_gets_whole_micro_batches(bind: Bind, batches: Any, asked: set[int]) -> None:
     schedule = QueryRecorder()
     values = {"schedule.kind": "asked", "training.global_batch": batches}
     study = bind(values, schedules=[schedule])
@@ -249,7 +247,7 @@ def test_a_schedule_is_asked_of_whole_micro_batches(
 
 
 @pytest.mark.parametrize("over", [0, 1])
-def test_no_longer_order_is_worked_out(bind: Bind, over: int) -> None:
+def test_an_order_longer_than_the_limit_is_refused(bind: Bind, over: int) -> None:
     """Two stages of four chunks have eight passes for each micro-batch."""
     m = LONGEST_ORDER // 8 + over
     values = {
@@ -259,7 +257,7 @@ def test_no_longer_order_is_worked_out(bind: Bind, over: int) -> None:
         "training.global_batch": m,
     }
     study = bind(values)
-    found = failed(study, "schedule-length")
+    found = failures(study, "schedule-length")
     if not over:
         assert found == {}
         return

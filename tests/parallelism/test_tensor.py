@@ -196,7 +196,7 @@ def test_sums_of_backward_may_hide_under_weight_gradients(
     }
 
 
-def test_what_hides_takes_multiprocessors_from_compute() -> None:
+def test_hidden_collectives_take_multiprocessors_from_compute() -> None:
     found = work(study("tp = 8", overlap="tensor = on, multiprocessors = 12"))
     assert {t.slowdown for t in found.values()} == {12 / (132 - 12)}
 
@@ -280,7 +280,7 @@ def test_a_layer_of_llama_3_70b_forward_and_backward() -> None:
 # --- Rules ------------------------------------------------------------------------------
 
 
-def failing(of: Study) -> list[tuple[str, str, str | None]]:
+def failures(of: Study) -> list[tuple[str, str, str | None]]:
     """What the rules of tensor parallelism say, as a user reads it."""
     found = [
         check
@@ -293,13 +293,13 @@ def failing(of: Study) -> list[tuple[str, str, str | None]]:
 
 def test_heads_must_divide() -> None:
     # neither do the MLP's 28,672 columns nor the 2048 tokens, for the same reason
-    assert failing(study("tp = 6, sequence_parallel = on", model="llama3_70b")) == [
+    assert failures(study("tp = 6, sequence_parallel = on", model="llama3_70b")) == [
         ("heads-divide", "64 heads are not divisible by tp = 6", "nearest legal: tp = 4 or 8")
     ]
 
 
 def test_more_ranks_than_heads_have_only_fewer_ranks_to_go_to() -> None:
-    ((_, message, hint),) = failing(study("tp = 48"))
+    ((_, message, hint),) = failures(study("tp = 48"))
     assert message == "32 heads are not divisible by tp = 48"
     assert hint == "nearest legal: tp = 32"
 
@@ -308,9 +308,9 @@ MODEL = "model m { layers = 2, hidden = 768, heads = 12, kv_heads = %s, ffn = %s
 
 
 def test_kv_heads_divide_or_are_copied() -> None:
-    assert failing(study("tp = 4", model=MODEL % (2, 3072, 1024))) == []
-    assert failing(study("tp = 2", model=MODEL % (4, 3072, 1024))) == []
-    assert failing(study("tp = 6", model=MODEL % (4, 3072, 1020))) == [
+    assert failures(study("tp = 4", model=MODEL % (2, 3072, 1024))) == []
+    assert failures(study("tp = 2", model=MODEL % (4, 3072, 1024))) == []
+    assert failures(study("tp = 6", model=MODEL % (4, 3072, 1020))) == [
         (
             "kv-heads-divide",
             "4 KV heads are not divisible by tp = 6, nor tp by them",
@@ -320,7 +320,7 @@ def test_kv_heads_divide_or_are_copied() -> None:
 
 
 def test_the_mlp_must_divide() -> None:
-    assert failing(study("tp = 4", model=MODEL % (4, 3074, 1024))) == [
+    assert failures(study("tp = 4", model=MODEL % (4, 3074, 1024))) == [
         (
             "ffn-divide",
             "an MLP of width 3074 is not divisible by tp = 4",
@@ -330,7 +330,7 @@ def test_the_mlp_must_divide() -> None:
 
 
 def test_the_vocabulary_must_divide_or_be_padded() -> None:
-    assert failing(study("tp = 4", model=MODEL % (4, 3072, 50_257))) == [
+    assert failures(study("tp = 4", model=MODEL % (4, 3072, 50_257))) == [
         (
             "vocabulary-divide",
             "a vocabulary of 50257 is not divisible by tp = 4",
@@ -338,13 +338,13 @@ def test_the_vocabulary_must_divide_or_be_padded() -> None:
         )
     ]
     padded = study("tp = 4, vocabulary_multiple = 128", model=MODEL % (4, 3072, 50_257))
-    assert failing(padded) == []
+    assert failures(padded) == []
 
 
 def test_sequence_parallelism_needs_equal_shares() -> None:
     odd = {"training": "sequence = 2049"}
-    assert failing(study("tp = 8", **odd)) == []
-    assert failing(study("tp = 8, sequence_parallel = on", **odd)) == [
+    assert failures(study("tp = 8", **odd)) == []
+    assert failures(study("tp = 8, sequence_parallel = on", **odd)) == [
         (
             "sequence-divide",
             "a sequence of 2049 tokens is not divisible by tp = 8",
@@ -354,21 +354,21 @@ def test_sequence_parallelism_needs_equal_shares() -> None:
 
 
 def test_sequence_parallelism_alone_is_warned_of() -> None:
-    ((id_, message, _),) = failing(study("tp = 1, sequence_parallel = on"))
+    ((id_, message, _),) = failures(study("tp = 1, sequence_parallel = on"))
     assert (id_, message) == (
         "sequence-parallel-alone",
         "sequence parallelism shards nothing: tp is 1",
     )
     checks = [c for _, c in study("tp = 1, sequence_parallel = on").contributions("checks")]
     assert {c.severity for c in checks if c.id == id_} == {"warning"}
-    assert failing(study("tp = [1, 2], sequence_parallel = on")) == []
+    assert failures(study("tp = [1, 2], sequence_parallel = on")) == []
 
 
 def test_rules_judge_a_sweep_point_by_point() -> None:
     swept = study("tp = [2, 6, 8, 12]", model="llama3_70b")
     found = {c.id: c for _, c in swept.contributions("checks") if isinstance(c, Check)}
     assert found["heads-divide"].holds.tolist() == [True, False, True, False]
-    assert failing(swept)[0] == (
+    assert failures(swept)[0] == (
         "heads-divide",
         "64 heads are not divisible by tp = 6",
         "nearest legal: tp = 4 or 8",
@@ -534,19 +534,19 @@ def test_norms_add_up_what_they_saw_of_the_tokens() -> None:
 
 
 def test_an_overlap_names_what_it_cannot_cut() -> None:
-    assert failing(study("tp = 8", overlap="tensor = pipelined"))[0][:2] == (
+    assert failures(study("tp = 8", overlap="tensor = pipelined"))[0][:2] == (
         "pipelined-needs-shards",
         "an all-reduce of whole activations cannot be pipelined with a product",
     )
     odd = study("tp = 8, sequence_parallel = on", overlap="tensor = pipelined, chunks = 3")
-    assert failing(odd) == [
+    assert failures(odd) == [
         (
             "chunks-divide",
             "2048 tokens of a micro-batch do not divide into 3 chunks",
             "as many chunks as tensor-parallel ranks always divide: `chunks = layout.tp`",
         )
     ]
-    assert failing(study("tp = 8", overlap="tensor = split_batch")) == [
+    assert failures(study("tp = 8", overlap="tensor = split_batch")) == [
         (
             "split-batch-halves",
             "a micro-batch of 1 sequences does not split into two halves",
@@ -562,7 +562,7 @@ def test_context_parallel_ranks_send_their_share() -> None:
     whole, half = layers_alone("tp = 8"), layers_alone("tp = 8, cp = 2")
     for key, term in whole.items():
         assert half[key].bytes_ == term.bytes_ / 2
-    assert failing(study("tp = 8, cp = 2, sequence_parallel = on", training="sequence = 2056"))[
+    assert failures(study("tp = 8, cp = 2, sequence_parallel = on", training="sequence = 2056"))[
         0
     ] == (
         "sequence-divide",
@@ -645,7 +645,7 @@ def test_the_ledger_s_seconds_are_figures() -> None:
     assert of.figure("tp_exposed") == pytest.approx(float(sum(line.exposed for line in lines)))
 
 
-def test_shapes_are_listed_where_they_are_asked_for() -> None:
+def test_shapes_are_listed_on_request() -> None:
     of = figures("tp = 8, sequence_parallel = on", extra="tensor_parallel { shapes = on }")
     (table,) = [s for _, s in of.sections if s.title == "Matrices of a rank"]
     rows = {row[0]: [cell[0] for cell in row[1:]] for row in table.rows}

@@ -188,7 +188,7 @@ def test_chunks_hide_beside_the_product_that_needs_or_makes_them() -> None:
     assert edge["q"] == (5.0, "")
 
 
-def test_what_runs_again_sends_again() -> None:
+def test_recomputation_repeats_its_messages() -> None:
     of = study(**FOUR, training="recompute = full")
     assert {key[1] for key in work(of) if key[0] == "tensor all-reduce"} == {"F", "R"}
     assert tuple(work(of)["tensor all-reduce", "R"].count) == (6.0, 6.0)
@@ -397,7 +397,7 @@ def test_an_order_of_twice_to_six_times_the_stages_tells(
 # --- rules --------------------------------------------------------------------------------
 
 
-def failing(**more: Any) -> dict[str, Any]:
+def failures(**more: Any) -> dict[str, Any]:
     of = study(**more)
     return {c.id: diagnose(c, of) for c in own_terms(of, "checks") if not np.all(c.holds)}
 
@@ -438,12 +438,12 @@ def failing(**more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_does_not_divide_is_refused(more: dict[str, Any], ids: set[str]) -> None:
-    assert set(failing(**{"batch": 24, **more})) == ids
+def test_indivisible_sizes_are_refused(more: dict[str, Any], ids: set[str]) -> None:
+    assert set(failures(**{"batch": 24, **more})) == ids
 
 
 def test_three_sequences_do_not_make_two_halves() -> None:
-    found = failing(**FOUR, overlap="tensor = split_batch", micro_batch=3, batch=24)
+    found = failures(**FOUR, overlap="tensor = split_batch", micro_batch=3, batch=24)
     assert found["split-batch-halves"].message == (
         "a micro-batch of 3 sequences does not split into two halves"
     )

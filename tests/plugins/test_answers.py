@@ -84,7 +84,7 @@ def test_a_list_in_a_view_holds_whole_numbers(
     assert "even one" in printed.out
     assert "odd one" not in printed.out
     assert "failed in `views`: gave the view 'odd one' the cell [" in printed.err
-    assert "where a list of whole numbers is asked for" in printed.err
+    assert "where a list of whole numbers is expected" in printed.err
 
 
 def section(lead: Any) -> Section:

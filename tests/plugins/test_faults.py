@@ -26,6 +26,10 @@ from parcost import (
     hookimpl,
 )
 from parcost.batch.entries import entry_of
+from parcost.contract.page import Paper
+from parcost.output.report_page import report_page
+from parcost.output.text import draw
+from parcost.output.view import View
 from parcost.plugins.discovery import load
 
 pytestmark = pytest.mark.slow
@@ -70,7 +74,7 @@ def test_a_calculation_that_raises_is_named_in_a_study_without_a_step() -> None:
     (scenario,) = session.load_text("let nodes = 8\n")
     report = scenario.evaluate()
     assert faults(report) == ["plugin `warp` calculations: raised KeyError: 'warp'"]
-    assert not report.diagnostics
+    assert [d.message for d in report.diagnostics] == ["nothing reads `let nodes`"]
     assert report.exit_code == 3
 
 
@@ -78,7 +82,7 @@ def test_a_plugin_that_returns_something_else_is_named() -> None:
     plugin = SimpleNamespace(terms=hookimpl(lambda: ["ten seconds"]))
     bad = evaluate_with(("warp", plugin))
     assert faults(bad) == [
-        "plugin `warp` terms: returned str where Work or Edge or Once is asked for"
+        "plugin `warp` terms: returned str where Work or Edge or Once is expected"
     ]
     assert bad.exit_code == 3
 
@@ -136,9 +140,6 @@ def test_an_algorithm_that_takes_for_ever_is_an_error_and_not_a_time() -> None:
 
         def seconds(self, *_: Any) -> float:
             return float("inf")
-
-        def formula(self, _: str) -> str:
-            return "infinity"
 
     text = SPEC.replace("{ devices = 8 }", "{ devices = 16 }").replace("= 8 seq", "= 16 seq")
     session = parcost.Session(
@@ -207,7 +208,7 @@ SHAPES = {
     "terms": lambda: Once(name="odd", seconds=STRANGE, when="end", formula=Formula(text="?")),
     "memory": lambda: Memory(name="odd", bytes_=STRANGE, formula=Formula(text="?")),
     "checks": lambda: Check(id="odd", holds=STRANGE > 0, subject="", message="odd"),
-    "verdicts": lambda: Check(id="odd", holds=STRANGE > 0, subject="", message="odd"),
+    "outcome_checks": lambda: Check(id="odd", holds=STRANGE > 0, subject="", message="odd"),
     "figures": lambda: Figure(
         name="odd", title="odd", value=STRANGE, unit="s", formula=Formula(text="?")
     ),
@@ -216,7 +217,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("hook", SHAPES)
 @pytest.mark.parametrize("text, wanted", [(SPEC, "one number is"), (SWEEP, "the sweep has 2")])
-def test_an_array_of_another_length_is_a_fault_of_whoever_made_it(
+def test_an_array_of_another_length_is_a_fault_of_its_plugin(
     hook: str, text: str, wanted: str
 ) -> None:
     plugin = ("warp", SimpleNamespace(**{hook: hookimpl(lambda: [SHAPES[hook]()])}))
@@ -275,9 +276,6 @@ class Broken(Collective):
         if self.answer is None:
             raise KeyError("warp")
         return self.answer
-
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        return "0"
 
 
 @pytest.mark.parametrize(
@@ -338,12 +336,21 @@ class FormerCollective:
         return "1"
 
 
+def former_algorithm(attribute: str) -> type:
+    """Return an algorithm that still has the *attribute* of the first version."""
+    members = {"name": "former", "operations": ("all_reduce",), "seconds": lambda *_: 1.0}
+    return type("Former", (Collective,), {**members, attribute: "flat"})
+
+
 @pytest.mark.parametrize(
     ("hook", "thing", "change"),
     [
         ("schedules", FormerSchedule, "it derives from `parcost.Schedule`"),
         ("schedules", FormerMethods, "`limits` takes one object"),
         ("collectives", FormerCollective, "it derives from `parcost.Collective`"),
+        ("collectives", former_algorithm("formula"), "`formula` is part of `closed_form`"),
+        ("collectives", former_algorithm("formula_for"), "`formula_for` is part of `closed_form`"),
+        ("collectives", former_algorithm("sees"), "`sees` is part of `closed_form`"),
     ],
 )
 def test_a_plugin_of_the_former_contract_gets_one_line_that_says_what_changed(
@@ -367,3 +374,56 @@ def test_a_plugin_of_another_version_of_the_contract_is_left_out() -> None:
     assert f"needs version {parcost.API_VERSION + 1} of the contract" in fault.message
     vars(module)["PARCOST_API"] = parcost.API_VERSION
     assert load(("new", module)).broken == ()
+
+
+def screen_with(*plugins: tuple[str, Any], full: bool = False, text: str = SPEC) -> str:
+    """Return the page of *text* for reading, in one line."""
+    session = parcost.Session(load(*plugins))
+    report = session.load_text(text)[0].evaluate()
+    assert report.exit_code == 3
+    items = report_page(report, View(kind="full" if full else "screen"))
+    return " ".join(draw(items, Paper(width=80)).split())
+
+
+@pytest.mark.parametrize("hook", ["checks", "outcome_checks"])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_study_with_a_rule_that_fails_is_not_judged(hook: str, full: bool) -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    page = screen_with(("r", SimpleNamespace(**{hook: hookimpl(broken)})), full=full)
+    assert "Not judged: a rule of plugin `r` failed." in page
+    assert "KeyError: 'warp'" in page
+    for words in ("if it ran", "It does not run", "It runs, and it fits"):
+        assert words not in page
+
+
+def test_a_rule_that_refuses_still_counts_where_another_fails() -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    plugin = ("r", SimpleNamespace(outcome_checks=hookimpl(broken)))
+    page = screen_with(plugin, text=SPEC.replace("tp = 8, zero = 1", "tp = 1, dp = 8, zero = 0"))
+    assert "It does not fit: " in page
+    assert "if it ran" in page
+
+
+@pytest.mark.parametrize("hook", ["terms", "memory"])
+@pytest.mark.parametrize("full", [False, True])
+def test_a_step_that_lacks_a_part_is_incomplete(hook: str, full: bool) -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    page = screen_with(("r", SimpleNamespace(**{hook: hookimpl(broken)})), full=full)
+    assert f"Incomplete: plugin `r` failed in `{hook}`." in page
+    assert "It runs, and it fits" not in page
+
+
+def test_a_sweep_with_a_rule_that_fails_is_not_judged() -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    plugin = ("r", SimpleNamespace(outcome_checks=hookimpl(broken)))
+    page = screen_with(plugin, text=SPEC.replace("tp = 8", "tp = [4, 8]"))
+    assert "Not judged: a rule of plugin `r` failed." in page
+    assert "points run and fit" not in page

@@ -48,7 +48,7 @@ def test_a_verdict_that_fails_says_nothing_good() -> None:
     def broken() -> list[Check]:
         raise ValueError("no verdict")
 
-    plugin = ("judge", SimpleNamespace(verdicts=hookimpl(broken)))
+    plugin = ("judge", SimpleNamespace(outcome_checks=hookimpl(broken)))
     session = parcost.Session(load(plugin))
     report = session.load_text(SPEC.replace("zero = 0", "zero = 1, tp = 8"))[0].evaluate()
     assert report.exit_code == 3
@@ -91,7 +91,7 @@ def test_no_number_of_a_term_is_negative(name: str) -> None:
     assert fault.message.startswith(f"gave the term `gain` {name} = -1.0")
 
 
-def test_an_error_that_cannot_be_told_is_told_by_its_kind() -> None:
+def test_an_unprintable_error_is_printed_by_its_type() -> None:
     class SilentError(Exception):
         def __str__(self) -> str:
             raise RuntimeError
@@ -104,7 +104,7 @@ def test_an_error_that_cannot_be_told_is_told_by_its_kind() -> None:
     assert fault.message == "raised SilentError"
 
 
-def test_an_error_of_several_lines_is_told_in_one() -> None:
+def test_an_error_of_several_lines_is_printed_in_one() -> None:
     def broken() -> list[Work]:
         raise ValueError("no\nTraceback (most recent call last):\n\n  way")
 
@@ -113,18 +113,23 @@ def test_an_error_of_several_lines_is_told_in_one() -> None:
     assert fault.message == "raised ValueError: no Traceback (most recent call last): way"
 
 
-def test_a_hook_that_parcost_does_not_ask_for_is_named() -> None:
+@pytest.mark.parametrize(
+    ("name", "hint"), [("termz", "did you mean `terms`"), ("verdicts", "Versions of the contract")]
+)
+def test_a_hook_that_parcost_does_not_ask_for_is_named(name: str, hint: str) -> None:
 
     def odd() -> list[Work]:
         return []
 
-    plugin = SimpleNamespace(termz=hookimpl(odd))
+    plugin = SimpleNamespace(**{name: hookimpl(odd)})
     (scenario,) = parcost.Session(load(("odd", plugin))).load_text(SPEC)
     (fault,) = scenario.evaluate().result.faults
-    assert str(fault).startswith("plugin `odd` failed in `termz`: no hook has this name; did you")
+    said = f"plugin `odd` failed in `{name}`: no hook has this name; "
+    assert str(fault).startswith(said)
+    assert hint in str(fault)
 
 
-def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+def test_a_non_regular_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.par")
     (tmp_path / "a.par").symlink_to(tmp_path / "b.par")
     (tmp_path / "b.par").symlink_to(tmp_path / "a.par")
@@ -178,7 +183,7 @@ def undefined(study: parcost.Study) -> list[Figure]:
 UNDEFINED = ("odd", SimpleNamespace(calculations=hookimpl(undefined)))
 
 
-def test_what_cannot_be_computed_is_refused_where_it_was_asked_for() -> None:
+def test_an_uncomputable_value_is_refused_at_its_read() -> None:
     text = "link wire { bandwidth = 1 B/s per_direction }\n"
     (result,) = parcost.Session(load(UNDEFINED)).load_text(text)[0].evaluate().results
     (said,) = result.diagnostics

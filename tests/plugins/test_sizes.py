@@ -63,11 +63,11 @@ def ids(text: str) -> list[str]:
         ("dispatch d { experts = 1e12, top_k = 1e12, ranks = 8, tokens = 1 }", "out-of-range"),
     ],
 )
-def test_what_is_too_large_is_refused_at_once(text: str, id_: str) -> None:
+def test_an_oversized_study_is_refused_at_once(text: str, id_: str) -> None:
     assert id_ in ids(text)
 
 
-def test_a_limit_is_told_in_digits() -> None:
+def test_a_limit_is_printed_in_digits() -> None:
     with pytest.raises(SpecError) as caught:
         parcost.load_text(job(more="model mixtral_8x7b { layers = 10000000 }"))[0].evaluate()
     (said,) = caught.value.diagnostics

@@ -117,7 +117,7 @@ def test_each_expert_of_a_rank_has_kernels_of_its_own() -> None:
         ("cast = 1 B, weight_cast = 1 B", {}, {"cast for", "weight cast"}),
     ],
 )
-def test_what_a_recipe_does_not_say_costs_nothing(
+def test_unset_parts_of_a_recipe_cost_nothing(
     recipe: str, more: dict[str, Any], names: set[str]
 ) -> None:
     found = {name.split(" for ")[0] for name, _ in own_terms(study(recipe, **more))}
@@ -149,7 +149,7 @@ def test_weights_of_unequal_stages_are_cast_and_copied_by_stage() -> None:
 def test_stages_that_hold_the_same_are_named_together() -> None:
     four: dict[str, Any] = {"devices": 4, "layout": "pp = 4", "schedule": "stages = [1, 2, 1, 1]"}
     names = [name for name, _ in own_terms(study(**four), "memory")]
-    assert names == ["narrow weights, stages 0, 2, 3", "narrow weights, stage 1"]
+    assert names == ["narrow weights, stages 0, 2 to 3", "narrow weights, stage 1"]
     empty: dict[str, Any] = {"devices": 2, "layout": "pp = 2", "schedule": "stages = [5, 0]"}
     assert [name for name, _ in own_terms(study(**empty), "memory")] == ["narrow weights, stage 0"]
 

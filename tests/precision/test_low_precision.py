@@ -161,14 +161,14 @@ def test_casting_before_a_gather_halves_it_and_no_sum() -> None:
 
 
 def test_saved_inputs_of_linear_layers_halve() -> None:
-    def kept(recipe: str) -> dict[str, float]:
+    def bytes_of(recipe: str) -> dict[str, float]:
         return {
             term.name: term.bytes_
             for plugin, term in study(recipe).contributions("memory")
             if term.per_micro_batch
         }
 
-    wide, small = kept(""), kept("fp8_delayed")
+    wide, small = bytes_of(""), bytes_of("fp8_delayed")
     halved = {name for name in wide if small[name] == wide[name] / 2}
     assert halved == {"attention input", "attention output", "MLP input", "MLP activation"}
     assert all(small[name] == wide[name] for name in wide.keys() - halved)
@@ -267,7 +267,7 @@ def test_a_step_speeds_up_by_amdahl_s_law() -> None:
 # --- Rules ----------------------------------------------------------------------------------------
 
 
-def failing(of: Study) -> list[tuple[str, str]]:
+def failures(of: Study) -> list[tuple[str, str]]:
     return [
         (check.id, diagnose(check, of).message)
         for plugin, check in of.contributions("checks")
@@ -285,10 +285,10 @@ def failing(of: Study) -> list[tuple[str, str]]:
         ("weight_copies", "2 B", "there is nothing to keep copies in"),
     ],
 )
-def test_what_a_narrow_type_needs_is_refused_without_one(
+def test_attributes_of_a_narrow_type_are_refused_without_one(
     attribute: str, value: str, why: str
 ) -> None:
-    assert failing(study(f"{attribute} = {value}")) == [
+    assert failures(study(f"{attribute} = {value}")) == [
         (
             "narrow-without-type",
             f"`{attribute}` is for a narrow type, and the recipe has none: {why}",
@@ -297,23 +297,23 @@ def test_what_a_narrow_type_needs_is_refused_without_one(
 
 
 def test_wide_products_keep_wide_inputs() -> None:
-    assert failing(study("kept = 1 B")) == [
+    assert failures(study("kept = 1 B")) == [
         ("kept-narrow", "inputs of linear layers are kept in 1 B and multiplied in 2 B")
     ]
 
 
 def test_no_more_layers_stay_wide_than_there_are() -> None:
-    assert failing(study("narrow = fp8, wide_first = 20, wide_last = 20")) == [
+    assert failures(study("narrow = fp8, wide_first = 20, wide_last = 20")) == [
         (
             "wide-layers",
             "20 first and 20 last layers stay in bf16, and the model has 32",
         )
     ]
-    assert failing(study("narrow = fp8, wide_first = 16, wide_last = 16")) == []
+    assert failures(study("narrow = fp8, wide_first = 16, wide_last = 16")) == []
 
 
 def test_a_factor_for_every_element_makes_it_wider_than_it_was() -> None:
-    assert failing(study("narrow = fp8, scale = 4 B")) == [
+    assert failures(study("narrow = fp8, scale = 4 B")) == [
         (
             "scale-wider-than-elements",
             "an element takes 5 B with its share of a scaling factor, and 2 B in bf16",
@@ -335,7 +335,7 @@ def test_a_factor_for_every_element_makes_it_wider_than_it_was() -> None:
 def test_recipes_of_the_catalogue_are_faster_than_bf16_and_break_no_rule(recipe: str) -> None:
     of = result(recipe, "zero = 1")
     assert of.outcome.complete
-    assert failing(study(recipe)) == []
+    assert failures(study(recipe)) == []
     assert of.figure("step_time") < result("bf16", "zero = 1").figure("step_time")
 
 

@@ -110,12 +110,12 @@ def test_a_query_depends_on_a_plain_answer_and_not_on_what_it_was_made_from() ->
 
 
 def test_an_answer_that_holds_the_study_is_refused_where_it_would_be_another() -> None:
-    def held(study: Study) -> Study:
+    def identity(study: Study) -> Study:
         assert study[Shape].kind
         return study
 
     def outer(study: Study) -> int:
-        return study.query(held)[Shape].zero + study[Shape].zero
+        return study.query(identity)[Shape].zero + study[Shape].zero
 
     several = variants()
     assert several.at((0, 1, 0)).query(outer) == 2
@@ -123,32 +123,32 @@ def test_an_answer_that_holds_the_study_is_refused_where_it_would_be_another() -
         several.at((0, 2, 0)).query(outer)
 
 
-def test_what_fails_is_asked_again_and_its_reads_count() -> None:
-    def failing(study: Study) -> float:
+def test_a_failed_query_is_evaluated_again_and_its_reads_count() -> None:
+    def failure(study: Study) -> float:
         CALLS.append("failing")
         if study[Shape].zero == 1:
             raise ZeroDivisionError
         return 1.0
 
-    def careful(study: Study) -> tuple[float]:
+    def recovery(study: Study) -> tuple[float]:
         try:
-            return (study.query(failing),)
+            return (study.query(failure),)
         except ZeroDivisionError:
             return (0.0,)
 
-    found = values_over(variants(), careful)
+    found = values_over(variants(), recovery)
     assert all(value == (0.0 if at[1] == 1 else 1.0,) for at, value in found.items())
 
 
 def test_arrays_are_known_by_what_they_hold() -> None:
-    def doubled(_: Study, numbers: Any) -> Any:
+    def double(_: Study, numbers: Any) -> Any:
         CALLS.append("doubled")
         return 2 * numbers
 
     one = study()
-    first = one.query(doubled, np.array([1.0, 2.0]))
-    assert one.query(doubled, np.array([1.0, 2.0])) is first
-    assert one.query(doubled, np.array([1.0, 3.0])).tolist() == [2.0, 6.0]
+    first = one.query(double, np.array([1.0, 2.0]))
+    assert one.query(double, np.array([1.0, 2.0])) is first
+    assert one.query(double, np.array([1.0, 3.0])).tolist() == [2.0, 6.0]
     assert len(CALLS) == 2
 
 

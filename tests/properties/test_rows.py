@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import parcost
-from parcost import Formula, Once, Row, Study, hookimpl
+from parcost import Formula, Once, StageCounts, Study, hookimpl
 from parcost.contract.queries import READS, Reads
 from parcost.contract.schema import block_type
 from parcost.engine.study import contribution
@@ -80,21 +80,21 @@ def readers(hook: str) -> set[str]:
 
 
 def test_a_row_is_how_many_there_are_in_all_and_says_how_many_on_each_stage() -> None:
-    row = Row(16, layers)
+    row = StageCounts(16, layers)
     assert sum(row) == 16
     assert any(row)
-    assert not any(Row(0, layers))
+    assert not any(StageCounts(0, layers))
     assert row.of(study()) == (4, 4, 4, 4)
-    assert row == Row(16, layers)
-    assert row != Row(16, on_first)
-    assert len({row, Row(16, layers), Row(16, layers, 1)}) == 2
+    assert row == StageCounts(16, layers)
+    assert row != StageCounts(16, on_first)
+    assert len({row, StageCounts(16, layers), StageCounts(16, layers, 1)}) == 2
 
 
 def test_rows_of_rows_are_counted_stage_by_stage() -> None:
-    both = map_stages(max, Row(1.0, on_first), Row(1.0, on_last))
-    assert isinstance(both, Row)
+    both = map_stages(max, StageCounts(1.0, on_first), StageCounts(1.0, on_last))
+    assert isinstance(both, StageCounts)
     assert both.of(study()) == (1.0, 0.0, 0.0, 1.0)
-    assert map_stages(min, Row(16, layers), 3).of(study()) == (3, 3, 3, 3)  # type: ignore[attr-defined]
+    assert map_stages(min, StageCounts(16, layers), 3).of(study()) == (3, 3, 3, 3)  # type: ignore[attr-defined]
     assert map_stages(min, (1, 5), 3) == (1, 3)
 
 
@@ -129,7 +129,7 @@ def test_plugins_that_read_the_number_of_stages_are_no_more_than_those_known() -
     assert found == READERS
 
 
-def _failing(_: Study) -> tuple[float, ...]:
+def _failure(_: Study) -> tuple[float, ...]:
     raise ZeroDivisionError
 
 
@@ -143,9 +143,9 @@ def test_a_count_that_fails_is_a_fault_of_its_plugin() -> None:
         return [
             Once(name=name, seconds=1.0, formula=Formula(text="given"), when="end", count=row)
             for name, row in (
-                ("a", Row(1, _failing)),
-                ("b", Row(1, _words)),
-                ("c", Row(16, layers)),
+                ("a", StageCounts(1, _failure)),
+                ("b", StageCounts(1, _words)),
+                ("c", StageCounts(16, layers)),
             )
         ]
 

@@ -40,7 +40,7 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
         st.integers(0, 3).map(float), st.lists(st.integers(0, 2).map(float), min_size=n, max_size=n)
     )
 
-    def also() -> dict[str, Any]:
+    def shared_links() -> dict[str, Any]:
         names = draw(st.sampled_from([(), (), ("link",), ("network",), ("link", "network")]))
         shares = st.sampled_from([0.25, 0.5, 1.0])
         return {"also": names, "also_busy": tuple(draw(shares) for _ in names)}
@@ -57,7 +57,7 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
             window=draw(st.sampled_from(["x", "y", ""])) if hidden else None,
             share=draw(st.sampled_from([0.5, 1.0])),
             slowdown=draw(st.sampled_from([0.0, 0.25, 0.5])),
-            **also(),
+            **shared_links(),
         )
 
     def once(i: int) -> Once:
@@ -70,7 +70,7 @@ def steps(draw: st.DrawFn) -> SimpleNamespace:
             beside=draw(st.sampled_from([0.0, 0.5, 1.0])),
             tail=draw(st.integers(0, 3).map(float)),
             slowdown=draw(st.sampled_from([0.0, 0.25, 0.5])),
-            **also(),
+            **shared_links(),
         )
 
     def memory(i: int) -> Memory:
@@ -257,7 +257,7 @@ def test_more_time_anywhere_never_shortens_the_step(step: Any, data: Any) -> Non
 
 
 @given(step=steps(), data=st.data())
-def test_what_occurs_more_often_never_shortens_the_step(step: Any, data: Any) -> None:
+def test_higher_counts_never_shorten_the_step(step: Any, data: Any) -> None:
     found = [i for i, term in enumerate(step.terms) if not isinstance(term, Edge)]
     if not found:
         return
@@ -293,11 +293,11 @@ def test_a_boundary_that_takes_longer_never_shortens_the_step(step: Any, data: A
     column = st.lists(seconds, min_size=step.p - 1, max_size=step.p - 1)
     hops, more = data.draw(column), data.draw(column)
 
-    def slowed(hops: Sequence[float]) -> Any:
+    def slow_links(hops: Sequence[float]) -> Any:
         uneven = MAKE.edge(max(hops, default=0.0), "uneven", boundaries=hops)
         return add_up(step, [*step.terms, uneven]).step_seconds
 
-    assert slowed([a + b for a, b in zip(hops, more, strict=True)]) >= slowed(hops) - 1e-9
+    assert slow_links([a + b for a, b in zip(hops, more, strict=True)]) >= slow_links(hops) - 1e-9
 
 
 @given(step=steps(), data=st.data())

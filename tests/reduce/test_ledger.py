@@ -10,8 +10,8 @@ import pytest
 from attrs import evolve
 
 from parcost import PluginError, SpecError
+from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Plugin
-from parcost.contract.terms import Pipeline
 from parcost.engine.reduce import evaluate, reduce
 from parcost.engine.study import SpecStudy
 from parcost.plugins.discovery import load
@@ -71,7 +71,7 @@ def test_messages_are_charged_kind_by_kind(make: Any) -> None:
     assert [line(found, n).exposed for n in "xy"] == [7.0, 21.0]
 
 
-def test_what_a_device_sends_and_nobody_waits_for_is_hidden(make: Any) -> None:
+def test_a_message_without_a_waiting_device_is_hidden(make: Any) -> None:
     works = [*layers(make, last=10.0)]
     found = make.step(*works, make.edge(1.0), p=4, m=16.0)  # the last stage sets the pace
     assert found.device == 3
@@ -261,7 +261,7 @@ def study(schedule: str, *more: tuple[str, Any], chunks: int = 1) -> Any:
     )
 
 
-def test_a_schedule_that_nobody_offers_is_the_spec_s_mistake() -> None:
+def test_an_unknown_schedule_is_a_spec_error() -> None:
     with pytest.raises(SpecError) as error:
         evaluate(study("one_f_two_b"))
     (diagnostic,) = error.value.diagnostics

@@ -73,7 +73,7 @@ def test_no_micro_batch_is_alive_while_the_optimizer_runs(make: Any, step: Any) 
     assert found.device_memory == [45.0] * 4
 
 
-def test_what_a_device_holds_once_is_not_held_for_every_chunk(make: Any, step: Any) -> None:
+def test_once_per_device_memory_is_not_repeated_per_chunk(make: Any, step: Any) -> None:
     context = make.memory("context", 5.0, once_per_device=True)
     weights = make.memory("weights", 7.0)
     found = step(context, weights, p=2, m=4.0, v=3, schedule="interleaved")

@@ -36,7 +36,7 @@ def test_a_fifth_that_is_communication_hides_in_every_pair(make: Any) -> None:
     assert found.run.times.pair(0, 7) == 24
 
 
-def test_what_pairs_hide_counts_as_hidden(make: Any) -> None:
+def test_communication_hidden_by_pairs_counts_as_hidden(make: Any) -> None:
     works = passes(make, (8.0, 8.0, 8.0), (2.0, 2.0, 2.0))
     found = make.step(*works, p=8, m=32.0, schedule="dualpipe")
     pairs = found.run.plan.orders[0][1].pairs[int(found.device)]
@@ -120,7 +120,7 @@ def test_activations_of_both_directions_add_up(make: Any) -> None:
     assert list(found.device_memory) == [18.0] * 8  # p + 1 micro-batches
 
 
-def test_what_is_done_once_is_done_for_every_copy(make: Any) -> None:
+def test_step_costs_count_for_every_copy(make: Any) -> None:
     works = passes(make, (1.0, 1.0, 1.0), (0.0, 0.0, 0.0))
     step = make.once("update", 1.0, "end", count=(5.0, 1.0, 1.0, 2.0))
     plain = make.step(*works, p=4, m=8.0, schedule="dualpipe")

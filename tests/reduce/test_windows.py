@@ -107,7 +107,7 @@ def test_guests_of_several_resources_share_what_they_have_in_common(make: Any) -
     assert make.step(host, a, b).step_seconds == 12.0
 
 
-def test_what_sticks_out_waits_for_every_resource_that_it_keeps_busy(make: Any) -> None:
+def test_exposed_work_waits_for_all_its_resources(make: Any) -> None:
     a = make.work("a", 4.0, window="", resource="network", also=("link",), also_busy=(0.25,))
     b = make.work("b", 4.0, window="", resource="link")
     # nothing to hide under: the link is busy for 1 and 4 s
@@ -136,7 +136,7 @@ def test_what_slows_most_hides_first_so_that_more_work_never_helps(make: Any) ->
     assert after.step_seconds == 50.0
 
 
-def test_what_slows_nothing_hides_under_what_its_hosts_take_longer(make: Any) -> None:
+def test_work_without_slowdown_hides_under_the_slowdown_of_hosts(make: Any) -> None:
     work = make.work("layer", 10.0)
     gather = make.work("gather", 8.0, window="", resource="link", slowdown=0.25)
     for seconds, step in ((9.0, 12.0), (12.0, 12.0), (15.0, 15.0)):

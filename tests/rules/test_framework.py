@@ -107,7 +107,7 @@ def test_what_frameworks_have(
     assert (not refusals(spec(framework, layout, schedule, recompute))) == legal
 
 
-def test_what_the_framework_decides_by_itself_is_never_refused() -> None:
+def test_defaults_of_the_framework_are_never_refused() -> None:
     """Reductions of DeepSpeed's pipelines hide under nothing, and nobody has to say so."""
     assert not refusals(spec("deepspeed", "pp = 4"))
     (found,) = refusals(spec("deepspeed", "pp = 4", more="overlap { gradients = on }"))

@@ -155,7 +155,7 @@ def test_the_slowest_rank_is_that_of_a_simulated_step(ranks: int) -> None:
     assert found.figure("jitter.seconds") == pytest.approx(statistics.mean(slowest), rel=0.05)
 
 
-def test_one_rank_waits_for_nobody() -> None:
+def test_one_rank_has_no_wait() -> None:
     assert result("jitter { deviation = 1 s, ranks = 1 }").figure("jitter.seconds") == 0
 
 

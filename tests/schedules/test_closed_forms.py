@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parcost import Case, PipelineShape, Schedule
-from parcost.contract.terms import Times
+from parcost.contract.pipelines import Times
 from parcost.engine.orders import order_of
 from parcost.engine.replay import Timeline, run
 from parcost.plugins.discovery import load

@@ -11,8 +11,8 @@ import pytest
 
 import parcost
 from parcost import Pipeline
-from parcost.contract.terms import Times
-from parcost.engine.replay import Plan
+from parcost.contract.pipelines import Times
+from parcost.engine.replay import PipelinePlan
 from parcost.plugins.discovery import load
 
 ROOT = Path(__file__).parents[2] / "examples" / "parcost-eager-1f1b"
@@ -42,13 +42,17 @@ def module() -> Any:
 
 @pytest.mark.parametrize("p, m, hop", [(4, 16, 0), (4, 16, 1), (8, 32, 2), (5, 3, 1)])
 def test_eager_1f1b_pays_for_one_way_and_back(p: int, m: int, hop: int, module: Any) -> None:
-    cut = Plan(module.EAGER_1F1B, Pipeline(schedule="eager_1f1b", stages=p, micro_batches=m))
+    cut = PipelinePlan(
+        module.EAGER_1F1B, Pipeline(schedule="eager_1f1b", stages=p, micro_batches=m)
+    )
     found = cut.timeline(Times([100] * p, [200] * p, [0] * p), hop)
     assert found.seconds == (m + p - 1) * 300 + 2 * (p - 1) * hop
 
 
 def test_eager_1f1b_keeps_nearly_twice_as_many_alive(module: Any) -> None:
-    cut = Plan(module.EAGER_1F1B, Pipeline(schedule="eager_1f1b", stages=8, micro_batches=32))
+    cut = PipelinePlan(
+        module.EAGER_1F1B, Pipeline(schedule="eager_1f1b", stages=8, micro_batches=32)
+    )
     assert cut.orders[0][1].alive == [2 * (7 - s) + 1 for s in range(8)]
 
 

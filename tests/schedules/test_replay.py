@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Op, Pair, Pipeline, Schedule, SpecError
-from parcost.contract.terms import Times
+from parcost.contract.pipelines import Times
 from parcost.engine.bounds import device_seconds, lower_bound
 from parcost.engine.compiled_order import OrderError
 from parcost.engine.orders import order_of
-from parcost.engine.replay import Plan, Timeline
+from parcost.engine.replay import PipelinePlan, Timeline
 from parcost.engine.trace import activities
 
 seconds = st.integers(0, 12)
@@ -37,9 +37,9 @@ def bad(lists: Any) -> Any:
     return ListedSchedule("bad", lambda *_: lists)
 
 
-def plan(schedule: Any, p: int, m: Any, v: int = 1, *, blocking: bool = False) -> Plan:
+def plan(schedule: Any, p: int, m: Any, v: int = 1, *, blocking: bool = False) -> PipelinePlan:
     cut = Pipeline(schedule=schedule.name, stages=p, micro_batches=m, chunks=v, blocking=blocking)
-    return Plan(schedule, cut)
+    return PipelinePlan(schedule, cut)
 
 
 @st.composite
@@ -52,7 +52,7 @@ def cases(draw: st.DrawFn) -> SimpleNamespace:
     )  # fmt: skip
 
 
-def expect(found: Timeline, p: Plan, expected: Any) -> None:
+def expect(found: Timeline, p: PipelinePlan, expected: Any) -> None:
     """Compare a timeline with that of the simulator, copy by copy."""
     assert found.seconds == expected.seconds
     copies = list(zip(p.stage, p.device, strict=True))
@@ -60,7 +60,7 @@ def expect(found: Timeline, p: Plan, expected: Any) -> None:
     assert dict(zip(copies, found.ends, strict=True)) == expected.ends
 
 
-def by_copy(p: Plan, values: Any) -> dict[tuple[int, int], Any]:
+def by_copy(p: PipelinePlan, values: Any) -> dict[tuple[int, int], Any]:
     return dict(zip(zip(p.stage, p.device, strict=True), values, strict=True))
 
 
@@ -215,7 +215,7 @@ def test_no_pipeline_is_faster_than_its_busiest_device_or_its_bound(
     assert max(device_seconds(found, times)) <= least <= found.timeline(times, case.hop).seconds
 
 
-def test_an_order_is_asked_for_once() -> None:
+def test_an_order_is_computed_once() -> None:
     asked: list[tuple[int, int, int]] = []
 
     def order(p: int, m: int, v: int) -> list[list[Op]]:

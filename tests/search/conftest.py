@@ -15,7 +15,7 @@ from attrs import frozen
 import parcost
 from parcost import SpecError
 from parcost.engine.scenario import Scenario
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.replays import replay_layouts
 from parcost.search.result import spec_text
 from parcost.search.scores import Scores, score
@@ -284,7 +284,7 @@ def disagreements(text: str, axes: Mapping[str, list[Any]]) -> tuple[list[str], 
 def found_in(space: Space) -> float:
     """Return the seconds of the winner of a search, infinity where there is none."""
     try:
-        found = search(space, Wish(keep=3, budget_seconds=math.inf))
+        found = search(space, SearchRequest(keep=3, budget_seconds=math.inf))
     except SpecError as error:
         if error.diagnostics[0].id not in {"empty-space", "nothing-fits"}:
             raise

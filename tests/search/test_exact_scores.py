@@ -13,7 +13,7 @@ import parcost
 from parcost import Formula, Memory, SpecError
 from parcost.contract.plugin import Plugin
 from parcost.output.search_points import Points
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 from parcost.search.term_arrays import Windows, merge_terms
 
@@ -125,7 +125,9 @@ def test_every_exact_score_that_is_written_or_listed_is_that_of_the_layout_by_it
     lines: list[str] = []
     try:
         found = search(
-            whole, Wish(objective=objective, keep=5), points=Points(whole, "jsonl", lines.append)
+            whole,
+            SearchRequest(objective=objective, keep=5),
+            points=Points(whole, "jsonl", lines.append),
         )
     except SpecError as error:
         assert error.diagnostics[0].id in {"empty-space", "nothing-fits"}  # noqa: PT017

@@ -36,7 +36,7 @@ class Fake(dict[Any, Any]):
         )
 
 
-def test_what_a_token_takes() -> None:
+def test_time_of_a_token() -> None:
     study: Any = Fake()
     assert flops_per_token(study) == 6e12  # forward and twice as much backward
     assert (peak_of(study), peak_of(Fake(compute="fp8"))) == (6e15, None)  # type: ignore[arg-type]

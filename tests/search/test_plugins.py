@@ -11,7 +11,7 @@ import pytest
 import parcost
 from parcost import Check, Formula, Outcome, SpecError, Study, Work, hookimpl
 from parcost.plugins.discovery import Plugins, load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout, Training
@@ -35,7 +35,7 @@ AXES: dict[str, list[Any]] = {
 
 def run_search(plugins: Plugins | None) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
-    return search(space(scenario, AXES, list(AXES)), Wish(keep=3, budget_seconds=1e9))
+    return search(space(scenario, AXES, list(AXES)), SearchRequest(keep=3, budget_seconds=1e9))
 
 
 @hookimpl
@@ -78,9 +78,9 @@ def choosy(study: Study, outcome: Outcome) -> list[Check]:
 
 
 @pytest.mark.parametrize("keep", [1, 3, 50])
-def test_what_a_verdict_refuses_is_left_out_and_rules_nothing_out(keep: int) -> None:
+def test_a_layout_refused_by_a_verdict_excludes_no_other(keep: int) -> None:
     """Outcomes are judged one by one, so the ranking is that of single evaluations."""
-    plugins = load(("choosy", SimpleNamespace(verdicts=choosy)))
+    plugins = load(("choosy", SimpleNamespace(outcome_checks=choosy)))
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     expected = []
     for values in product(*AXES.values()):
@@ -92,7 +92,9 @@ def test_what_a_verdict_refuses_is_left_out_and_rules_nothing_out(keep: int) -> 
     by_degree = {
         at["layout.tp"]: seconds for seconds, at in sorted(expected, key=first_item, reverse=True)
     }
-    result_ = search(space(scenario, AXES, list(AXES)), Wish(keep=keep, budget_seconds=1e9))
+    result_ = search(
+        space(scenario, AXES, list(AXES)), SearchRequest(keep=keep, budget_seconds=1e9)
+    )
     assert [layout.seconds for layout in result_.best] == sorted(by_degree.values())[:keep]
     assert result_.proven
     assert result_.refused["too-good"] >= 1
@@ -103,7 +105,7 @@ def test_where_a_verdict_refuses_everything_it_is_named() -> None:
     def never(study: Study) -> list[Check]:
         return [Check(id="never", holds=False, subject="layout.zero", message=f"{study.name}: no")]
 
-    plugins = load(("never", SimpleNamespace(verdicts=never)))
+    plugins = load(("never", SimpleNamespace(outcome_checks=never)))
     with pytest.raises(SpecError) as error:
         run_search(plugins)
     said = error.value.diagnostics[0]

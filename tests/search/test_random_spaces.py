@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow
@@ -150,7 +150,7 @@ def test_a_sweep_in_the_spec_leaves_the_choices_what_they_are() -> None:
 def test_nothing_that_is_listed_beats_the_front(seed: int, spaces: Callable[[int], Any]) -> None:
     text, axes = spaces(seed)
     (scenario,) = parcost.load_text(text)
-    found = search(space(scenario, axes, list(axes)), Wish(keep=5, budget_seconds=1e9))
+    found = search(space(scenario, axes, list(axes)), SearchRequest(keep=5, budget_seconds=1e9))
     front = [(one.seconds, one.bytes_) for one in found.front]
     assert front[0] == (found.best[0].seconds, found.best[0].bytes_)
     for one in found.best:

@@ -11,7 +11,7 @@ import pytest
 import parcost
 from parcost import Case, Op, PluginError, Schedule, hookimpl
 from parcost.plugins.discovery import Plugins, load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
 
@@ -51,7 +51,7 @@ def load_schedule(**methods: Any) -> Plugins:
 
 def run_search(**methods: Any) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=load_schedule(**methods))
-    return search(space(scenario, AXES, list(AXES)), Wish(keep=3, budget_seconds=1e9))
+    return search(space(scenario, AXES, list(AXES)), SearchRequest(keep=3, budget_seconds=1e9))
 
 
 def raises(*_: Any) -> Any:
@@ -113,7 +113,7 @@ ORDERS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", ORDERS)
-def test_what_is_no_order_is_named_alone_and_in_a_search(case: str) -> None:
+def test_an_invalid_order_is_named_in_evaluation_and_search(case: str) -> None:
     lists, said = ORDERS[case]
     (scenario,) = parcost.load_text(TEXT, plugins=load_schedule(order=gives(lists)))
     match = (
@@ -162,7 +162,7 @@ def test_what_a_step_beats_proves_nothing(method: str, says: Any) -> None:
     text = TEXT + "memory { usable = 100 % }\ndevice h100_sxm { memory = 1 TB }\n"
     (scenario,) = parcost.load_text(text, plugins=load_schedule(**{method: says}))
     axes = {"layout.pp": [1, 2], "layout.tp": [4, 8], "layout.zero": [1]}
-    result = search(space(scenario, axes, list(axes)), Wish(keep=4, budget_seconds=1e9))
+    result = search(space(scenario, axes, list(axes)), SearchRequest(keep=4, budget_seconds=1e9))
     assert not result.proven
     (said,) = result.faults
     assert "plugin `own` failed in `schedules`" in said

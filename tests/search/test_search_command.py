@@ -19,7 +19,7 @@ import pytest
 import parcost
 from parcost.cli import main
 from parcost.language.errors import SpecError
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 
 pytestmark = pytest.mark.slow
@@ -154,7 +154,7 @@ def test_every_layout_of_the_table_has_its_mfu_and_headroom(run: Run) -> None:
         assert best["headroom_bytes"] == pytest.approx(left, rel=1e-12)
 
 
-def test_a_choice_without_effect_is_told_once(run: Run) -> None:
+def test_a_choice_without_effect_is_printed_once(run: Run) -> None:
     """Fused attention keeps no scores, so recomputing them selectively changes nothing."""
     code, out, _ = run(SPEC, *NARROW, "--set", "layout.pp=1")
     assert code == 0
@@ -253,7 +253,7 @@ def test_formats_hold_the_same_points(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 @pytest.mark.parametrize("name", ["csv", "parquet"])
-def test_a_file_too_large_for_where_it_goes_is_told(
+def test_a_file_beyond_the_size_limit_is_an_error(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     import resource
@@ -274,7 +274,7 @@ def test_a_file_too_large_for_where_it_goes_is_told(
     assert [path.name for path in tmp_path.iterdir()] == ["spec.par"]
 
 
-def test_what_duckdb_cannot_write_is_told(
+def test_a_failed_write_of_duckdb_is_an_error(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     duckdb = pytest.importorskip("duckdb")
@@ -296,7 +296,7 @@ def test_a_name_without_a_format_is_refused(run: Run, tmp_path: Path) -> None:
     assert ".csv, .jsonl, .parquet" in err
 
 
-def test_a_file_that_cannot_be_written_is_told_before_anything_is_searched(run: Run) -> None:
+def test_an_unwritable_file_is_an_error_before_the_search(run: Run) -> None:
     code, _, err = run(SPEC, *NARROW, "--out", "/nowhere/points.csv")
     assert code == 2
     assert "cannot be written" in err
@@ -316,7 +316,7 @@ def test_a_space_that_is_too_large_is_refused_at_once_with_its_size(run: Run) ->
     assert time.monotonic() - start < 20
 
 
-def test_what_is_too_large_can_be_sampled_and_a_seed_draws_the_same(run: Run) -> None:
+def test_a_large_space_can_be_sampled_reproducibly(run: Run) -> None:
     numbers = ",".join(map(str, range(1, 17)))
     flags = [f"--over=micro_batch={numbers}", "--over=tp=1,2,4", "--over=pp=1,2"]
     flags += ["--axes", "tp,pp,micro_batch,zero", "--sample", "10"]
@@ -334,7 +334,7 @@ def test_an_empty_space_names_the_rule_and_the_value_that_would_do(run: Run) -> 
     assert "`layout.tp` = 1 or 2 or 4 or 8 would do" in err
 
 
-def test_what_the_spec_says_against_every_layout_is_underlined(run: Run) -> None:
+def test_an_error_of_every_layout_is_underlined_in_the_spec(run: Run) -> None:
     code, _, err = run(SPEC + "layout { pp = 3 }\n", "--axes", "tp,zero")
     assert code == 1
     assert "error[layers-divide]: 32 layers are not divisible by pp 3" in err
@@ -343,7 +343,7 @@ def test_what_the_spec_says_against_every_layout_is_underlined(run: Run) -> None
     assert "`layout.pp` = 1 or 2 or 4 or 8 would do" in err
 
 
-def test_an_empty_space_with_sweeps_in_the_spec_is_told_like_any_other(run: Run) -> None:
+def test_an_empty_space_with_sweeps_has_the_usual_error(run: Run) -> None:
     text = SPEC.replace("training {", "training { recompute = [none, full],")
     code, _, err = run(text + "layout { pp = 3, zero = [0, 1] }\n", "--axes", "tp")
     assert code == 1
@@ -352,7 +352,7 @@ def test_an_empty_space_with_sweeps_in_the_spec_is_told_like_any_other(run: Run)
     assert "error[empty-space]" in err
 
 
-def test_what_a_rule_says_of_some_layouts_alone_is_told_of_one(run: Run) -> None:
+def test_an_error_of_some_layouts_only_is_shown_for_one_of_them(run: Run) -> None:
     code, _, err = run(SPEC + "layout { cp = 128 }\n", "--axes", "tp")
     assert code == 1
     assert err.count("error[") == 1  # each degree of tp needs another number of devices
@@ -370,7 +370,7 @@ def test_limits_that_no_layout_meets_are_named(run: Run) -> None:
     assert "= help: loosen that limit\n" in err
 
 
-def test_of_several_limits_it_is_told_that_others_may_be_broken(run: Run) -> None:
+def test_with_several_limits_the_help_names_possible_others(run: Run) -> None:
     code, _, err = run(SPEC + "search { longest_step = 1 ms, least_mfu = 99 % }\n", *NARROW)
     assert code == 1
     assert "layouts that fit has step <= 0.001 s" in err
@@ -401,14 +401,14 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
     assert best["objective"] == pytest.approx(2 * hours / (128 * 8192) * 1e6)
 
 
-def test_without_time_the_gap_to_the_bounds_is_told(run: Run) -> None:
+def test_a_search_out_of_time_prints_the_gap(run: Run) -> None:
     code, out, _ = run(SPEC, "--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
     assert code == 0
     better = r"Time ran out: a layout up to [0-9.]+% better may be among the others"
     assert re.search(better, " ".join(out.split()))
 
 
-def test_without_time_for_any_part_as_a_whole_that_is_told(run: Run) -> None:
+def test_a_search_out_of_time_in_every_part_is_printed(run: Run) -> None:
     text = SPEC.replace("llama3_8b", "llama3_70b").replace("= 64", "= 1024").replace("128", "2048")
     code, out, _ = run(text, "--budget", "0", "--top", "3", "--over", f"schedule={EVERY}")
     assert code == 0
@@ -426,7 +426,7 @@ def test_processes_are_refused_with_the_reason(run: Run, option: tuple[str, str]
 def test_a_budget_that_is_no_number_is_a_usage_error(run: Run) -> None:
     code, out, err = run(SPEC, "--budget", "nan")
     assert (code, out) == (2, "")
-    assert "`--budget nan` says no time" in err
+    assert "`--budget nan` is no time" in err
 
 
 def test_a_sample_that_finds_nothing_says_what_to_ask_for(run: Run) -> None:
@@ -447,16 +447,16 @@ def test_a_sample_that_is_interrupted_says_so(run: Run, monkeypatch: pytest.Monk
 
     calls, usual = [], sample.evaluate_layout
 
-    def pressed(*arguments: Any) -> Any:
+    def interruption(*arguments: Any) -> Any:
         calls.append(1)
         if len(calls) == 4:
             raise KeyboardInterrupt
         return usual(*arguments)
 
-    monkeypatch.setattr(sample, "evaluate_layout", pressed)
+    monkeypatch.setattr(sample, "evaluate_layout", interruption)
     code, out, _ = run(SPEC, *NARROW, "--over", "zero=1,2", "--sample", "1000")
     assert code == 130
-    assert "It was interrupted before as many were drawn" in out
+    assert "It was interrupted before all requested layouts were drawn" in out
     assert "Time ran out" not in out
 
 
@@ -465,13 +465,13 @@ def test_an_interrupt_leaves_the_best_so_far() -> None:
     whole = space(scenario, {"layout.tp": [1, 2, 4, 8]}, ["tp", "pp", "zero"])
     told = 0
 
-    def tell(_: str) -> None:
+    def progress(_: str) -> None:
         nonlocal told
         told += 1
         if told == 2:
             raise KeyboardInterrupt
 
-    found = search(whole, Wish(keep=3), told=tell)
+    found = search(whole, SearchRequest(keep=3), on_progress=progress)
     assert found.interrupted
     assert found.gap is None
     assert found.best
@@ -503,11 +503,11 @@ sys.exit(main(sys.argv[1:]))"""
         ('search { axes = "tp, qp" }', "nothing that is called `qp` can be chosen"),
         (
             "search { objective = cost_per_million_tokens }",
-            "nothing called `cost_per_million_tokens` can be looked for",
+            "no objective is called `cost_per_million_tokens`",
         ),
     ],
 )
-def test_what_the_block_names_in_vain_is_underlined_by_both_commands(
+def test_unknown_names_of_the_block_are_underlined_by_both_commands(
     run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, block: str, message: str
 ) -> None:
     text = SPEC + block + "\n"
@@ -536,7 +536,7 @@ def test_unknown_axes_are_refused() -> None:
         space(scenario, {}, ["tpp"])
 
 
-def test_the_printed_command_says_all_that_the_search_was_told(
+def test_the_printed_command_has_all_options_of_the_search(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -599,7 +599,7 @@ def evaluated_again(layout: Any, capsys: pytest.CaptureFixture[str]) -> Any:
         ),
     ],
 )
-def test_quantities_are_said_as_they_were_written_and_to_the_bit(
+def test_quantities_are_printed_as_written_and_parse_to_the_bit(
     run: Run,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -647,7 +647,7 @@ def sections() -> list[object]:
         (SAYS_NOTHING, "sections", ()),
     ],
 )
-def test_a_plugin_that_fails_is_told_once_on_each_stream_and_exits_with_3(
+def test_a_failing_plugin_is_printed_once_per_stream_and_exits_with_3(
     run: Run, tmp_path: Path, plugin: str, hook: str, flags: tuple[str, ...]
 ) -> None:
     file = tmp_path / "mine.py"
@@ -807,3 +807,14 @@ def schedules():
         code, out, err = run(SHARDED, *PIPED, "--plugin", str(plugin))
         assert code == 0, err
         assert ("own (Inhouse)" in " ".join(out.split())) is not default
+
+
+def test_the_advice_of_any_plugin_that_leads_stands_on_the_page(run: Run, tmp_path: Path) -> None:
+    plugin = tmp_path / "adviser.py"
+    plugin.write_text(
+        "from parcost import Section, hookimpl\n\n\n@hookimpl\ndef sections(study):\n"
+        "    return [Section(title='Ask an expert', columns=('who',), rows=[('Ada',)], lead=1)]\n"
+    )
+    code, out, _ = run(SPEC, *NARROW, "--plugin", str(plugin))
+    assert code == 0
+    assert "Ask an expert" in out

@@ -13,7 +13,7 @@ from attrs import evolve
 import parcost
 from parcost import Formula, Once, Study, hookimpl
 from parcost.plugins.discovery import load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import Space, space
 from parcost_plugins.vocabulary import Layout, ScheduleChoice
 
@@ -46,7 +46,7 @@ def spaces(axes: dict[str, list[Any]] = AXES, **hooks: Any) -> tuple[Space, Spac
 
 def best_layouts(whole: Space) -> list[tuple[Any, ...]]:
     """Return what a search lists."""
-    found = search(whole, Wish(keep=8, budget_seconds=1e9))
+    found = search(whole, SearchRequest(keep=8, budget_seconds=1e9))
     assert found.proven
     return [(one.values, one.seconds, one.bytes_) for one in (*found.best, *found.front)]
 
@@ -58,7 +58,15 @@ def test_no_hook_of_ours_depends_on_the_number_of_stages() -> None:
     with np.errstate(all="ignore"):
         apart = {
             (hook, str(plugin))
-            for hook in ("checks", "pipelines", "terms", "memory", "rooms", "goals", "objectives")
+            for hook in (
+                "checks",
+                "pipelines",
+                "terms",
+                "memory",
+                "capacities",
+                "search_goals",
+                "objectives",
+            )
             for i, plugin in enumerate(group.variants.base.plugins.implementing(hook))
             if group.variants.common_answers(hook, i) is None
         }

@@ -58,7 +58,6 @@ COMMANDS = {
     "plugin": ("eval", "SPEC", "--plugin", ODD),
     "without": ("eval", "SPEC", "--without", ODD),
     "executor": ("eval", "SPEC", "--executor", f"{ODD}://x"),
-    "fit": ("fit", ODD),
     "calibrate": ("calibrate", ODD),
     "merge": ("merge", f"{ODD}.jsonl"),
     "out": ("eval", "SPEC", "--out", f"no/{ODD}"),
@@ -131,7 +130,7 @@ def test_shards_with_such_names_are_joined_as_they_were(run: Run) -> None:
         assert run("merge", "1.jsonl", "2.jsonl").out == whole
 
 
-def test_a_workflow_is_told_nothing_but_the_problem() -> None:
+def test_a_workflow_command_contains_only_the_problem() -> None:
     found = Diagnostic("x", "a\n::set-output name=a::b\r%0A\x1b[2J", place="a,b:c\n::error::.par")
     line = github(found)
     assert "\n" not in line

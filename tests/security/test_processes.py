@@ -91,7 +91,7 @@ def test_what_the_command_line_names_is_run(run: Run) -> None:
     assert Path("ran").exists()
 
 
-def test_processes_are_told_by_the_environment_only_while_they_start(
+def test_the_environment_configures_processes_only_at_their_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from parcost.batch.executors import processes
@@ -135,7 +135,7 @@ def test_a_folder_of_another_user_is_left_as_it_is(
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
-def test_without_an_executor_nothing_is_asked_of_a_cluster(
+def test_without_an_executor_no_cluster_is_contacted(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import socket
@@ -154,7 +154,7 @@ def test_without_an_executor_nothing_is_asked_of_a_cluster(
 @pytest.mark.parametrize(
     "address", ["", "no host", "nohost.invalid", "127.0.0.1:1", "h:99999", "[::"]
 )
-def test_nobody_at_the_address_is_bad_input(run: Run, address: str) -> None:
+def test_an_address_without_a_scheduler_is_bad_input(run: Run, address: str) -> None:
     pytest.importorskip("distributed")
     Path("a.par").write_text(SPEC)
     done = run("eval", "a.par", "--executor", f"dask://{address}")

@@ -35,7 +35,7 @@ def fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-def endless(path: Path) -> None:
+def zero_device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
@@ -57,7 +57,7 @@ def circle(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-def nowhere(path: Path) -> None:
+def dangling_link(path: Path) -> None:
     path.symlink_to("nobody")
 
 
@@ -75,11 +75,11 @@ def sparse_file(size: int) -> Callable[[Path], None]:
 
 MISSHAPEN = {
     "fifo": fifo,
-    "endless": endless,
+    "endless": zero_device,
     "folder": folder,
     "socket": door,
     "circle": circle,
-    "nowhere": nowhere,
+    "nowhere": dangling_link,
 }
 ENDS = {"missing-file", "unreadable-file"}
 
@@ -137,7 +137,7 @@ def test_every_reader_of_text_wants_utf8(run: Run, reader: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("reader", READERS)
-def test_what_may_not_be_read_is_said(run: Run, reader: str) -> None:
+def test_a_forbidden_file_is_an_error(run: Run, reader: str) -> None:
     read, suffix, _ = READERS[reader]
     path = Path(f"odd{suffix}")
     path.write_text(SPEC)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from parcost.cli.fmt import write_atomically
-from parcost.cli.streams import Target
+from parcost.cli.streams import OutputFile
 from parcost.system.temporary import file_beside, temporary_folder
 
 HOLD = """
@@ -58,7 +58,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(place: Path) -> None:
         child.kill()
         child.wait()
     assert {path.name for path in place.iterdir()} == before
-    target = Target(str(place / "out.csv"))
+    target = OutputFile(str(place / "out.csv"))
     with temporary_folder() as folder:
         assert {path for path in place.iterdir() if path.is_dir()} == {folder.path}
         target.put("done")

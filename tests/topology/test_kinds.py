@@ -182,7 +182,7 @@ def test_a_group_of_64_leaves_a_domain_of_8_and_not_one_of_72(
 # --- mistakes ------------------------------------------------------------------------------------
 
 
-def failed(*levels: dict[str, Any]) -> dict[str, Check]:
+def failures(*levels: dict[str, Any]) -> dict[str, Check]:
     found = kinds.rules(tiers(study(*levels, tp=8.0, dp=8.0)[Cluster]))
     return {check.id: check for check in found if check.holds is False}
 
@@ -193,19 +193,19 @@ def failed(*levels: dict[str, Any]) -> dict[str, Check]:
         (
             ({**NODE, "dimensions": (2, 4)},),
             "level-kind",
-            "`dimensions` says nothing of level `l0`, whose kind is switch",
+            "`dimensions` does not apply to level `l0`, whose kind is switch",
             "it belongs to `kind = torus`",
         ),
         (
             ({**NODE, "pxn": True}, PORT),
             "level-kind",
-            "`pxn` says nothing of level `l0`, whose kind is switch",
+            "`pxn` does not apply to level `l0`, whose kind is switch",
             "it belongs to `kind = rail`",
         ),
         (
             ({**NODE, "kind": "mesh", "in_network": True}, PORT),
             "level-kind",
-            "`in_network` says nothing of level `l0`, whose kind is mesh",
+            "`in_network` does not apply to level `l0`, whose kind is mesh",
             (
                 "it belongs to `kind = switch` or `kind = rail` or `kind = fat_tree` or "
                 "`kind = ethernet`"
@@ -214,19 +214,19 @@ def failed(*levels: dict[str, Any]) -> dict[str, Check]:
         (
             ({**NODE, "wrap": False}, PORT),
             "level-kind",
-            "`wrap` says nothing of level `l0`, whose kind is switch",
+            "`wrap` does not apply to level `l0`, whose kind is switch",
             "it belongs to `kind = torus`",
         ),
         (
             (NODE, {**PORT, "routing": "valiant"}),
             "level-kind",
-            "`routing` says nothing of level `l1`, whose kind is switch",
+            "`routing` does not apply to level `l1`, whose kind is switch",
             "it belongs to `kind = dragonfly` or `kind = dragonfly_plus`",
         ),
         (
             (NODE, {**PORT, "radix": 64.0}),
             "level-kind",
-            "`radix` says nothing of level `l1`, whose kind is switch",
+            "`radix` does not apply to level `l1`, whose kind is switch",
             "it belongs to `kind = rail` or `kind = fat_tree`",
         ),
         (
@@ -267,11 +267,11 @@ def failed(*levels: dict[str, Any]) -> dict[str, Check]:
 def test_a_level_has_what_its_kind_has(
     levels: tuple[dict[str, Any], ...], id: str, message: str, help: str
 ) -> None:
-    found = diagnose(failed(*levels)[id], study(*levels))
+    found = diagnose(failures(*levels)[id], study(*levels))
     assert (found.message, found.help) == (message, help)
 
 
 def test_levels_that_are_described_well_break_no_rule() -> None:
-    assert not failed(NODE, {**RAIL, "pxn": True, "radix": 64.0, "in_network": True})
-    assert not failed(NODE, GROUP, dragonfly(routing="minimal"))
-    assert not failed({**PORT, "kind": "torus", "dimensions": (8, 8), "wrap": False})
+    assert not failures(NODE, {**RAIL, "pxn": True, "radix": 64.0, "in_network": True})
+    assert not failures(NODE, GROUP, dragonfly(routing="minimal"))
+    assert not failures({**PORT, "kind": "torus", "dimensions": (8, 8), "wrap": False})

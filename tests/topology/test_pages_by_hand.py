@@ -290,7 +290,7 @@ def test_a_dragonfly_reaches_each_other_group_by_a_link_where_routes_are_straigh
     )
 
 
-def test_what_a_figure_is_made_of_is_in_its_formula() -> None:
+def test_the_inputs_of_a_figure_are_in_its_formula() -> None:
     given = study()
     figures: list[Figure] = list(details._machine(given))
     of = {f.name: {k: v for k, (v, _) in f.formula.inputs.items()} for f in figures}
@@ -305,7 +305,7 @@ def plausibility_rules(given: Study) -> dict[str, tuple[str, str | None]]:
     return {d.id: (d.message, d.help) for d in said}
 
 
-def test_links_that_nobody_has_are_told_in_the_unit_that_was_meant() -> None:
+def test_implausible_links_have_a_hint_with_the_intended_unit() -> None:
     """800 GB/s of a port, of which two thirds are achieved by flows that collide: as written."""
     fast = "bandwidth = 800 GB/s per_direction, latency = 20 s, efficiency = 0.5, collisions = 1.5"
     pod = f"size = 2 }}\n  level wide {{ {fast}"
@@ -328,7 +328,7 @@ def test_links_that_nobody_has_are_told_in_the_unit_that_was_meant() -> None:
     }
 
 
-def test_a_share_of_a_fast_port_is_told_as_what_it_is() -> None:
+def test_a_share_of_a_fast_port_is_printed_as_a_share() -> None:
     """Four ports of 250 GB/s for 32 devices are 31.25 GB/s of each; 250 GB/s are written."""
     pod = "ports = 4, efficiency = 0.5, collisions = 1.25"
     fast = study(pod=pod, more="plausible { network_bandwidth = 20 GB/s per_direction }")
@@ -633,15 +633,15 @@ def test_routes_of_a_dragonfly_are_straight_or_by_way_of_others(
 
 
 def test_groups_of_the_same_ranks_are_listed_under_their_first_name() -> None:
-    def listed(layout: str, more: str = "") -> list[str]:
+    def group_names(layout: str, more: str = "") -> list[str]:
         (section,) = page("ranks", study(layout, more=more), [0])
         return [name.removesuffix(" group") for name in section.columns if " " in name]
 
-    assert listed("tp = 8, pp = 2") == ["tp", "pp", "dp"]
-    assert listed("tp = 8, zero = 3", "sharding { shard = 4 }") == [
+    assert group_names("tp = 8, pp = 2") == ["tp", "pp", "dp"]
+    assert group_names("tp = 8, zero = 3", "sharding { shard = 4 }") == [
         "tp",
         "dp",
         "shard",
         "replicate",
     ]
-    assert listed("tp = 2, dp = 32, ep = 32, etp = 2") == ["tp", "dp", "etp", "ep"]
+    assert group_names("tp = 2, dp = 32, ep = 32, etp = 2") == ["tp", "dp", "etp", "ep"]

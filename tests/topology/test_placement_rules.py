@@ -71,17 +71,17 @@ def study(
     return SpecStudy("test", blocks, PLUGINS)
 
 
-def failed(given: Study) -> dict[str, Check]:
+def failures(given: Study) -> dict[str, Check]:
     asked = [check for _, check in given.contributions("checks")]
     return {check.id: check for check in gather(asked, given).failed}
 
 
 def diagnostic_of(given: Study, id: str) -> Diagnostic:
-    return diagnose(failed(given)[id], given)
+    return diagnose(failures(given)[id], given)
 
 
 def test_a_layout_that_is_placed_well_breaks_no_rule() -> None:
-    assert failed(study()) == {}
+    assert failures(study()) == {}
 
 
 # --- order ------------------------------------------------------------------------------
@@ -101,12 +101,12 @@ def test_an_order_names_every_degree_once(order: str, complaint: str, near: str)
     found = diagnostic_of(study(order=order), "order-names")
     assert found.message == f"the order `{order}` {complaint}"
     assert found.help == f'write `order = "{near}"`'
-    assert failed(study(order=order))["order-names"].subject == "layout.order"
+    assert failures(study(order=order))["order-names"].subject == "layout.order"
 
 
 @pytest.mark.parametrize("order", ["tp-dp-pp", "pp-dp-tp", "dp-tp-pp"])
 def test_any_order_of_all_degrees_is_legal(order: str) -> None:
-    assert "order-names" not in failed(study(order=order))
+    assert "order-names" not in failures(study(order=order))
 
 
 # --- reach --------------------------------------------------------------------------------
@@ -126,10 +126,10 @@ def test_a_fabric_joins_all_devices() -> None:
 
 
 def test_a_fabric_may_join_more_than_the_devices() -> None:
-    assert failed(study(NODE, {**NETWORK, "size": 9.0})) == {}
+    assert failures(study(NODE, {**NETWORK, "size": 9.0})) == {}
 
 
-def test_a_sweep_over_devices_is_told_where_the_fabric_ends() -> None:
+def test_a_sweep_over_devices_beyond_the_fabric_is_an_error() -> None:
     devices = np.array([16.0, 32.0, 64.0])
     given = study(NODE, {**NETWORK, "size": 4.0}, devices=devices, dp=devices / 8)
     [check] = [c for c in checks.checks(given) if c.id == "fabric-small"]
@@ -159,8 +159,8 @@ def test_a_fabric_reaches_as_far_as_its_sizes_say(
 
 def test_one_level_is_held_to_what_devices_are_joined_by() -> None:
     """450 GB/s are no network's, and a domain of all devices has no other."""
-    assert failed(study({**NODE, "size": 64.0})) == {}
-    assert set(failed(study(NODE, {**NETWORK, "bandwidth": 450e9}))) == {"implausible-bandwidth"}
+    assert failures(study({**NODE, "size": 64.0})) == {}
+    assert set(failures(study(NODE, {**NETWORK, "bandwidth": 450e9}))) == {"implausible-bandwidth"}
 
 
 def test_a_misspelled_degree_stands_for_one_and_the_rest_come_last() -> None:
@@ -172,7 +172,7 @@ def test_only_the_last_level_may_leave_its_size_out() -> None:
     assert diagnostic_of(given, "level-without-size").message == (
         "level `node` has no size, and another level lies around it"
     )
-    assert "fabric-small" not in failed(given)
+    assert "fabric-small" not in failures(given)
 
 
 # --- the fast domain ----------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_only_the_last_level_may_leave_its_size_out() -> None:
 
 def test_tensor_parallelism_beyond_a_node_is_a_warning_with_its_price() -> None:
     given = study(tp=16.0, dp=4.0, algorithm="ring")
-    check = failed(given)["tp-wider-than-fast-domain"]
+    check = failures(given)["tp-wider-than-fast-domain"]
     found = diagnose(check, given)
     # 134.2 MB; 2 x 15/16 of it: at 8 x 50 = 400 GB/s and 30 x 14 us, or at 450 GB/s and 30 x 3 us
     there = 30 * 14e-3 + 2 * 15 / 16 * 134.217728e6 / 400e9 * 1e3
@@ -223,5 +223,5 @@ def test_the_warning_speaks_only_of_the_layouts_of_a_sweep_that_earn_it() -> Non
 def test_no_layout_however_wrong_breaks_the_rules_themselves(tp: float, order: str) -> None:
     given = study(tp=tp, dp=64 / tp, order=order)
     assert not given.faults
-    failed(given)
+    failures(given)
     assert not given.faults

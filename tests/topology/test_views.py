@@ -133,7 +133,7 @@ def test_a_list_may_follow_its_option_after_a_space(
     assert [row[0] for row in stages["rows"]] == [1, 2]
 
 
-def test_what_a_rule_refuses_has_no_stages(tmp_path: Path, show: Show) -> None:
+def test_a_refused_layout_has_no_stages(tmp_path: Path, show: Show) -> None:
     """DualPipe mirrors its devices: three of them have no order that could be looked at."""
     path = tmp_path / "odd.par"
     odd = SPEC.replace("devices = 64", "devices = 48").replace("pp = 4", "pp = 3")

@@ -56,7 +56,7 @@ def figures(body: str, before: str = "") -> dict[str, Any]:
     return {name: figure.value for name, figure in answers(body, before).items()}
 
 
-def compared(body: str, expected: dict[str, float], before: str = "") -> None:
+def check_table(body: str, expected: dict[str, float], before: str = "") -> None:
     found = figures(body, before)
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
@@ -73,7 +73,7 @@ def place_group(body: str, before: str = "") -> Group:
 
 def test_a_ring_of_four_passes_forty_bytes_in_six_rounds() -> None:
     """Six rounds of 2 s, and 60 B at 5 B/s: as long, so that they meet at this very size."""
-    compared(
+    check_table(
         f"{RING}, size = 40 B, times = 3, setup = 7 s",
         {
             "ranks": 4,
@@ -99,11 +99,11 @@ def test_a_ring_of_four_passes_forty_bytes_in_six_rounds() -> None:
         },
     )
     quick = RING.replace("2 s", "2 ms").replace("5 B/s", "5 kB/s")
-    compared(
+    check_table(
         f"{quick}, size = 40 B",
         {"seconds": 24e-3, "algorithm_bandwidth": 40 / 24e-3, "efficiency": 0.5, "crossover": 40},
     )
-    compared(f"{RING}, size = 0.5 B", {"crossover": 40, "bandwidth_seconds": 0.15})
+    check_table(f"{RING}, size = 0.5 B", {"crossover": 40, "bandwidth_seconds": 0.15})
 
 
 def test_calls_that_are_packed_launched_and_waited_for() -> None:
@@ -111,7 +111,7 @@ def test_calls_that_are_packed_launched_and_waited_for() -> None:
     body = f"{RING}, size = 48 B, compression = 2, chunks = 3, overhead = 1 s, launched = on, "
     body += "codec = 8 B/s, skew = 9 s, compute = 60 s"
     seconds = 3 * (12 + 2.4 + 3) + 12 + 9
-    compared(
+    check_table(
         body,
         {
             "seconds": seconds,
@@ -181,7 +181,7 @@ def test_a_broadcast_keeps_the_bus_busy_with_its_bytes(ranks: int, busy: int) ->
 
 
 def test_additions_are_counted_and_priced() -> None:
-    compared(
+    check_table(
         f"{RING}, size = 40 B, gamma = 3 s/B",
         {"reduced": 30, "reduction_seconds": 90, "seconds": 24 + 90, "lower_bound": 90},
     )
@@ -190,8 +190,8 @@ def test_additions_are_counted_and_priced() -> None:
 def test_one_rank_and_no_bytes_take_no_time() -> None:
     alone = f"operation = all_reduce, algorithm = ring, ranks = 1, size = 40 B, chunks = 2, {OWN}"
     nothing = {"seconds": 0, "algorithm_bandwidth": 0, "bus_bandwidth": 0, "crossover": 0}
-    compared(alone, {**nothing, "efficiency": 1, "chunking_cost": 0, "volume": 0})
-    compared(f"{RING}, size = 0 B", {"seconds": 12, "crossover": 0, "algorithm_bandwidth": 0})
+    check_table(alone, {**nothing, "efficiency": 1, "chunking_cost": 0, "volume": 0})
+    check_table(f"{RING}, size = 0 B", {"seconds": 12, "crossover": 0, "algorithm_bandwidth": 0})
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_ring_waits_for_the_levels_that_it_crosses(
     assert (group.flat.bandwidth, group.flat.latency) == (bandwidth, latency)
 
 
-def test_a_message_is_between_two_ranks_or_nodes_unless_more_are_said() -> None:
+def test_a_message_is_between_two_ranks_or_nodes_by_default() -> None:
     message = f"operation = point_to_point, size = 1 B, {OWN}"
     far = "network_bandwidth = 1 B/s per_direction"
     assert place_group(message).ranks == 2
@@ -281,9 +281,9 @@ def test_a_message_is_between_two_ranks_or_nodes_unless_more_are_said() -> None:
 
 def test_the_bandwidth_of_a_transfer_is_inside_of_a_node_and_of_a_message_between_them() -> None:
     nodes = "nodes = 3, ranks_per_node = 4, ports = 1"
-    compared(f"{NODES}, {nodes}, algorithm = ring", {"bandwidth": 10, "alpha": 3})
+    check_table(f"{NODES}, {nodes}, algorithm = ring", {"bandwidth": 10, "alpha": 3})
     message = NODES.replace("all_reduce", "point_to_point")
-    compared(f"{message}, {nodes}", {"bandwidth": 6, "alpha": 7})
+    check_table(f"{message}, {nodes}", {"bandwidth": 6, "alpha": 7})
 
 
 FABRIC = """
@@ -351,15 +351,15 @@ def test_of_two_algorithms_the_faster_moves_and_of_equals_the_first() -> None:
     group = Group(name="g", ranks=4.0, shape=(4.0,), links=levels(4.0, 1.0).links[:1])
     halves, doubles = HalvingDoubling(), RecursiveDoubling()
 
-    def found(*algorithms: Any) -> tuple[Any, Any]:
+    def choice_of(*algorithms: Any) -> tuple[Any, Any]:
         seconds, moved = fastest_algorithm(algorithms, "all_reduce", 40.0, group)
         return seconds, None if moved is None else (moved.rounds, moved.bytes_)
 
-    assert found(naive.Naive(), halves) == found(halves, naive.Naive()) == (20, (4, 60))
-    assert found(halves, doubles) == (20, (4, 60))
-    assert found(doubles, halves) == (20, (2, 80))
-    assert found(halves, LowerBound()) == found(LowerBound(), halves) == (12, None)
-    assert found(halves, in_network.Nvls()) == (20, (4, 60))
+    assert choice_of(naive.Naive(), halves) == choice_of(halves, naive.Naive()) == (20, (4, 60))
+    assert choice_of(halves, doubles) == (20, (4, 60))
+    assert choice_of(doubles, halves) == (20, (2, 80))
+    assert choice_of(halves, LowerBound()) == choice_of(LowerBound(), halves) == (12, None)
+    assert choice_of(halves, in_network.Nvls()) == (20, (4, 60))
 
 
 def test_a_sweep_moves_at_each_point_what_its_fastest_algorithm_does() -> None:
@@ -472,7 +472,7 @@ def test_algorithms_are_listed_with_what_each_moves_and_why_another_cannot_run()
     assert rows["naive"] == (6, (180, "B"), (12, "s"), (48, "s"), "only by name")
     assert rows["lower_bound"] == ("-", "-", "-", (9, "s"), "nothing beats it")
     assert section.columns == ("algorithm", "rounds", "bytes", "start-up", "time", "")
-    reason = "all ranks on one node, whose level says `in_network = on`"
+    reason = "all ranks on one node, whose level has `in_network = on`"
     assert f"`nvls` cannot run here: it needs {reason}" in section.notes
 
 
@@ -533,7 +533,7 @@ def test_what_does_not_go_around_a_ring_has_no_steps() -> None:
     assert section.notes == ["`broadcast` does not go around a ring in chunks"]
 
 
-def test_a_short_message_is_told_to_be_fused() -> None:
+def test_the_remedy_of_a_short_message_is_fusion() -> None:
     """25 B: 7.5 s of bytes, 12 s of start-up, equal at 40 B; two at once take 27 s."""
     section = table(f"{RING}, size = 25 B, advice = on")
     assert section.notes == [
@@ -546,7 +546,7 @@ def test_a_short_message_is_told_to_be_fused() -> None:
     ]
 
 
-def test_a_long_message_is_told_to_be_narrower_or_hidden() -> None:
+def test_the_remedy_of_a_long_message_is_a_narrower_type_or_overlap() -> None:
     section = table(f"{RING}, size = 80 B, advice = on")
     assert section.notes == [
         "bandwidth-bound: the bytes take 2.4e+07 us and start-up 1.2e+07 us; they are equal at 40 B"
@@ -586,5 +586,5 @@ def test_an_empty_message_is_bound_by_nothing() -> None:
         (1e9, "1 GB"), (999e9, "999 GB"), (1e12, "1 TB"), (1234e12, "1234 TB"),
     ],
 )  # fmt: skip
-def test_bytes_are_spelled_in_the_largest_unit_that_they_fill(bytes_: float, text: str) -> None:
+def test_bytes_are_printed_in_the_largest_full_unit(bytes_: float, text: str) -> None:
     assert _size_text(bytes_) == text

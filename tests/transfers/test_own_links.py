@@ -16,7 +16,7 @@ CURVE = Curve(sizes=np.array([1e3, 1e6]), seconds=np.array([1e-3, 4e-3]))
 MIDDLE = 10**4.5
 
 
-def measured(ports: float = 1.0, curve: Curve = CURVE) -> Any:
+def measured_link(ports: float = 1.0, curve: Curve = CURVE) -> Any:
     return link("m", latency=0.0, rate=curve, share=ports, level=None)
 
 
@@ -37,18 +37,18 @@ def measured(ports: float = 1.0, curve: Curve = CURVE) -> Any:
     ],
 )
 def test_a_measured_link(rounds: float, bytes_: float, ports: float, seconds: float) -> None:
-    found = measured(ports).seconds(rounds, bytes_)
+    found = measured_link(ports).seconds(rounds, bytes_)
     assert found == pytest.approx(seconds, rel=1e-12)
     assert type(found) is float
-    many = measured(ports).seconds(rounds, np.array([bytes_, bytes_]))
+    many = measured_link(ports).seconds(rounds, np.array([bytes_, bytes_]))
     assert many == pytest.approx([seconds, seconds], rel=1e-12)
-    assert measured(ports).bandwidth == pytest.approx(ports * 1e6 / 4e-3)
+    assert measured_link(ports).bandwidth == pytest.approx(ports * 1e6 / 4e-3)
 
 
 def test_a_message_of_less_than_a_byte() -> None:
     tiny = Curve(sizes=np.array([0.25, 4.0]), seconds=np.array([1e-3, 4e-3]))
-    assert measured(1.0, tiny).seconds(1, 0.0) == pytest.approx(1e-3)
-    assert measured(1.0, tiny).seconds(1, 1.0) == pytest.approx(2e-3)
+    assert measured_link(1.0, tiny).seconds(1, 0.0) == pytest.approx(1e-3)
+    assert measured_link(1.0, tiny).seconds(1, 1.0) == pytest.approx(2e-3)
 
 
 LATE = AlphaBeta(name="late", latency=3.0, bandwidth=100.0)
@@ -74,12 +74,12 @@ def test_several_links_by_the_worst_of_each() -> None:
 
 def test_several_links_of_which_one_is_measured() -> None:
     """Each by its own times: 6 s and 2 s of the late one, 2 ms a message of the other."""
-    links = (LATE, measured())
+    links = (LATE, measured_link())
     assert slowest_links(True, True, links=links).measured
     assert slowest_links(True, True, links=links).seconds(2, 200.0) == pytest.approx(8.0)
     assert slowest_links(False, True, links=links).seconds(2, 2 * MIDDLE) == pytest.approx(4e-3)
     assert slowest_links(False, False, links=links).seconds(2, 200.0) == 0.0
-    fast = (AlphaBeta(name="f", latency=1e-6, bandwidth=1e12), measured())
+    fast = (AlphaBeta(name="f", latency=1e-6, bandwidth=1e12), measured_link())
     assert slowest_links(True, True, links=fast).seconds(1, MIDDLE) == pytest.approx(2e-3)
     assert slowest_links(True, False, links=fast).seconds(1, 1e6) == pytest.approx(2e-6)
 
@@ -87,4 +87,4 @@ def test_several_links_of_which_one_is_measured() -> None:
 def test_a_share_of_a_port() -> None:
     made = link("x", latency=2.0, rate=100.0, share=0.25, level=None)
     assert (made.latency, made.bandwidth, made.seconds(3, 50.0)) == (2.0, 25.0, 8.0)
-    assert isinstance(measured(), CurveLink)
+    assert isinstance(measured_link(), CurveLink)

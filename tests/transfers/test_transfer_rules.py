@@ -135,7 +135,7 @@ def problems(body: str, before: str = "") -> list[Any]:
         ),
     ],
 )
-def test_what_a_transfer_may_not_be(id: str, body: str, said: str, hint: str) -> None:
+def test_invalid_transfers(id: str, body: str, said: str, hint: str) -> None:
     (found,) = problems(body)
     assert found.id == id
     assert said in found.message
@@ -165,7 +165,7 @@ def test_a_group_of_the_layout_brings_its_own_ranks() -> None:
     assert found.help == "leave `ranks` out, or `group`"
 
 
-def test_the_word_after_a_size_counts_wherever_it_was_said() -> None:
+def test_the_qualifier_of_a_size_counts_in_every_place() -> None:
     text = f"transfer x {{ operation = all_gather, size = 1 MB total, ranks = 8, {OWN} }}\n"
     (whole,) = parcost.load_text(text)
     (part,) = parcost.load_text(text, overrides={"x.size": "1 MB shard"})

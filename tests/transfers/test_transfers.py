@@ -67,7 +67,7 @@ def test_a_message_meets_its_start_up_at_alpha_times_bandwidth() -> None:
         ("all_to_all", "bruck", 8, 3, 1.5),
     ],
 )
-def test_what_an_algorithm_moves(
+def test_bytes_moved_by_an_algorithm(
     operation: str, algorithm: str, ranks: int, rounds: float, buffers: float
 ) -> None:
     x = figures(
@@ -141,14 +141,14 @@ def test_additions_take_their_time() -> None:
     assert x["seconds"] == approx(17.5e-3 + 0.875e-3)
 
 
-def test_pieces_of_a_chain_may_be_said() -> None:
+def test_the_number_of_pieces_of_a_chain_may_be_set() -> None:
     body = f"operation = broadcast, size = 1 GB, ranks = 8, algorithm = ring, {RING}"
     x = figures(f"{body}, pieces = 10")
     assert (x["rounds"], x["bytes"]) == (16, 1.6e9)
     assert figures(body)["seconds"] < x["seconds"]
 
 
-def test_the_hosts_launch_is_added_only_where_it_is_said() -> None:
+def test_the_launch_of_the_host_is_added_only_if_given() -> None:
     body = f"operation = all_reduce, size = 1 MB, ranks = 8, chunks = 4, {RING}"
     without, with_ = figures(body), figures(f"{body}, launched = on")
     assert with_["seconds"] - without["seconds"] == approx(4 * 10e-6)
@@ -172,7 +172,7 @@ def test_many_times() -> None:
     assert x["total_volume"] == 8 * x["total_bytes"]
 
 
-def test_what_a_model_of_wires_leaves_out_may_be_said() -> None:
+def test_overheads_beyond_the_wire_model_may_be_given() -> None:
     body = f"operation = all_reduce, algorithm = ring, size = 1 GB, ranks = 8, times = 10, {RING}"
     x = figures(f"{body}, skew = 2 ms, setup = 1 s, congestion = 2")
     assert x["seconds"] == approx(14e-6 + 2 * 1.75e9 / 450e9 + 2e-3)
@@ -238,7 +238,7 @@ def test_a_narrow_middle_bounds_an_exchange() -> None:
     assert x["lower_bound"] == x["bisection_bound"]
 
 
-def test_a_switch_that_reduces_and_a_torus_are_said_in_the_transfer() -> None:
+def test_a_transfer_may_have_a_reducing_switch_or_a_torus() -> None:
     body = "operation = all_reduce, size = 1 GB, bandwidth = 450 GB/s per_direction, "
     assert figures(f"{body} ranks = 8, in_network = on")["seconds"] == approx(1.125 / 450)
     x = figures(f"{body} ranks = 16, kind = torus, dimensions = [4, 4], algorithm = torus")
@@ -377,6 +377,6 @@ def test_tables_outlive_a_sweep_of_something_else(
     assert main(["eval", str(path)]) == 0
     told = capsys.readouterr().out
     assert "steady: all_reduce by algorithm" in told
-    assert "steady: what limits it and what would help" in told
+    assert "steady: limits and remedies" in told
     assert "moving: all_reduce by algorithm" not in told
     assert "`moving` is swept, and its tables are of one point" in " ".join(told.split())

@@ -223,8 +223,8 @@ def test_the_whole_report_says_how_it_comes_about(run: Run) -> None:
     assert "How far that may be off" in said
     assert " x 0.8 to " in said
     said = " ".join(run("explain", "step_time").out.split())
-    assert "formula T low" in said
-    assert "formula T high" in said
+    assert "low end T low = " in said
+    assert "high end T high = " in said
     assert "source measured / predicted of 20 runs of 5 models: dense, hopper" in said
 
 
@@ -277,7 +277,7 @@ def test_a_plugin_may_say_how_far_its_figure_is_off() -> None:
         (interval_of("mfu", low="none"), "low = 'none'"),
         (interval_of("mfu", high=float("nan")), "high = nan"),
         (interval_of("mfu", coverage=3.0), "coverage = 3.0"),
-        ("mfu", "returned str where Interval is asked for"),
+        ("mfu", "returned str where Interval is expected"),
     ],
 )
 def test_a_wrong_interval_is_left_out_and_named(interval: Any, said: str) -> None:

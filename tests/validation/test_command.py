@@ -132,8 +132,8 @@ def test_unknown_fields_are_a_warning(
 ) -> None:
     found = validate(file([{**small("a", predicted), "colour": "red"}]))
     assert found.exit_code == 0
-    assert "warning[unknown-field]: nobody reads `colour`, which 1 rows have" in found.stderr
-    assert "Fields that nobody reads: `colour` (1)." in found.stdout
+    assert "warning[unknown-field]: the unknown field `colour` of 1 rows is ignored" in found.stderr
+    assert "Unknown fields, which are ignored: `colour` (1)." in found.stdout
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, validate: Validate) -> None:
@@ -313,9 +313,7 @@ def test_memory_is_scored_by_what_was_measured(
     assert document["groups"]["all"]["all"]["memory"]["mape"] == pytest.approx(15.0)
 
 
-def test_a_run_that_is_said_not_to_fit_is_counted(
-    small: Raw, file: Write, validate: Validate
-) -> None:
+def test_a_run_predicted_not_to_fit_is_counted(small: Raw, file: Write, validate: Validate) -> None:
     """Two hundred layers of 3072 in fp16 take 450 GB of state on one device."""
     found = validate(file([small("a", 1e3, model__layers=200)]), "--format", "json")
     document = json.loads(found.stdout)

@@ -200,7 +200,7 @@ accuracy our_runs @S {
 def test_ranges_as_a_file_of_the_catalogue() -> None:
     """A kind that has the range of the kind around it is left out, and so is a rare device."""
 
-    def known(kind: Any, runs: int, models: int, low: float, high: float) -> Range:
+    def range_of(kind: Any, runs: int, models: int, low: float, high: float) -> Range:
         return Range(kind=kind, runs=runs, models=models, low=low, high=high)
 
     def all_of(n: int, share: float, half: float, *found: Range) -> Ranges:
@@ -211,11 +211,11 @@ def test_ranges_as_a_file_of_the_catalogue() -> None:
         1200,
         0.875,
         0.125,
-        known(("dense", "", ""), 30, 5, 0.8, 1.25),
-        known(("dense", "hopper", ""), 20, 4, 0.8, 1.25),
-        known(NEMO, 10, 2, 0.8, 1.3),
+        range_of(("dense", "", ""), 30, 5, 0.8, 1.25),
+        range_of(("dense", "hopper", ""), 20, 4, 0.8, 1.25),
+        range_of(NEMO, 10, 2, 0.8, 1.3),
     )
-    memory = all_of(9, 1.0, 0.2, known(("any", "", ""), 9, 3, 0.9, 1.0))
+    memory = all_of(9, 1.0, 0.2, range_of(("any", "", ""), 9, 3, 0.9, 1.0))
     text = to_block(
         "our_runs", {"step_time": steps, "memory": memory}, {"h100": 5, "a100": 6, "b200": 4}
     )

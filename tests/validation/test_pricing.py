@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from parcost_plugins.validation.pricing import (
-    Case,
     Prediction,
+    RowResult,
     _prediction,
     file_name,
     price,
@@ -80,9 +80,9 @@ def test_each_row_has_its_prediction_or_its_reason(
         entry([], ["refused"], exit_code=1),
     ]
     batch = SimpleNamespace(entries=lambda specs: iter(entries[: len(specs)]))
-    monkeypatch.setattr("parcost.batch.run.Run", lambda *_, **__: batch)
+    monkeypatch.setattr("parcost.batch.run.BatchRun", lambda *_, **__: batch)
     monkeypatch.setattr("parcost.batch.fingerprints.Environment", lambda picked: picked)
-    case = Case(placed=PlacedRow(row=row(), file="f", line=1), reason="before")
+    case = RowResult(placed=PlacedRow(row=row(), file="f", line=1), reason="before")
     cases: list[Any] = [(case, None), *((case, Path(f"{n}.par")) for n in range(len(entries)))]
     done: list[int] = []
     found = [*price(cases, None, None, {}, done.append)]  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_rho_of_five_layouts() -> None:
     assert rho([1, 1, 1], [3, 2, 1]) is None
 
 
-def test_what_is_equal_shares_its_rank() -> None:
+def test_equal_values_share_their_rank() -> None:
     assert ranks([7.0, 5.0, 7.0, 7.0]) == [3.0, 1.0, 3.0, 3.0]
 
 

@@ -106,7 +106,7 @@ def test_a_limit(text: str, quantity: str, metric: str, group: str, bound: float
 
 
 @pytest.mark.parametrize("text", ["mape", "rho", "mape > 10", "speed > 1 %", "", "mape of > 1 %"])
-def test_what_is_no_limit(text: str) -> None:
+def test_invalid_limits(text: str) -> None:
     with pytest.raises(MalformedError):
         limit(text)
 

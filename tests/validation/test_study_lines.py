@@ -343,7 +343,7 @@ def test_the_recipe_of_a_row(
     assert recipe_of(one, profile_of(one)) == recipe
 
 
-def test_what_a_row_says_of_its_state_names_its_framework_first(row: Make) -> None:
+def test_the_sharded_state_of_a_row_names_its_framework_first(row: Make) -> None:
     said = {"source": "Megatron-LM", "year": 2026}
     one = row(**said, parallel__zero_stage_or_fsdp="DeepSpeed ZeRO-1")
     assert profile_of(one).framework == "megatron_deepspeed"

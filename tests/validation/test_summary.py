@@ -12,7 +12,7 @@ from attrs import evolve
 from parcost.contract.page import Heading, Table
 from parcost_plugins.validation import documents, pages
 from parcost_plugins.validation.intervals import Coverage, Range, Ranges
-from parcost_plugins.validation.pricing import Case, Prediction
+from parcost_plugins.validation.pricing import Prediction, RowResult
 from parcost_plugins.validation.rows import Flaw, PlacedRow, RunRow
 from parcost_plugins.validation.scores import chance, quantile, rho
 from parcost_plugins.validation.study import StudyText
@@ -31,14 +31,16 @@ Make = Callable[..., RunRow]
 GB = 10**9
 
 
-def case(row: RunRow, seconds: float | None, line: int = 1, **more: Any) -> Case:
+def case(row: RunRow, seconds: float | None, line: int = 1, **more: Any) -> RowResult:
     """Return a row of which a step of *seconds* is predicted, or none."""
     placed = PlacedRow(row=row, file="runs.jsonl", line=line)
     written = StudyText(text="", assumptions=[], framework=more.pop("framework", "x"))
     if seconds is None:
-        return Case(placed=placed, written=written, reason="it has no step")
+        return RowResult(placed=placed, written=written, reason="it has no step")
     known = {"memory": 0.0, "fits": True, "model_flops": seconds * 1e14, "peak": 3e14, **more}
-    return Case(placed=placed, written=written, prediction=Prediction(step_time=seconds, **known))
+    return RowResult(
+        placed=placed, written=written, prediction=Prediction(step_time=seconds, **known)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def summary(row: Make) -> Summary:
     )  # fmt: skip
 
 
-def test_what_a_row_is_off(summary: Summary) -> None:
+def test_the_error_of_a_row(summary: Summary) -> None:
     a, b, c = summary.rows
     assert [one.error for one in (a, b, c)] == pytest.approx([-0.2, 0.1, 0.3])
     assert [one.ratio for one in (a, b, c)] == pytest.approx([10 / 8, 10 / 11, 10 / 13])
@@ -194,7 +196,7 @@ def test_a_ranking_is_of_the_fastest_run_of_each_layout(row: Make) -> None:
     measured = [3.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     predicted = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 6.0]
 
-    def run(i: int, seconds: float, source: str, layers: int = 24) -> Case:
+    def run(i: int, seconds: float, source: str, layers: int = 24) -> RowResult:
         one = row(
             id=f"{source}{i}{seconds}",
             source_key=source,
@@ -271,7 +273,7 @@ RANKINGS = [
 
 
 @pytest.fixture(scope="module")
-def ranked(summary: Summary) -> Summary:
+def ranked_summary(summary: Summary) -> Summary:
     """Return the rows with three rankings, and intervals by models left out."""
     whole = Range(kind=("any", "", ""), runs=3, models=3, low=0.5, high=1.5)
     left_out = Coverage(n=1234, share=0.75, half_width=0.125)
@@ -288,18 +290,18 @@ def ranked(summary: Summary) -> Summary:
     )
 
 
-def test_the_ranking_is_the_mean_of_its_groups(ranked: Summary) -> None:
-    assert ranked.regret == pytest.approx(0.05)
-    assert ranked.chance == pytest.approx(0.4)
-    assert ranked.rho == pytest.approx(0.75)
-    assert ranked.value("step", "regret", "all") == pytest.approx(0.05)
-    assert ranked.value("step", "rho", "all") == pytest.approx(0.75)
+def test_the_ranking_is_the_mean_of_its_groups(ranked_summary: Summary) -> None:
+    assert ranked_summary.regret == pytest.approx(0.05)
+    assert ranked_summary.chance == pytest.approx(0.4)
+    assert ranked_summary.rho == pytest.approx(0.75)
+    assert ranked_summary.value("step", "regret", "all") == pytest.approx(0.05)
+    assert ranked_summary.value("step", "rho", "all") == pytest.approx(0.75)
 
 
 PAGE = """
-| rows | n | MAPE | median | signed | p90 | constant MFU | refused |
+| rows | n | MAPE | median | signed | p90 | const. MFU | refused |
 | all rows | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
-| all, a configuration counted once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
+| each configuration once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
 | marked as core | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
 | mean over sources | | 22.5 % | | | | 15.9 % | |
 | error | rows | |
@@ -309,7 +311,7 @@ PAGE = """
 | +10 to +20 % | 1 | ======================================== |
 | +20 to +30 % | 0 | |
 | +30 to +40 % | 1 | ======================================== |
-| source | n | MAPE | median | signed | p90 | constant MFU | refused |
+| source | n | MAPE | median | signed | p90 | const. MFU | refused |
 | one | 2 | 15.0 % | 15.0 % | -5.0 % | 19.0 % | 13.6 % * | 0 |
 | two | 1 | 30.0 % | 30.0 % | +30.0 % | 30.0 % | 18.2 % * | 1 |
 | source | groups | regret | by chance | rho |
@@ -318,7 +320,7 @@ PAGE = """
 | measured | n | MAPE | median | signed | p90 |
 | not stated | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
 | all | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
-| rows | n | held | half-width | with memory | held | half-width |
+| rows | n | held | half width | with memory | held | half width |
 | all rows | 2 | 100.0 % | 18.5 % | 2 | 50.0 % | 21.9 % |
 | row | measured | predicted | error |
 | c | 10 s | 13 s | +30.0 % |
@@ -339,15 +341,17 @@ def tables(summary: Summary, worst: int) -> tuple[list[list[str]], str]:
     return rows, "\n".join(item.text for item in items if not isinstance(item, Table))
 
 
-def test_the_page_has_every_figure(ranked: Summary) -> None:
-    found, text = tables(ranked, 2)
+def test_the_page_has_every_figure(ranked_summary: Summary) -> None:
+    found, text = tables(ranked_summary, 2)
     rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in PAGE.split("\n")]
     assert [row for row in rows if row != [""] and row not in found] == []
-    levels = {item.text: item.level for item in pages.page(ranked, 2) if isinstance(item, Heading)}
+    levels = {
+        item.text: item.level for item in pages.page(ranked_summary, 2) if isinstance(item, Heading)
+    }
     assert levels["Predicted against measured: 3 runs of 2 sources"] == 1
     assert (levels["Step time"], levels["Predicted over measured"]) == (2, 3)
-    assert ranked.all is not None
-    alike = pages._row(evolve(ranked.all, baseline=ranked.all.step))
+    assert ranked_summary.all is not None
+    alike = pages._row(evolve(ranked_summary.all, baseline=ranked_summary.all.step))
     assert alike.cells[-2] == "20.0 %"  # no star
     for sentence in (
         "best takes 5.0 % longer than the best, on average, and Spearman's rho is 0.75.",
@@ -355,24 +359,24 @@ def test_the_page_has_every_figure(ranked: Summary) -> None:
         "Of 3 groups of 8 or more layouts",
         "step time hold 75.0 % of 1,234 rows, with a half-width of 12.5 %.",
         "90 % intervals",
-        "Fields that nobody reads: `colour` (2).",
+        "Unknown fields, which are ignored: `colour` (2).",
         "1 row cannot be modelled:",
     ):
         assert sentence in text
 
 
-def test_the_picture_stands_under_its_title(ranked: Summary) -> None:
-    text = pages.to_html(ranked, 2)
+def test_the_picture_stands_under_its_title(ranked_summary: Summary) -> None:
+    text = pages.to_html(ranked_summary, 2)
     assert "<h3>Predicted over measured</h3>\n<svg" in text
     assert text.count("<svg") == 1
     assert '<td>c</td><td class="right">10 s</td>' in text
     assert text.endswith("</html>\n")
 
 
-def test_names_and_reasons_may_take_several_lines(ranked: Summary) -> None:
+def test_names_and_reasons_may_take_several_lines(ranked_summary: Summary) -> None:
     flexible = [
         column.title
-        for item in pages.page(ranked, 2)
+        for item in pages.page(ranked_summary, 2)
         if isinstance(item, Table)
         for column in item.columns
         if column.flexible
@@ -384,7 +388,7 @@ def test_a_page_of_nothing() -> None:
     _, text = tables(summarize([], [], {}), 3)
     for line in (
         "No model was measured in 8 layouts or more.",
-        "No row has the memory that it took.",
+        "No selected row has measured memory.",
         "Predictions have no intervals.",
         "No row was left out, and no field was unknown.",
     ):
@@ -399,8 +403,8 @@ def test_half_a_width_is_of_the_prediction() -> None:
     assert half_width((2.0, 6.0), 4.0) == 0.5
 
 
-def test_the_document_has_every_figure(ranked: Summary) -> None:
-    text = documents.to_json(evolve(ranked, unknown={"Größe": 2}))
+def test_the_document_has_every_figure(ranked_summary: Summary) -> None:
+    text = documents.to_json(evolve(ranked_summary, unknown={"Größe": 2}))
     assert text.startswith('{\n "rows": 3,\n')
     assert '"Größe": 2' in text
     document = json.loads(text)
@@ -425,7 +429,7 @@ def test_the_document_has_every_figure(ranked: Summary) -> None:
         "fits": True, "core": True, "devices": 16,
     }  # fmt: skip
     assert {name: document["runs"][0][name] for name in first} == first
-    lines = [line.split(",") for line in documents.to_csv(ranked).splitlines()[:3:2]]
+    lines = [line.split(",") for line in documents.to_csv(ranked_summary).splitlines()[:3:2]]
     second = dict(zip(*lines, strict=True))
     assert (second["held"], second["measured_memory_bytes"], second["fits"]) == ("yes", "", "yes")
 

@@ -1,13 +1,13 @@
-"""Many specs: what can be evaluated is, and what cannot is kept.
+"""Batches: the evaluation of many specs, with a reason for each that fails.
 
 A batch never stops at a bad file. Each file gives its reports, or one
 ``Rejection`` that says why it has none.
 
-There are two ways through. The module ``scenarios`` yields live objects, for commands that
-look into a study. ``parcost eval`` takes the other: a file becomes entries of plain
-data (:mod:`~parcost.contract.entries`), so that it does not matter whether they were made
-here, in another process, on another machine or by an earlier run, and every format writes
-the same bytes. The modules, in the order in which a file meets them:
+There are two ways through. The module ``scenarios`` yields live objects, for commands that inspect
+a study. ``parcost eval`` turns a file into entries of plain data
+(:mod:`~parcost.contract.entries`). Entries of this process, another process, another machine or an
+earlier run are equal. So every format writes the same bytes. The modules, in the order in which
+they process a file:
 
     files         the files of the batch
     shards        the files of one machine

@@ -1,17 +1,16 @@
-"""What earlier runs found, by content.
+"""The cache of answers of earlier runs, addressed by content.
 
-An answer is kept under the hash of the environment and the question (see
-:mod:`~parcost.batch.fingerprints`) beside the hashes of what the spec imports, so finding it means
-reading the spec, its answer, and every import once per run. Nothing is parsed, bound or
-evaluated, and no plugin is imported.
+The key of an answer is the hash of its environment and question (see
+:mod:`~parcost.batch.fingerprints`). The hashes of the imports of the spec stand beside it. A lookup
+reads the spec, its answer, and every import once per run. Nothing is parsed, bound or evaluated,
+and no plugin is imported.
 
-A file of the cache appears whole or not at all, so runs may share one. It is sealed with a
-digest of what is in it and of where it belongs: what is damaged, or was put in the place of
-another, is not there. A cache that cannot be read or written costs time and nothing else: it
-says so once. What no run has asked for in a month is removed.
+Files of the cache are written atomically, so runs may share one. Each has a digest of its content
+and of its key: a damaged or misplaced file counts as missing. A cache that cannot be read or
+written costs time only, with one warning. Answers that no run has read for a month are removed.
 
-SQLite was tried: as fast, but it needs the digests too, keeps a fourth of the answers on a full
-disk, and its locks cannot be relied on in network folders. diskcache unpickles what it reads
+SQLite was tried. It is as fast, but needs the digests too, and keeps a fourth of the answers on a
+full disk. Its locks are unreliable in network folders. diskcache unpickles what it reads
 (`docs/runtime.md`).
 """
 
@@ -59,7 +58,7 @@ def default_place() -> Path:
 
 
 @frozen(eq=False)
-class Answer:
+class CachedResult:
     """The entries of one file, packed to be kept, and where: *key* is empty if they are not."""
 
     entries: Sequence[Entry]
@@ -97,7 +96,7 @@ class Cache:
         self._touch(place)
         return entries
 
-    def store(self, answer: Answer) -> None:
+    def store(self, answer: CachedResult) -> None:
         """Keep an answer."""
         if answer.key:
             self._write(self._place(answer.key), answer.packed)
@@ -128,7 +127,7 @@ class Cache:
                 if time() - file.stat().st_mtime > days * _DAY:
                     file.unlink(missing_ok=True)
         except OSError:
-            return  # another run does it, or nobody can
+            return  # another run does it, or none can
 
     def _holds(self, one: Import, spec: Spec) -> bool:
         """Whether an import still says what it said, and is still called so."""
@@ -184,14 +183,14 @@ class Cache:
                     _write_private(beside, data)
                 beside.replace(place)
             except BaseException:
-                with suppress(OSError):
+                with suppress(OSError):  # the first error is the one to report
                     beside.unlink(missing_ok=True)
                 raise
         except OSError as error:
             self._complain(f"`{place}` cannot be written: {error.strerror}")
 
     def _make_folders(self, folder: Path) -> None:
-        """Make *folder* of the cache, which nobody else may look into."""
+        """Make *folder* of the cache, which only this user can read."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         for one in (self.folder, folder):
             one.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
@@ -224,7 +223,7 @@ def _write_private(path: Path, data: bytes) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Let nobody else look into a folder of this user, left open by an older version."""
+    """Restrict a folder of this user, left open by an older version, to its owner."""
     try:
         status = folder.stat()
         if status.st_mode & 0o077 and status.st_uid == os.getuid():

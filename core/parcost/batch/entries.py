@@ -16,12 +16,13 @@ from parcost.output.report_page import report_page
 from parcost.output.view import View
 from parcost.report.figures import figures_by_name, missing_names, select
 from parcost.report.rejection import Rejection
+from parcost.report.result import verdicts
 from parcost.report.rows import claims_by_point, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from parcost.contract.terms import Figure
+    from parcost.contract.figures import Figure
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
 
@@ -44,7 +45,7 @@ def _report(report: Report, part: Part, view: View) -> Entry:
         path=report.path,
         name=report.name,
         exit_code=code,
-        problems=tuple(_first(report, code)),
+        problems=tuple(_first(report, code, _shown_on(part, view))),
         faults=tuple(dict.fromkeys(faults)),
         missing=tuple(missing_names(report.results, view.figures).items()),
         part=part,
@@ -81,10 +82,16 @@ def _part(report: Report, part: Part, view: View) -> str:
             return encode(page_data(report_page(report, view)))
 
 
-def _first(report: Report, code: int) -> Iterator[Problem]:
+def _shown_on(part: Part, view: View) -> bool:
+    """Return whether a page says why a study does not run."""
+    return part == "page" and view.kind != "section"
+
+
+def _first(report: Report, code: int, on_page: bool) -> Iterator[Problem]:
     """Yield the first problems of *report*: a sweep may have as many as points."""
     found = report.diagnostics
-    yield from _problems(found[:_MOST_PROBLEMS], code)
+    shown = [d for result in report.results for d in verdicts(result)] if on_page else []
+    yield from _problems(found[:_MOST_PROBLEMS], code, shown)
     if len(found) > _MOST_PROBLEMS:
         message = f"{len(found) - _MOST_PROBLEMS:,} more problems are not shown"
         help = "`--format jsonl` gives the reason at each point"
@@ -92,16 +99,20 @@ def _first(report: Report, code: int) -> Iterator[Problem]:
         yield from _problems([more], code)
 
 
-def _problems(found: Sequence[Diagnostic], code: int) -> Iterator[Problem]:
-    """Yield what is to be told.
+def _problems(
+    found: Sequence[Diagnostic], code: int, shown: Sequence[Diagnostic] = ()
+) -> Iterator[Problem]:
+    """Yield the diagnostics of an entry.
 
     What fails at some point of a sweep that is good as a whole stands in its table.
     """
+    on_page = {id(diagnostic) for diagnostic in shown}
     for diagnostic in found:
         error = diagnostic.severity is Severity.ERROR
         if code or not error:
             line = one_line(diagnostic) if error else ""
-            yield Problem(text=render(diagnostic, color=True), line=line)
+            text = render(diagnostic, color=True)
+            yield Problem(text=text, line=line, shown=id(diagnostic) in on_page)
 
 
 def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
@@ -144,18 +155,18 @@ def _claims(claims: Sequence[tuple[Expectation, bool]]) -> Mapping[str, Any]:
 
 def page_data(items: Sequence[Item]) -> list[Any]:
     """Return a page as plain data, as :meth:`Entry.page` reads it."""
-    told: list[Any] = []
+    page: list[Any] = []
     for item in items:
         match item:
             case Heading():
-                told.append(["heading", item.text, item.level, item.aside])
+                page.append(["heading", item.text, item.level, item.aside])
             case Line():
-                told.append(["line", item.text, item.style, item.indent])
+                page.append(["line", item.text, item.style, item.indent])
             case _:
                 columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
                 rows = [[list(r.cells), r.style, r.indent, r.rule] for r in item.rows]
-                told.append(["table", columns, rows])
-    return told
+                page.append(["table", columns, rows])
+    return page
 
 
 def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -1,9 +1,9 @@
-"""Where work is done: here, in processes of this machine, or on an engine of elsewhere.
+"""Executors: this process, processes of this machine, or a remote engine.
 
-All that is asked of an engine is the interface of :class:`concurrent.futures.Executor`. An
-engine is an entry point of the group ``parcost.executors``: a function from what follows
-``NAME://`` on the command line to an executor, which is closed when the work is done. One
-that can tell that nobody will ever answer offers to be asked: see :class:`WatchedExecutor`.
+An engine has the interface of :class:`concurrent.futures.Executor`. It is an entry point of the
+group ``parcost.executors``: a function from the text after ``NAME://`` on the command line to an
+executor. The batch closes the executor at the end. An engine that can detect the loss of all its
+workers implements :class:`WatchedExecutor`.
 
 Loky was tried in the place of :class:`Processes`: its workers printed tracebacks at Ctrl-C, went
 on after their parent was killed, and imported from the current directory (`docs/runtime.md`).
@@ -39,14 +39,14 @@ from parcost.system.threads import print_failures
 GROUP = "parcost.executors"
 _ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")
 _SAFE_PATH = "PYTHONSAFEPATH"
-_MOMENT_SECONDS = 0.5  # between two questions whether anybody is there
+_MOMENT_SECONDS = 0.5  # between two checks whether workers are alive
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class UnknownExecutorError(ParcostError):
-    """No engine has that name, or the address says nothing."""
+    """No engine has that name, or the address is empty."""
 
 
 class ExecutorError(ParcostError):
@@ -98,7 +98,7 @@ class Pool:
             failed.set_exception(error)
             return failed
         except CallError as error:
-            raise self._failed("takes no more work", error.cause) from error
+            raise self._failure("takes no more work", error.cause) from error
 
     def result(self, future: Future[T]) -> T:
         """Wait for a result.
@@ -125,11 +125,11 @@ class Pool:
         try:
             why = call(executor.failure)
         except CallError as error:
-            raise self._failed("cannot say whether it is there", error.cause) from error
+            raise self._failure("cannot say whether it is there", error.cause) from error
         if why:
             raise ExecutorError(f"{self.engine.name} is gone: {why}")
 
-    def _failed(self, what: str, error: BaseException) -> ExecutorError:
+    def _failure(self, what: str, error: BaseException) -> ExecutorError:
         return ExecutorError(f"{self.engine.name} {what}: {error_text(error)}")
 
     def renew(self) -> None:
@@ -152,7 +152,7 @@ class Pool:
             call(partial(self.executor.shutdown, wait=whole, cancel_futures=True))
         except CallError as error:
             if whole:
-                raise self._failed("cannot be shut down", error.cause) from error
+                raise self._failure("cannot be shut down", error.cause) from error
             # else what cut the work short is on its way, and says more
 
 
@@ -173,10 +173,10 @@ class Processes(ProcessPoolExecutor):
             return super().submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes; without *wait*, let nothing wait for what one of them left unsaid.
+        """End the processes; without *wait*, do not wait for incomplete results.
 
-        Who reads results waits for the rest of one whose writer was killed, and so would the
-        interpreter at its end, as long as anybody could still write it: this process could.
+        The reader of a result whose writer was killed waits for the rest of it. So would the
+        interpreter at its exit, because this process holds the write end open.
         """
         results = getattr(self, "_result_queue", None)
         super().shutdown(wait, cancel_futures=cancel_futures)
@@ -240,7 +240,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process once nobody is left to work for, however that one ended."""
+    """End this process after its parent, however that one ended."""
     parent = parent_process()
 
     def watch() -> None:

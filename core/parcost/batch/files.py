@@ -40,7 +40,7 @@ def specs(named: Iterable[str]) -> Iterator[Spec | Rejection]:
     seen: set[str] = set()
     for name in named:
         try:
-            for spec in _meant(name):
+            for spec in _specs_of(name):
                 place = os.path.normpath(spec.path)
                 if place not in seen:
                     seen.add(place)
@@ -55,7 +55,7 @@ def is_several(named: Iterable[str]) -> bool:
     return len(names) > 1 or not names[0].endswith(".par") or _is_pattern(names[0])
 
 
-def _meant(name: str) -> Iterator[Spec | Rejection]:
+def _specs_of(name: str) -> Iterator[Spec | Rejection]:
     if not name:  # a path would take it for the directory where we are
         yield reject("''", "no-match", "an empty name stands for no file and no directory")
         return
@@ -66,7 +66,7 @@ def _meant(name: str) -> Iterator[Spec | Rejection]:
         yield reject(name, "unreadable-file", f"`{name}` cannot be read: {error.strerror}")
         return
     if path.is_dir():
-        found = _below(path)
+        found = _files_below(path)
         yield from _regular_within(path, found)
         if not found:
             yield reject(name, "empty-directory", f"there is no `.par` file in `{name}`")
@@ -74,7 +74,7 @@ def _meant(name: str) -> Iterator[Spec | Rejection]:
         message = f"`{name}` is no spec: its name does not end in `.par`"
         yield reject(name, "not-a-spec", message)
     elif _is_pattern(name):
-        found = _unique(path for path in _matching(name) if path.endswith(".par"))
+        found = _distinct_paths(path for path in _matches(name) if path.endswith(".par"))
         yield from _regular_within(_fixed_part(name), found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")
@@ -86,7 +86,7 @@ def _is_pattern(name: str) -> bool:
     return glob.has_magic(name) and not os.path.lexists(name)
 
 
-def _matching(pattern: str) -> Iterator[str]:
+def _matches(pattern: str) -> Iterator[str]:
     """Yield what matches, as it is named by the pattern."""
     deep = _ANY_FOLDERS.search(pattern)
     if deep is None:
@@ -97,7 +97,7 @@ def _matching(pattern: str) -> Iterator[str]:
         tail = "*"
     for top in glob.iglob(head) if head else [""]:  # noqa: PTH207  as named
         for folder in _folders(top):
-            yield from _matching(os.path.join(glob.escape(folder), tail))  # noqa: PTH118  as named
+            yield from _matches(os.path.join(glob.escape(folder), tail))  # noqa: PTH118  as named
 
 
 def _folders(top: str) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _folders(top: str) -> Iterator[str]:
         try:
             status = Path(folder).stat()
             found = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
-        except OSError:  # it is gone, or nobody may look into it: nothing in it matches
+        except OSError:  # it is gone, or not readable: nothing in it matches
             continue
         if (status.st_dev, status.st_ino) in seen:
             continue
@@ -121,7 +121,7 @@ def _folders(top: str) -> Iterator[str]:
                 (linked if entry.is_symlink() else inside).append(path)
 
 
-def _unique(paths: Iterable[str]) -> list[str]:
+def _distinct_paths(paths: Iterable[str]) -> list[str]:
     """Return *paths* in order, less those into a directory that has another name."""
     real = cache(os.path.realpath)
     named: dict[tuple[str, str], str] = {}
@@ -171,7 +171,7 @@ def _fixed_part(pattern: str) -> Path:
     return Path(*parts[:first])
 
 
-def _below(folder: Path) -> list[str]:
+def _files_below(folder: Path) -> list[str]:
     found = []
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]

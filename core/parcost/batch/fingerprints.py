@@ -1,11 +1,11 @@
-"""What an answer depends on, found out without importing a plugin.
+"""Fingerprints of all that an answer depends on, without importing a plugin.
 
-Two runs give the same answer where three things agree: the *environment*, which is parcost
-and every plugin down to the last byte of its code; the *question*, which is the text of
-the spec and what the command line says of it; and the texts that the spec imports. Code is
-hashed and not trusted to a version, because whoever develops a plugin changes the one and
-not the other. Specs in a package are hashed one by one, with the studies that use them, so
-that a new figure in the catalogue re-evaluates those and no others.
+Two runs give the same answer where three things agree: the *environment*, which is parcost and
+every plugin down to the last byte of its code; the *question*, which is the text of the spec and
+what the command line says of it; and the texts that the spec imports. Code is hashed instead of
+identified by its version, because a plugin under development changes its code only. Specs in a
+package are hashed one by one, with the studies that use them. So a new figure in the catalogue
+re-evaluates only those studies.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _MISSED |= {"unknown-import", "import-escapes", "circular-import"}
 
 @frozen
 class Import:
-    """A text that a spec imports: how it is called, where it is, and what it says.
+    """A text that a spec imports: its name, its place and its content.
 
-    *package* is the import package that *place* is relative to; without one it is
-    relative to the folder of the spec, so that a copy of a whole tree knows its own files.
+    *package* is the import package that *place* is relative to. Without one *place* is relative to
+    the folder of the spec. So a copy of a whole tree refers to its own files.
     """
 
     name: str
@@ -161,8 +161,8 @@ class Imports:
     def of(self, module: Module, path: str) -> list[Import] | None:
         """Return what the spec at *path* imports.
 
-        None where that cannot be told: something was not found, which may be there next
-        time, or lies where nobody else finds it.
+        None if it is not known: an import is missing, and may exist next time, or lies outside the
+        shared folders.
         """
         found: list[Import] = []
         done: set[int] = set()

@@ -1,10 +1,9 @@
-"""The order of things: what is known is taken, the rest is done, and told in order.
+"""The run of a batch: cached answers are read, the rest evaluated, all in file order.
 
-However the work is spread, entries come in the order of the files, and they are the same to
-the bit, because the same function makes them everywhere. Only a window of the files is
-under way at any time, so memory does not grow with their number. A worker that dies takes
-nothing with it: what it was doing is done again, file by file, and a file that is the end
-of a worker twice is rejected.
+However the work is distributed, entries come in the order of the files. They are equal to the bit,
+because one function makes them everywhere. Only a window of the files is in progress at any time,
+so memory does not grow with their number. The work of a worker that dies is repeated, file by file.
+A file that kills a worker twice is rejected.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from concurrent.futures import BrokenExecutor, Future
 
 from attrs import define, field
 
-from parcost.batch.cache import Answer, Cache
+from parcost.batch.cache import Cache, CachedResult
 from parcost.batch.executors import Engine, ExecutorError, Pool
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
@@ -40,7 +39,7 @@ class _Group:
 
     known: dict[int, Sequence[Entry]] = field(factory=dict)
     todo: dict[int, Spec] = field(factory=dict)
-    future: Future[list[Answer]] | None = None
+    future: Future[list[CachedResult]] | None = None
 
     def __len__(self) -> int:
         return len(self.known) + len(self.todo)
@@ -51,7 +50,7 @@ class _Group:
 
 
 @define(eq=False)
-class Run:
+class BatchRun:
     """One batch. *worker* does the work here; with an *engine*, that does it elsewhere.
 
     *done* counts the files that have been told. *progress* takes how far the work on a
@@ -88,13 +87,13 @@ class Run:
             return [entry_of(file, self.question.part)]
         return self.cache.find(file, self.question) if self.cache is not None else None
 
-    def _take_answer(self, answer: Answer) -> Sequence[Entry]:
+    def _take_answer(self, answer: CachedResult) -> Sequence[Entry]:
         """Return the entries of an answer, which is kept."""
         if self.cache is not None:
             self.cache.store(answer)
         return answer.entries
 
-    def _answered_here(self, file: Spec) -> Answer:
+    def _answered_here(self, file: Spec) -> CachedResult:
         if self.worker is None:
             self.worker = Worker(self.environment)
         keep = self.cache is not None
@@ -136,7 +135,7 @@ class Run:
         yield group
 
     def _finished(self, group: _Group, waiting: Sequence[_Group], pool: Pool) -> Iterator[Entry]:
-        done: list[Answer] = []
+        done: list[CachedResult] = []
         if group.future is not None:
             try:
                 done = pool.result(group.future)
@@ -153,11 +152,11 @@ class Run:
 
     def _one_by_one(
         self, group: _Group, error: BaseException, waiting: Sequence[_Group], pool: Pool
-    ) -> list[Answer]:
+    ) -> list[CachedResult]:
         """Do the files of a group again, each alone; one that fails again is rejected."""
         if isinstance(error, BrokenExecutor):
             pool.renew()
-        found: list[Answer] = []
+        found: list[CachedResult] = []
         for spec in group.todo.values():
             try:
                 answered = pool.result(self._submit([spec], pool))
@@ -179,8 +178,8 @@ class Run:
                 other.future = self._submit(list(other.todo.values()), pool)
         return found
 
-    def _died(self, spec: Spec, error: BaseException) -> Answer:
-        from parcost.batch.cache import Answer
+    def _died(self, spec: Spec, error: BaseException) -> CachedResult:
+        from parcost.batch.cache import CachedResult
         from parcost.batch.entries import entry_of
 
         said = str(error) or type(error).__name__
@@ -188,9 +187,9 @@ class Run:
         help = "the system may have ended it for want of memory, or a plugin; --jobs 1 shows which"
         found = [Diagnostic("worker-died", message, place=spec.path, help=help)]
         rejected = Rejection(path=spec.path, diagnostics=found, exit_code=FAULT)
-        return Answer([entry_of(rejected, self.question.part)])
+        return CachedResult([entry_of(rejected, self.question.part)])
 
-    def _submit(self, files: Sequence[Spec], pool: Pool) -> Future[list[Answer]]:
+    def _submit(self, files: Sequence[Spec], pool: Pool) -> Future[list[CachedResult]]:
         task = Task(
             question=self.question,
             selection=self.environment.selection,
@@ -210,5 +209,5 @@ class Run:
         pool.close(whole=whole)
 
 
-def _broken(future: Future[list[Answer]]) -> bool:
+def _broken(future: Future[list[CachedResult]]) -> bool:
     return future.cancelled() or future.exception() is not None

@@ -71,14 +71,16 @@ def of_spec(
     chosen = [s for s in loaded if study in (None, s.name)]
     if not chosen:
         known = [s.name for s in loaded]
-        help = did_you_mean(str(study), known) or "it has " + ", ".join(known)
+        help = did_you_mean(str(study), known) or "studies: " + ", ".join(
+            f"`{name}`" for name in known
+        )
         message = f"`{spec.path}` has no study called `{study}`"
         yield reject(spec.path, "unknown-study", message, help)
     yield from chosen
 
 
 def passed_over(scenario: Scenario, spec: Spec) -> bool:
-    """Return whether nobody asked for *scenario*: its file only defines, and was not named."""
+    """Return whether the file of *scenario* only has definitions, and was not named."""
     return spec.in_directory and only_defines(scenario)
 
 
@@ -104,4 +106,4 @@ def only_defines(scenario: Scenario) -> bool:
         plain = evolve(scenario, overrides={})  # which are meant for studies
         return not any(study.contributions("calculations") for study in plain.studies())
     except SpecError:
-        return False  # evaluating it says what is wrong
+        return False  # the evaluation reports the errors

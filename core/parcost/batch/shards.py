@@ -1,7 +1,7 @@
-"""A part of a batch for each of several machines, and how the parts are joined.
+"""Shards: a part of a batch for each of several machines, and their merge.
 
-Shard ``2/8`` is the second eighth of the files, in their order, so that the shards one
-after another are the whole. A shard is a file of JSON lines, whatever the format of the run:
+Shard ``2/8`` is the second eighth of the files, in their order. The shards in sequence are the
+whole batch. A shard is a file of JSON lines, whatever the format of the run:
 one line for each entry, and a seal. ``parcost merge`` writes the format from the entries, as
 one run does from those of its workers. The seal says of which run it is which part, and
 holds a digest of the lines above: without a seal the shard was cut short, and with another

@@ -1,8 +1,8 @@
-"""From files to answers: what is done for a batch, here or in a worker.
+"""The evaluation of files for a batch, in this process or in a worker.
 
-A worker gets the names of files and reads them itself, so it must see them under the same
-names, and must run the same parcost and plugins: it says so where it does not. It keeps
-its session from task to task, so what specs import is parsed once.
+A worker gets the names of files and reads them itself. It must see them under the same names, and
+run the same parcost and plugins; a mismatch is an error. It keeps its session between tasks, so
+imports are parsed once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field, frozen
 
-from parcost.batch.cache import Answer, pack
+from parcost.batch.cache import CachedResult, pack
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Imports, Question
 from parcost.batch.rejections import attempt
@@ -46,10 +46,9 @@ class StrangerError(ParcostError):
 
 @frozen(kw_only=True, eq=False)
 class Task:
-    """What to evaluate. *folder* is what names of files are relative to.
+    """A task of a worker. Names of files are relative to *folder*.
 
-    *expected* is the environment of whoever asks; answers are packed to be kept in a
-    cache where *keep* says so.
+    *expected* is the environment of the caller. With *keep* answers are packed for a cache.
     """
 
     question: Question
@@ -85,7 +84,7 @@ class Worker:
         *,
         keep: bool,
         progress: Callable[[str], None] | None = None,
-    ) -> Answer:
+    ) -> CachedResult:
         """Evaluate every study of a file; *progress* takes how far that has got."""
         from parcost.batch.entries import entry_of
         from parcost.batch.scenarios import of_spec, passed_over
@@ -107,25 +106,25 @@ class Worker:
                 if not isinstance(report, Rejection):
                     _let_go(scenario, report)
         if not keep or first is None or any(entry.exit_code == FAULT for entry in entries):
-            return Answer(entries)
-        return self._kept(spec, question, first, entries)
+            return CachedResult(entries)
+        return self._answer_to_keep(spec, question, first, entries)
 
     def _forget(self) -> None:
         """Begin anew before what specs import becomes a burden."""
         if len(self.session.loader) > _MOST_FILES:
             self._begin(self.session.plugins)
 
-    def _kept(
+    def _answer_to_keep(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
-    ) -> Answer:
+    ) -> CachedResult:
         """Return the answer to be kept, unless what it depends on cannot be told."""
         module = scenario.module
         needed = self._imports.of(module, spec.path)
         if needed is None:
-            return Answer(entries)
+            return CachedResult(entries)
         text, found = module.source.text, spec.in_directory
         key = question.key(self.environment.digest, spec.path, text, in_directory=found)
-        return Answer(entries, key, pack(needed, entries, key))
+        return CachedResult(entries, key, pack(needed, entries, key))
 
 
 def _steps(
@@ -146,14 +145,14 @@ def _steps(
 def _let_go(scenario: Scenario, report: Report) -> None:
     """Undo the circles in which they refer to themselves, so that they go at once.
 
-    Whoever leaves that to the collection of garbage waits longer for it than for parsing.
+    Left to the collection of garbage, that would take longer than parsing.
     """
     for result in report.results:
         result.study.forget()
     scenario.forget()
 
 
-def answers(task: Task, files: Sequence[Spec]) -> list[Answer]:
+def answers(task: Task, files: Sequence[Spec]) -> list[CachedResult]:
     """Evaluate files, in a process that may have done so before.
 
     Raises:

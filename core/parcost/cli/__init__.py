@@ -48,7 +48,7 @@ _PIPE_CLOSED = 141
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def parcost() -> None:
-    """Say what one step of distributed LLM training costs, and why."""
+    """Predict the time, communication and memory of one LLM training step."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,7 +88,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         forget(results())
         return _PIPE_CLOSED
     except BaseException as error:  # noqa: BLE001  the user never sees a traceback
-        return _failed(error)
+        return _failure(error)
     return status if isinstance(status, int) else 0
 
 
@@ -99,11 +99,11 @@ def _usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     write_message(f"error: {error.format_message()}")
     if context is not None:
-        write_message(f"  = help: `{context.command_path} --help` says what there is")
+        write_message(f"  = help: `{context.command_path} --help` lists arguments and options")
     return 2
 
 
-def _failed(error: BaseException) -> int:
+def _failure(error: BaseException) -> int:
     from parcost.batch.rejections import internal_error
     from parcost.cli.streams import Reporter
     from parcost.language.errors import ParcostError, SpecError

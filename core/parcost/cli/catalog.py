@@ -1,4 +1,4 @@
-"""``parcost catalog``: what specs may import by name."""
+"""``parcost catalog``: the entries that specs may import by name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from parcost.cli import options
 from parcost.cli.streams import paper, show, write_message
 
 if TYPE_CHECKING:
+    from parcost.contract.offers import Catalogue
     from parcost.contract.page import Item
-    from parcost.contract.terms import Catalogue
     from parcost.language.syntax import Block, Provenance
     from parcost.plugins.selection import PluginSelection
     from parcost.spec.modules import Loader
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 @click.argument("pattern", default="", metavar="[PATTERN]")
 @options.selection
 def command(pattern: str, selection: PluginSelection) -> int:
-    """List what the catalogues hold, each with its main facts.
+    """List the entries of the catalogues, with their main attributes.
 
     PATTERN is a name (`h100_sxm`), a part of one (`h100`), or one with wildcards
-    (`*.models.llama3*`). A single match is shown whole, with where each value is from.
+    (`*.models.llama3*`). A single match is printed in full, with the origin of each value.
     """
     from parcost.language.diagnostics import did_you_mean
     from parcost.spec.modules import entries

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import put, results, wants_color, write_message
+from parcost.cli.streams import put, results, wants_color, wrap_sentences, write_message
 from parcost.language.escapes import escape_json
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "json", "github"]),
     default="text",
     show_default=True,
-    help="How problems are written; github annotates a pull request.",
+    help="Format of the problems; github annotates a pull request.",
 )
 @options.study
 @options.overrides
@@ -40,9 +40,9 @@ def command(
     overrides: tuple[str, ...],
     selection: PluginSelection,
 ) -> int:
-    """Find problems without evaluating: syntax, names, units, rules.
+    """Find errors without an evaluation: syntax, names, units, rules.
 
-    Problems go to stdout, as they are what was asked for.
+    Problems go to stdout.
     """
     from parcost.batch.scenarios import scenarios
 
@@ -60,13 +60,13 @@ def command(
     count = sum(map(_is_error, found.values()))
     studies = f"{files} {'study' if files == 1 else 'studies'}"
     errors = f"{count or 'no'} {'error' if count == 1 else 'errors'}"
-    more = "" if count else "; whether a step fits into memory, `parcost eval` says"
+    more = "" if count else "; run `parcost eval` for the fit into memory"
     write_message(f"{studies} checked, {errors}{more}")
     return worst
 
 
 def _problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagnostic], int]:
-    """Return what is wrong with a spec, and the exit code if any of it is an error."""
+    """Return the problems of a spec, and the exit code if any of them is an error."""
     from parcost.batch.rejections import attempt
     from parcost.batch.scenarios import only_defines
     from parcost.report.rejection import Rejection
@@ -76,18 +76,18 @@ def _problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagn
     checked = attempt(path, partial(_checked, scenario))
     if not isinstance(checked, Rejection):
         return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
-    if only_defines(scenario):  # whoever imports it has the rest
+    if only_defines(scenario):  # the importing file has the rest
         return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code
     return checked.diagnostics, checked.exit_code
 
 
 def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
-    """Return what is wrong with a study that can be bound, and with the search of it."""
+    """Return the problems of a study that can be bound, and of its search."""
     found = scenario.check()
     study = scenario.first
     if any(map(_is_error, found)) or not study.trains:
         return found
-    goals = [goal for _, goal in study.contributions("goals")]
+    goals = [goal for _, goal in study.contributions("search_goals")]
     if all(study.where(f"{goal.subject}.axes") is None for goal in goals):
         return found  # nothing is said, and looking into a search takes long to import
     from parcost.search.goals import unknown_axes, unknown_objective
@@ -109,7 +109,9 @@ def _write(found: Sequence[Diagnostic], format_: str) -> None:
         if format_ == "github":
             put(github(diagnostic) + "\n")
         else:
-            put(render(diagnostic, color=wants_color(results())) + "\n\n")
+            put(
+                wrap_sentences(render(diagnostic, color=wants_color(results())), results()) + "\n\n"
+            )
 
 
 def _is_error(diagnostic: Diagnostic) -> bool:

@@ -1,4 +1,4 @@
-"""``parcost eval``: what a step costs, for one spec or thousands."""
+"""``parcost eval``: step reports of one spec or thousands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     default="table",
     show_default=True,
     metavar="NAME",
-    help="table, md, json, jsonl, csv, parquet, or another that a plugin offers.",
+    help="table, md, json, jsonl, csv, parquet, or a format of a plugin.",
 )
-@click.option("--full", is_flag=True, help="The whole report: every term, section and claim.")
+@click.option("--full", is_flag=True, help="Print the whole report: every term, section and claim.")
 @click.option(
     "--section",
     metavar="NAME",
-    help="The parts of the whole report whose title contains NAME.",
+    help="Print the parts of the whole report whose title contains NAME.",
 )
 @click.option(
     "--order",
     type=click.Choice(["execution", "size"]),
-    help="How the terms of the whole report are ordered.  [default: execution]",
+    help="Order of the terms in the whole report.  [default: execution]",
 )
-@click.option("--compare", is_flag=True, help="One table with a column for each study.")
+@click.option("--compare", is_flag=True, help="Print one table with a column for each study.")
 @click.option(
     "--figures",
     metavar="NAME,...",
-    help="These figures alone, in this order; `parcost figures` lists them.",
+    help="Print only these figures, in this order; `parcost figures` lists them.",
 )
 @options.study
 @options.overrides
@@ -59,19 +59,19 @@ if TYPE_CHECKING:
 @click.option(
     "--shard",
     metavar="I/N",
-    help="Only the I-th of N parts of the files, as lines that `parcost merge` joins.",
+    help="Evaluate the I-th of N parts of the files, for `parcost merge`.",
 )
 @click.option(
     "--cache",
     "folder",
     metavar="DIR",
-    help="Keep results here, and not in the user's folder for caches.",
+    help="Cache results in DIR instead of the user's cache folder.",
 )
 @click.option(
     "--no-cache",
     is_flag=True,
     envvar="PARCOST_NO_CACHE",
-    help="Evaluate everything anew, and keep nothing.",
+    help="Evaluate everything, without reading or writing the cache.",
 )
 def command(
     paths: tuple[str, ...],
@@ -91,16 +91,16 @@ def command(
     folder: str | None,
     no_cache: bool,
 ) -> int:
-    """Say what a training step costs, and where that goes.
+    """Evaluate specs and print step reports.
 
-    Reports go to stdout, problems to stderr. A directory stands for every .par file in
-    it and below, and a pattern for the files that match it; a bad file never stops the
-    others. One study is one screen, and several are a line each. What a batch finds is
-    kept, so that the next one evaluates what has changed.
+    Reports go to stdout, problems to stderr. A directory stands for all .par files in it and
+    below, a pattern for the files that match it. A bad file never stops the others. One study
+    prints one screen, several print a line each. Results of a batch are cached; the next run
+    evaluates only what has changed.
     """
     from parcost.batch.files import is_several, specs
     from parcost.batch.fingerprints import Environment, Question
-    from parcost.batch.run import Run
+    from parcost.batch.run import BatchRun
     from parcost.cli.formats import Watch
 
     if folder and no_cache:
@@ -122,15 +122,15 @@ def command(
     question = Question(values, study, format_found.reads, view)
     files: Sequence[Spec | Rejection] = list(specs(paths))
     if given is not None:
-        given, files = _sharded(given, files, format_found, environment, question)
+        given, files = _select_files(given, files, format_found, environment, question)
     inside = Progress(elsewhere=True)  # nothing is written while a file is worked on
-    run = Run(question, environment, cache, engine, worker, inside.show)
+    run = BatchRun(question, environment, cache, engine, worker, inside.show)
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
     repeat = format_found.reads != "page" or view.kind in ("full", "section")
     elsewhere = out is not None
     watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat)
     interrupts = Interrupts()
-    target = Target(out, interrupts)
+    target = OutputFile(out, interrupts)
     try:
         with interrupts:
             entries = watch(run.entries(files), interrupts)
@@ -216,7 +216,7 @@ def _cache(folder: str | None, environment: Environment) -> Cache:
 def _format(
     name: str, environment: Environment, cache: Cache | None
 ) -> tuple[Format, Worker | None]:
-    """Return the format, and whoever had to be made to know of it."""
+    """Return the format, and the worker that was needed to find it."""
     from parcost.batch.worker import Worker
     from parcost.cli.formats import format_named, format_remembered, remember_formats
 
@@ -230,7 +230,7 @@ def _format(
     return found, worker
 
 
-def _sharded(
+def _select_files(
     shard: Shard,
     files: Sequence[Spec | Rejection],
     format_: Format,

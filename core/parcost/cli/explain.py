@@ -1,4 +1,4 @@
-"""``parcost explain``: one term, followed down to its inputs."""
+"""``parcost explain``: one number of a report, down to its inputs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PROPOSED = 3  # names that may be meant
 def command(
     path: str, term: str, study: str | None, overrides: tuple[str, ...], selection: PluginSelection
 ) -> int:
-    """Say how one term of a report comes about.
+    """Explain one number of a report: formula, inputs, source.
 
-    TERM is the name of a line of the ledger, of a line of memory, or of a figure. What
-    is printed: its formula, in letters and with the numbers filled in, its source, who
-    contributed it, where it stands in the step and what it may hide under. Of a sweep
-    `--set` picks the point. Without a TERM, the terms are listed.
+    TERM is the name of a ledger line, a memory line or a figure. The page has its formula in
+    letters and in numbers, its inputs, its source and its plugin. It also has the place of a
+    term in the step, and the window that may hide it. In a sweep `--set` selects the point.
+    Without TERM the names are listed.
     """
     from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection
@@ -56,7 +56,7 @@ def command(
         _list(reports)
         return worst
     found = [_explain(report, term) for report in reports]
-    return worst if any(found) else max(worst, _unknown(reports, term))
+    return worst if any(found) else max(worst, _report_unknown_term(reports, term))
 
 
 def _several(report: Report) -> None:
@@ -80,8 +80,8 @@ def _explain(report: Report, term: str) -> bool:
     return bool(items)
 
 
-def _unknown(reports: list[Report], term: str) -> int:
-    from parcost.language.diagnostics import nearest
+def _report_unknown_term(reports: list[Report], term: str) -> int:
+    from parcost.language.diagnostics import nearest_names
     from parcost.output.explanation import names
 
     known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
@@ -92,7 +92,7 @@ def _unknown(reports: list[Report], term: str) -> int:
         return 1
     write_message(f"error: no term is called `{term}`")
     inside = [name for name in known if term.lower() in name.lower()]
-    close = [*inside, *nearest(term.lower(), known, _PROPOSED, least=0.0)]
+    close = [*inside, *nearest_names(term.lower(), known, _PROPOSED, least=0.0)]
     means = " or ".join(f"`{name}`" for name in list(dict.fromkeys(close))[:_PROPOSED])
     write_message(f"  = help: did you mean {means}? without a term, all are listed")
     return 2

@@ -1,8 +1,8 @@
-"""``parcost figures``: every figure of a spec, those that are made on demand included."""
+"""``parcost figures``: every figure of a spec, including those computed on demand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +11,11 @@ from parcost.cli import options
 from parcost.cli.streams import Reporter, show
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Figure
     from parcost.contract.page import Item
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
+    from parcost.report.result import Result
 
 
 @click.command("figures")
@@ -29,10 +31,10 @@ def command(
     overrides: tuple[str, ...],
     selection: PluginSelection,
 ) -> int:
-    """List the figures that claims in `expect` may be about, with their values.
+    """List the figures of a spec with their values; claims in `expect` may use them.
 
-    NAMEs pick some, and may end in `*`. A report shows the headline figures and those
-    that a claim names; the others are volumes, counts, ratios and bounds.
+    NAMEs select figures, and may end in `*`. A report shows the headline figures and those
+    of claims. The others are volumes, counts, ratios and bounds.
     """
     from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection
@@ -66,15 +68,32 @@ def _figure_table(report: Report, names: tuple[str, ...]) -> Iterator[Item]:
 
     yield Heading(report.name, 1, aside=report.path)
     for result in report.results:
-        figures = {f.name: f for _, f in (*result.details, *result.figures)}
-        rows = [
-            Row((f.name, _value(f.value, f.unit), "; ".join(filter(None, (f.title, f.note)))))
-            for f in figures.values()
-            if not names or any(fnmatchcase(f.name, name) for name in names)
-        ]
+        rows: list[Row] = []
+        for subject, figures in _by_subject(result):
+            shown = [
+                Row(
+                    (f.name, _value(f.value, f.unit), "; ".join(filter(None, (f.title, f.note)))),
+                    indent=2,
+                )
+                for f in figures
+                if not names or any(fnmatchcase(f.name, name) for name in names)
+            ]
+            rows += [Row((subject, "", ""), "strong"), *shown] if shown else []
         if rows:
-            meaning = Column("what it is", flexible=True)
+            meaning = Column("meaning", flexible=True)
             yield Table((Column("figure"), Column("value", "right"), meaning), rows)
+
+
+def _by_subject(result: Result) -> Iterator[tuple[str, Sequence[Figure]]]:
+    """Yield the headline figures, then those of each plugin in order of their names."""
+    headline = {figure.name: figure for _, figure in result.figures if not figure.detail}
+    yield "headline", list(headline.values())
+    others = {f.name: (plugin.name, f) for plugin, f in (*result.details, *result.figures)}
+    subjects: dict[str, list[Figure]] = {}
+    for name, (subject, figure) in sorted(others.items()):
+        if name not in headline:
+            subjects.setdefault(subject, []).append(figure)
+    yield from sorted(subjects.items())
 
 
 def _value(value: Any, unit: str) -> str:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @click.command("fmt")
 @options.paths
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 where a file would change.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
 @click.option("--diff", is_flag=True, help="Write nothing; print what would change.")
 def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
-    """Lay specs out in one canonical form; comments are kept.
+    """Format specs in the canonical form; comments are kept.
 
-    A file that does not parse is left as it is, and its mistakes are told. `-` reads
-    stdin and writes stdout.
+    A file that does not parse stays unchanged, and its errors are printed. `-` reads stdin
+    and writes stdout.
     """
     if "-" in paths and len(paths) > 1:
         raise click.UsageError("`-` stands alone")

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import click
 from attrs import frozen
 
-from parcost.cli.streams import Interrupts, Progress, Reporter, Target, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, Reporter, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
     from parcost.batch.fingerprints import Environment
-    from parcost.batch.run import Run
+    from parcost.batch.run import BatchRun
     from parcost.contract.entries import Entry, Part
+    from parcost.contract.offers import Exporter, FileExporter
     from parcost.contract.plugin import Plugin
-    from parcost.contract.terms import Exporter, FileExporter
     from parcost.output.view import View
     from parcost.plugins.discovery import Plugins
 
@@ -59,12 +59,12 @@ class Format:
 
     def check(self, out: str | None) -> None:
         """Refuse a format of files where no name is given for one."""
-        from parcost.contract.terms import FileExporter
+        from parcost.contract.offers import FileExporter
 
         if out is None and isinstance(self.exporter, FileExporter):
             raise click.UsageError(f"`--format {self.exporter.name}` writes files: add --out FILE")
 
-    def write(self, entries: Iterable[Entry], target: Target, view: View) -> None:
+    def write(self, entries: Iterable[Entry], target: OutputFile, view: View) -> None:
         """Write *entries*, of which pages are as *view* has them."""
         fed = _Fed(entries)
         found: Iterable[Entry] = fed
@@ -77,9 +77,9 @@ class Format:
                 raise fed.failure from None
             raise
 
-    def _write(self, entries: Iterable[Entry], target: Target) -> None:
+    def _write(self, entries: Iterable[Entry], target: OutputFile) -> None:
         from parcost.contract.calls import CallError, call
-        from parcost.contract.terms import FileExporter
+        from parcost.contract.offers import FileExporter
         from parcost.language.errors import ParcostError, PluginError
 
         said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
@@ -174,7 +174,7 @@ class Watch:
 
     def __init__(
         self,
-        run: Run,
+        run: BatchRun,
         files: int,
         inside: Progress,
         *,
@@ -186,6 +186,7 @@ class Watch:
         self._run = run
         self._files = files
         self._warn, self._warnings = warn, 0  # what a page says is not said again
+        self._elsewhere = elsewhere  # and nobody sees the page
         self._repeat = repeat  # failures in the summary, unless a page ends in them
         self._counts: Counter[int] = Counter()
         self._remembered = 0
@@ -228,7 +229,8 @@ class Watch:
             if not (problem.line or self._warn):
                 self._warnings += 1
                 continue
-            self._report.show(problem.text)
+            if self._elsewhere or not problem.shown:
+                self._report.show(problem.text)
             self._keep(problem.line, code)
         for fault in entry.faults:
             if fault not in self._faults:
@@ -268,7 +270,7 @@ class Watch:
         counted = [f"{n} {_CALLED[code]}" for code, n in sorted(self._counts.items())]
         if self._warnings:
             some = "warning" if self._warnings == 1 else "warnings"
-            counted.append(f"{self._warnings} {some}, which `parcost check` shows")
+            counted.append(f"{self._warnings} {some}, which `parcost eval FILE` shows")
         if self._remembered:
             counted.append(f"{self._remembered} of them unchanged, from the cache")
         return "\n".join([*lines, "; ".join(counted) or "nothing to evaluate"])

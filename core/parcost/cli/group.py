@@ -71,7 +71,8 @@ class Commands(click.Group):
             point = self.points[name]
             if _distribution(point) == OURS:
                 command = self.get_command(ctx, name)
-                rows.append((name, command.get_short_help_str(100) if command else ""))
+                if command and not command.hidden:
+                    rows.append((name, command.get_short_help_str(100)))
             else:
                 rows.append((name, f"(from {_distribution(point)})"))
         if rows:

@@ -1,4 +1,4 @@
-"""``parcost merge``: what shards have found, as if one run had found it."""
+"""``parcost merge``: the results of shards, joined as if from one run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Target, write_message
+from parcost.cli.streams import OutputFile, write_message
 
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
     "--format",
     "format_",
     metavar="NAME",
-    help="By default the one that the shards were evaluated for.",
+    help="Output format; the default is that of the shards.",
 )
 @options.selection
 @options.out
 def command(
     paths: tuple[str, ...], format_: str | None, selection: PluginSelection, out: str | None
 ) -> int:
-    """Join what `parcost eval --shard` wrote.
+    """Join the results of `parcost eval --shard`.
 
-    The shards may be given in any order. They have to be of one run, all of it, and as they
-    were written: what is missing or was changed is said. The result is what one run
-    without shards would have written.
+    The order of the shards does not matter. They must be all shards of one run, unchanged; a
+    missing or changed one is an error. The result equals that of a run without shards.
     """
     from parcost.batch.shards import ShardError, entries_of, join_files, read_shard
     from parcost.cli.formats import format_named
@@ -50,7 +49,7 @@ def command(
             f"`{shard.part}`: write them with `--format {format_}` as well"
         )
     found.check(out)
-    target = Target(out)
+    target = OutputFile(out)
     try:
         entries = chain.from_iterable(map(entries_of, ordered))
         found.write(entries, target, View(kind=shard.kind))

@@ -32,28 +32,28 @@ study = click.option("--study", metavar="NAME", help="Only this study of the fil
 out = click.option(
     "--out",
     metavar="FILE",
-    help="Write the results into a file, which appears once it is whole.",
+    help="Write the results into FILE, which is written atomically.",
 )
 overrides = click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Give an attribute another value, in the words of the language: "
+    help="Override an attribute, in the notation of the language: "
     "--set layout.tp=4 --set 'overlap.bucket=25 MB'. May be repeated.",
 )
 jobs = click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Use N processes.")
 executor = click.option(
     "--executor",
     metavar="NAME://ADDRESS",
-    help="Use the workers of an engine: dask://host:8786, or one that a plugin offers.",
+    help="Use the workers of an engine: dask://host:8786, or an engine of a plugin.",
 )
 
 
 def selection(command: F) -> F:
-    """Let a *command* be told which plugins there are, as ``selection``.
+    """Add options to a *command* that choose its plugins, as ``selection``.
 
-    What they print goes to stderr. Those that fail are told, and the exit code says so.
+    Output of plugins goes to stderr. Plugins that fail are printed, and the exit code is 3.
     """
 
     @click.option(
@@ -61,7 +61,7 @@ def selection(command: F) -> F:
         "files",
         multiple=True,
         metavar="FILE",
-        help="A plugin that is not installed: a file of Python, or a folder that is a package. "
+        help="Add a plugin that is not installed: a Python file or a package folder. "
         "May be repeated.",
     )
     @click.option(
@@ -86,7 +86,7 @@ def selection(command: F) -> F:
 
 
 def print_faults(lines: Iterable[str]) -> bool:
-    """Tell which plugins failed, each line once; return whether any did."""
+    """Print which plugins failed, each line once; return whether any did."""
     known = click.get_current_context().meta.setdefault(_TOLD, set())
     found = list(lines)
     for line in dict.fromkeys(found):
@@ -97,7 +97,7 @@ def print_faults(lines: Iterable[str]) -> bool:
 
 
 def skip_faults(lines: Iterable[str]) -> None:
-    """Note faults that a page tells already."""
+    """Mark faults as printed that a page shows already."""
     click.get_current_context().meta.setdefault(_TOLD, set()).update(lines)
 
 
@@ -108,14 +108,14 @@ def _faults() -> list[str]:
 
 
 def session(selection: PluginSelection) -> Session:
-    """Return a session with the plugins that were picked."""
+    """Return a session with the selected plugins."""
     from parcost.engine.session import Session
 
     return Session(plugins(selection))
 
 
 def plugins(selection: PluginSelection) -> Plugins:
-    """Return the plugins that were picked; what is not there is a usage error."""
+    """Return the selected plugins; an unknown one is a usage error."""
     check(selection)
     from parcost.plugins.discovery import load_selection
 
@@ -125,7 +125,7 @@ def plugins(selection: PluginSelection) -> Plugins:
 
 
 def check(selection: PluginSelection) -> None:
-    """Refuse to leave out a plugin that is not there, and files that are no plugins."""
+    """Refuse unknown plugins to leave out, and files that are not plugins."""
     from importlib.metadata import entry_points
     from pathlib import Path
 
@@ -178,11 +178,11 @@ def parse_overrides(given: Sequence[str]) -> Mapping[str, str]:
 
 
 def engine(jobs: int | None, executor: str | None) -> Engine | None:
-    """Return where `--jobs` or `--executor` say that work is done: here, without them."""
+    """Return the engine of `--jobs` or `--executor`; None is this process."""
     from parcost.batch.executors import UnknownExecutorError, engine_named, processes
 
     if jobs and executor:
-        raise click.UsageError("`--jobs` and `--executor` both say where work is done")
+        raise click.UsageError("`--jobs` and `--executor` exclude each other")
     if executor:
         try:
             return engine_named(executor)

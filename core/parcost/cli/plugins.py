@@ -1,4 +1,4 @@
-"""``parcost plugins``: what is installed, from where, and what each contributes."""
+"""``parcost plugins``: the installed plugins, their origin and their contributions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("plugins")
 @options.selection
 def command(selection: PluginSelection) -> int:
-    """List the active plugins and what each of them has."""
+    """List the active plugins with their contributions."""
     from parcost.contract.page import Column, Row, Table
 
     active = options.plugins(selection)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Reporter, Target, put, show, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, Reporter, put, show, write_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from parcost.contract.terms import Goal
+    from parcost.contract.searches import Goal
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.plugins.selection import PluginSelection
-    from parcost.search.best_first import Wish
+    from parcost.search.best_first import SearchRequest
     from parcost.search.result import SearchResult
     from parcost.search.space import Space
 
@@ -44,39 +44,41 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     "--over",
     multiple=True,
     metavar="NAME=VALUES",
-    help="Values that an axis may have: --over tp=1,2,4 or --over cluster.device=h100_sxm,b200. "
-    "May be repeated; the other axes stay open.",
+    help="Values of an axis: --over tp=1,2,4 or --over cluster.device=h100_sxm,b200. "
+    "May be repeated; the other axes keep all their values.",
 )
 @click.option(
     "--axes",
     metavar="NAME,...",
-    help="Only these axes; the spec says the rest. All that plugins offer where it is left out.",
+    help="Search only these axes; the spec sets the others. By default all axes of plugins.",
 )
 @click.option(
     "--objective",
     metavar="NAME",
-    help="What to look for: step_time (the default), mfu, tokens_per_second_per_device, "
+    help="The objective: step_time (the default), mfu, tokens_per_second_per_device, "
     "cost_per_million_tokens, fewest_devices.",
 )
-@click.option("--top", type=click.IntRange(1, 1000), help="Layouts to list; 10 by default.")
+@click.option(
+    "--top", type=click.IntRange(1, 1000), help="Number of layouts to list; 10 by default."
+)
 @click.option(
     "--budget",
     metavar="SECONDS",
     type=click.FloatRange(min=0.0),
-    help="When to stop proving, 60 by default; the gap that is left is told.",
+    help="Time limit of the search, 60 by default; the remaining optimality gap is printed.",
 )
 @click.option(
     "--sample",
     metavar="N",
     type=click.IntRange(1),
-    help="Evaluate N legal layouts drawn at random, however large the space; proves nothing.",
+    help="Evaluate N random legal layouts of a space of any size, without a proof.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of what --sample draws.")
+@click.option("--seed", default=0, show_default=True, help="Random seed of --sample.")
 @click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table")
 @click.option(
     "--out",
     metavar="FILE",
-    help="Write every legal layout into FILE.csv, FILE.jsonl or FILE.parquet.",
+    help="Write every legal layout to FILE.csv, FILE.jsonl or FILE.parquet.",
 )
 @options.study
 @options.overrides
@@ -99,12 +101,12 @@ def command(
 ) -> int:
     """Find the best layouts of a study for its model and machine.
 
-    Every attribute that a plugin offers as an axis is chosen anew, whatever the spec says:
-    degrees, micro-batch, recomputation, ZeRO stage, schedule, overlap. Attributes that the
-    spec sweeps have the values that it lists. What to look for and what must hold may stand
-    in the spec, as `search { most_memory = 70 GiB }`, or come with --set
-    'search.most_memory=70 GiB'. All legal layouts are scored, and replayed exactly from
-    the best bound on until no other can be better.
+    The search chooses every attribute that a plugin offers as an axis, whatever its value in
+    the spec: degrees, micro-batch, recomputation, ZeRO stage, schedule, overlap. A sweep in
+    the spec restricts its attribute to the listed values. The objective and limits are
+    attributes of the spec, as `search { most_memory = 70 GiB }`, or of --set
+    'search.most_memory=70 GiB'. All legal layouts are bounded. Then they are replayed, the
+    lowest bound first, until no other layout can be better.
     """
     from parcost.language.errors import SpecError
     from parcost.output import search
@@ -115,7 +117,7 @@ def command(
     from parcost.search.space import LARGEST, space
 
     if budget is not None and isnan(budget):
-        raise click.UsageError("`--budget nan` says no time; write seconds, such as `--budget 60`")
+        raise click.UsageError("`--budget nan` is no time; write seconds, such as `--budget 60`")
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
     if out is not None:
@@ -132,11 +134,11 @@ def command(
         names = [name.strip() for name in axes.split(",")] if axes else list(goal.axes)
         most = float("inf") if sample is not None else LARGEST
         whole = space(scenario, given, names, most=most)
-        wish = _wish(goal, objective, top, budget)
+        request = _request(goal, objective, top, budget)
         if sample is not None:
-            found = drawn(whole, wish, sample, seed=seed, told=progress.show)
+            found = drawn(whole, request, sample, seed=seed, on_progress=progress.show)
         else:
-            found = _search(whole, wish, out, progress)
+            found = _search(whole, request, out, progress)
         best = search.rank_layouts(found)
         at = settings(scenario, found.best[0].values)
         near = list(neighbours(scenario, whole.axes, at, found.best[0]))
@@ -158,13 +160,15 @@ def command(
     return _FAULT if faults else 0
 
 
-def _wish(goal: Goal, objective: str | None, top: int | None, budget: float | None) -> Wish:
-    from parcost.search.best_first import Wish
+def _request(
+    goal: Goal, objective: str | None, top: int | None, budget: float | None
+) -> SearchRequest:
+    from parcost.search.best_first import SearchRequest
 
-    standard = Wish()
+    standard = SearchRequest()
     if budget is None:
         budget = goal.budget_seconds
-    return Wish(
+    return SearchRequest(
         objective=objective or goal.objective or standard.objective,
         keep=top or goal.keep or standard.keep,
         budget_seconds=standard.budget_seconds if budget is None else budget,
@@ -188,29 +192,33 @@ def _check_goal(
         raise SpecError(wrong)
 
 
-def _search(whole: Space, wish: Wish, out: str | None, progress: Progress) -> SearchResult:
+def _search(
+    whole: Space, request: SearchRequest, out: str | None, progress: Progress
+) -> SearchResult:
     from parcost.search.best_first import search
 
     if out is None:
-        return search(whole, wish, told=progress.show)
+        return search(whole, request, on_progress=progress.show)
     from parcost.output.search_points import PointsError
 
     try:
-        return _write_points(whole, wish, out, progress)
+        return _write_points(whole, request, out, progress)
     except PointsError as error:
         raise click.ClickException(f"`{out}` cannot be written: {error}") from error
 
 
-def _write_points(whole: Space, wish: Wish, out: str, progress: Progress) -> SearchResult:
-    from parcost.output.search_points import Parquet, Points
+def _write_points(
+    whole: Space, request: SearchRequest, out: str, progress: Progress
+) -> SearchResult:
+    from parcost.output.search_points import ParquetPoints, Points
     from parcost.search.best_first import search
 
     kind = Path(out).suffix.removeprefix(".")
-    parquet = Parquet(whole) if kind == "parquet" else None
-    target = Target(out)
+    parquet = ParquetPoints(whole) if kind == "parquet" else None
+    target = OutputFile(out)
     try:
         points = parquet.points if parquet is not None else Points(whole, kind, target.put)
-        found = search(whole, wish, told=progress.show, points=points)
+        found = search(whole, request, on_progress=progress.show, points=points)
         if found.looked < found.structures:
             progress.clear()
             write_message(f"warning: `{out}` was not written: not every layout was looked at")
@@ -230,7 +238,7 @@ def _check_name(out: str) -> None:
 
     if Path(out).suffix.removeprefix(".") not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
-        raise click.UsageError(f"`--out {out}` says no format: its name ends in one of {known}")
+        raise click.UsageError(f"`--out {out}` has no format: its name ends in one of {known}")
 
 
 def _scenario(session: Session, path: str, study: str | None, values: Any) -> Scenario:

@@ -18,9 +18,9 @@ from parcost.cli import options
 from parcost.cli.streams import Reporter, paper, put
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Section
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
-    from parcost.contract.terms import Section
     from parcost.engine.scenario import Scenario
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
@@ -53,19 +53,19 @@ class _WithLists(click.Command):
 @click.option(
     "--ranks",
     metavar="[LIST]",
-    help="The process groups of every rank, or of those named: --ranks=0,5,96-103.",
+    help="Print the process groups of all ranks, or of these: --ranks=0,5,96-103.",
 )
 @click.option(
     "--stages",
     metavar="[LIST]",
-    help="Which layers stand on which stage, and where the stages are.",
+    help="Print the layers and the devices of all stages, or of these.",
 )
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["table", "json", "md"]),
     default="table",
-    help="How --ranks and --stages are written.",
+    help="Format of --ranks and --stages.",
 )
 def command(
     path: str,
@@ -76,7 +76,7 @@ def command(
     stages: str | None,
     format_: str,
 ) -> int:
-    """Print the resolved spec: every default, and where each value is from."""
+    """Print the resolved spec: every default, and the origin of each value."""
     from parcost.batch.rejections import attempt
     from parcost.batch.scenarios import scenarios
     from parcost.report.rejection import Rejection
@@ -167,8 +167,9 @@ def _pages(
     for study in scenario.studies():
         if not wanted:
             named = escape_line(f"{scenario.name} of {scenario.path}")
-            yield f"# {named}, resolved by parcost {__version__}\n"
-            yield resolved(study) + "\n"
+            text = resolved(study) + "\n"
+            count = text.count("\n") + 1
+            yield f"# {named}, resolved by parcost {__version__}: {count:,} lines\n{text}"
             continue
         views = [view for name, rows in wanted.items() for view in _views(study, name, rows)]
         if format_ == "json":

@@ -40,10 +40,14 @@ _PATIENCE_SECONDS = 2.0
 _AGAIN_SECONDS = 1.0
 _AT_ONCE = getattr(select, "PIPE_BUF", 512)  # bytes that a pipe takes without blocking
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_SENTENCE = re.compile(r"(error|warning)\b| *= (note|help): ")  # what no program reads line by line
+_CODE = re.compile(r"`[^`]{,40}`")
+_JOINED = "\0"  # a space at which no line is broken
+_HANGING = 2
 
 
 class ClosedPipeError(Exception):
-    """Nobody reads stdout any more. Not an OSError, which click would turn into exit 1."""
+    """The reader of stdout is gone. Not an OSError, which click would turn into exit 1."""
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -68,6 +72,37 @@ def paper(stream: TextIO | None = None) -> Paper:
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     unicode = terminal and encoding.startswith("utf")
     return Paper(width=min(width, _WIDEST), color=wants_color(stream), unicode=unicode)
+
+
+def wrap_sentences(text: str, stream: TextIO) -> str:
+    """Return diagnostics with their sentences wrapped as *stream* is wide; code stays whole.
+
+    Only for a person, who has a terminal or sets ``COLUMNS``: others look for whole sentences.
+    """
+    if not (stream.isatty() or os.environ.get("COLUMNS")):
+        return text
+    width = paper(stream).width
+    return "\n".join(
+        part
+        for line in text.split("\n")
+        for part in (_wrap(line, width) if _SENTENCE.match(_COLOUR.sub("", line)) else [line])
+    )
+
+
+def _wrap(line: str, width: int) -> list[str]:
+    """Return the words of *line* in lines, of which all but the first are indented."""
+    words = _CODE.sub(lambda m: m[0].replace(" ", _JOINED), line.strip()).split(" ")
+    plain = _COLOUR.sub("", line)
+    margin = " " * (len(plain) - len(plain.lstrip()))
+    lines = [margin + words[0]]
+    deeper = margin + " " * (len("= help: ") if margin else _HANGING)
+    for word in words[1:]:
+        longer = f"{lines[-1]} {word}"
+        if len(_COLOUR.sub("", longer)) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(deeper + word)
+    return [line.replace(_JOINED, " ") for line in lines]
 
 
 def put(text: str, interrupts: Interrupts | None = None) -> None:
@@ -126,7 +161,7 @@ def forget(stream: TextIO) -> None:
 
 
 class Reservation:
-    """Keeps stdout for results: what anybody else prints meanwhile goes to stderr.
+    """Reserves stdout for results: other output of this process goes to stderr.
 
     Plugins may print, and so may processes that they start and workers. A line of theirs
     between two results would leave nothing that a program can read.
@@ -172,7 +207,7 @@ class Reservation:
                 stream.flush()
         finally:
             os.dup2(self._kept, self._number)
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):  # `flush` above has raised what matters
                 stream.close()
 
 
@@ -252,7 +287,7 @@ def show(items: Iterable[Item]) -> None:
 
 def write_message(text: str) -> None:
     """Write a message to stderr, less what a terminal might act on."""
-    _write_message(escape_lines(text))
+    _write_message(wrap_sentences(escape_lines(text), sys.stderr))
 
 
 def _write_message(text: str) -> None:
@@ -279,9 +314,8 @@ class Reporter:
             if len(self._told) > _MOST_REMEMBERED:
                 self._told.clear()
             self._told.add(rendered)
-            _write_message(
-                (rendered if wants_color(sys.stderr) else _COLOUR.sub("", rendered)) + "\n"
-            )
+            shown = rendered if wants_color(sys.stderr) else _COLOUR.sub("", rendered)
+            _write_message(wrap_sentences(shown, sys.stderr) + "\n")
 
 
 class Progress:
@@ -314,10 +348,10 @@ ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 
 
 class Interrupts:
-    """Ctrl-C, which Python forgets where it comes while an object is being removed.
+    """Ctrl-C, which Python loses if it arrives while an object is removed.
 
-    It waits while it is :meth:`held`. So do other *signals*, where nobody ignores them, as
-    ``nohup`` does. In a process that *ends* with the run, what comes after the first is ignored.
+    It is deferred inside :meth:`held`. So are other *signals*, unless they are ignored, as under
+    ``nohup``. In a process that *ends* with the run, signals after the first are ignored.
     """
 
     number: ClassVar[int] = signal.SIGINT  # the last that came, and when
@@ -375,7 +409,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-class Target:
+class OutputFile:
     """Where results go: stdout, or a file that appears whole or not at all.
 
     What a file held before stays until the new one is complete, also where it never is.

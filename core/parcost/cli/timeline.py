@@ -1,4 +1,4 @@
-"""``parcost timeline``: what every device of the pipeline does when."""
+"""``parcost timeline``: the passes of every pipeline device over time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "format_",
     type=click.Choice(["table", "json"]),
     default="table",
-    help="A drawing, or the start and end of every pass.",
+    help="Print a drawing, or the start and end of every pass.",
 )
 def command(
     path: str,
@@ -35,12 +35,11 @@ def command(
     selection: PluginSelection,
     format_: str,
 ) -> int:
-    """Draw what every device of the pipeline does when.
+    """Draw the passes of every pipeline device over time.
 
-    One line per device, cut in the middle where it is too long for the page: how the
-    pipeline fills, and how it drains. Below it the passes of warm-up, steady state and
-    drain of each device, what it idles, and the micro-batches that it holds at once.
-    What is done once per step is left out. COLUMNS sets the width.
+    There is one line per device, cut in the middle if the page is too narrow. A table lists
+    the passes of warm-up, steady state and drain of each device. It also lists idle time, and
+    the most micro-batches in flight. Once-per-step terms are left out. COLUMNS sets the width.
     """
     from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection

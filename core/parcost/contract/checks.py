@@ -1,28 +1,53 @@
 """Validation of a rule: its answer, and messages that can be formatted.
 
-An answer that is neither yes nor no would let everything through, and a message that lacks
-an input would fail where it is said, far from whoever wrote it.
+An answer that is neither yes nor no would pass every layout. A message that lacks an input would
+fail when it is printed, far from its plugin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from string import Formatter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 from parcost.contract.calls import CallError, call
-from parcost.contract.terms import Check
 from parcost.language.diagnostics import quote
 from parcost.language.errors import FaultError
 from parcost.numeric import all_of, array_kind
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.numeric import Mask, Real
 
 _SEVERITIES = ("error", "warning")
 _KEPT = 1024  # messages
 _PLAIN = frozenset((str, bool, int, float))
 _NUMBERS = frozenset("fiub")  # letters by which NumPy knows them
+
+
+@record(kw_only=True, eq=False)
+class Check:
+    """A rule that a study must meet: a mask, and the message of a failure.
+
+    *subject* is the attribute to point at, such as ``layout.tp``, or "" for none. *message* and
+    *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
+    A failed ``error`` makes the point infeasible; a ``warning`` is only printed. *factor* ranks
+    warnings: the time or size of what the warning is about, over what it should be. Reports
+    print losses first, then gains, and last what changes no number.
+    """
+
+    id: str
+    holds: Mask
+    subject: str
+    message: str
+    inputs: Mapping[str, Any] = field(factory=dict)
+    help: str = ""
+    notes: Sequence[str] = ()
+    severity: Literal["error", "warning"] = "error"
+    factor: Real = 1.0
 
 
 @frozen
@@ -35,12 +60,12 @@ class CheckMessage:
 
 
 def check_problem(check: Check) -> str:
-    """Return what is wrong with *check*, if anything; one that fails must say so."""
+    """Return the error in *check*, or an empty text. A failing check needs a message."""
     holds = check.holds
     words: tuple[Any, ...] = (check.id, check.subject, check.message, check.help)
     for word in words:
         if not isinstance(word, str):
-            return f"gave the rule `{check.id}` {quote(word)} where text is asked for"
+            return f"gave the rule `{check.id}` {quote(word)} where text is expected"
     if not check.id or not check.message:
         return f"gave a rule the id {quote(check.id)} and the message {quote(check.message)}"
     if holds.__class__ is not bool and array_kind(holds) != "b":
@@ -50,6 +75,8 @@ def check_problem(check: Check) -> str:
         return (
             f"gave the rule `{check.id}` severity = {quote(check.severity)}, which is not {known}"
         )
+    if not (_is_number(check.factor) and all_of(check.factor >= 0)):
+        return f"gave the rule `{check.id}` factor = {quote(check.factor)}, which is no number"
     if all_of(holds):
         return ""
     try:
@@ -71,6 +98,12 @@ def _is_formattable(check: Check) -> bool:
         if names is None or not all(_is_plain(inputs.get(name)) for name in names):
             return False
     return True
+
+
+def _is_number(value: Any) -> bool:
+    if value.__class__ in (int, float):
+        return True
+    return array_kind(value) in _NUMBERS and value.size > 0
 
 
 def _is_plain(value: Any) -> bool:
@@ -127,7 +160,7 @@ def _at(value: Any, point: int) -> Any:
     if isinstance(value, (str, bool, int)) or value is None:
         return value
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 1e15 else value
+        return int(value) if value.is_integer() and abs(value) < 1e18 else value
     if hasattr(value, "ndim"):
         flat = value.reshape(-1)
         return _at(float(flat[min(point, len(flat) - 1)]), 0)

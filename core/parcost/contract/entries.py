@@ -1,9 +1,9 @@
-"""What formats read: one report, or one file without, as plain data.
+"""Entries: one report, or one file without a report, as plain data for formats.
 
-A report is live: it holds a study, which holds plugins. An entry is what is left when it
-has been told, so it can come from another process, or from a run of last week, and nobody
-can tell. It is told in parts, and only in those that a format reads, because a page asks
-for advice, which prices many variants of the study, and a table of numbers does not.
+A report is live: it holds a study, which holds plugins. An entry is the data of its pages. It may
+come from another process or an earlier run, without a difference. An entry has only the parts
+that a format reads. A page, for example, needs advice, which prices many variants of the study; a
+table of numbers does not.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @frozen(kw_only=True)
 class Problem:
-    """One diagnostic as it is printed: in colour, and in one line if it fails the entry."""
+    """One diagnostic as it is printed: in colour, and in one line if it fails the entry.
+
+    What is *shown* stands on the page of the entry too.
+    """
 
     text: str
     line: str = ""
+    shown: bool = False
 
 
 @frozen(kw_only=True, eq=False)
@@ -35,10 +39,10 @@ class Entry:
     *faults* are the plugins that failed. *missing* are figures that the user chose and the
     report lacks, each with a hint. *part* says which part *text* is, as JSON:
 
-    - ``data``: what ``parcost.output.data`` says of it, without the sections;
+    - ``data``: the data of ``parcost.output.data``, without the sections;
     - ``full``: the same with the sections, such as advice;
-    - ``points``: a list of flat mappings, one for each point of a sweep, numbers in base
-      units, which their names end in;
+    - ``points``: a list of flat mappings, one for each point of a sweep. Numbers are in base units,
+      and their names end in the unit;
     - ``page``: headings, lines and tables, read by :meth:`page`.
     """
 
@@ -67,7 +71,8 @@ class Entry:
             exit_code=int(head["exit_code"]),
             reasons=tuple(map(str, head["reasons"])),
             problems=tuple(
-                Problem(text=str(full), line=str(one)) for full, one in head["problems"]
+                Problem(text=str(full), line=str(one), shown=bool(shown))
+                for full, one, shown in head["problems"]
             ),
             faults=tuple(map(str, head["faults"])),
             missing=tuple((str(figure), str(hint)) for figure, hint in head["missing"]),
@@ -83,7 +88,7 @@ class Entry:
             "name": self.name,
             "exit_code": self.exit_code,
             "reasons": list(self.reasons),
-            "problems": [[problem.text, problem.line] for problem in self.problems],
+            "problems": [[p.text, p.line, p.shown] for p in self.problems],
             "faults": list(self.faults),
             "missing": [list(pair) for pair in self.missing],
             "part": self.part,

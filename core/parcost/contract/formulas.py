@@ -8,18 +8,21 @@ other are multiplied, as in a book, and ``/`` divides by the next factor alone.
 stage: ``sum(E)``, ``max(E)`` and ``min(E)`` of a single argument take E for each.
 
 An input is a number, a number with its unit, or another :class:`Formula`, which then is
-part of the explanation: a reader can follow any number down to what a spec says.
+part of the explanation: a reader can follow any number down to what a spec says, which
+:func:`attribute` makes a formula of.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field
 
+from parcost.contract.schema import block_name
 from parcost.numeric import (
     ceil,
     exp,
@@ -39,7 +42,15 @@ from parcost.records import record
 if TYPE_CHECKING:
     from parcost.numeric import Real
 
-__all__ = ["Formula", "FormulaError", "formula", "in_numbers", "letters_of", "plain_of"]
+__all__ = [
+    "Formula",
+    "FormulaError",
+    "attribute",
+    "formula",
+    "in_numbers",
+    "letters_of",
+    "plain_of",
+]
 
 _TOKEN = re.compile(
     r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![A-Za-z_])|[A-Za-z_]\w*'*(?:\[[^\[\]]*\])?"
@@ -76,8 +87,11 @@ class Formula:
     :func:`formula` makes it of an expression. What no expression can say, such as a replay,
     is made by hand: *text* then names the algorithm, and *inputs* are its parts.
 
-    *title* stands before the text where it is printed. *explain* makes a formula with a better
-    text and inputs, as soon as somebody reads either.
+    *title* stands before the text where it is printed. *explain* makes a formula with a better text
+    and inputs, at the first read of either.
+
+    *attribute* are the block and the name of the attribute that it is the value of: a page
+    prints where the spec has it.
     """
 
     own_text: str = field(alias="text")
@@ -87,6 +101,7 @@ class Formula:
     title: str = ""
     computes: bool = field(default=False, alias="is_expression")
     explain: Callable[[], Formula] | None = field(default=None, repr=False)
+    attribute: tuple[object, str] | None = field(default=None, repr=False)
     is_valid: bool = field(default=False, init=False, repr=False)
 
     @property
@@ -154,12 +169,14 @@ def formula(
     source: str = "",
     title: str = "",
     context: Mapping[str, Any] | None = None,
+    origins: Callable[[], Mapping[str, Any]] | None = None,
     **letters: Any,
 ) -> Formula:
     """Return what *text* comes to for its letters, with its explanation.
 
     Letters that are no names of Python stand in *inputs*. *context* are further numbers that
-    an explanation shows, and that the text does not use.
+    an explanation shows, and that the text does not use. *origins* makes inputs
+    that have formulas for some of the letters, at the first read of them.
 
     Raises:
         FormulaError: The text is no formula, or has other letters than those given.
@@ -182,7 +199,24 @@ def formula(
         raise _mismatch(text, names, letters)
     if context is not None:
         letters = {**letters, **context}
-    return Formula(text, letters, source, found, title, True)
+    explain = None if origins is None else partial(_with_origins, text, letters, origins)
+    return Formula(text, letters, source, found, title, True, explain)
+
+
+def attribute(block: object, name: str) -> Formula:
+    """Return the value of the attribute *name* of a block as a formula.
+
+    A page prints behind it where the spec has it, and its provenance.
+    """
+    value = getattr(block, name)
+    return Formula(f"{name} of {block_name(block)}", value=value, attribute=(block, name))
+
+
+def _with_origins(
+    text: str, letters: Mapping[str, Any], origins: Callable[[], Mapping[str, Any]]
+) -> Formula:
+    """Return the formula of a text, some of whose *letters* have formulas by now."""
+    return Formula(text, {**letters, **origins()}, is_expression=True)
 
 
 def letters_of(text: str) -> tuple[str, ...]:
@@ -331,7 +365,7 @@ class _Writer:
         self.at += 1
         then = self.choice()
         self.take(":")
-        return self.chosen(first if compared else self.condition(first), then, self.choice())
+        return self.conditional(first if compared else self.condition(first), then, self.choice())
 
     def comparison(self) -> tuple[str, bool]:
         first = self.sum()
@@ -456,7 +490,7 @@ class _Writer:
     def condition(self, number: str) -> str:
         return number
 
-    def chosen(self, condition: str, then: str, otherwise: str) -> str:
+    def conditional(self, condition: str, then: str, otherwise: str) -> str:
         return f"{condition} ? {then} : {otherwise}"
 
 
@@ -497,7 +531,7 @@ class _Python(_Writer):
     def condition(self, number: str) -> str:
         return f"({number}) != 0.0"
 
-    def chosen(self, condition: str, then: str, otherwise: str) -> str:
+    def conditional(self, condition: str, then: str, otherwise: str) -> str:
         return f"_where({condition}, {then}, {otherwise})"
 
 

@@ -15,30 +15,15 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from parcost.contract.checks import Check
+    from parcost.contract.figures import Figure, Interval, Section
+    from parcost.contract.groups import Group, Library
+    from parcost.contract.offers import Catalogue, Exporter, FileExporter
     from parcost.contract.outcome import Outcome
+    from parcost.contract.pipelines import Pipeline
+    from parcost.contract.searches import Axis, Goal, Objective
     from parcost.contract.study import Collective, KernelModel, Replay, Schedule, Study
-    from parcost.contract.terms import (
-        Axis,
-        Catalogue,
-        Check,
-        Edge,
-        Exporter,
-        Figure,
-        FileExporter,
-        FlopCount,
-        Goal,
-        Group,
-        Interval,
-        Library,
-        Memory,
-        Objective,
-        Once,
-        Operator,
-        ParameterGroup,
-        Pipeline,
-        Section,
-        Work,
-    )
+    from parcost.contract.terms import Edge, FlopCount, Memory, Once, Operator, ParameterGroup, Work
     from parcost.numeric import Real
 
 #: The version of the contract: it grows where a plugin that fits one version may not fit the next.
@@ -161,7 +146,7 @@ def axes(study: Study) -> Iterable[Axis]:  # type: ignore[empty-body]
 
 
 @hookspec
-def rooms(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
+def capacities(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
     """The bytes that a device may hold: a search leaves out what needs more."""
 
 
@@ -171,7 +156,7 @@ def objectives(study: Study) -> Iterable[Objective]:  # type: ignore[empty-body]
 
 
 @hookspec
-def goals(study: Study) -> Iterable[Goal]:  # type: ignore[empty-body]
+def search_goals(study: Study) -> Iterable[Goal]:  # type: ignore[empty-body]
     """What a search of this study is for: its objective, its axes, and what must hold."""
 
 
@@ -179,7 +164,7 @@ def goals(study: Study) -> Iterable[Goal]:  # type: ignore[empty-body]
 
 
 @hookspec
-def verdicts(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: ignore[empty-body]
+def outcome_checks(study: Study, outcome: Outcome) -> Iterable[Check]:  # type: ignore[empty-body]
     """The rules that the outcome must meet, such as fitting into memory."""
 
 
@@ -195,7 +180,7 @@ def intervals(study: Study, outcome: Outcome) -> Iterable[Interval]:  # type: ig
 
 @hookspec
 def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore[empty-body]
-    """Further figures, made only when somebody asks: volumes, counts, ratios, bounds.
+    """Further figures, computed only on demand: volumes, counts, ratios, bounds.
 
     A claim in ``expect`` or :meth:`Result.figure` asks by name; a report lists them on
     demand.
@@ -204,10 +189,10 @@ def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore
 
 @hookspec
 def sections(study: Study, outcome: Outcome) -> Iterable[Section]:  # type: ignore[empty-body]
-    """Further parts of the report, made only when somebody reads it: advice, sensitivities."""
+    """Further parts of the report, computed only on demand: advice, sensitivities."""
 
 
-# --- What it looks like: asked when somebody wants to see it ---------------------------
+# --- Views: called only when they are printed ---------------------------
 
 
 @hookspec

@@ -12,8 +12,9 @@ class Origin:
 
     *how*: ``given`` in the study's file, ``imported``, ``default``, or ``set`` from
     outside. *kind* and *source* are the provenance (``measured``, ``vendor``,
-    ``published``, ``assumed``, or "") as written. *expression* is the default's text, and
-    *word* the one behind the value, such as ``per_direction``.
+    ``published``, ``assumed``, or "") as written. *expression* is the default's text.
+    *word* is the one behind the value, such as ``per_direction``. *reason* is why a default is what
+    it is, such as ``the only device``.
     """
 
     how: str
@@ -22,3 +23,4 @@ class Origin:
     source: str = ""
     expression: str = ""
     word: str = ""
+    reason: str = ""

@@ -1,20 +1,23 @@
-"""What evaluating a study gives: the step, in a ledger that adds up, and the memory.
+"""The outcome of an evaluation: the ledger of the step, and the memory.
 
-Every number may be an array over the study's axes. The step time is *defined* as the
-sum of the ledger's exposed seconds in order, and the memory as the sum of its memory
-lines, so that adding up is an identity and not a tolerance.
+Every number may be an array over the study's axes. The step time is *defined* as the sum of the
+ledger's exposed seconds in order. The memory is the sum of its memory lines. So the sums are
+identities without a tolerance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from functools import partial
+from typing import Literal, Protocol, cast
 
 from attrs import field
 
-from parcost.contract.formulas import Formula
+from parcost.contract.checks import Check
+from parcost.contract.formulas import Formula, formula
+from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
-from parcost.contract.terms import Activity, Check, Edge, Memory, Moment, Once, Pipeline, Work
+from parcost.contract.terms import Edge, Memory, Moment, Once, Work
 from parcost.numeric import Mask, Real
 from parcost.records import record
 
@@ -24,7 +27,7 @@ BUBBLE = "pipeline bubble"
 
 
 @record(kw_only=True, eq=False)
-class Line:
+class LedgerLine:
     """One line of the ledger, for one step, on the reference device.
 
     *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective,
@@ -98,7 +101,7 @@ class Outcome:
 
     pipeline: Pipeline
     step_seconds: Real
-    ledger: Sequence[Line]
+    ledger: Sequence[LedgerLine]
     device: Real
     ideal_seconds: Real
     makespan_seconds: Real
@@ -113,6 +116,20 @@ class Outcome:
     failed: Sequence[Check] = ()  # the rules that fail somewhere, warnings included
     run: StepReplay | None = field(default=None, repr=False)
     faults: Sequence[Fault] = ()
+    _step_formula: Formula | None = field(default=None, init=False, repr=False)
+
+    @property
+    def step_formula(self) -> Formula:
+        """The step time as the sum of the ledger; one object, which pages print once."""
+        if self._step_formula is None:
+            made = Formula(
+                text="sum of the ledger",
+                source="exposed, by the ledger",
+                value=self.step_seconds,
+                explain=partial(_step_formula, self.ledger),
+            )
+            object.__setattr__(self, "_step_formula", made)
+        return cast("Formula", self._step_formula)
 
     @property
     def seconds_by_cause(self) -> Mapping[str, Real]:
@@ -152,6 +169,25 @@ class Outcome:
     def complete(self) -> bool:
         """Whether every plugin answered; a report that is not complete says so."""
         return not self.faults
+
+
+def exposed_seconds(lines: Iterable[LedgerLine]) -> Formula:
+    """Return the exposed seconds of some lines of the ledger."""
+    seconds: dict[str, Real] = {}
+    for line in lines:
+        name = f"{line.name}, {line.pass_}" if line.pass_ else line.name
+        seconds[name] = seconds.get(name, 0.0) + line.exposed
+    return formula("sum(t)", t=(seconds, "s"), source="exposed, by the ledger")
+
+
+def _step_formula(ledger: Sequence[LedgerLine]) -> Formula:
+    """Return the sum of the ledger by the kinds of its lines."""
+    kinds = dict.fromkeys(line.kind for line in ledger)
+    parts = {
+        str(kind): (exposed_seconds(line for line in ledger if line.kind == kind), "s")
+        for kind in kinds
+    }
+    return formula(" + ".join(parts) or "0", parts)
 
 
 def _by_cause(amounts: Iterable[tuple[str, Real]]) -> Mapping[str, Real]:

@@ -56,8 +56,8 @@ class Line:
 class Column:
     """A column of a table.
 
-    Where the page is narrow, *flexible* ones are wrapped, and *optional* ones left out
-    from the right, which is said below the table.
+    On a narrow page *flexible* columns are wrapped, and *optional* ones left out from the right. A
+    line below the table names the columns left out.
     """
 
     title: str = field(default="", converter=escape_line)

@@ -64,6 +64,11 @@ class PluginSet(Protocol):
         ...
 
     @property
+    def absences(self) -> Sequence[str]:
+        """A sentence for each plugin that takes no part, for diagnostics of what is missing."""
+        ...
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The paths of plugins that are not installed."""
         ...

@@ -1,8 +1,8 @@
-"""How the time of a collective comes about: by its closed expression, or phase by phase.
+"""Explanations of the time of a collective: a closed form, or its phases.
 
-An algorithm may have a closed expression, such as ``(P - 1) (alpha + n / P / B)``, which holds
-where units are even and links follow alpha and B. Wherever it gives the time of the algorithm it
-explains it. Elsewhere the phases of the algorithm do: so many rounds, and bytes, on each link.
+An algorithm may have a closed form, such as ``(P - 1) (alpha + n / P / B)``. It holds where
+units are even and links follow alpha and B. Where it gives the time of the algorithm, it is the
+explanation. Elsewhere the phases of the algorithm are: rounds and bytes on each link.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
@@ -22,15 +21,13 @@ from parcost.language.diagnostics import type_name
 from parcost.numeric import INFINITY, all_of, any_of, maximum
 
 if TYPE_CHECKING:
+    from parcost.contract.groups import Group, Link
     from parcost.contract.study import Collective
-    from parcost.contract.terms import Group, Link
     from parcost.numeric import Real
 
 _MOST_POINTS = 256  # of a sweep; larger arrays belong to searches, which print nothing
 _ROUNDING = 1e-9
 _BY_NAME = "by the arithmetic of the algorithm"
-
-_Closed: TypeAlias = tuple[str, Any, list[dict[str, Any]]]
 
 
 def price(
@@ -43,7 +40,7 @@ def price(
 ) -> Formula:
     """Return the formula of *best*, the least of the *times* of some algorithms.
 
-    It finds its text when somebody reads that.
+    Its text is rendered on the first read.
     """
     if best.__class__ is not float and getattr(best, "size", 1) > _MOST_POINTS:
         return _by_name(operation, n, group, offered, best)
@@ -60,25 +57,12 @@ def explain(
     operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
     """Return the formula of the *seconds* of one algorithm."""
-    explain = partial(
-        _explanation,
-        _closed(operation, group, algorithm),
-        operation,
-        n,
-        group,
-        algorithm,
-        seconds,
-    )
+    explain = partial(_explanation, operation, n, group, algorithm, seconds)
     return _by_name(operation, n, group, (algorithm,), seconds, explain)
 
 
 def _explanation(
-    closed: _Closed,
-    operation: str,
-    n: Real | Formula,
-    group: Group,
-    algorithm: Collective,
-    seconds: Real,
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective, seconds: Real
 ) -> Formula:
     """Return an expression that comes to *seconds*, or the name of the algorithm."""
 
@@ -86,7 +70,7 @@ def _explanation(
 
     def expression() -> Formula | None:
         for closed_text, letters in chain(
-            _letters_of_closed(closed, n, group), _phases(operation, n, group, algorithm)
+            _closed_form(operation, n, group, algorithm), _phases(operation, n, group, algorithm)
         ):
             found = _formula_or_none(closed_text, letters)
             if found and _same(found.value, seconds) and can_be_shown(found):
@@ -139,42 +123,36 @@ def _same(found: Real, seconds: Real) -> bool:
     return all_of(near | (found == seconds))
 
 
-def _closed(operation: str, group: Group, algorithm: Collective) -> _Closed:
-    """Return the closed expression of an algorithm, the links that it sees, and more letters."""
-    more: list[dict[str, Any]] = []
-    text = algorithm.formula(operation)
-    sees: Any = algorithm.sees
-    if special := algorithm.formula_for(operation, group):
-        text, sees, *more = special
-    return text, attrgetter(sees)(group) if isinstance(sees, str) else sees, more
-
-
-def _letters_of_closed(
-    closed: _Closed, n: Real | Formula, group: Group
+def _closed_form(
+    operation: str, n: Real | Formula, group: Group, algorithm: Collective
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a closed expression with the letters that there are, if it holds in the group."""
-    text, links, more = closed
+    """Yield the closed form of an algorithm, if it has one and ranks add for nothing."""
+    found = algorithm.closed_form(operation, group)
+    if found is None or any_of(group.reduction > 0):
+        return
     letters: dict[str, Any] = {"P": group.ranks, "n": (n, "B")}
-    if isinstance(links, tuple):
-        letters |= _levels(links, group)
-    else:
-        letters |= {"alpha": (links.latency, "s"), "B": (links.bandwidth, "B/s")}
-    if not any_of(group.reduction > 0):
-        yield text, letters | (more[0] if more else {})
+    if not isinstance(found.link, tuple):
+        letters |= {
+            "alpha": (found.link.explain_latency(), "s"),
+            "B": (found.link.explain_bandwidth(), "B/s"),
+        }
+    elif found.link:
+        letters |= _levels(found.link, group)
+    yield found.text, letters | dict(found.letters)
 
 
 def _levels(links: Sequence[Link], group: Group) -> dict[str, Any]:
     """Return the letters of each level that a group has members at."""
     g: dict[str, Real] = {}
     below: dict[str, Real] = {}
-    alpha: dict[str, Real] = {}
-    B: dict[str, Real] = {}
+    alpha: dict[str, Real | Formula] = {}
+    B: dict[str, Real | Formula] = {}
     product: Real = 1.0
     for link, members in zip(links, group.shape, strict=True):
         if any_of(members > 1):
             name = _unique_name(str(link.name), g)
             g[name], below[name] = members, product
-            alpha[name], B[name] = link.latency, link.bandwidth
+            alpha[name], B[name] = link.explain_latency(), link.explain_bandwidth()
         product = product * members
     return {"g": g, "G": below, "alpha": (alpha, "s"), "B": (B, "B/s")}
 
@@ -189,8 +167,8 @@ def _phases(
         return
     rounds: dict[str, Real] = {}
     bytes_: dict[str, Real] = {}
-    alpha: dict[str, Real] = {}
-    B: dict[str, Real] = {}
+    alpha: dict[str, Real | Formula] = {}
+    B: dict[str, Real | Formula] = {}
     times: dict[str, Formula] = {}
     added: Real = 0.0
     for link, r, w, reduced in phases:
@@ -198,7 +176,7 @@ def _phases(
             continue
         name = _unique_name(str(link.name), rounds)
         rounds[name], bytes_[name] = r, w
-        alpha[name], B[name] = link.latency, link.bandwidth
+        alpha[name], B[name] = link.explain_latency(), link.explain_bandwidth()
         times[name] = Formula(
             text="time of messages over one link",
             inputs={"rounds": r, "bytes": (w, "B")},

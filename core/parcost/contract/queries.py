@@ -1,7 +1,7 @@
-"""Queries: functions of a study, answered once for what they read.
+"""Queries: functions of a study, evaluated once for the values that they read.
 
-A search asks the same question under thousands of values of some attributes, and most answers
-depend on few of them. An attribute of a block that is on an axis writes its reads into
+A search evaluates a query under thousands of values of some attributes. Most answers depend on
+few of them. An attribute of a block that is on an axis writes its reads into
 :data:`READS`. The memo keeps an answer in a tree: which axis was read first, which next, under
 which values. A study looks an answer up by its own values along that path:
 
@@ -9,9 +9,9 @@ which values. A study looks an answer up by its own values along that path:
                                        +-- 2 --> read `layout.cp` --+-- 1 --> 32
                                                                     +-- 2 --> 16
 
-So a query that asks others has read what they read. Where the answer of another is a plain
-word or number, the outer query depends on that value and not on what it was made from:
-whether a schedule splits backward passes is one of two things, whichever of ten it is.
+A query that calls others has read what they read. If the inner answer is a plain word or number,
+the outer query depends on that value only. For example, ten schedules have two answers to "does it
+split the backward pass".
 
 A study without axes has nothing to record, and its memo is one level deep.
 """

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Returns of a study the value of an attribute that no spec gives, and why it has it.
+Resolver: TypeAlias = "Callable[[Any], tuple[Any, str]]"
+
 _KEY = "parcost"
 _AXES = " axes"  # in the dictionary of a block: its attributes on axes
 REQUIRED: Any = attrs.NOTHING
@@ -88,12 +91,28 @@ class BlockType:
     defaults: Mapping[str, Any]  # as declared: a value, None, or an expression
     former: Mapping[str, str]  # attributes that it had once, and what to write instead
     aliases: Mapping[str, str] = MappingProxyType({})  # names of other tools, and those of here
+    any_of: Mapping[tuple[str, ...], str] = MappingProxyType({})  # attributes that rules ask for
+    resolvers: dict[str, Resolver] = attrs.field(factory=dict)  # of attributes without a value
 
     @cached_property
     def may_be_implied(self) -> bool:
-        """Whether a study has such a block where nobody writes one."""
+        """Whether a study has such a block if no file writes one."""
         complete = all(name in self.defaults for name in self.fields)
         return complete and self.label == "none" and not self.inside
+
+
+def resolver(schema: type, name: str) -> Callable[[Resolver], Resolver]:
+    """Make a function the one that decides the attribute *name* where no spec gives it.
+
+    The attribute's default is None. The function returns of a study the value that is in use, and
+    why: ``("on", "by framework fsdp2")``. ``parcost show`` prints both.
+    """
+
+    def make(function: Resolver) -> Resolver:
+        block_type(schema).resolvers[name] = function
+        return function
+
+    return make
 
 
 def quantity(
@@ -235,6 +254,7 @@ def block(
     inside: str = "",
     former: Mapping[str, str] = MappingProxyType({}),
     aliases: Mapping[str, str] = MappingProxyType({}),
+    any_of: Mapping[tuple[str, ...], str] = MappingProxyType({}),
 ) -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
@@ -243,6 +263,7 @@ def block(
     A labelled block's object has its label as ``.label``. *former* are attributes that it had
     in an earlier version, with what a diagnostic is to say of each. *aliases* are names that
     other tools have for attributes, with what to write instead: ``{"vocab_size": "vocabulary"}``.
+    *any_of* are attributes of which rules ask for one, each group with what to write.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -263,6 +284,7 @@ def block(
             defaults=defaults,
             former=former,
             aliases=aliases,
+            any_of=any_of,
         )
         return made
 

@@ -1,4 +1,4 @@
-"""What a search asks plugins for: rooms, axes, objectives and goals, looked at as they come.
+"""What a search asks plugins for: capacities, axes, objectives and goals, looked at as they come.
 
 Objectives and limits are functions, which are called long after their plugin was asked. From
 here on they name it where they raise, or return what is no answer.
@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from attrs import evolve
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.searches import Goal, Limit
 from parcost.contract.term_validation import is_within
-from parcost.contract.terms import Goal, Limit
 from parcost.language.diagnostics import quote
 from parcost.language.errors import ParcostError, PluginError
 from parcost.numeric import INFINITY, all_of, array_kind, where
@@ -21,7 +21,7 @@ from parcost.numeric import INFINITY, all_of, array_kind, where
 #: Makes the error of a plugin out of what it did.
 Blame: TypeAlias = Callable[..., PluginError]
 
-HOOKS = ("rooms", "axes", "objectives", "goals")
+HOOKS = ("capacities", "axes", "objectives", "search_goals")
 
 _Call: TypeAlias = Callable[..., Any]
 _NUMBERS, _TRUTH = "fiu", "b"
@@ -38,11 +38,11 @@ _OF_GOALS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def validate_answer(hook: str, answer: Any, blame: Blame) -> tuple[Any, str]:
-    """Return an answer to one of :data:`HOOKS`, and what is wrong with it, if anything."""
-    if hook == "rooms":
+    """Return an answer to one of :data:`HOOKS`, and the error in it or an empty text."""
+    if hook == "capacities":
         return answer, "" if is_within(
             answer
-        ) else f"gave the room {quote(answer)}, which no size is"
+        ) else f"gave the capacity {quote(answer)}, which no size is"
     if hook == "axes":
         return answer, _bad_axis(answer)
     if hook == "objectives":
@@ -89,7 +89,7 @@ def _goal(goal: Goal, blame: Blame) -> tuple[Goal, str]:
     found = []
     for limit in limits:
         if not isinstance(limit, Limit) or not isinstance(limit.says, str):
-            return goal, f"gave a goal the limit {quote(limit)}, which is none or says nothing"
+            return goal, f"gave a goal the limit {quote(limit)}, which is none or has no text"
         what = f"the limit `{limit.says}`"
         found.append(evolve(limit, holds=_guarded_call(limit.holds, what, _TRUTH, blame)))
     return evolve(goal, limits=found), ""
@@ -110,7 +110,7 @@ def _guarded_call(function: _Call, what: str, wanted: str, blame: Blame) -> _Cal
         if found.__class__ is (float if wanted == _NUMBERS else bool):
             return found
         if not (_kind(found) in wanted and _fits(found, numbers)):
-            raise blame(f"{what} is {quote(found)} where {words} are asked for")
+            raise blame(f"{what} is {quote(found)} where {words} are expected")
         return found
 
     return do

@@ -4,7 +4,7 @@
     yield sheet("bucket", "bytes of a bucket", "MB", "G / N")
     yield sheet("time", "time of a bucket", "s", "bucket / B", B=(bandwidth, "B/s"))
 
-A line takes the letters that its text uses, and is a letter of the lines behind it, by its name.
+A line has the letters of its text as inputs. Its name is a letter of the lines after it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from parcost.contract.figures import Figure
 from parcost.contract.formulas import Formula, FormulaError, formula, letters_of
-from parcost.contract.terms import Figure
 
 
 class Sheet:

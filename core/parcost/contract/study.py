@@ -16,21 +16,13 @@ from typing import Any, TypeVar
 from attrs import field
 
 from parcost.contract.formulas import Formula
+from parcost.contract.groups import ClosedForm, Group, Phase
 from parcost.contract.origin import Origin
 from parcost.contract.outcome import Outcome
+from parcost.contract.pipelines import Case, Op, Pair, Pipeline, PipelineShape, Times
 from parcost.contract.plugin import Fault, Plugin, PluginSet
 from parcost.contract.schema import block_type
-from parcost.contract.terms import (
-    Case,
-    Group,
-    Op,
-    Operator,
-    Pair,
-    Phase,
-    Pipeline,
-    PipelineShape,
-    Times,
-)
+from parcost.contract.terms import Operator
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.language.text import Span
@@ -52,13 +44,13 @@ class Call:
 class Schedule(ABC):
     """A pipeline schedule. A third party writes ``name`` and ``order`` and no more.
 
-    The core reads everything else off the order, once for each (stages, micro-batches,
-    chunks): who holds which virtual stage, how many micro-batches are alive, and by
-    replay the time. It knows a schedule by identity, so return the same object always.
+    The core derives everything else from the order, once for each (stages, micro-batches, chunks).
+    These are the devices of each virtual stage, the micro-batches alive and, by replay, the time.
+    It identifies a schedule by object identity, so return the same object always.
 
-    A search bounds layouts by the order of a few more micro-batches than twice the stages, and
-    takes for granted that with more of them devices hold the same stages, begin and end
-    with the same ones, and hold no fewer micro-batches at once.
+    A search bounds layouts by the order of a few more micro-batches than twice the stages. It
+    assumes that with more micro-batches devices hold, begin and end with the same stages. It also
+    assumes that devices then hold no fewer micro-batches at once.
 
     Every optional method takes one object and may return None, which leaves the answer to the
     core.
@@ -80,12 +72,11 @@ class Schedule(ABC):
     def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:
         """Return what each of *stages* devices does, in order.
 
-        Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or
-        a B and a W, for each micro-batch ``0 .. micro_batches - 1``, all on one device. A
-        virtual stage is on the devices that list it. Devices work strictly in order; an
-        op starts when its device is free and its input has arrived: F after F of the stage
-        before, B and BW after B of the stage behind, whose gradient leaves at the end of
-        its op.
+        Each virtual stage ``0 .. stages * chunks - 1`` needs an F and either a BW, or a B and a W,
+        for each micro-batch ``0 .. micro_batches - 1``, all on one device. A virtual stage is on
+        the devices that list it. Devices work strictly in order; an op starts when its device is
+        free and its input has arrived. F follows F of the previous stage; B and BW follow B of the
+        next stage. A gradient leaves at the end of its op.
         """
 
     def for_study(self, study: Study) -> Schedule:  # noqa: ARG002
@@ -121,8 +112,8 @@ class Schedule(ABC):
     def lower_bound(self, case: Case) -> Real | None:  # noqa: ARG002
         """Return seconds that are never above the makespan.
 
-        ``case.hop`` is the quickest message. Without it the bound is that of the busiest
-        device, with what comes before its first op and after its last.
+        ``case.hop`` is the quickest message. Without it the core bounds the makespan by the busiest
+        device. That bound includes the time before its first op and after its last.
         """
         return None
 
@@ -144,10 +135,10 @@ class Replay:
 class Collective(ABC):
     """An algorithm for one or more collective operations.
 
-    ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, reduce, scatter,
-    gather, all_to_all, point_to_point. *n* is the big buffer per rank in bytes: the total
-    output of an all-gather or gather, the total input of a reduce-scatter or scatter, what
-    one rank sends in an all-to-all including the block that it keeps.
+    ``operations`` of: all_reduce, all_gather, reduce_scatter, broadcast, reduce, scatter, gather,
+    all_to_all, point_to_point. *n* is the large buffer per rank in bytes: the total output of an
+    all-gather or gather; the total input of a reduce-scatter or scatter; all blocks of one rank in
+    an all-to-all, including the one that it keeps.
     """
 
     name: str
@@ -158,28 +149,15 @@ class Collective(ABC):
     by_name_only: Collection[str] = frozenset()
     #: The operations that need a power of two of ranks: a rule names the nearest ones.
     powers_of_two: Collection[str] = frozenset()
-    #: The link of the group that alpha and B of the formula stand for: ``flat``, ``pair`` or
-    #: ``hop``, or else ``pairs`` or ``links``, where they are written per level.
-    sees: str = "links"
 
     @abstractmethod
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of one call; infinity where the algorithm cannot run."""
 
-    @abstractmethod
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters: P ranks, n bytes, alpha, B.
+    def closed_form(self, operation: str, group: Group) -> ClosedForm | None:  # noqa: ARG002
+        """Return the time as one expression; None where only the phases explain it.
 
-        Where it sees a link per level, ``sum(E)`` and ``max(E)`` take E for each: g are the
-        members and G the product of g over the levels below. Where it does not give the time
-        of the algorithm, the phases explain that.
-        """
-
-    def formula_for(self, operation: str, group: Group) -> tuple[Any, ...] | None:  # noqa: ARG002
-        """Return the formula in groups that the letters of ``formula`` do not fit, or None.
-
-        It is a tuple of the text, what it sees (a name, a link, or one per level) and, if
-        any, a mapping of further letters.
+        A report prints it wherever it comes to ``seconds``, and the phases elsewhere.
         """
         return None
 
@@ -196,7 +174,7 @@ class Collective(ABC):
         return ""
 
     def remedy(self, group: Group, fabric: str) -> str:  # noqa: ARG002
-        """Return what a spec has to say so that the algorithm can run, "" where nothing helps.
+        """Return the change of a spec that lets the algorithm run, "" if there is none.
 
         *fabric* is the name of the block of the fabric.
         """
@@ -326,7 +304,7 @@ class Study(ABC):
     ) -> tuple[Any, ...]:
         """Return how often something stands on each virtual stage, as *function* counts it.
 
-        Where attributes are on axes it is a :class:`parcost.Row`, which depends on no stages:
+        With attributes on axes it is a :class:`parcost.StageCounts`, which depends on no stages:
         there are *total* on all of them.
         """
 
@@ -395,7 +373,8 @@ class Study(ABC):
         known = [group.name for _, group in self.contributions("groups")]
         message = f"no plugin places the group `{name}`"
         hint = did_you_mean(name, known)
-        raise SpecError([Diagnostic("no-group", message, help=hint, place=self.path or self.name)])
+        place, notes = self.path or self.name, tuple(self.plugins.absences)
+        raise SpecError([Diagnostic("no-group", message, notes=notes, help=hint, place=place)])
 
     @abstractmethod
     def schedule_named(self, name: str) -> Schedule:
@@ -417,17 +396,17 @@ class Study(ABC):
 
         *n* is a number or a formula, which becomes a part of the explanation.
 
-        ``auto`` is the elementwise minimum over every algorithm that offers the
-        operation, but for those that only a name asks for; a name is that algorithm,
-        infinite where it cannot run, as is an operation that it does not do at all.
+        ``auto`` is the elementwise minimum over every algorithm that offers the operation, except
+        those used by name only. A name is that algorithm. The time is infinite where it cannot run,
+        or does not offer the operation.
         """
 
     @abstractmethod
     def candidates(self, operation: str, algorithm: str = "auto") -> Sequence[Collective]:
         """Return the algorithms that *algorithm* stands for.
 
-        ``auto`` stands for those of the communication library in use, or for all but those
-        that only a name asks for.
+        ``auto`` stands for those of the communication library in use. Without a library it stands
+        for all except those used by name only.
         """
 
     @abstractmethod
@@ -443,7 +422,7 @@ class Study(ABC):
 
     @abstractmethod
     def legal(self) -> Mask:
-        """Return where the study meets every rule, which says nothing of its memory."""
+        """Return where the study meets every rule before it is priced; its memory may not fit."""
 
     @abstractmethod
     def evaluate(self) -> Outcome:
@@ -471,9 +450,9 @@ class Study(ABC):
 
     @abstractmethod
     def leave_out(self, fault: Fault, answer: Any) -> None:
-        """Note a fault in what a plugin contributes, and leave that out from here on.
+        """Record a fault in a contribution of a plugin, and omit that from here on.
 
-        Also where the study is varied: whoever does that would fail for the sake of another.
+        It is omitted from variants of the study too, whose callers would fail otherwise.
         """
 
     @abstractmethod

@@ -1,8 +1,8 @@
 """Validation of a term: its words are text, and its numbers are in range.
 
-A number that no time, size or count is shortens a step in silence, or fails in some sum far
-from whoever made it. Counts may be numbers of any kind on their way in, and are plain from
-here on: they tell stages apart, and a search tells terms apart by them.
+An invalid time, size or count shortens a step silently, or fails in a sum far from its plugin.
+Counts may be numbers of any kind on input, and are plain numbers from here on. They distinguish
+stages, and in a search also terms.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 from attrs import evolve, fields
 
-from parcost.contract.terms import Edge, Figure, Interval, Names, Row
+from parcost.contract.figures import Figure, Interval
+from parcost.contract.terms import Edge, Names, StageCounts
 from parcost.language.diagnostics import quote
 from parcost.numeric import all_of, array_kind, is_array
 
@@ -46,7 +47,7 @@ def _reader(names: Sequence[str]) -> _Read:
 
 
 def validate_term(term: Any, counts: Counts) -> tuple[Any, str]:
-    """Return *term* in plain numbers, and what is wrong with it, if anything.
+    """Return *term* in plain numbers, and the error in it or an empty text.
 
     *counts* keeps the counts of the terms before.
     """
@@ -75,14 +76,14 @@ def validate_term(term: Any, counts: Counts) -> tuple[Any, str]:
     if not counted:
         return _validate_boundaries(term)
     count = term.count
-    if count.__class__ is Row or (count.__class__ is float and 0.0 <= count < inf):
+    if count.__class__ is StageCounts or (count.__class__ is float and 0.0 <= count < inf):
         return term, ""
     known = counts.get(id(count))
     return (term, "") if known and known[1] is count else _validate_count(term, counts)
 
 
 def value_problem(figure: Figure) -> str:
-    """Return what is wrong with the value of *figure*, if anything; nan is told by a rule."""
+    """Return the error in the value of *figure*, or an empty text; a rule reports nan."""
     value: Any = figure.value
     if isinstance(value, (float, int)):
         return ""
@@ -102,7 +103,7 @@ def ranges(class_: type) -> Sequence[tuple[str, float, float]]:
 
 
 def number_complaint(answer: Any, called: str) -> str:
-    """Return what is wrong with a number of an answer by its declaration, if anything."""
+    """Return the error in a number of an answer by its declaration, or an empty text."""
     for name, least, most in ranges(answer.__class__):
         value = attrgetter(name)(answer)
         if not is_within(value, least, most):
@@ -113,7 +114,7 @@ def number_complaint(answer: Any, called: str) -> str:
 
 
 def interval_problem(interval: Interval) -> str:
-    """Return what is wrong with the bounds of *interval*, if anything."""
+    """Return the error in the bounds of *interval*, or an empty text."""
     called = f"the interval of `{interval.name}`"
     if found := number_complaint(interval, called):
         return found

@@ -1,7 +1,7 @@
 """Validation of answers to hooks: their kind, their text and their numbers.
 
-An answer that does not fit is left out and its plugin is named. It would fail otherwise
-far from its plugin, in a sum or on a page, and take the whole study with it.
+An answer that does not fit is left out and its plugin is named. Otherwise it would fail far from
+its plugin, in a sum or on a page. The whole study would fail with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from attrs import evolve, fields, has
 
-from parcost.contract import terms
+from parcost.contract import checks, figures, groups, pipelines, searches, terms
 from parcost.contract.calls import CallError, call
 from parcost.contract.checks import check_problem
 from parcost.contract.formulas import Formula
@@ -38,22 +38,22 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
     "parameters": (terms.ParameterGroup,),
     "operators": (terms.Operator,),
     "flops": (terms.FlopCount,),
-    "groups": (terms.Group,),
-    "pipelines": (terms.Pipeline,),
-    "checks": (terms.Check,),
-    "verdicts": (terms.Check,),
+    "groups": (groups.Group,),
+    "pipelines": (pipelines.Pipeline,),
+    "checks": (checks.Check,),
+    "outcome_checks": (checks.Check,),
     "terms": (terms.Work, terms.Edge, terms.Once),
     "memory": (terms.Memory,),
-    "figures": (terms.Figure,),
-    "intervals": (terms.Interval,),
-    "sections": (terms.Section,),
-    "axes": (terms.Axis,),
-    "objectives": (terms.Objective,),
-    "goals": (terms.Goal,),
-    "details": (terms.Figure,),
-    "calculations": (terms.Figure, terms.Section, terms.Check),
+    "figures": (figures.Figure,),
+    "intervals": (figures.Interval,),
+    "sections": (figures.Section,),
+    "axes": (searches.Axis,),
+    "objectives": (searches.Objective,),
+    "search_goals": (searches.Goal,),
+    "details": (figures.Figure,),
+    "calculations": (figures.Figure, figures.Section, checks.Check),
     "replays": (Replay,),
-    "views": (terms.Section,),
+    "views": (figures.Section,),
 }
 _DECLARED = ("parameters", "operators", "flops")  # records of a vocabulary
 _NUMBERED = ("terms", "memory")
@@ -63,39 +63,39 @@ _TEXTS: Mapping[type, tuple[str, ...]] = {
     terms.Edge: ("name",),
     terms.Once: ("name",),
     terms.Memory: ("name",),
-    terms.Group: ("name",),
-    terms.Pipeline: ("schedule",),
-    terms.Figure: ("name", "title", "unit", "note"),
-    terms.Interval: ("name",),
-    terms.Section: ("title",),
+    groups.Group: ("name",),
+    pipelines.Pipeline: ("schedule",),
+    figures.Figure: ("name", "title", "unit", "note"),
+    figures.Interval: ("name",),
+    figures.Section: ("title",),
 }
 _CELLS = (str, bool, int, float)
 _CELL_KINDS = frozenset("fiubU")  # of arrays that a page can show
 
 
 def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
-    """Return the items of an answer to *hook*, and what is wrong with it as a whole."""
+    """Return the items of an answer to *hook*, and the error in it as a whole."""
     if answer is None:
         return (), ""
     if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
-        return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is expected"
     return list(answer), ""
 
 
 def has_diagnostics(error: SpecError) -> bool:
-    """Return whether *error* says what is wrong with a spec."""
+    """Return whether *error* reports a mistake in a spec."""
     found = error.diagnostics
     return bool(found) and all(isinstance(d, Diagnostic) for d in found)
 
 
 def validate(hook: str, answer: Any, counts: Counts, blame: Blame) -> tuple[Sequence[Any], str]:
-    """Return what an answer to *hook* contributes, and what is wrong with it, if anything.
+    """Return the contributions in an answer to *hook*, and the error in it or an empty text.
 
     *counts* keeps the counts of the terms before, and *blame* makes the error of the plugin.
     """
     expected = _ANSWERS.get(hook)
     if expected is not None and not isinstance(answer, expected):
-        return (), f"returned {type_name(answer)} where {_expectation(hook)} is asked for"
+        return (), f"returned {type_name(answer)} where {_expectation(hook)} is expected"
     complaint = _bad_text(answer)
     if complaint:
         return (), complaint
@@ -112,17 +112,17 @@ def _complaint(hook: str, answer: Any, blame: Blame) -> str:
     if hook in _DECLARED:
         return _bad_record(answer)
     match answer:
-        case terms.Check():
+        case checks.Check():
             return check_problem(answer)
-        case terms.Figure():
+        case figures.Figure():
             return value_problem(answer) or _bad_formula(answer, blame)
-        case terms.Interval():
+        case figures.Interval():
             return interval_problem(answer) or _bad_formula(answer, blame)
-        case terms.Section():
+        case figures.Section():
             return _bad_section(answer) or (_bad_ranges(answer) if hook == "views" else "")
-        case terms.Group():
+        case groups.Group():
             return _bad_group(answer)
-        case terms.Pipeline():
+        case pipelines.Pipeline():
             return _bad_pipeline(answer)
     return ""
 
@@ -183,7 +183,7 @@ def _bad_text(answer: Any) -> str:
 def _bad_formula(answer: Any, blame: Blame) -> str:
     """Return what is wrong with the formula of *answer*, or with one of its parts, if anything."""
     formula: Any = answer.formula
-    is_interval = answer.__class__ is terms.Interval
+    is_interval = answer.__class__ is figures.Interval
     if formula.__class__ is Formula and formula.is_valid and not is_interval:
         return ""
     further = [answer.upper] if is_interval else []
@@ -205,12 +205,18 @@ def _bad_parts(name: str, formula: Any, parts: list[Any], blame: Blame) -> str:
     for part in (formula, *seen.values()):
         part.is_valid = True
         if part.explain is not None:
-            part.explain = partial(_explanation, name, part, part.explain, blame)
+            kept = (part.own_text, part.raw, part.computes)  # and no cycle, which waits to be freed
+            part.explain = partial(_explanation, name, kept, part.explain, blame)
     return ""
 
 
-def _explanation(name: str, formula: Formula, explain: Callable[[], Any], blame: Blame) -> Formula:
-    """Return the formula that *explain* makes, or the text so far and why it stays."""
+def _explanation(
+    name: str,
+    kept: tuple[str, Mapping[str, Any], bool],
+    explain: Callable[[], Any],
+    blame: Blame,
+) -> Formula:
+    """Return the formula that *explain* makes, or what is *kept* and why it stays."""
     error: PluginError | None
     try:
         made = call(explain)
@@ -220,8 +226,9 @@ def _explanation(name: str, formula: Formula, explain: Callable[[], Any], blame:
         error = blame(f"the explanation of `{name}` {raised}")
     if error is None:
         return cast("Formula", made)
-    text = f"{formula.own_text}, which cannot be explained: {error}"
-    return evolve(formula, text=text, explain=None)
+    text, inputs, is_expression = kept
+    text = f"{text}, which cannot be explained: {error}"
+    return Formula(text, inputs, is_expression=is_expression)
 
 
 def can_be_shown(formula: Formula) -> bool:
@@ -255,7 +262,7 @@ def _bad_part(name: str, formula: Any, parts: list[Any]) -> str:
         if not (letter.__class__ is str and _is_input(value, parts)):
             return (
                 f"gave the formula of `{name}` the input {quote(letter)} = "
-                f"{quote(value)}, where a number and its unit are asked for"
+                f"{quote(value)}, where a number and its unit are expected"
             )
     return ""
 
@@ -287,7 +294,7 @@ def _is_cell(value: Any) -> bool:
     return array_kind(value) in _CELL_KINDS
 
 
-def _bad_section(section: terms.Section) -> str:
+def _bad_section(section: figures.Section) -> str:
     lead: Any = section.lead
     if lead.__class__ is not int or lead < 0:
         wrong = f"lead = {quote(lead)}, which is no number of rows"
@@ -304,17 +311,17 @@ def _bad_section(section: terms.Section) -> str:
             and len(row) == len(section.columns)
             and all(map(_is_cell, row))
         ):
-            columns = f"{len(section.columns)} cells of text or numbers are asked for"
+            columns = f"{len(section.columns)} cells of text or numbers are expected"
             return f"gave the section {quote(section.title)} the row {quote(row)}, where {columns}"
     return ""
 
 
-def _bad_ranges(view: terms.Section) -> str:
+def _bad_ranges(view: figures.Section) -> str:
     """Return what is wrong with the lists in a view, which are printed as ranges, if anything."""
     for row in view.rows:
         for cell in row:
             if isinstance(cell, list) and not all(map(_is_whole, cell)):
-                wrong = "a list of whole numbers is asked for"
+                wrong = "a list of whole numbers is expected"
                 return f"gave the view {quote(view.title)} the cell {quote(cell)}, where {wrong}"
     return ""
 
@@ -326,7 +333,7 @@ def _is_whole(value: Any) -> bool:
 # --- groups and pipelines -----------------------------------------------------------------
 
 
-def _bad_group(group: terms.Group) -> str:
+def _bad_group(group: groups.Group) -> str:
     for name in ("shape", "fewest"):
         numbers = getattr(group, name)
         if not isinstance(numbers, (list, tuple)) or not all(is_within(n, 0.0) for n in numbers):
@@ -345,10 +352,10 @@ def _bad_group(group: terms.Group) -> str:
 
 
 def _is_link(link: Any) -> bool:
-    return isinstance(link, terms.Link)
+    return isinstance(link, groups.Link)
 
 
-def _bad_pipeline(pipeline: terms.Pipeline) -> str:
+def _bad_pipeline(pipeline: pipelines.Pipeline) -> str:
     for name in ("stages", "chunks"):
         number: Any = getattr(pipeline, name)
         if array_kind(number) == "f" and all_of(number >= 1):  # of several structures at once
@@ -416,6 +423,6 @@ _TESTS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _expectation(hook: str) -> str:
-    if hook == "rooms":
+    if hook == "capacities":
         return "a number of bytes"
     return " or ".join(class_.__name__ for class_ in _ANSWERS.get(hook, ())) or "answers"

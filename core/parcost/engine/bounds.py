@@ -7,10 +7,10 @@ from functools import reduce
 from itertools import accumulate
 from typing import Any, TypeAlias
 
+from parcost.contract.pipelines import Times
 from parcost.contract.queries import key_of
-from parcost.contract.terms import Times
 from parcost.engine.maxima import total
-from parcost.engine.replay import Hop, Plan, hops_of
+from parcost.engine.replay import Hop, PipelinePlan, hops_of
 from parcost.engine.schedule_calls import case_of
 from parcost.engine.schedule_calls import lower_bound as better
 from parcost.numeric import Real, maximum, minimum
@@ -18,12 +18,14 @@ from parcost.numeric import Real, maximum, minimum
 _Doings: TypeAlias = Sequence[tuple[Real, tuple[Real, ...]]]  # how often, and seconds
 
 
-def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None = None) -> Real:
+def lower_bound(
+    plan: PipelinePlan, times: Times, hop: Hop, micro_batches: Real | None = None
+) -> Real:
     """Return seconds that the makespan is never below.
 
-    Without a better one of the schedule it is the longest of the way of one micro-batch
-    through all stages, and of what each device does: a first micro-batch has to reach
-    it, and a last gradient has to leave.
+    Without a better bound of the schedule it is a maximum over two kinds of path. One is the path
+    of a micro-batch through all stages. The other is the work of each device: a first micro-batch
+    has to arrive, and a last gradient has to leave.
     """
     case = case_of(plan.pipeline, times, reduce(minimum, hops_of(hop)), micro_batches)
     if (found := better(plan.schedule, case)) is not None:
@@ -38,7 +40,7 @@ def lower_bound(plan: Plan, times: Times, hop: Hop, micro_batches: Real | None =
     return longest
 
 
-def ends(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
+def ends(plan: PipelinePlan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
     """Return seconds before which no device is done: a first micro-batch has to reach it."""
     firsts = [min(order.first[d] for _, order in plan.orders) for d in range(len(plan.held))]
     own, before = device_seconds(plan, times, micro_batches), _so_far(times.F)
@@ -51,7 +53,9 @@ def _so_far(seconds: Sequence[Real]) -> Sequence[Real]:
     return list(accumulate(seconds, initial=start))
 
 
-def device_seconds(plan: Plan, times: Times, micro_batches: Real | None = None) -> Sequence[Real]:
+def device_seconds(
+    plan: PipelinePlan, times: Times, micro_batches: Real | None = None
+) -> Sequence[Real]:
     """Return the seconds that each device is at work.
 
     With more *micro_batches* than the plan's it is at least that long: every forward pass

@@ -7,13 +7,13 @@ from typing import Any
 
 from attrs import field, frozen
 
+from parcost.contract.figures import Figure, Interval
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.schema import BlockType
-from parcost.contract.terms import Figure, Interval
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
-from parcost.language.numbers import quantity
+from parcost.language.numbers import DECIMAL, quantity
 from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
 from parcost.report.figures import interval_of
@@ -24,6 +24,7 @@ from parcost.spec.values import Quantity, number
 
 #: The words behind a measured value that is to lie in the interval of a figure.
 WITHIN = "within interval"
+_EQUALITIES = ("=", "==")
 _MOST_NAMES = 8  # in a message
 _MOST_ERRORS = 100
 
@@ -137,7 +138,10 @@ def _evaluate_claim(
     wanted = number(said, value.span)
     if tolerance is None:
         return wanted, None
-    return wanted, number(binder.claim_value(tolerance, module), tolerance.span)
+    slack = number(binder.claim_value(tolerance, module), tolerance.span)
+    if slack.number < 0:
+        raise SpecError([problem("out-of-range", "a tolerance must be at least 0", tolerance.span)])
+    return wanted, slack
 
 
 def _judge_claim(
@@ -167,19 +171,59 @@ def _judge_claim(
     dimension = unit(figure.unit)[1] if figure.unit else ONE
     if wanted.dimension != dimension:
         raise SpecError([_other_dimension(item, name.text, wanted, figure.unit)])
+    limit, interval = "", None
     if relation == WITHIN:
         interval = _interval(item, figure, known)
         holds = _holds_within(interval, wanted.number)
     else:
-        interval = None
         allowed = _absolute_tolerance(slack, wanted, item, figure)
         holds = _compare(figure.value, relation, wanted.number, allowed)
+        if relation in _EQUALITIES:
+            interval = known.interval(figure.name)
+            limit = _tolerance(item)
+    failed = not all_of(holds)
+    missed = interval is not None and not all_of(_holds_within(interval, wanted.number))
+    outcome, equal = "", relation in (WITHIN, *_EQUALITIES)
+    if failed or missed:
+        around = interval if missed and (relation == WITHIN or not failed) else None
+        outcome = _comparison(figure, wanted.number if equal else None, limit, failed, around)
     return Expectation(
         text=item.span.text.strip(),
         figure=figure,
         holds=holds,
-        diagnostic=None if all_of(holds) else _claim_failure(item, figure, interval),
+        outcome=outcome,
+        diagnostic=_claim_failure(item, figure, outcome if equal else "") if failed else None,
     )
+
+
+def _tolerance(item: s.Item) -> str:
+    """Return the tolerance of a claim as it is written."""
+    tolerance = item.tolerance if isinstance(item, s.Claim) else None
+    return tolerance.span.text.strip() if tolerance is not None else ""
+
+
+def _comparison(
+    figure: Figure, wanted: float | None, limit: str, failed: bool, missed: Interval | None
+) -> str:
+    """Return how a claim's value compares with the figure: by how much, and the limit of that."""
+    value, unit_ = figure.value, figure.unit
+    if not isinstance(value, (float, int)):
+        return "not met at every point"
+    predicted = f"{quantity(value, unit_)} is predicted"
+    if wanted is None:
+        return predicted
+    stated = quantity(wanted, unit_)
+    if unit_ == "%":
+        error = f"{100 * abs(value - wanted):.3g} points"
+    else:
+        error = f"{100 * abs(value / wanted - 1):.3g} %" if wanted else quantity(abs(value), unit_)
+    text = f"{stated} was expected and {predicted}: {error} {'more' if value > wanted else 'less'}"
+    if limit:
+        text += f", and {limit} is allowed" if failed else f", within the {limit} allowed"
+    if missed is not None:
+        joined = "and" if failed else "but"
+        text += f", {joined} {stated} is outside the interval ({interval_of(missed, unit_)})"
+    return text
 
 
 def _other_dimension(item: s.Item, name: str, wanted: Quantity, unit_: str) -> Diagnostic:
@@ -226,18 +270,19 @@ def _holds_within(interval: Interval, value: float) -> Any:
     return bool(holds) if isinstance(interval.low, (float, int)) else holds
 
 
-def _claim_failure(item: s.Item, figure: Figure, interval: Interval | None) -> Diagnostic:
+def _claim_failure(item: s.Item, figure: Figure, outcome: str) -> Diagnostic:
     """Return what to say of a claim that does not hold."""
-    first = figure.value if isinstance(figure.value, (float, int)) else None
-    got = quantity(first, figure.unit) if first is not None else "not met at every point"
-    if first is not None and interval is not None:
-        got += f", {interval_of(interval, figure.unit)}"
+    single = isinstance(figure.value, (float, int))
+    value = quantity(figure.value, figure.unit)
+    if single and value.endswith("iB") and "iB" not in item.span.text:  # a claim in GB
+        value = f"{quantity(figure.value, 'B', kinds=(DECIMAL,))} ({value})"
+    notes = [outcome] if single and outcome else []
     return problem(
         "expectation",
         f"`{item.span.text.strip()}` does not hold",
         item.span,
-        f"this is {got}",
-        notes=[f"{figure.title}: {figure.note}"] if figure.note else [],
+        f"this is {value if single else 'not met at every point'}",
+        notes=[*notes, *([f"{figure.title}: {figure.note}"] if figure.note else [])],
     )
 
 

@@ -1,9 +1,9 @@
-"""An op order laid out for replay: a short program over slots that hold times.
+"""An op order compiled for replay: a short program over slots that hold times.
 
-Of the inputs of an op only one can come from another device. The rest precede it on
-its own device, so "its turn has come, and its message has arrived" is all that a
-replay has to know: an op is four numbers, in an order in which inputs come first. A
-pair, with a message for each half, is two such steps.
+Of the inputs of an op only one can come from another device. The rest precede it on its own device.
+So a replay needs two times: the end of the previous op and the arrival of the message. An op is
+four numbers, in an order in which inputs come first. A pair, with a message for each half, is two
+such steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from parcost.contract.terms import Op, Pair
+from parcost.contract.pipelines import Op, Pair
 from parcost.language.errors import PluginError
 
 # Slots: time zero, a message that does not exist, and from here on the releases.
@@ -178,17 +178,17 @@ class _Routes(dict[tuple[int, int], int]):
 
 
 def turns_of(lists: Sequence[Sequence[Entry]], virtual: int, half: int) -> Sequence[int]:
-    """Return the device of each entry, in an order in which whatever an entry needs comes first.
+    """Return the device of each entry, in an order in which the inputs of an entry precede it.
 
-    What the F of a micro-batch leaves has the number of the micro-batch times *virtual*
-    stages, plus its stage, and what its B leaves is *half* of all numbers further.
+    The output of an F has the number micro-batch times *virtual* stages, plus its stage. The output
+    of its B is *half* of all numbers further.
 
     Raises:
         OrderError: The devices wait for one another.
     """
     position = [0] * len(lists)
     done = bytearray(2 * half + 1)
-    done[-1] = 1  # what nobody needs to do
+    done[-1] = 1  # a position without work
     waiting: dict[int, int] = {}
     ready = list(range(len(lists) - 1, -1, -1))
     found = array("I")
@@ -241,7 +241,7 @@ def ops_of(entry: Entry) -> Sequence[Op]:
 def _slots(
     befores: Sequence[int], messages: Sequence[int], first: int, kept: set[int]
 ) -> list[int]:
-    """Give every value a slot, and slots that nobody reads any more to new values."""
+    """Give every value a slot, and reuse slots that are not read again."""
     read = [0] * (first + len(befores))  # the step that reads it last
     for i, (before, message) in enumerate(zip(befores, messages, strict=True)):
         read[before] = read[message] = i

@@ -11,16 +11,28 @@ from typing import Any, TypeAlias, TypeVar
 
 from attrs import evolve
 
+from parcost.contract.checks import Check
+from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
-from parcost.contract.terms import Check, Figure, Interval, Section
 from parcost.engine import reduce
 from parcost.engine.claims import Claims, KnownFigures, expectations
-from parcost.engine.rules import Rules, diagnose, gather, message_at, number_checks, rules
+from parcost.engine.rules import (
+    Rules,
+    by_effect,
+    diagnose,
+    diagnose_points,
+    gather,
+    message_at,
+    number_checks,
+    point_diagnostic,
+    rules,
+)
 from parcost.engine.shapes import settle, valid_answers
 from parcost.numeric import all_of, any_of, quiet
-from parcost.report.result import Result
+from parcost.report.faults import RULES
+from parcost.report.result import Expectation, Result
 
 T = TypeVar("T")
 #: What plugins gave, each with its plugin.
@@ -28,8 +40,10 @@ Stamped: TypeAlias = "Sequence[tuple[Plugin, T]]"
 
 __all__ = [
     "Rules",
+    "by_effect",
     "check_claims",
     "diagnose",
+    "diagnose_points",
     "duration_check",
     "evaluate",
     "expectations",
@@ -45,7 +59,7 @@ LARGEST_BYTES = 1e30
 
 def refuse(study: Study, failed: Sequence[Check], at: Mapping[str, Any]) -> Result:
     """Return the result of a study that may not run."""
-    found = [diagnose(check, study) for check in failed]
+    found = [diagnose(check, study) for check in by_effect(failed)]
     return Result(study=study, outcome=None, diagnostics=found, at=at)
 
 
@@ -66,9 +80,10 @@ def evaluate(
     figures = [*shown, *calculation_figures(study)]
     known = KnownFigures(figures, lambda: details(study, outcome), study.faults, intervals)
     judged = expectations(claims, known)
-    found = [diagnose(check, study) for check in failed]
-    if not study.axes:  # a sweep tells at which points a claim holds
-        found += [claim.diagnostic for claim in judged if claim.diagnostic is not None]
+    found = [diagnose_points(check, study, at) for check in by_effect(failed)]
+    feasible = True if outcome is None else outcome.feasible
+    judged = [_claim_at_points(claim, study, at, feasible) for claim in judged]
+    found += [claim.diagnostic for claim in judged if claim.diagnostic is not None]
     if outcome is not None:
         outcome = evolve(outcome, faults=(*study.plugins.broken, *study.faults))
     return Result(
@@ -83,6 +98,23 @@ def evaluate(
         make_details=lambda: _quiet_details(study, outcome),
         make_sections=lambda: sections(study, outcome),
     )
+
+
+def _claim_at_points(
+    claim: Expectation, study: Study, at: Mapping[str, Any], feasible: Any
+) -> Expectation:
+    """Return *claim*, of whose diagnostic only points of a sweep that run are a part."""
+    if claim.diagnostic is None or not (at or study.axes):
+        return claim
+    import numpy as np
+
+    points = len(study.axes[0][1]) if study.axes else 1
+    fails = np.broadcast_to(np.asarray(feasible) & ~np.asarray(claim.holds), (points,))
+    if not fails.any():
+        return evolve(claim, diagnostic=None)
+    diagnostic = claim.diagnostic
+    found = point_diagnostic(diagnostic, diagnostic.message, ~fails, study, at, runs=True)
+    return evolve(claim, diagnostic=found)
 
 
 def check_claims(claims: Claims, study: Study) -> None:
@@ -189,13 +221,13 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
     outcome = reduce.evaluate(study)
     asked = valid_answers(
         study,
-        "verdicts",
-        study.plugins.ask("verdicts", study.faults, study=study, outcome=outcome),
+        "outcome_checks",
+        study.plugins.ask("outcome_checks", study.faults, study=study, outcome=outcome),
     )
     ends = _ends(outcome.step_seconds < LONGEST_SECONDS, ())
     judged = gather([ends, *(check for _, check in asked)], study)
     failed = [*warnings, *judged.failed]
-    unjudged = any(fault.hook in ("checks", "verdicts") for fault in study.faults)
+    unjudged = any(fault.hook in RULES for fault in study.faults)
     return evolve(outcome, feasible=judged.holds & (not unjudged), failed=failed), failed
 
 

@@ -11,12 +11,12 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from parcost.contract.formulas import Formula, formula
-from parcost.contract.outcome import BUBBLE, OTHER, Line
+from parcost.contract.outcome import BUBBLE, OTHER, LedgerLine
 from parcost.contract.terms import Edge, Once, Work
 from parcost.engine.maxima import MaximumChoice, columns, total
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.replay import ALL, Plan
+from parcost.engine.replay import ALL, PipelinePlan
 from parcost.engine.stage_costs import Load
 from parcost.engine.step_costs import WHENS, GroupCost, add
 from parcost.numeric import Real, any_of, maximum
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 def work_lines(
     works: Sequence[tuple[Plugin, Work]],
     loads: Sequence[Load],
-    plan: Plan,
+    plan: PipelinePlan,
     device: MaximumChoice,
     paired: PlanPairs,
-) -> list[Line]:
+) -> list[LedgerLine]:
     """Return what every micro-batch costs, and how compute is slowed down, by term.
 
     *loads* are by copy of a virtual stage. What *paired* passes hide of one another
@@ -48,10 +48,10 @@ def work_lines(
     exposed = on_device(lambda load: load.exposed)
     hidden = on_device(lambda load: load.hidden)
     covered = on_device(lambda load: load.covered)
-    lines: list[Line] = []
+    lines: list[LedgerLine] = []
     for i, (plugin, work) in enumerate(works):
         lines.append(
-            Line(
+            LedgerLine(
                 name=work.name,
                 kind="work",
                 exposed=m * exposed[i] - at_once[i],
@@ -70,14 +70,14 @@ def work_lines(
     return lines
 
 
-def _of_all(plan: Plan, k: int, row: Sequence[Real]) -> Sequence[Real]:
+def _of_all(plan: PipelinePlan, k: int, row: Sequence[Real]) -> Sequence[Real]:
     """Return *row* for the share of the micro-batches that pass through copy *k*."""
     share = plan.shares[k]
     return row if share is ALL else [share * value for value in row]
 
 
-def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> Line:
-    return Line(
+def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> LedgerLine:
+    return LedgerLine(
         name=f"slowdown by {work.name}",
         kind="slowdown",
         exposed=m * (work.slowdown * covered),
@@ -97,9 +97,9 @@ def _slowdown(work: Work, m: Real, covered: Real, plugin: Plugin) -> Line:
     )
 
 
-def bubble_line(plan: Plan, makespan: Real, busy: Real) -> Line:
+def bubble_line(plan: PipelinePlan, makespan: Real, busy: Real) -> LedgerLine:
     """Return what the device idles in a pipeline whose messages take no time."""
-    return Line(
+    return LedgerLine(
         name="bubble",
         kind="bubble",
         exposed=maximum(makespan - busy, 0.0),
@@ -116,7 +116,7 @@ def bubble_line(plan: Plan, makespan: Real, busy: Real) -> Line:
     )
 
 
-def _replay_formula(plan: Plan, makespan: Real) -> Formula:
+def _replay_formula(plan: PipelinePlan, makespan: Real) -> Formula:
     """Return the formula of a makespan: only the order of the schedule says it."""
     cut = plan.pipeline
     inputs = {
@@ -130,18 +130,18 @@ def _replay_formula(plan: Plan, makespan: Real) -> Formula:
 
 def hop_lines(
     edges: Sequence[tuple[Plugin, Edge]],
-    plan: Plan,
+    plan: PipelinePlan,
     device: MaximumChoice,
     makespans: Sequence[Real],
-) -> list[Line]:
+) -> list[LedgerLine]:
     """Return what messages make the pipeline longer; makespans as one by one is added."""
     messages = device.of(lambda d: plan.by_order(lambda o: float(sum(o.sent[d].values()))))
-    lines: list[Line] = []
+    lines: list[LedgerLine] = []
     for i, (plugin, edge) in enumerate(edges):
         exposed = maximum(makespans[i + 1] - makespans[i], 0.0)
         slowest = " of the slowest boundary" if edge.boundaries else ""
         lines.append(
-            Line(
+            LedgerLine(
                 name=edge.name,
                 kind="hop",
                 exposed=exposed,
@@ -166,7 +166,7 @@ def hop_lines(
     return lines
 
 
-def _message_seconds(edge: Edge, plan: Plan, device: MaximumChoice, messages: Real) -> Real:
+def _message_seconds(edge: Edge, plan: PipelinePlan, device: MaximumChoice, messages: Real) -> Real:
     """Return the seconds of *messages* messages of the device."""
     each = edge.boundaries
     if not each:
@@ -177,29 +177,29 @@ def _message_seconds(edge: Edge, plan: Plan, device: MaximumChoice, messages: Re
         for a, b in order.program.routes
     }
 
-    def spent(d: int) -> Real:
+    def waiting_seconds(d: int) -> Real:
         return total(_messages(plan, d, way) * seconds for way, seconds in slowest.items())
 
-    return device.of(spent)
+    return device.of(waiting_seconds)
 
 
-def _messages(plan: Plan, d: int, way: tuple[int, int]) -> Real:
+def _messages(plan: PipelinePlan, d: int, way: tuple[int, int]) -> Real:
     return plan.by_order(lambda order: float(order.sent[d].get(way, 0)))
 
 
-def once_lines(onces: Sequence[tuple[Plugin, Once]], run: PipelineRun) -> list[Line]:
+def once_lines(onces: Sequence[tuple[Plugin, Once]], run: PipelineRun) -> list[LedgerLine]:
     """Return what happens once per step, and how it slows compute down.
 
     Each group is listed on the device where it takes longest.
     """
     grouped = {when: [pair for pair in onces if pair[1].when == when] for when in WHENS}
     added = add({when: [term for _, term in pairs] for when, pairs in grouped.items()}, run)
-    lines: list[Line] = []
+    lines: list[LedgerLine] = []
     for when, pairs in grouped.items():
         found = added[when]
         for i, (plugin, term) in enumerate(pairs):
             lines.append(
-                Line(
+                LedgerLine(
                     name=term.name,
                     kind="once",
                     exposed=found.exposed[i],
@@ -218,8 +218,8 @@ def once_lines(onces: Sequence[tuple[Plugin, Once]], run: PipelineRun) -> list[L
     return lines
 
 
-def _slowdown_once(term: Once, found: GroupCost, i: int, plugin: Plugin) -> Line:
-    return Line(
+def _slowdown_once(term: Once, found: GroupCost, i: int, plugin: Plugin) -> LedgerLine:
+    return LedgerLine(
         name=f"slowdown by {term.name}",
         kind="slowdown",
         exposed=found.slowdown[i],

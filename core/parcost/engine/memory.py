@@ -17,7 +17,7 @@ from parcost.contract.outcome import MemoryLine
 from parcost.contract.terms import MOMENTS, Memory, Moment
 from parcost.engine.maxima import find_maximum, total
 from parcost.engine.orders import Order
-from parcost.engine.replay import Plan
+from parcost.engine.replay import PipelinePlan
 from parcost.engine.stage_costs import count, kinds
 from parcost.numeric import Real, any_of, is_array, maximum, minimum, where
 from parcost.records import record
@@ -39,7 +39,7 @@ class PeakMemory:
     devices: Sequence[Real]  # the fullest moment of each
 
 
-def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: Plan) -> PeakMemory:
+def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> PeakMemory:
     """Return what the fullest device of *plan* holds; *terms* are sorted by name."""
     held = DeviceMemory([term for _, term in terms], plan)
     sums = [held.moments(d) for d in range(len(plan.held))]
@@ -74,7 +74,7 @@ class DeviceMemory:
     def __init__(
         self,
         terms: Sequence[Memory],
-        plan: Plan,
+        plan: PipelinePlan,
         *,
         most: Real | None = None,
         growing: Collection[int] = (),
@@ -155,8 +155,8 @@ class DeviceMemory:
     def alive(self, d: int, moment: Moment) -> Sequence[Real]:
         """Return the micro-batches on each copy when they hold the most.
 
-        That is those alive on each and then, where some of a micro-batch is freed at B,
-        those that B has not ended for.
+        The list has the micro-batches alive on each copy. If a part is freed at B, it continues
+        with those whose B has not ended.
         """
         if (moment, d) not in self._alive:
             found = self._most_alive(d, moment)

@@ -1,9 +1,8 @@
-"""What a schedule's op order says, checked and read off once.
+"""The op order of a schedule, validated and analysed once.
 
-A schedule gives each device a list of ops and nothing else. Which devices hold which
-virtual stage, what waits for what, and how many micro-batches are alive when, all
-follow from the lists. They are checked here: a schedule comes from a plugin, and a
-bad order must name its mistake instead of giving a time.
+A schedule gives each device a list of ops and nothing else. The lists imply the virtual stages of
+each device, the dependencies, and the micro-batches alive at each moment. They are validated
+here: a schedule comes from a plugin, and an invalid order must be an error instead of a time.
 
 A virtual stage on several devices has a *copy* on each. Everything that is held, or
 done once per step, is by copy; copies are numbered like virtual stages where each has
@@ -22,8 +21,8 @@ from typing import Any, NamedTuple
 from attrs import field, frozen
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.pipelines import Op, Pair
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Op, Pair
 from parcost.engine.compiled_order import (
     KINDS,
     CompiledOrder,
@@ -56,9 +55,9 @@ class AliveCounts(NamedTuple):
 class Order:
     """A checked op order.
 
-    *alive_forward* and *alive_backward* are the moments, by device, with the most
-    micro-batches alive: with several copies no moment need have the most of each, so
-    all are kept that no other beats on every copy.
+    *alive_forward* and *alive_backward* are the moments, by device, with the most micro-batches
+    alive. With several copies one moment may not have the most of each. So all moments are kept
+    that no other exceeds on every copy.
     """
 
     stage: tuple[int, ...]  # the virtual stage of each copy

@@ -1,10 +1,9 @@
-"""A forward pass and a backward pass at once: what one half hides of the other.
+"""Pairs: a forward pass and a backward pass at once, which hide communication of each other.
 
-Kernels of both halves take turns on the device; what is left is communication, which
-runs beside the other half's kernels. Within a half nothing moves. So a pair lasts at
-least as long as its longer half, as all its kernels, slowed down by what hides under
-them, and as all its messages on one resource; and never longer than both halves one
-after the other.
+Kernels of both halves take turns on the device. Communication of one half runs beside kernels of
+the other. Within a half the order is fixed. So a pair takes at least the largest of three times:
+its longer half, all its kernels with their slowdown, and all its messages on one resource. It
+never takes longer than both halves in sequence.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from parcost.contract.terms import Work
 from parcost.engine.maxima import total
-from parcost.engine.replay import Plan
+from parcost.engine.replay import PipelinePlan
 from parcost.engine.stage_costs import Load
 from parcost.numeric import Real, any_of, maximum, where
 from parcost.records import record
@@ -82,7 +81,7 @@ def _resources(load: Load, which: Iterable[int]) -> set[str]:
 class PlanPairs:
     """The pairs of a plan: their times, and what they hide on each device."""
 
-    def __init__(self, plan: Plan, works: Sequence[Work], loads: Sequence[Load]) -> None:
+    def __init__(self, plan: PipelinePlan, works: Sequence[Work], loads: Sequence[Load]) -> None:
         """*loads* are by virtual stage; equal stages share theirs."""
         self._plan = plan
         self._works = works

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost.contract.terms import Activity, Times
+from parcost.contract.pipelines import Activity, Times
 from parcost.engine.bounds import device_seconds
-from parcost.engine.replay import Hop, Plan, Timeline
+from parcost.engine.replay import Hop, PipelinePlan, Timeline
 from parcost.engine.stage_costs import Load
 from parcost.engine.trace import activities
 from parcost.numeric import Real, is_array
@@ -20,7 +20,7 @@ class PipelineRun:
     *loads* are by copy of a virtual stage, and so are *kinds*: the first stage alike.
     """
 
-    plan: Plan
+    plan: PipelinePlan
     loads: Sequence[Load]
     kinds: Sequence[int]
     times: Times

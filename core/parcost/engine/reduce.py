@@ -1,14 +1,14 @@
-"""Adding up: from what plugins contribute to the step, in the open and in this order.
+"""The reducer: from the terms of plugins to the step, in this order.
 
 1. Work is added up to what one micro-batch costs on each virtual stage (``work``).
-2. The schedule's op order is replayed with these times, without and with the time of
-   messages between devices (``order``, ``program``, ``replay``). Passes that it runs at
-   once hide messages of one another (``pairs``).
+2. The schedule's op order is replayed with these times (``order``, ``program``, ``replay``). It is
+   replayed without and with the time of messages between devices. Passes that it runs at once hide
+   messages of one another (``pairs``).
 3. What happens once per step is exposed where neither an idle stage nor the
    micro-batch beside it hides it (``once``).
-4. The ledger is that of the reference device, the busiest: its work, what it idles
-   while the pipeline fills and drains, what messages cost the pipeline, and what is
-   exposed once. The step time is the sum of its exposed seconds, in order.
+4. The ledger is that of the reference device, the busiest. It has work, idle time in fill and
+   drain, the cost of messages, and exposed once-per-step time. The step time is the sum of its
+   exposed seconds, in order.
 5. Memory is that of the fullest device at its fullest moment (``memory``).
 
 Terms are sorted by name first, so that no order of plugins changes a bit of a sum.
@@ -22,16 +22,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import evolve
 
 from parcost.contract.outcome import Outcome
+from parcost.contract.pipelines import Pipeline, Times
 from parcost.contract.plugin import Fault
 from parcost.contract.study import Schedule
-from parcost.contract.terms import MOMENTS, Edge, Memory, Once, Pipeline, Row, Times, Work
+from parcost.contract.terms import MOMENTS, Edge, Memory, Once, StageCounts, Work
 from parcost.engine.bounds import device_seconds as busy_devices
 from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.engine.maxima import find_maximum, total
 from parcost.engine.memory import peak_memory
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.replay import Hop, Plan, add_hops
+from parcost.engine.replay import Hop, PipelinePlan, add_hops
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.stage_costs import PASSES, Load, kinds, load_where
 from parcost.engine.step_costs import WHENS
@@ -75,7 +76,7 @@ def reduce(
     A term that makes no sense is left out and noted in *faults*; without a list to note
     it in, it is a :class:`PluginError`.
     """
-    plan = Plan(schedule, pipeline)
+    plan = PipelinePlan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
     sound = _valid_terms("terms", terms, pipeline, faults)
     works = sorted(_of(Work, sound), key=lambda p: (PASSES.index(p[1].pass_), p[1].name))
@@ -135,20 +136,20 @@ def reduce(
     )
 
 
-def _at_work(plan: Plan, loads: Sequence[Load], times: Times) -> Sequence[Real]:
+def _at_work(plan: PipelinePlan, loads: Sequence[Load], times: Times) -> Sequence[Real]:
     """Return what tells which device is busiest: seconds per micro-batch, or per step."""
     if plan.pairs or len(plan.device) > len(times.F):
         return busy_devices(plan, times)
     return [total(loads[k].total for k in held) for held in plan.held]
 
 
-def _split(plan: Plan) -> Mask:
+def _split(plan: PipelinePlan) -> Mask:
     """Return where the order runs W apart from B, which may depend on the micro-batches."""
     found = {any(order.split) for _, order in plan.orders}
     return found.pop() if len(found) == 1 else plan.by_order(lambda o: float(any(o.split))) != 0
 
 
-def _alive(plan: Plan, x: int) -> Real:
+def _alive(plan: PipelinePlan, x: int) -> Real:
     copies = [k for k, stage in enumerate(plan.stage) if stage == x]
     return plan.by_order(lambda order: float(max(order.alive[k] for k in copies)))
 
@@ -190,7 +191,7 @@ def term_problem(term: Work | Edge | Once | Memory, devices: int, stages: int) -
         counted = f"`{term.name}` is for {len(each)} boundaries, and there are {between}"
         return "" if fits else counted
     count = term.count
-    if not isinstance(count, (float, int, Row)) and len(count) != stages:
+    if not isinstance(count, (float, int, StageCounts)) and len(count) != stages:
         return f"`{term.name}` counts {len(count)} virtual stages, and there are {stages}"
     if isinstance(term, Work):
         known: Sequence[str] = PASSES

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from attrs import field
 
+from parcost.contract.pipelines import LONGEST_ORDER, Pipeline, PipelineShape, Times
 from parcost.contract.study import Schedule
-from parcost.contract.terms import LONGEST_ORDER, Pipeline, PipelineShape, Times
 from parcost.engine.compiled_order import NEVER, CompiledOrder, OrderError
 from parcost.engine.orders import Order, order_of
 from parcost.engine.schedule_calls import case_of, closed_form, limits
@@ -35,10 +35,10 @@ Hop: TypeAlias = "Real | tuple[Real, ...]"
 
 @record(kw_only=True, eq=False)
 class Timeline:
-    """When things happen, in seconds since the step began, by copy of a virtual stage.
+    """The times of a replay, in seconds since the step began, by copy of a virtual stage.
 
-    *seconds* is when the last device is done, *starts* when each first forward pass
-    begins and *ends* when each last backward pass ends.
+    *seconds* is the end of the last device. *starts* are the starts of each first forward pass,
+    *ends* the ends of each last backward pass.
     """
 
     seconds: Real
@@ -47,7 +47,7 @@ class Timeline:
 
 
 @record(eq=False, slots=False)
-class Plan:
+class PipelinePlan:
     """A schedule for a pipeline, ready to be timed.
 
     Raises:
@@ -219,7 +219,7 @@ def makespan(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0
     Raises:
         SpecError: The schedule does not exist there.
     """
-    return Plan(schedule, pipeline).timeline(times, hop, spans=False).seconds
+    return PipelinePlan(schedule, pipeline).timeline(times, hop, spans=False).seconds
 
 
 def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real = 0.0) -> Real:
@@ -231,7 +231,7 @@ def longest_span(schedule: Schedule, pipeline: Pipeline, times: Times, hop: Real
     Raises:
         SpecError: The schedule does not exist there.
     """
-    plan = Plan(schedule, pipeline)
+    plan = PipelinePlan(schedule, pipeline)
     timeline = plan.timeline(times, hop)
     longest: Real = 0.0
     for copies in plan.held:

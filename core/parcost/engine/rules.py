@@ -6,14 +6,15 @@ point at the attribute, or reasons that points of a sweep are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.checks import check_message, first_failure
-from parcost.contract.terms import Check, Figure
+from parcost.contract.checks import Check, check_message, first_failure
+from parcost.contract.figures import Figure
+from parcost.engine.occurrences import PointDiagnostic
 from parcost.engine.shapes import settle
 from parcost.language.diagnostics import Diagnostic, Label, Severity
-from parcost.numeric import all_of
+from parcost.numeric import all_of, is_array
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -93,6 +94,19 @@ def _mask(holds: Any, points: int) -> Any:
     return bool(holds)
 
 
+def by_effect(checks: Iterable[Check]) -> list[Check]:
+    """Return errors first, then warnings of losses, gains and neither, the largest first."""
+    return sorted(checks, key=_rank)
+
+
+def _rank(check: Check) -> tuple[bool, bool, float]:
+    factor: Any = check.factor
+    if is_array(factor):
+        flat = factor.reshape(-1)
+        factor = float(flat[min(first_failure(check), len(flat) - 1)])
+    return check.severity != "error", not factor > 1, -factor if factor > 1 else factor
+
+
 def diagnose(check: Check, study: Study) -> Diagnostic:
     """Return the diagnostic of a check that fails, at its first failing point."""
     words = check_message(check, first_failure(check))
@@ -101,6 +115,47 @@ def diagnose(check: Check, study: Study) -> Diagnostic:
     labels = (Label(span),) if span is not None else ()
     place = study.path or study.name
     return Diagnostic(check.id, words.message, labels, words.notes, words.help, severity, place)
+
+
+def diagnose_points(check: Check, study: Study, at: Mapping[str, Any]) -> Diagnostic:
+    """Return the same, with the points of a sweep at which *check* fails.
+
+    *at* holds the structural values of these points.
+    """
+    found = diagnose(check, study)
+    if not (at or study.axes):
+        return found
+    points = len(study.axes[0][1]) if study.axes else 1
+    return point_diagnostic(found, check.message, _mask(check.holds, points), study, at)
+
+
+def point_diagnostic(
+    found: Diagnostic,
+    template: str,
+    holds: Any,
+    study: Study,
+    at: Mapping[str, Any],
+    *,
+    runs: bool = False,
+) -> Diagnostic:
+    """Return *found* with the points at which it stands: those where nothing *holds*."""
+    import numpy as np
+
+    failing = np.flatnonzero(~np.asarray(holds))
+    point = {name: values[failing[0]].item() for name, values in study.axes}
+    return PointDiagnostic(
+        found.id,
+        found.message,
+        found.labels,
+        found.notes,
+        found.help,
+        found.severity,
+        found.place,
+        template=template,
+        count=len(failing),
+        first={**at, **point},
+        runs=runs,
+    )
 
 
 def message_at(check: Check, point: int) -> str:

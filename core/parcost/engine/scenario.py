@@ -17,6 +17,7 @@ from attrs import evolve, field, frozen
 from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
 from parcost.engine.claims import Claims
+from parcost.engine.occurrences import PointDiagnostic, PointNames, merge, merge_diagnostics
 from parcost.engine.study import SpecStudy
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem
@@ -28,12 +29,11 @@ from parcost.report.result import Infeasible, Result
 from parcost.spec.binder import Binder
 from parcost.spec.defaults import setting
 from parcost.spec.modules import Loader, Module
-from parcost.spec.scope import Axis, Sweep
+from parcost.spec.scope import Sweep, SweepAxis
 
 MOST_POINTS = 100_000  # of a sweep, which takes up to 6 kB for each
 MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each
 MOST_ERRORS = 100
-MOST_BROKEN = 3  # plugins that a hint names
 
 
 @frozen(eq=False, slots=False, repr=False)
@@ -57,7 +57,7 @@ class Scenario:
         return {}
 
     @cached_property
-    def _probe(self) -> tuple[SpecStudy, Sequence[Axis], Binder]:
+    def _probe(self) -> tuple[SpecStudy, Sequence[SweepAxis], Binder]:
         study, binder = self._bind({})
         axes = sorted(binder.axes.values(), key=self._axis_position)
         points = 1
@@ -68,7 +68,7 @@ class Scenario:
             raise _too_many("the sweeps have", axes, points, hint)
         return study, axes, binder
 
-    def _axis_position(self, axis: Axis) -> tuple[int, int]:
+    def _axis_position(self, axis: SweepAxis) -> tuple[int, int]:
         """Return what to sort *axis* by: as the file has them, then those set from outside."""
         if axis.name in self.overrides:
             return 2, list(self.overrides).index(axis.name)
@@ -145,6 +145,8 @@ class Scenario:
                 progress(done, points)
             results += self._results(*group)
         units = {axis.name: axis.unit for axis in self._probe[1]}
+        if self.axes:
+            results = merge_diagnostics(results, self.axes, units)
         return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
 
     def forget(self) -> None:
@@ -156,17 +158,24 @@ class Scenario:
     def check(self) -> Sequence[Diagnostic]:
         """Return what the rules say, and whether there is what claims are about.
 
-        That takes a step, of the first point; how it comes out is not looked at.
+        In a sweep with a point that may run, rules only warn of those that may not. Claims take
+        a step, of the first point; how it comes out is not looked at.
         """
         found = list(self.warnings)
-        good = True
-        for _, study, _ in self._groups():
+        good, some = True, False
+        points = 0
+        for at, study, _ in self._groups():
             with quiet():
                 rules = evaluation.rules(study)
             good = good and all_of(rules.holds)
-            if not study.axes or not all_of(rules.holds):
-                found += [evaluation.diagnose(check, study) for check in rules.failed]
+            some = some or any_of(rules.holds)
+            points += len(study.axes[0][1]) if study.axes else 1
+            found += [
+                evaluation.diagnose_points(check, study, at)
+                for check in evaluation.by_effect(rules.failed)
+            ]
             found += [self._fault(fault) for fault in study.faults]
+        found = self._at_points(found, points, some)
         try:
             if good and not self._claims.empty:
                 with quiet():
@@ -176,6 +185,19 @@ class Scenario:
         except SpecError as error:
             raise SpecError([*found, *error.diagnostics]) from error
         return found
+
+    def _at_points(self, found: Sequence[Diagnostic], points: int, some: bool) -> list[Diagnostic]:
+        """Return *found*, each with its points; of a sweep with *some* that run, as warnings."""
+        parts = [
+            evolve(d, severity=Severity.WARNING if some else d.severity)
+            if isinstance(d, PointDiagnostic)
+            else d
+            for d in found
+        ]
+        units = {axis.name: axis.unit for axis in self._probe[1]}
+        swept = [part for part in parts if isinstance(part, PointDiagnostic)]
+        replace = merge(swept, PointNames(self.axes, units), points, points)
+        return list(dict.fromkeys(map(replace, parts)))
 
     def _fault(self, fault: Fault) -> Diagnostic:
         return Diagnostic("plugin-fault", str(fault), place=self.path)
@@ -190,7 +212,6 @@ class Scenario:
             self.module,
             self.study,
             self.overrides,
-            self._missing_hint,
             points,
             self._sweeps,
         )
@@ -213,10 +234,10 @@ class Scenario:
         return study, binder
 
     def _most(self, errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
-        """Return the first errors: nobody reads a thousand."""
+        """Return the first errors, up to a limit."""
         if len(errors) <= MOST_ERRORS:
             return errors
-        message = f"{len(errors) - MOST_ERRORS} more errors are not told"
+        message = f"{len(errors) - MOST_ERRORS} more errors are not shown"
         return [*errors[:MOST_ERRORS], Diagnostic("too-many-errors", message, place=self.path)]
 
     def _replacer(self, points: Mapping[int, Any]) -> Any:
@@ -227,12 +248,6 @@ class Scenario:
 
     def _names(self, registry: str) -> Sequence[str]:
         return list(self.plugins.offers(registry))
-
-    @property
-    def _missing_hint(self) -> str:
-        broken = [f"plugin {fault.plugin} {fault.message}" for fault in self.plugins.broken]
-        more = len(broken) - MOST_BROKEN
-        return "; ".join(broken[:MOST_BROKEN]) + (f"; {more} more are broken" if more > 0 else "")
 
     def _groups(self) -> Iterator[tuple[Mapping[str, Any], SpecStudy, Mapping[int, Any]]]:
         """Yield structural values, the study there, and the index of every axis."""
@@ -277,7 +292,7 @@ class Scenario:
             yield self._with_warnings(result)
             return
         infeasible = self._infeasible(points, rules)
-        for part in _alike(study, rules.holds):
+        for part in _points_by_levels(study, rules.holds):
             kept = {k: i if isinstance(i, int) else i[part] for k, i in points.items()}
             with quiet():
                 bound, never = self._that_end(kept)
@@ -328,7 +343,7 @@ _UNKNOWN = {"unknown-name", "missing-block"}
 _MISSING = {"missing-attribute", "missing-block", "unknown-name"}
 
 
-def _too_many(what: str, axes: Sequence[Axis], points: int, hint: str) -> SpecError:
+def _too_many(what: str, axes: Sequence[SweepAxis], points: int, hint: str) -> SpecError:
     sizes = " x ".join(str(len(axis.values)) for axis in axes)
     said = f"{sizes} = {points:,}" if len(axes) > 1 else f"{points:,}"
     found = problem("too-many-points", f"{what} {said} points", axes[-1].span, help=hint)
@@ -346,7 +361,7 @@ def _without_echoes(errors: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
     return [d for d in errors if d.id not in echoes]
 
 
-def _alike(study: SpecStudy, holds: Any) -> Iterator[Any]:
+def _points_by_levels(study: SpecStudy, holds: Any) -> Iterator[Any]:
     """Yield the indices of the points that may run, by which levels their groups cross.
 
     A term says by name what it keeps busy, so points are evaluated together only where
@@ -372,7 +387,7 @@ def _alike(study: SpecStudy, holds: Any) -> Iterator[Any]:
         yield legal[kinds.ravel() == kind]
 
 
-def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:
+def _mesh(axes: Sequence[SweepAxis]) -> dict[int, Any]:
     """Return indices over the full grid of *axes*, flattened, by axis."""
     if not axes:
         return {}
@@ -382,7 +397,7 @@ def _mesh(axes: Sequence[Axis]) -> dict[int, Any]:
     return {axis.key: index.ravel() for axis, index in zip(axes, grid, strict=True)}
 
 
-def _values(axis: Axis, index: Any) -> Any:
+def _values(axis: SweepAxis, index: Any) -> Any:
     import numpy as np
 
     return np.asarray(axis.values, dtype=np.float64)[index]

@@ -1,7 +1,7 @@
-"""What a schedule says of itself: asked, and looked at before anybody counts on it.
+"""Calls of the optional methods of a schedule, with validation of their answers.
 
-Whatever is wrong with it is an error that names the schedule and the method, and the plugin
-once it leaves the reducer or a search.
+An invalid answer is an error that names the schedule and the method. The reducer and the search
+add the plugin to it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.pipelines import Case, Pipeline, PipelineShape, Times
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Case, Pipeline, PipelineShape, Times
 from parcost.engine.compiled_order import OrderError
 from parcost.language.errors import FaultError
 from parcost.numeric import Mask, Real, array_kind, is_array, maximum
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @contextmanager
 def schedule_blame(study: Study, schedule: str) -> Iterator[None]:
-    """Name the plugin of a schedule in what is wrong with that."""
+    """Add the plugin of a schedule to the errors that it raises."""
     try:
         yield
     except OrderError as error:
@@ -108,7 +108,7 @@ def _call(schedule: Schedule, name: str, method: Callable[[A], T], argument: A) 
 
 def _two(schedule: Schedule, method: str, found: Any, wanted: str) -> tuple[Any, Any]:
     if not isinstance(found, (list, tuple)) or len(found) != 2:
-        message = f"returns {type(found).__name__} where {wanted} are asked for"
+        message = f"returns {type(found).__name__} where {wanted} are expected"
         raise _wrong(schedule, method, message)
     first, second = found
     return first, second
@@ -120,7 +120,7 @@ def _require(schedule: Schedule, method: str, values: Sequence[Any], case: Case)
         if value.__class__ is float or isinstance(value, (float, int)):
             continue
         if array_kind(value) not in ("f", "i", "u", "b"):
-            message = f"returns {type(value).__name__} where numbers are asked for"
+            message = f"returns {type(value).__name__} where numbers are expected"
             raise _wrong(schedule, method, message)
         shape = _shape(case)
         if not _spreads(value.shape, shape):

@@ -40,7 +40,7 @@ class Session:
 
     def __attrs_post_init__(self) -> None:
         catalogues = {n: c for n, (_, c) in self.plugins.offers("catalogues").items()}
-        object.__setattr__(self, "loader", Loader(catalogues))
+        object.__setattr__(self, "loader", Loader(catalogues, self.plugins.absences))
 
     def load(
         self,

@@ -1,7 +1,7 @@
-"""Arrays of plugins: they hold a number for each point of a sweep, or one for all.
+"""Shapes of the arrays of plugins: a number for each point of a sweep, or one for all.
 
-One of another length would meet the others in some sum far from whoever made it, and an
-error there names nobody. So it is left out where it comes in, as a fault of its plugin.
+An array of another length would fail in a sum with others, where its plugin is unknown. So it is
+left out on input, as a fault of its plugin.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import fields, has
 
+from parcost.contract.checks import Check
+from parcost.contract.figures import Figure, Interval
 from parcost.contract.plugin import Fault
-from parcost.contract.terms import Check, Edge, Figure, Interval, Memory, Once, Work
+from parcost.contract.terms import Edge, Memory, Once, Work
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
@@ -60,12 +62,12 @@ def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
     """Return the rooms that plugins give in the shape of *study*; the others join *faults*."""
     points = points_of(study)
     found = []
-    for plugin, room in study.contributions("rooms"):
+    for plugin, room in study.contributions("capacities"):
         if fits_points(room, points):
             found.append(room)
         else:
             message = f"gave a room of shape {_shape(room)}, where {_expected_shape(points)}"
-            fault = Fault(plugin=plugin, hook="rooms", message=message)
+            fault = Fault(plugin=plugin, hook="capacities", message=message)
             study.plugins.note(fault)
             if str(fault) not in map(str, faults):
                 faults.append(fault)
@@ -78,7 +80,7 @@ def points_of(study: Study) -> int:
 
 
 def shape_problem(answer: Any, points: int) -> str:
-    """Return what is wrong with the shapes in *answer*, if anything, for so many *points*."""
+    """Return the error in the shapes in *answer* for *points* points, or an empty text."""
     reads = _reads(answer.__class__)
     if reads is None:
         return ""
@@ -134,4 +136,4 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _expected_shape(points: int) -> str:
-    return "one number is asked for" if points <= 1 else f"the sweep has {points} points"
+    return "one number is expected" if points <= 1 else f"the sweep has {points} points"

@@ -1,20 +1,18 @@
-"""What a micro-batch costs on a virtual stage: work added up, and what hides under it.
+"""The cost of a micro-batch on a virtual stage: serial work, and exposed overlapping work.
 
-Serial work follows one upon another. Work with a *window* may run beside its hosts,
-the serial work that names the window, on another resource:
+Serial work runs in sequence. Work with a *window* may run beside its hosts, the serial work that
+names the window, on another resource:
 
-- what hides on a resource is at most the share of the hosts' seconds on other
-  resources; work on one resource runs one after another, and of different resources
-  the one that sticks out longest counts;
+- hidden time on a resource is at most the share of the hosts' seconds on other resources; work on
+  one resource runs in sequence, and the resource with the longest exposed time counts;
 - work that slows its hosts more hides first, then the order is by name. So more work
   of any kind never shortens a pass, whatever it displaces;
-- work on another resource than that which slows its hosts hides under what they take longer;
-- work that keeps further resources busy for a share of its seconds finds no more room on
-  those either, and leaves so much less of them to others;
-- an empty window is all serial work of the forward pass, or of the backward pass with
-  all its parts (less W, where the schedule runs that apart). It comes last: what sticks
-  out of other windows is time for it too, and what they keep its own resource busy is
-  not.
+- work on another resource than that which slows its hosts may hide under the slowdown;
+- work that keeps further resources busy for a share of its seconds is limited by those too; it
+  takes that share of them from other work;
+- an empty window is all serial work of the forward pass, or of the backward pass. The backward pass
+  has all its parts, except W where the schedule separates that. It is evaluated last: exposed time
+  of other windows can hide it too; time that they keep its own resource busy cannot.
 
 Stages with equal counts cost the same and are added up once.
 """
@@ -71,7 +69,7 @@ class Load:
                     self._busy[key] = self._busy.get(key, 0.0) + share * time
         return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
 
-    def idle(self, passes: tuple[Pass, ...], resource: str) -> Real:
+    def idle_seconds(self, passes: tuple[Pass, ...], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has nothing to do."""
         if (passes, resource) not in self._idle:
             found = -self.busy_seconds(passes, resource)
@@ -173,16 +171,16 @@ def load_where(split: Mask, works: Sequence[Work], stage: int) -> Load:
         return load(works, stage, split=split)
     apart, fused = load(works, stage, split=True), load(works, stage)
 
-    def chosen(a: Sequence[Real], b: Sequence[Real]) -> list[Real]:
+    def choose(a: Sequence[Real], b: Sequence[Real]) -> list[Real]:
         return [where(split, x, y) for x, y in zip(a, b, strict=True)]
 
     return Load(
         works=works,
         counts=apart.counts,
         took=apart.took,
-        exposed=chosen(apart.exposed, fused.exposed),
-        hidden=chosen(apart.hidden, fused.hidden),
-        covered=chosen(apart.covered, fused.covered),
+        exposed=choose(apart.exposed, fused.exposed),
+        hidden=choose(apart.hidden, fused.hidden),
+        covered=choose(apart.covered, fused.covered),
         seconds={p: where(split, apart.seconds[p], fused.seconds[p]) for p in PASSES},
         flops=apart.flops,
     )
@@ -247,7 +245,7 @@ def _covered(
 
     known: dict[str, Real] = {}
 
-    def idle(resource: str) -> Real:
+    def idle_seconds(resource: str) -> Real:
         if resource not in known:
             cover: Real = 0.0
             for other, time in under.items():
@@ -271,15 +269,15 @@ def _covered(
 
     for resource, slow in slows.items():
         if any_of(slow):
-            for i, part in covers(resource, idle(resource)):
+            for i, part in covers(resource, idle_seconds(resource)):
                 covered[i] = part
                 longer = longer + works[i].slowdown * part
     for resource, slow in slows.items():
         if not all_of(slow):
-            for i, part in covers(resource, idle(resource) + longer):
+            for i, part in covers(resource, idle_seconds(resource) + longer):
                 covered[i] = where(slow, covered.get(i, 0.0), part)
     crowded = any(works[i].also for i in guests)
-    return covered, _crowd(load, guests, covered, idle) if crowded else {}
+    return covered, _crowd(load, guests, covered, idle_seconds) if crowded else {}
 
 
 def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
@@ -292,11 +290,11 @@ def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
 
 
 def _crowd(
-    load: Load, guests: Sequence[int], covered: dict[int, Real], idle: Callable[[str], Real]
+    load: Load, guests: Sequence[int], covered: dict[int, Real], idle_seconds: Callable[[str], Real]
 ) -> Mapping[int, Mapping[str, Real]]:
     """Cover less of guests for which a further resource that they need has no room.
 
-    What a guest needs of it beyond what is *idle* sticks out, whatever room there is on its
+    What a guest needs of it beyond its *idle_seconds* sticks out, whatever room there is on its
     own. Guests that have the resource for themselves go first. Returned is for how long each
     guest needs each of them beyond its hosts.
     """
@@ -309,7 +307,7 @@ def _crowd(
         over: dict[str, Real] = {}
         needs = [(other, part, part * took[i]) for other, part in shared_resources(works[i])]
         for other, _, time in needs:
-            room = maximum(works[i].share * idle(other) - used.get(other, 0.0), 0.0)
+            room = maximum(works[i].share * idle_seconds(other) - used.get(other, 0.0), 0.0)
             over[other] = maximum(time - room, 0.0)
             covered[i] = minimum(covered[i], took[i] - over[other])
         for other, part, time in needs:

@@ -1,20 +1,20 @@
-"""What a step adds once: gathers before the pipeline fills, reductions as it drains.
+"""Once-per-step costs: gathers before the pipeline fills, reductions as it drains.
 
-Before its first forward pass and after its last backward pass a stage idles anyway,
-and a transfer may run beside the micro-batch next to it. What is left over is exposed:
+A stage idles before its first forward pass and after its last backward pass. A transfer may run
+in that time, and beside the neighbouring micro-batch. The rest is exposed:
 
-- fill: no forward pass of a stage starts before its terms are done; the pipeline is
-  timed with its stages held back so, and what it takes longer is exposed;
+- fill: no forward pass of a stage starts before its terms are done; the replay delays the stages
+  accordingly, and the extra time is exposed;
 - drain: a stage is done when its terms are, and the step when its last stage is;
 - end: the terms of the longest stage, once every stage has drained.
 
-A stage takes longer by the slow-down of the compute that covers its terms, which an idle
-stage makes up for like all else.
+The slowdown of the compute that covers the terms makes a stage longer. Idle time of the stage
+absorbs that too.
 
-The terms of one stage in one group run one after another, on whichever resource. A
-device with several virtual stages serves the first one first in fill, and the last one
-first in drain, as their parameters are needed and their gradients are ready. Time is
-only ever added to chains of events, so that more of anything never shortens the step.
+The terms of one stage in one group run in sequence, on any resource. A device with several virtual
+stages serves them in order in fill, as their parameters are needed. In drain it serves the last one
+first, as their gradients are ready. Time is only added to chains of events, so more work never
+shortens the step.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from attrs import evolve
 from parcost.contract.terms import Once, Work
 from parcost.engine.maxima import MaximumChoice, columns, find_maximum, total
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.replay import Plan, Timeline
+from parcost.engine.replay import PipelinePlan, Timeline
 from parcost.engine.stage_costs import PASSES, count, shared_resources
 from parcost.numeric import Mask, Real, all_of, any_of, maximum, minimum, where
 from parcost.records import record
@@ -65,7 +65,7 @@ class _Stage:
     exposed: Real  # less what is under compute, which takes longer by the slow-down
 
 
-def occurrences(term: Work | Once, plan: Plan, device: MaximumChoice) -> Real:
+def occurrences(term: Work | Once, plan: PipelinePlan, device: MaximumChoice) -> Real:
     """Return how often *term* occurs on a device."""
     return device.of(lambda d: total(count(term, plan.stage[k]) for k in plan.held[d]))
 
@@ -103,7 +103,7 @@ class TermGroup:
         before = self.run.timeline
         later: Real = 0.0
         releases: list[Real] = [0.0] * len(self.stages)
-        for held, seconds in zip(self.run.plan.held, _busiest(self.run, self), strict=True):
+        for held, seconds in zip(self.run.plan.held, _busiest_seconds(self.run, self), strict=True):
             done: Real = 0.0
             for x in held:
                 releases[x] = done + self.stages[x].exposed
@@ -173,7 +173,7 @@ def _fill(group: TermGroup, run: PipelineRun) -> tuple[GroupCost, Timeline]:
         return NOTHING, run.timeline
     before = run.timeline
     releases: list[Real] = [0.0] * len(group.stages)
-    crowded = [seconds - before.seconds for seconds in _busiest(run, group)]
+    crowded = [seconds - before.seconds for seconds in _busiest_seconds(run, group)]
     lateness: list[Real] = []
     for held, crowd in zip(run.plan.held, crowded, strict=True):
         done: Real = 0.0
@@ -217,7 +217,7 @@ def _outlasting(
 ) -> tuple[Real, Sequence[Real]]:
     """Return by how much the group outlasts the pipeline, in all and on each device."""
     lateness: list[Real] = []
-    crowds = _busiest(group.run, fill, group)
+    crowds = _busiest_seconds(group.run, fill, group)
     for held, crowd in zip(group.run.plan.held, crowds, strict=True):
         done: Real = 0.0
         for x in reversed(held):
@@ -227,7 +227,7 @@ def _outlasting(
     return maximum(find_maximum(lateness)[0], 0.0), lateness
 
 
-def _busiest(run: PipelineRun, *groups: TermGroup) -> Sequence[Real]:
+def _busiest_seconds(run: PipelineRun, *groups: TermGroup) -> Sequence[Real]:
     """Return seconds that each device cannot beat: the work of its busiest resource.
 
     It matters only where a device serves one virtual stage beside the work of another,
@@ -296,8 +296,8 @@ def _room(term: Once, resource: str, k: int, run: PipelineRun) -> Real:
         return 0.0
     load = run.loads[k]
     if term.when == "fill":
-        return term.beside * load.idle(("F",), resource)
-    fused, split = load.idle(("R", "B", "W"), resource), run.plan.splits_weights(k)
+        return term.beside * load.idle_seconds(("F",), resource)
+    fused, split = load.idle_seconds(("R", "B", "W"), resource), run.plan.splits_weights(k)
     if split is False:
         return term.beside * fused
-    return term.beside * where(split, load.idle(("W",), resource), fused)
+    return term.beside * where(split, load.idle_seconds(("W",), resource), fused)

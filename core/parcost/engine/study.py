@@ -8,8 +8,12 @@ from typing import Any, TypeVar
 from attrs import evolve, field
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.checks import Check
+from parcost.contract.figures import Figure, Interval
 from parcost.contract.formulas import Formula, plain_of
+from parcost.contract.groups import Group
 from parcost.contract.outcome import Outcome
+from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.prices import price
 from parcost.contract.queries import (
@@ -26,18 +30,13 @@ from parcost.contract.queries import (
 from parcost.contract.study import Call, Collective, Schedule, Study
 from parcost.contract.term_validation import plain_count
 from parcost.contract.terms import (
-    Check,
     Edge,
-    Figure,
     FlopCount,
-    Group,
-    Interval,
     Memory,
     Once,
     Operator,
     ParameterGroup,
-    Pipeline,
-    Row,
+    StageCounts,
     Work,
 )
 from parcost.engine.reduce import evaluate
@@ -143,7 +142,7 @@ class SpecStudy(Study):
         total: Callable[[], float],
     ) -> tuple[Any, ...]:
         if self._point:
-            return Row(total(), function, *arguments)
+            return StageCounts(total(), function, *arguments)
         return self.query(function, *arguments)
 
     def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -191,7 +190,10 @@ class SpecStudy(Study):
             message = f"no plugin offers the schedule `{name}`"
             hint = did_you_mean(name, offered)
             place = self.path or self.name
-            raise SpecError([Diagnostic("no-schedule", message, help=hint, place=place)])
+            notes = tuple(self.plugins.absences)
+            raise SpecError(
+                [Diagnostic("no-schedule", message, notes=notes, help=hint, place=place)]
+            )
         plugin, schedule = offered[name]
         try:
             found = call(schedule.for_study, self, module=plugin.module, passing=ParcostError)
@@ -200,7 +202,7 @@ class SpecStudy(Study):
                 f"plugin {plugin} failed in `schedules`: `for_study` {error}"
             ) from error
         if not isinstance(found, Schedule):
-            said = f"`for_study` returned {type(found).__name__} where a schedule is asked for"
+            said = f"`for_study` returned {type(found).__name__} where a schedule is expected"
             raise FaultError(f"plugin {plugin} failed in `schedules`: {said}")
         return found
 
@@ -299,7 +301,7 @@ def count_answers(
     found = []
     for plugin, answer in stamped:
         row = answer.count if isinstance(answer, _WITH_COUNTS) else None
-        if row.__class__ is not Row:
+        if row.__class__ is not StageCounts:
             found.append((plugin, answer))
             continue
         try:
@@ -360,7 +362,7 @@ def _price(
     best = times[0]
     for time in times[1:]:
         best = minimum(best, time)
-    chosen = _fastest(offered, times, best)
+    chosen = _fastest_algorithms(offered, times, best)
     used = [times[offered.index(algorithm)] for algorithm in chosen]
     found = price(operation, n, group, chosen, used, best)
     return Call(
@@ -386,7 +388,7 @@ def _times(
             if time.__class__ is float or isinstance(time, (float, int)) or array_kind(time):
                 found.append((one, time))
                 continue
-            complaint = f"is {quote(time)}, where seconds are asked for"
+            complaint = f"is {quote(time)}, where seconds are expected"
         except CallError as error:
             complaint = str(error)
         plugin, _ = study.plugins.offers("collectives")[one.name]
@@ -446,7 +448,7 @@ def _impossible_call(operation: str, algorithm: str, group: Group) -> Call:
     return Call(seconds=seconds, algorithm=algorithm, formula=formula)
 
 
-def _fastest(
+def _fastest_algorithms(
     offered: Sequence[Collective], times: Sequence[Real], best: Real
 ) -> Sequence[Collective]:
     """Return the algorithms that are fastest somewhere; each point counts once."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from parcost.contract.pipelines import Activity, Times
 from parcost.contract.study import Replay
-from parcost.contract.terms import Activity, Times
 from parcost.engine.orders import Order
-from parcost.engine.replay import Hop, Plan, play
+from parcost.engine.replay import Hop, PipelinePlan, play
 from parcost.numeric import is_array
 
 
@@ -21,11 +21,11 @@ def replay_activities(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]
     values = [*run.times.F, *run.times.B, *run.times.W, run.hop, run.pipeline.micro_batches]
     if is_array(*values):
         raise ValueError("a sweep has no single timeline: evaluate one of its points")
-    plan = Plan(run.schedule, run.pipeline)
+    plan = PipelinePlan(run.schedule, run.pipeline)
     return activities(plan, run.times, run.hop), plan.orders[0][1]
 
 
-def activities(plan: Plan, times: Times, hop: Hop) -> Sequence[Sequence[Activity]]:
+def activities(plan: PipelinePlan, times: Times, hop: Hop) -> Sequence[Sequence[Activity]]:
     """Return the activities of each device of *plan* with these times."""
     cut = plan.pipeline
     assert not is_array(cut.micro_batches)

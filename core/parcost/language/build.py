@@ -29,10 +29,9 @@ def split_quantity(text: str) -> tuple[str, str]:
 class Builder:
     """Makes the nodes of one file: a method for each rule.
 
-    A method gets the values of the rule's parts in order: nodes, tokens and, for the
-    body of a block, a list of items. The grammar is laxer than the language in one
-    place, the words that begin an item; what is wrong with those is added to
-    *found*, and the item is None, which no body keeps.
+    A method gets the values of the rule's parts in order: nodes, tokens and, for the body of a
+    block, a list of items. The grammar accepts more than the language in one place, the words that
+    begin an item. Errors in those are added to *found*, and the item is None, which no body keeps.
     """
 
     def __init__(self, source: Source) -> None:
@@ -149,11 +148,11 @@ class Builder:
         span = Span(self.source, operator.start(), operand.span.end)
         return s.Unary(operator[0], operand, span)
 
-    def call(self, parts: list[Any]) -> s.Call:
+    def call(self, parts: list[Any]) -> s.FunctionCall:
         """Make ``function(arguments)``."""
         function = self._name(parts[0])
         span = Span(self.source, function.span.start, parts[-1].end())
-        return s.Call(function, tuple(parts[2:-1]), span)
+        return s.FunctionCall(function, tuple(parts[2:-1]), span)
 
     def sequence(self, parts: list[Any]) -> s.List:
         """Make ``[a, b, c]``."""

@@ -1,10 +1,9 @@
 """Problems, as data.
 
-A diagnostic has *what* is wrong in its message, *where* in its labels, *why*
-in its notes and *what to do* in its help. Ids are words, so that a message can
-be searched for and explained by name. In the manner of rustc: messages start in
-lower case and carry no full stop; labels are short, because they point; only
-help proposes. ``diagnostic_text`` prints them, and ``errors`` raises them.
+The message of a diagnostic has the error, its labels the places, its notes the reason, its help the
+remedy. Ids are words, so that a message can be searched for and explained by name. In the manner of
+rustc: messages start in lower case and carry no full stop; labels are short, because they point;
+only help proposes. ``diagnostic_text`` prints them, and ``errors`` raises them.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from parcost.language.text import Span
 _FEW = 4  # names that a help line proposes
 _CLOSE = 0.6  # of the letters are those of a name that may be meant
 _SAME = 0.85  # and of one that is all but equal
+_EQUAL = 0.9  # and of one that differs in a letter of a long name
 _DIGITS = {"1": "one", "2": "two", "3": "three", "4": "four"}
 _LONGEST = 500  # characters of foreign text
 _SHORT = Repr()
@@ -107,7 +107,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return a help line naming the closest of *known*, if any is close.
 
     Names that go on where *name* ends are closer than any that are spelled differently; so is
-    one that *name* goes on from.
+    one that *name* goes on from, but for one that differs from it in a letter. Underscores and
+    capitals make no other name.
 
     >>> did_you_mean("bandwith", ["latency", "bandwidth"])
     'did you mean `bandwidth`?'
@@ -119,9 +120,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     'did you mean `h100_sxm`?'
     >>> did_you_mean("TP", ["tp", "pp"])
     'did you mean `tp`?'
+    >>> did_you_mean("microbatchsize", ["micro_batch", "micro_batches"])
+    'did you mean `micro_batch`?'
+    >>> did_you_mean("memory_bandwith", ["memory", "memory_bandwidth"])
+    'did you mean `memory_bandwidth`?'
     """
     names = list(known)
-    same = [other for other in names if other.lower() == name.lower()]
+    same = [other for other in names if _letters(other) == _letters(name)]
     if len(same) == 1:
         return f"did you mean `{same[0]}`?"
     longer = [other for other in names if len(name) > 2 and other.startswith(f"{name}_")]
@@ -132,11 +137,29 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
         more = len(longer) - len(first)
         rest = [f"one of {more} more that begin so"] if more else []
         return f"did you mean {' or '.join([*(f'`{other}`' for other in first), *rest])}?"
-    shorter = [other for other in names if len(other) > 1 and name.startswith(f"{other}_")]
-    if shorter:
-        return f"did you mean `{max(shorter, key=len)}`?"
-    close = nearest(name, names, 1)
+    close = (
+        get_close_matches(name, names, n=1, cutoff=_EQUAL)
+        or _beginning(name, names)
+        or nearest_names(name, names, 1)
+    )
     return f"did you mean `{close[0]}`?" if close else None
+
+
+def _letters(name: str) -> str:
+    """Return the name in small letters without underscores."""
+    return name.lower().replace("_", "")
+
+
+def _beginning(name: str, names: Sequence[str]) -> list[str]:
+    """Return the longest of *names* that *name* begins with, whole or in most of its letters."""
+    letters = _letters(name)
+    shorter = [
+        other
+        for other in names
+        if (len(other) > 1 and name.startswith(f"{other}_"))
+        or (2 * len(_letters(other)) >= len(letters) and letters.startswith(_letters(other)))
+    ]
+    return [max(shorter, key=len)] if shorter else []
 
 
 def _going_on(name: str, names: Sequence[str]) -> list[str]:
@@ -150,10 +173,10 @@ def _going_on(name: str, names: Sequence[str]) -> list[str]:
     return [other for other, head in zip(names, heads, strict=True) if head == close[0]]
 
 
-def nearest(name: str, known: Iterable[str], count: int, least: float = _CLOSE) -> list[str]:
+def nearest_names(name: str, known: Iterable[str], count: int, least: float = _CLOSE) -> list[str]:
     """Return up to *count* of the names that are spelled most like *name*, the closest first.
 
-    >>> nearest("1f1b", ["interleaved", "one_f_one_b", "gpipe"], 2)
+    >>> nearest_names("1f1b", ["interleaved", "one_f_one_b", "gpipe"], 2)
     ['one_f_one_b']
     """
     names = list(known)

@@ -1,7 +1,7 @@
-"""Texts from elsewhere, spelled so that nothing that shows them acts on them.
+"""Escapes: external texts in a notation that terminals and readers cannot misinterpret.
 
-Terminals obey control characters, and what reorders or hides letters misleads readers. A name
-in a spec, a path or an argument may hold either. Each way out spells them in its own notation.
+Terminals obey control characters, and what reorders or hides letters misleads readers. A name in a
+spec, a path or an argument may hold either. Each output format escapes them in its own notation.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Token(Protocol):
 
 
 @frozen
-class Tables:
+class ParserTables:
     """A grammar, ready to run."""
 
     tokens: re.Pattern[str]
@@ -54,7 +54,7 @@ class Tables:
     start: State
 
     @classmethod
-    def link(cls, data: Mapping[str, Any], builder: type) -> Tables:
+    def link(cls, data: Mapping[str, Any], builder: type) -> ParserTables:
         """Return the tables of *data*, where a method of *builder* makes each node."""
         rules = [_rule(builder, *rule) for rule in data["rules"]]
         states: list[State] = data["states"]
@@ -65,7 +65,7 @@ class Tables:
 
 
 @define
-class Machine:
+class ParserState:
     """A parser between two tokens.
 
     *room* is how many symbols it may hold before it stops. What nests costs at least

@@ -1,8 +1,7 @@
-"""Mistakes that have a name: each is recognised, told, and where it is clear what was
-meant, repaired.
+"""Named mistakes: each is recognised, reported and, where the intention is clear, repaired.
 
-Every function is asked about a stop and returns the index of the token to go on
-with, or None if the mistake is another. They are asked in the order of `MISTAKES`.
+Every function gets a stop and returns the index of the next token to parse. It returns None if the
+mistake is another. They are called in the order of `MISTAKES`.
 """
 
 from __future__ import annotations

@@ -15,25 +15,25 @@ from typing import Any
 from parcost.language.units import ONE, Dimension, known_units, unit
 from parcost.numeric import is_array
 
-_DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_BINARY = {f"{prefix}i": 1024.0**n for n, prefix in enumerate("KMGTP", start=1)}
+DECIMAL = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+BINARY = {f"{prefix}i": 1024.0**n for n, prefix in enumerate("KMGTP", start=1)}
 _SMALL = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 
 # Memory is measured in powers of two, everything else in powers of ten.
 _PREFIXES: Mapping[str, Mapping[str, float]] = {
-    "B": _BINARY,
-    "B/s": _DECIMAL,
-    "bit": _DECIMAL,
-    "bit/s": _DECIMAL,
-    "FLOP": _DECIMAL,
-    "FLOP/s": _DECIMAL,
-    "J": _DECIMAL,
-    "W": _DECIMAL,
+    "B": BINARY,
+    "B/s": DECIMAL,
+    "bit": DECIMAL,
+    "bit/s": DECIMAL,
+    "FLOP": DECIMAL,
+    "FLOP/s": DECIMAL,
+    "J": DECIMAL,
+    "W": DECIMAL,
     "s": _SMALL,
 }
 _CALLED = {"J/s": "W", "a plain number": ""}
 _NEVER = {"s": "never"}  # what is spent for ever does not end
-_READABLE = (0.1, 1e5)  # in a unit that somebody chose
+_READABLE = (0.1, 1e5)  # in a unit that the spec or a plugin chose
 _ROUNDS_UP = 1 - 5e-7  # 999.9999 ms reads as 1 s
 
 
@@ -42,9 +42,9 @@ def quantity(
 ) -> str:
     """Return *value*, in base units, for reading.
 
-    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits, of the shortest
-    number where *kinds* of prefixes leave a choice; a unit with a prefix of its own is kept
-    where that is readable.
+    A base unit (``s``, ``B``, ``B/s``, ...) takes the prefix that fits. If *kinds* of prefixes
+    leave a choice, the shortest number wins. A unit with a prefix of its own is kept where that is
+    readable.
 
     >>> quantity(0.0801056, "s"), quantity(450e9, "B/s"), quantity(0.4196, "%")
     ('80.11 ms', '450 GB/s', '41.96 %')
@@ -112,7 +112,7 @@ def _figures(text: str) -> int:
 
 def _kinds(unit: str) -> Sequence[Mapping[str, float]]:
     """Return the kinds of prefixes that a base unit takes."""
-    return (_BINARY, _DECIMAL) if unit == "B" else (_PREFIXES.get(unit, {}),)
+    return (BINARY, DECIMAL) if unit == "B" else (_PREFIXES.get(unit, {}),)
 
 
 @cache
@@ -171,13 +171,13 @@ def _span_of(values: Any, unit: str, digits: int, kinds: Sequence[Mapping[str, f
     return f"{quantity(low, unit, digits, kinds)} to {quantity(high, unit, digits, kinds)}"
 
 
-class Column:
+class ColumnScale:
     """One unit and one number of decimals for a whole column, so that it can be added.
 
     The unit is the smallest in which *largest* has at most four digits before the point;
     *digits* are those of *largest* in all.
 
-    >>> column = Column(4.434451, "s")
+    >>> column = ColumnScale(4.434451, "s")
     >>> column.text(4.434451), column.text(0.0801056), column.unit
     ('4,434.45', '80.11', 'ms')
     """

@@ -1,10 +1,9 @@
 """Text to syntax tree.
 
-The grammar is `parcost_grammar`'s, its tables run on `parcost.language.lalr`, nodes are made
-in `parcost.language.build`, and what happens where a file does not follow the grammar is in
-`parcost.language.recover`. Here they meet, and here is said which tokens count and how many
-may be. Reading a file costs time and memory in proportion to its length, whatever it
-holds.
+The grammar is that of `parcost_grammar`. Its tables run on `parcost.language.lalr`, and
+`parcost.language.build` makes nodes. `parcost.language.recover` continues after errors. This module
+joins them, and filters and limits the tokens. Time and memory are proportional to the length of the
+file, whatever its content.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import parcost_grammar
 from parcost.language import syntax as s
 from parcost.language.build import Builder, split_quantity
 from parcost.language.diagnostics import Diagnostic, problem
-from parcost.language.lalr import Machine, Tables, Token
+from parcost.language.lalr import ParserState, ParserTables, Token
 from parcost.language.recover import recover
 from parcost.language.text import Source, Span
 
@@ -37,7 +36,7 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
     if len(tokens) > MOST_TOKENS:
         return _refuse(source, tokens[MOST_TOKENS])
     builder = Builder(source)
-    machine = Machine(builder, [tables().start])
+    machine = ParserState(builder, [tables().start])
     at = machine.run(tokens, 0)
     if at < len(tokens):
         recover(machine, tokens, at)
@@ -46,17 +45,16 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
 
 
 @cache
-def tables() -> Tables:
+def tables() -> ParserTables:
     """Return the tables of the language, read once."""
-    return Tables.link(parcost_grammar.tables(), Builder)
+    return ParserTables.link(parcost_grammar.tables(), Builder)
 
 
 def read_tokens(text: str) -> list[Token]:
-    """Return the tokens that the grammar speaks of, as far as a file may go.
+    """Return the tokens that the grammar uses, up to the limit of a file.
 
-    Newlines end items, so they are tokens, except inside brackets. No bracket
-    reaches beyond ``{``, ``}`` or ``=``, so that one that is never closed hides the
-    newlines up to there and no more.
+    Newlines end items, so they are tokens, except inside brackets. No bracket reaches beyond ``{``,
+    ``}`` or ``=``. So an unclosed bracket hides newlines up to there only.
     """
     ignored = tables().ignored
     tokens: list[Token] = []

@@ -1,11 +1,10 @@
-"""Reading on after a syntax error.
+"""Recovery: parsing continues after a syntax error.
 
-The parser stops before a token that it cannot take. If that is a mistake that has a
-name, `parcost.language.mistakes` tells it and often repairs it. Otherwise what is there and
-what could be there is told in the words of `parcost.language.wording`, and the item is left
-out: the parser goes back to the body that the item began in, and on to where the
-next item begins. So one run reports every syntax error of a file, and the rest of
-the file has a tree.
+The parser stops before a token that it cannot take. If that is a named mistake,
+`parcost.language.mistakes` reports it and often repairs it. Otherwise the error names the token and
+the expected tokens, in the words of `parcost.language.wording`. The item is left out: the parser
+returns to the body of the item and continues at the next item. So one run reports every syntax
+error of a file, and the rest of the file has a tree.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from attrs import evolve
 from parcost.language import syntax as s
 from parcost.language.build import Builder
 from parcost.language.diagnostics import problem
-from parcost.language.lalr import Machine, Token
+from parcost.language.lalr import ParserState, Token
 from parcost.language.mistakes import MISTAKES
 from parcost.language.repair import InsertedToken, Stop
 from parcost.language.text import Span
@@ -31,7 +30,7 @@ _BRACKETS = {"LPAR": 1, "LSQB": 1, "RPAR": -1, "RSQB": -1}
 _ENDS_BRACKETS = {"LBRACE", "RBRACE", "EQUAL", "_NL"}
 
 
-def recover(machine: Machine, tokens: list[Token], at: int) -> None:
+def recover(machine: ParserState, tokens: list[Token], at: int) -> None:
     """Read on from *tokens[at]*, which *machine* could not take, to the end.
 
     The tree is then the value of *machine*; what was found is with its builder.
@@ -121,7 +120,7 @@ def _parts(node: s.Item | s.Expr) -> Iterator[s.Item | s.Expr]:
     match node:
         case s.Block(items=parts) | s.List(items=parts):
             yield from parts
-        case s.Chain(operands=parts) | s.Call(arguments=parts):
+        case s.Chain(operands=parts) | s.FunctionCall(arguments=parts):
             yield from parts
         case s.Unary(operand=part) | s.Attribute(value=part):
             yield part

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from parcost.language.build import Builder
 from parcost.language.diagnostics import problem
-from parcost.language.lalr import Machine, Token
+from parcost.language.lalr import ParserState, Token
 from parcost.language.text import Source, Span
 
 _REACH = 1000  # tokens after an unclosed bracket that get their newlines back
@@ -42,10 +42,10 @@ class InsertedToken:
 class Stop:
     """The token that the parser could not take, and the parser.
 
-    Whoever repairs a stop returns the index of the token to go on with.
+    A repair of a stop returns the index of the next token to parse.
     """
 
-    machine: Machine
+    machine: ParserState
     tokens: list[Token]
     at: int
 

@@ -93,7 +93,7 @@ class Conditional:
 
 
 @record
-class Call:
+class FunctionCall:
     """``function(arguments)``."""
 
     function: Name
@@ -101,7 +101,7 @@ class Call:
     span: Span = field(eq=False, repr=False)
 
 
-Expr = Number | Text | Path | List | Chain | Unary | Conditional | Call
+Expr = Number | Text | Path | List | Chain | Unary | Conditional | FunctionCall
 Word = Path | Text
 
 

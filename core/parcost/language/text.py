@@ -20,8 +20,8 @@ def _without_mark(text: str) -> str:
 class Source:
     """A named text. *name* is the path as the user gave it.
 
-    Lines end at ``\\n`` only, and a byte order mark is no part of the text, so that
-    lines and columns agree with every editor.
+    Lines end at ``\\n`` only, and a byte order mark is not part of the text. So lines and columns
+    agree with every editor.
     """
 
     name: str

@@ -64,7 +64,7 @@ def describe_token(kind: str, text: str) -> str:
 
 
 def describe_expected(accepted: set[str]) -> str:
-    """Return what could stand there instead, leaving out what nobody would think of."""
+    """Return the tokens that are expected there, without improbable ones."""
     closers = [_SPELLED[kind] for kind in ("RSQB", "RPAR") if kind in accepted]
     if accepted >= _VALUE:
         return " or ".join(["a value", *closers])
@@ -97,6 +97,8 @@ def way_out(before: str, kind: str, text: str, accepted: set[str]) -> str | None
         return "`+-` gives a claim its tolerance; the sum with a negative number is `+ -`"
     if kind == "PLUS" and wants_value:
         return "a number is positive without a sign"
+    if kind == "NAME" and before.endswith("}"):
+        return "a comma or a new line separates blocks: `a { ... }, b { ... }`"
     if kind == "NAME":
         return _WORD_OPERATORS.get(text)
     return None
@@ -112,14 +114,14 @@ def describe_stray(character: str) -> tuple[str, str | None]:
     if character.isascii() and character.isprintable():
         return f"`{character}`", instead
     name = unicodedata.name(character, "a control character").lower()
-    told = f"U+{ord(character):04X}, {name}"
+    described = f"U+{ord(character):04X}, {name}"
     if instead is None and character.isalpha():
         instead = "names are made of the letters a to z, digits and `_`"
     elif instead is None and character.isspace():
         instead = "write an ordinary blank"
     if character.isprintable() and not character.isspace():
-        return f"`{character}` ({told})", instead
-    return told, instead
+        return f"`{character}` ({described})", instead
+    return described, instead
 
 
 def begins_with_digit(text: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -30,15 +31,16 @@ from parcost.language.units import (
     Dimension,
 )
 from parcost.output.diagnostics import as_data
+from parcost.output.formulas import long_figures
 from parcost.output.json_encoding import Json, array, encode, members, number, plain_data, text
 from parcost.report.faults import fault_lines
 from parcost.report.rows import rows
 from parcost.version import __version__
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Line, MemoryLine, Outcome
+    from parcost.contract.figures import Figure, Interval, Section
+    from parcost.contract.outcome import LedgerLine, MemoryLine, Outcome
     from parcost.contract.plugin import Fault, Plugin
-    from parcost.contract.terms import Figure, Interval, Section
     from parcost.report.rejection import Rejection
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
@@ -84,52 +86,52 @@ def key(name: str, unit: str) -> str:
     return name if not suffix or name.endswith(suffix) else f"{name}_{suffix}"
 
 
-def report(told: Report, *, sections: bool = True) -> Json:
+def report(whole: Report, *, sections: bool = True) -> Json:
     """Return a report as JSON; *sections*, such as advice, may cost more than all the rest."""
-    results = [_result(result, told.units, sections=sections) for result in told.results]
-    plugins = told.results[0].study.plugins if told.results else None
+    results = [_result(result, whole.units, sections=sections) for result in whole.results]
+    plugins = whole.results[0].study.plugins if whole.results else None
     shown = {
-        "name": text(told.name),
-        "path": text(told.path),
-        "exit_code": number(told.exit_code),
+        "name": text(whole.name),
+        "path": text(whole.path),
+        "exit_code": number(whole.exit_code),
         "with": encode(list(plugins.files) if plugins else []),
         "without": encode(list(plugins.left_out) if plugins else []),
         "axes": encode(
-            {key(name, told.units.get(name, "")): plain_data(list(vs)) for name, vs in told.axes}
+            {key(name, whole.units.get(name, "")): plain_data(list(vs)) for name, vs in whole.axes}
         ),
         "results": array(results),
     }
-    if told.axes:
-        units = {f.name: f.unit for result in told.results for _, f in result.figures}
-        units |= told.units
+    if whole.axes:
+        units = {f.name: f.unit for result in whole.results for _, f in result.figures}
+        units |= whole.units
         shown["points"] = encode(
             [
                 {key(n, units.get(n, "")): plain_data(v) for n, v in row.items()}
-                for row in points(told)
+                for row in points(whole)
             ]
         )
     return members(shown)
 
 
-def points(told: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+def points(whole: Report, figures: Sequence[str] = ()) -> list[Mapping[str, Any]]:
     """Return every point of a report, with its headlines or *figures*.
 
     The reason of one says which plugins failed there as well.
     """
 
-    names = [name for name, _ in told.axes]
+    names = [name for name, _ in whole.axes]
     failed: dict[tuple[str, ...], Sequence[str]] = {}
 
     def at(row: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(f"{row[name]}" for name in names)
 
-    for result in told.results:
+    for result in whole.results:
         said = dict.fromkeys(fault_lines(result))
-        of_result = evolve(told, results=[result]).rows() if said else ()
+        of_result = evolve(whole, results=[result]).rows() if said else ()
         failed |= {at(row): list(said) for row in of_result}
     return [
         {**row, "reason": "; ".join(filter(None, (row["reason"], *failed.get(at(row), ()))))}
-        for row in rows(told.axes, told.results, figures)
+        for row in rows(whole.axes, whole.results, figures)
     ]
 
 
@@ -148,23 +150,26 @@ def diagnostics(found: Sequence[Any]) -> list[Mapping[str, Any]]:
     return [as_data(diagnostic) for diagnostic in found]
 
 
-def formula(of: Formula) -> Json:
+def formula(of: Formula, figures: Mapping[int, str] = MappingProxyType({})) -> Json:
     """Return a formula as JSON: its text, its inputs by letter, and its source.
 
-    An input that has a formula itself has it beside its value, where it comes first.
+    An input that has a formula itself has it beside its value, where it comes first. One of the
+    *figures* that are known by their formulas has its name there.
     """
-    return _formula(of, set(), 0)
+    return _formula(of, figures, set(), 0)
 
 
-def _formula(of: Formula, seen: set[int], depth: int) -> Json:
+def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int) -> Json:
     inputs = []
     for letter, value, unit in of.letters():
         known, more = value, ""
         if isinstance(value, Formula):
             known = value.value
-            if id(value) not in seen and depth < _DEEPEST:
+            if id(value) in figures:
+                more = f',"figure":{text(figures[id(value)])}'
+            elif id(value) not in seen and depth < _DEEPEST:
                 seen.add(id(value))
-                more = f',"formula":{_formula(value, seen, depth + 1)}'
+                more = f',"formula":{_formula(value, figures, seen, depth + 1)}'
         inputs.append(f'{text(letter)}:{{"value":{number(known)},"unit":{text(unit)}{more}}}')
     joined = ",".join(inputs)
     return Json(f'{{"text":{text(of.shown)},"inputs":{{{joined}}},"source":{text(of.source)}}}')
@@ -183,29 +188,32 @@ def _by(plugin_: Plugin | None) -> Json:
 
 
 def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json:
-    outcome = result.outcome
+    outcome, figures = result.outcome, long_figures(result)
     # Asked for first: a plugin that fails now adds a fault.
-    told = [section_of(p, section) for p, section in result.sections] if sections else []
+    found = [section_of(p, section) for p, section in result.sections] if sections else []
     at = {key(name, units.get(name, "")): plain_data(value) for name, value in result.at.items()}
     shown = {
         "at": encode(at),
         "feasible": number(result.feasible),
         "complete": encode(not result.faults),
         "figures": members(
-            {key(f.name, f.unit): _figure(p, f, result.interval(f.name)) for p, f in result.figures}
+            {
+                key(f.name, f.unit): _figure(p, f, result.interval(f.name), figures)
+                for p, f in result.figures
+            }
         ),
         "expectations": encode([_expectation(e) for e in result.expectations]),
         "diagnostics": encode(diagnostics(result.diagnostics)),
         "faults": encode([_fault(fault) for fault in result.faults]),
     }
     if outcome is not None:
-        shown |= _outcome(outcome)
+        shown |= _outcome(outcome, figures)
     if result.legal and sections:
-        shown["sections"] = encode(told)
+        shown["sections"] = encode(found)
     return members(shown)
 
 
-def _outcome(outcome: Outcome) -> dict[str, Json]:
+def _outcome(outcome: Outcome, figures: Mapping[int, str]) -> dict[str, Json]:
     pipeline = outcome.pipeline
     cut = {
         "schedule": pipeline.schedule,
@@ -218,7 +226,7 @@ def _outcome(outcome: Outcome) -> dict[str, Json]:
         "stage": number(outcome.memory_device),
         "moment": number(outcome.memory_moment),
         "by_stage_bytes": number(list(outcome.device_memory)),
-        "lines": array([_memory(line) for line in outcome.memory_lines]),
+        "lines": array([_memory(line, figures) for line in outcome.memory_lines]),
     }
     return {
         "step_seconds": number(outcome.step_seconds),
@@ -227,12 +235,12 @@ def _outcome(outcome: Outcome) -> dict[str, Json]:
         "executed_flop": number(outcome.flops),
         "reference_stage": number(outcome.device),
         "pipeline": encode(cut),
-        "ledger": array([_line(line) for line in outcome.ledger]),
+        "ledger": array([_line(line, figures) for line in outcome.ledger]),
         "memory": members(memory),
     }
 
 
-def _line(line: Line) -> Json:
+def _line(line: LedgerLine, figures: Mapping[int, str]) -> Json:
     return members(
         {
             "name": text(line.name),
@@ -242,37 +250,39 @@ def _line(line: Line) -> Json:
             "cause": text(line.cause),
             "exposed_seconds": number(line.exposed),
             "hidden_seconds": number(line.hidden),
-            "formula": formula(line.formula),
+            "formula": formula(line.formula, figures),
             "plugin": _by(line.plugin),
         }
     )
 
 
-def _memory(line: MemoryLine) -> Json:
+def _memory(line: MemoryLine, figures: Mapping[int, str]) -> Json:
     return members(
         {
             "name": text(line.name),
             "bytes": number(line.bytes_),
             "cause": text(line.cause),
-            "formula": formula(line.formula),
+            "formula": formula(line.formula, figures),
             "plugin": _by(line.plugin),
         }
     )
 
 
-def _figure(by: Plugin, figure: Figure, interval: Interval | None) -> Json:
+def _figure(
+    by: Plugin, figure: Figure, interval: Interval | None, figures: Mapping[int, str]
+) -> Json:
     shown = {
         "title": text(figure.title),
         "value": number(figure.value),
         "note": text(figure.note),
-        "formula": formula(figure.formula),
+        "formula": formula(figure.formula, figures),
         "plugin": _by(by),
     }
     if interval is not None:
         shown |= {
             "interval": array([number(interval.low), number(interval.high)]),
             "coverage": number(interval.coverage),
-            "interval_formula": formula(interval.formula),
+            "interval_formula": formula(interval.formula, figures),
         }
     return members(shown)
 

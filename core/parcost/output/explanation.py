@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import evolve
 
 from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
+from parcost.contract.page import Line as TextLine
 from parcost.contract.schema import block_name, block_type
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.language import units
-from parcost.language.numbers import literal, quantity, round_significant
+from parcost.language.numbers import BINARY, DECIMAL, literal, quantity, round_significant
 from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cell, share
-from parcost.output.formulas import filled
+from parcost.output.formulas import filled, fractions, long_figures
 from parcost.output.narrative import PASSES
+from parcost.output.resolved_spec import place_of
+from parcost.records import record
 from parcost.report.figures import interval_of
 from parcost.spec.conversion import qualifier
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Line, MemoryLine, Outcome
+    from parcost.contract.figures import Figure, Interval
+    from parcost.contract.outcome import LedgerLine, MemoryLine, Outcome
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
-    from parcost.contract.terms import Figure, Interval
     from parcost.report.report import Report
     from parcost.report.result import Result
 
+_Writer: TypeAlias = "Callable[[Any, str], str]"
+_SERIES = re.compile(r"sum\(\w+\)")
 _WHEN = {
-    "fill": "once per step, before the first forward pass of the stage",
-    "drain": "once per step, after the last backward pass of the stage",
-    "end": "once per step, after every stage has drained",
+    "fill": "before the first forward pass of the stage",
+    "drain": "after the last backward pass of the stage",
+    "end": "after every stage has drained",
 }
 _ADDED = {
     "slowdown": "work that is slower while communication hides under it",
@@ -116,23 +124,23 @@ def _blocks(study: Study) -> Iterator[tuple[str, Any]]:
 
 def explain(result: Result, term: str) -> Iterator[Item]:
     """Yield everything called *term*; nothing where nothing is."""
-    outcome = result.outcome
+    outcome, leaves = result.outcome, _Leaves(result.study, long_figures(result))
     shown = {figure.name for _, figure in result.figures}
     more = [(p, f) for p, f in result.details if f.name not in shown]
     for plugin, figure in (*result.figures, *more):
         if _matches_name(figure.name, term) or _matches_name(figure.title, term):
-            yield from _figure(plugin, figure)
+            yield from _figure(plugin, figure, leaves)
             for by, interval in result.intervals:
                 if interval.name == figure.name:
-                    yield from _interval(by, interval, figure.unit)
+                    yield from _interval(by, interval, figure.unit, leaves)
     if outcome is None:
         return
     for line in outcome.ledger:
         if _matches_name(line.name, term):
-            yield from _line(line, outcome)
+            yield from _line(line, outcome, leaves)
     for held in outcome.memory_lines:
         if _matches_name(held.name, term):
-            yield from _memory(held, outcome)
+            yield from _memory(held, outcome, leaves)
 
 
 def _matches_name(name: str, term: str) -> bool:
@@ -146,27 +154,35 @@ def _words(name: str) -> str:
     return " ".join(name.lower().replace("_", " ").split())
 
 
-def _figure(plugin: Plugin, figure: Figure) -> Iterator[Item]:
+def _figure(plugin: Plugin, figure: Figure, leaves: _Leaves) -> Iterator[Item]:
+    write = _writer(figure.unit)
     yield Heading(f"{figure.name}: {figure.title}")
     yield from _facts(
         ("value", quantity(figure.value, figure.unit, digits=6)),
-        *_formula(figure.formula),
         ("note", figure.note),
+        *_formula(figure.formula, write),
         ("from", f"plugin {plugin}"),
     )
+    yield from _letters(figure.formula, write, leaves)
 
 
-def _interval(plugin: Plugin, interval: Interval, unit: str) -> Iterator[Item]:
+def _interval(plugin: Plugin, interval: Interval, unit: str, leaves: _Leaves) -> Iterator[Item]:
+    write = _writer(unit)
+    sources = dict.fromkeys((interval.formula.source, interval.upper.source))
     yield Heading(f"{interval.name}: where measured values lie")
     yield from _facts(
         ("interval", interval_of(interval, unit)),
-        *_formula(interval.formula),
-        *(_formula(interval.upper) if interval.upper is not interval.formula else ()),
+        ("low end", _equation(interval.formula, write)),
+        ("high end", _equation(interval.upper, write)),
+        *(("source", source) for source in sources),
         ("from", f"plugin {plugin}"),
     )
+    for formula in dict.fromkeys((interval.formula, interval.upper)):
+        if formula.parts:  # plain letters stand in the equation
+            yield from _letters(formula, write, leaves)
 
 
-def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
+def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]:
     passing = PASSES.get(line.pass_, "")
     yield Heading(f"{line.name}, {passing}" if passing else line.name)
     step = f"{share(line.exposed, outcome.step_seconds)} %"
@@ -174,29 +190,31 @@ def _line(line: Line, outcome: Outcome) -> Iterator[Item]:
     yield from _facts(
         ("exposed", f"{quantity(line.exposed, 's', digits=6)} of each step, {step}"),
         ("hidden", quantity(line.hidden, "s", digits=6)),
-        ("once", "" if term is None else quantity(term.seconds, "s", digits=6)),
-        *_formula(line.formula),
-        ("stands", _place(line)),
-        ("hides", _hiding(line)),
-        ("keeps busy", line.resource),
+        ("per call", "" if term is None else quantity(term.seconds, "s", digits=6)),
+        *_formula(line.formula, _traffic),
+        ("occurs", _place(line)),
+        ("overlap", _hiding(line)),
+        ("resource", line.resource),
         ("moves", _amount(0.0 if term is None else term.bytes_, "B")),
         ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
         ("from", f"plugin {line.plugin}" if line.plugin else "the core, which adds up"),
     )
+    yield from _letters(line.formula, _traffic, leaves)
 
 
-def _memory(line: MemoryLine, outcome: Outcome) -> Iterator[Item]:
+def _memory(line: MemoryLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]:
     term = line.term
     yield Heading(f"{line.name}, held in memory")
-    held = f"{share(line.bytes_, outcome.memory_bytes)} %"
+    part = f"{share(line.bytes_, outcome.memory_bytes)} %"
     yield from _facts(
-        ("holds", f"{quantity(line.bytes_, 'B', digits=6)} of the busiest device, {held}"),
-        ("once", quantity(term.bytes_, "B", digits=6)),
-        *_formula(line.formula),
-        ("stands", _memory_life(term)),
+        ("memory", f"{_bytes(line.bytes_)} of the busiest device, {part}"),
+        ("each", _bytes(term.bytes_)),
+        *_formula(line.formula, _memory_amount),
+        ("occurs", _memory_life(term)),
         ("left here", "" if all_of(line.left == 1) else quantity(line.left, "%")),
         ("from", f"plugin {line.plugin}"),
     )
+    yield from _letters(line.formula, _memory_amount, leaves)
 
 
 def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
@@ -204,69 +222,142 @@ def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
     yield Table((Column(), Column(flexible=True)), rows)
 
 
-def _formula(formula: Formula) -> list[tuple[str, str]]:
-    """Return the formula in letters and in numbers, its letters, and the formulas of those."""
-    numbers = filled(formula)
-    facts = [("formula", formula.shown)]
-    if numbers != formula.text:
-        facts.append(("in numbers", numbers))
-    return [*facts, *_letters(formula), ("source", formula.source)]
+def _formula(formula: Formula, write: _Writer) -> list[tuple[str, str]]:
+    """Return the formula in letters and in numbers, and its source."""
+    numbers = _numbers(formula, write)
+    facts = [("formula", fractions(formula.shown))]
+    return [*facts, *([("in numbers", numbers)] if numbers else []), ("source", formula.source)]
 
 
-def _letters(formula: Formula) -> Iterator[tuple[str, str]]:
-    """Yield each letter, and below it the letters of its own formula; each formula once."""
+def _equation(formula: Formula, write: _Writer) -> str:
+    """Return a formula in letters and in numbers, in one line."""
+    numbers = _numbers(formula, write)
+    return f"{fractions(formula.shown)}{f' = {numbers}' if numbers else ''}"
+
+
+def _numbers(formula: Formula, write: _Writer) -> str:
+    """Return a formula in numbers, "" where it has none or the table of letters adds them up."""
+    if _SERIES.fullmatch(formula.text):
+        return ""
+    numbers = filled(formula, write)
+    return "" if numbers in (formula.text, fractions(formula.shown)) else numbers
+
+
+@record(eq=False)
+class _Leaves:
+    """Where the letters of a *study* end: at what its spec says, and at other pages.
+
+    *figures* are by the id of a formula the names of those that have a long page of their own.
+    """
+
+    study: Study
+    figures: Mapping[int, str]
+
+    def origin(self, of: Formula) -> str:
+        """Return where the value of an attribute stands in brackets, "" where it is unknown."""
+        origin = None if of.attribute is None else self.study.origin(*of.attribute)
+        if origin is None:
+            return ""
+        said = place_of(origin)
+        return f" ({said}, @{origin.kind})" if origin.kind else f" ({said})" if said else ""
+
+    def command(self, of: Formula) -> str:
+        """Return the command that explains a formula, "" where its letters are few."""
+        name = self.figures.get(id(of))
+        return f"parcost explain {shlex.quote(self.study.path)} {name}" if name else ""
+
+
+def _letters(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item]:
+    """Yield a table of the letters, and below each the letters of its own formula, once."""
+    rows: list[Row] = []
     seen: set[int] = set()
-    waiting = [(letter, value, unit, 1) for letter, value, unit in formula.letters()][::-1]
+    waiting = [(letter, value, unit, 0) for letter, value, unit in formula.letters()][::-1]
     while waiting:
         letter, value, unit, depth = waiting.pop()
         if not isinstance(value, Formula):
-            yield f"{'  ' * depth}{letter}", quantity(value, unit)
+            rows.append(Row((letter, write(value, unit), ""), indent=2 * depth))
             continue
-        shown = f"{quantity(value.value, unit)} = {value.shown}"
+        shown = write(value.value, unit)
         if id(value) in seen:
-            yield f"{'  ' * depth}{letter}", f"{shown}, as above"
+            rows.append(Row((letter, shown, "as above"), indent=2 * depth))
             continue
         seen.add(id(value))
-        numbers = filled(value)
-        yield f"{'  ' * depth}{letter}", f"{shown} = {numbers}" if numbers != value.text else shown
+        equation = f"{_equation(value, write)}{leaves.origin(value)}"
+        if command := leaves.command(value):
+            rows.append(Row((letter, shown, f"{equation}: `{command}`"), indent=2 * depth))
+            continue
+        rows.append(Row((letter, shown, equation), indent=2 * depth))
         waiting += [(inner, *more, depth + 1) for inner, *more in value.letters()][::-1]
+    if rows:
+        yield TextLine("")
+        last = [Column("formula", flexible=True)] if any(row.cells[2] for row in rows) else []
+        columns = [Column("letter", flexible=True), Column("value", "right"), *last]
+        yield Table(columns, [evolve(row, cells=row.cells[: len(columns)]) for row in rows])
+
+
+def _writer(unit: str) -> _Writer:
+    """Return how bytes are written beside a figure of that *unit*: in powers of its kind."""
+    return _traffic if unit.endswith("B") and "i" not in unit and unit != "B" else _memory_amount
+
+
+def _bytes(value: Any) -> str:
+    return quantity(value, "B", digits=6, kinds=[BINARY])
+
+
+def _memory_amount(value: Any, unit: str) -> str:
+    """Return a number with its unit; bytes in powers of two, as drivers report them."""
+    return quantity(value, unit, kinds=[BINARY] if unit == "B" else ())
+
+
+def _traffic(value: Any, unit: str) -> str:
+    """Return a number with its unit; bytes in powers of ten, as bandwidths are."""
+    return quantity(value, unit, kinds=[DECIMAL] if unit == "B" else ())
 
 
 def _amount(value: Any, unit: str) -> str:
     nothing = isinstance(value, (float, int)) and value == 0
-    return "" if nothing else f"{quantity(value, unit)} each time"
+    return "" if nothing else f"{_traffic(value, unit)} each time"
 
 
-def _place(line: Line) -> str:
+def _place(line: LedgerLine) -> str:
     term = line.term
     match term:
         case Work():
             where = f"in the {PASSES[term.pass_].removesuffix('s')} pass of every micro-batch"
             return f"{where}, {_count(term.count)}"
         case Once():
-            return f"{_WHEN[term.when]}, {_count(term.count)}"
+            return f"{_count(term.count, ' per step')}, {_WHEN[term.when]}"
         case Edge():
             return "between neighbouring stages, for every micro-batch and either direction"
     return _ADDED.get(line.kind, "")
 
 
-def _count(count: Sequence[float] | float) -> str:
+def _count(count: Sequence[float] | float, per: str = "") -> str:
+    """Return how often a term occurs on the virtual stages.
+
+    >>> _count((1.0,), " per step"), _count((2.0, 2.0)), _count((1.0, 0.0))
+    ('once per step on the only stage', '2 times on each of 2 virtual stages', \
+'1, 0 times on virtual stage 0 to 1')
+    """
     if isinstance(count, (float, int)):
-        return f"{round_significant(count)} times on each virtual stage"
-    each = list(dict.fromkeys(count))
-    if len(each) == 1:
-        return f"{round_significant(each[0])} times on each of {len(count)} virtual stages"
-    return (
-        f"{', '.join(map(round_significant, count))} times on virtual stage 0 to {len(count) - 1}"
-    )
+        return f"{_times(count)}{per} on each virtual stage"
+    if len(set(count)) > 1:
+        each = ", ".join(map(round_significant, count))
+        return f"{each} times{per} on virtual stage 0 to {len(count) - 1}"
+    where = "the only stage" if len(count) == 1 else f"each of {len(count)} virtual stages"
+    return f"{_times(count[0])}{per} on {where}"
 
 
-def _hiding(line: Line) -> str:
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{round_significant(count)} times"
+
+
+def _hiding(line: LedgerLine) -> str:
     match line.term:
         case Work(window=None) if any_of(line.hidden != 0):
             return "under the pass of another micro-batch, which the schedule runs at once"
         case Work(window=None):
-            return "nowhere: it is serial"
+            return "none: it runs serially"
         case Work(window=window, share=part, slowdown=slower):
             under = f"`{window}` of the same pass"
             if not window:
@@ -275,13 +366,13 @@ def _hiding(line: Line) -> str:
             drag = not (isinstance(slower, (float, int)) and slower == 0)
             return f"{said}; each hidden second costs {quantity(slower, 's')}" if drag else said
         case Once(when="end"):
-            return "nowhere: every stage has drained"
+            return "none: every stage has drained"
         case Once(beside=beside, tail=tail):
-            said = "in what the stage idles anyway in fill or drain"
+            said = "under pipeline fill and drain"
             if not (isinstance(beside, (float, int)) and beside == 0):
-                said += f", and beside {quantity(beside, '%')} of one micro-batch"
+                said += f" and {quantity(beside, '%')} of one micro-batch"
             if not (isinstance(tail, (float, int)) and tail == 0):
-                said += f"; the last {quantity(tail, 's')} never"
+                said += f"; {quantity(tail, 's')} are always exposed"
             return said
     return ""
 

@@ -1,8 +1,7 @@
 """Plain data as JSON, piece by piece.
 
-Most of a report are formulas, which say the same words in every line and the same numbers in
-many. So what they are made of is written straight away, and known when it comes again,
-instead of being laid out as data first.
+Most of a report consists of formulas, which repeat words and numbers from line to line. So their
+parts are encoded directly and memoised, instead of copied into plain data first.
 """
 
 from __future__ import annotations

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
-from parcost.numeric import all_of
+from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cells, plugin_note, share
 from parcost.output.formulas import filled
 from parcost.output.view import Order, View
-from parcost.report.faults import fault_lines
+from parcost.report.faults import fault_lines, judgment_failure, step_failure
 from parcost.report.figures import interval_of, select
 
 if TYPE_CHECKING:
-    from parcost.contract.outcome import Line as LedgerLine
-    from parcost.contract.outcome import Outcome
-    from parcost.contract.terms import Figure, Section
+    from parcost.contract.figures import Figure, Section
+    from parcost.contract.outcome import LedgerLine, Outcome
+    from parcost.language.diagnostics import Diagnostic
+    from parcost.numeric import Real
     from parcost.report.result import Expectation, Result
 
 PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
@@ -41,7 +42,7 @@ def result_items(result: Result, view: View) -> Iterator[Item]:
     yield from verdict(result)
     outcome = result.outcome
     if outcome is not None:
-        if runs(result):
+        if runs(result) or not problems(result):
             yield from _figures("What a step costs", result, view.figures)
         else:
             yield from _figures("What a step would cost, if it ran", result, view.figures)
@@ -61,22 +62,62 @@ def runs(result: Result) -> bool:
     return result.legal and all_of(result.feasible)
 
 
+def approval(result: Result) -> str:
+    """Return in a sentence that a step runs, as far as plugins have not failed."""
+    return step_failure(result) or "It runs, and it fits"
+
+
+def refusal(result: Result) -> str:
+    """Return in a sentence why a point may not run: one without a step computes answers."""
+    if not problems(result) and (failure := judgment_failure(result)):
+        return failure
+    if not result.study.trains:
+        return "It cannot be calculated"
+    if (room := _exceeded_room(result)) is not None and result.outcome is not None:
+        memory = numbers.quantity(result.outcome.memory_bytes, "GiB").removesuffix(" GiB")
+        return f"It does not fit: {memory} of {numbers.quantity(room, 'GiB')}"
+    count = len(problems(result))
+    rules = f"{count} rule{'s' if count > 1 else ''}"
+    return f"It is refused by {rules}" if count else "It does not run"
+
+
+def refusal_word(result: Result) -> str:
+    """Return the same in a word or two, for tables."""
+    if not problems(result) and judgment_failure(result):
+        return "not judged"
+    return "refused" if _exceeded_room(result) is None else "does not fit"
+
+
+def problems(result: Result) -> list[Diagnostic]:
+    """Return the errors of a point apart from claims that fail."""
+    claims = {id(e.diagnostic) for e in result.expectations}
+    errors = (d for d in result.diagnostics if d.severity is Severity.ERROR)
+    return [problem for problem in errors if id(problem) not in claims]
+
+
+def _exceeded_room(result: Result) -> Real | None:
+    """Return the memory that may be used, where nothing but that is wrong."""
+    if result.outcome is None or len(problems(result)) != 1:
+        return None
+    rooms = [room for _, room in result.study.contributions("capacities")]
+    room = min(rooms) if rooms and not is_array(*rooms) else None
+    return room if room is not None and any_of(result.outcome.memory_bytes > room) else None
+
+
 def verdict(result: Result) -> Iterator[Item]:
     """Yield whether it runs and fits; if not, why."""
-    problems = [d for d in result.diagnostics if d.severity is Severity.ERROR]
-    claims = {id(e.diagnostic) for e in result.expectations}
     chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
-            yield Line(f"It runs, and it fits{chosen}.", "good")
+            style: Style = "bad" if step_failure(result) else "good"
+            yield Line(f"{approval(result)}{chosen}.", style)
     else:
-        yield Line(f"It does not run{chosen}.", "bad")
-        for problem in problems:
-            if id(problem) not in claims:
-                yield Line(problem.message, indent=2)
-                yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.notes)
-                if problem.help:
-                    yield Line(f"help: {problem.help}", indent=2)
+        yield Line(f"{refusal(result)}{chosen}.", "bad")
+        for problem in problems(result):
+            yield Line(problem.message, indent=2)
+            yield from (Line(f"note: {note}", "faint", indent=2) for note in problem.notes)
+            if problem.help:
+                yield Line(f"help: {problem.help}", indent=2)
     yield from (Line(text, "bad") for text in fault_lines(result))
     for warning in result.diagnostics:
         if warning.severity is not Severity.ERROR:
@@ -132,7 +173,7 @@ def ledger(outcome: Outcome, order: Order = "execution") -> Iterator[Item]:
     the largest part comes first, and the largest term of it.
     """
     step = outcome.step_seconds
-    scale = numbers.Column(step, "s")
+    scale = numbers.ColumnScale(step, "s")
     groups: dict[str, list[LedgerLine]] = {}
     small = 0
     for line in outcome.ledger:
@@ -182,7 +223,7 @@ def _time(
     name: str,
     lines: Sequence[LedgerLine],
     step: Any,
-    scale: numbers.Column,
+    scale: numbers.ColumnScale,
     style: Style = "plain",
     *,
     own: bool = True,
@@ -209,7 +250,7 @@ def _time(
 def memory(outcome: Outcome) -> Iterator[Item]:
     """Yield where the memory goes on the busiest device; the terms add up to it."""
     total = outcome.memory_bytes
-    scale = numbers.Column(total, "B", digits=5)
+    scale = numbers.ColumnScale(total, "B", digits=5)
     lines = sorted(outcome.memory_lines, key=lambda line: -line.bytes_)
     rows = [
         Row((line.name, scale.text(line.bytes_), share(line.bytes_, total), line.plugin.name))

@@ -1,19 +1,21 @@
-"""A study as a spec that leaves nothing unsaid.
+"""The resolved spec: a study as a spec with every value written out.
 
-Values read back to the very same numbers, provenance is kept in the language's own
-words, and a comment says where each value was decided. Over a sweep a value that
-depends on another axis is shown as the expression that it was given by.
+Values parse to exactly the same numbers, and provenance is kept. A comment names the origin of
+each value. In a sweep a value that depends on another axis is printed as its expression.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from parcost.contract.calls import CallError, call
 from parcost.contract.schema import BlockType, Curve, Field, block_type
+from parcost.language.errors import SpecError
 from parcost.language.escapes import escape_line, escape_lines
 from parcost.language.numbers import literal
 from parcost.language.units import BYTES, SECONDS
@@ -35,12 +37,48 @@ class _Entry:
 
 
 def resolved(study: Study) -> str:
-    """Return the spec of *study*: every block with every attribute."""
+    """Return the spec of *study*: every block with every attribute.
+
+    Blocks of the study's own file come first, as it has them, then what those refer to.
+    """
     labels = _labels(study)
     axes = dict(study.axes)
-    blocks = ["\n".join(_block(block, study, labels, axes)) for block in _reachable_blocks(study)]
-    lets = "\n".join(_lets(study, axes))
-    return escape_lines("\n\n".join([lets, *blocks] if lets else blocks) + "\n")
+    parts = ["\n".join(lets)] if (lets := list(_lets(study, axes))) else []
+    for title, blocks in _by_place(study).items():
+        if blocks:
+            parts.append(
+                f"# --- {title}: {len(blocks)} {'block' if len(blocks) == 1 else 'blocks'}"
+            )
+            parts += ["\n".join(_block(block, study, labels, axes)) for block in blocks]
+    return escape_lines("\n\n".join(parts) + "\n")
+
+
+def _by_place(study: Study) -> dict[str, list[Any]]:
+    """Return every block under what it is to the study's file."""
+    blocks = _reachable_blocks(study)
+    starts = {id(block): min(_starts(block, study), default=None) for block in blocks}
+    own = [block for block in blocks if starts[id(block)] is not None]
+    own.sort(key=lambda block: starts[id(block)] or 0)
+    referred = [block for block in _closure(own) if starts[id(block)] is None]
+    meant = {id(block) for block in referred}
+    rest = [block for block in blocks if starts[id(block)] is None and id(block) not in meant]
+    return {
+        "what the study's file says": own,
+        "what that refers to": referred,
+        "everything else": rest,
+    }
+
+
+def _starts(block: Any, study: Study) -> Iterator[int]:
+    """Yield where the study's file gives attributes of *block*; what is set comes first."""
+    for name, field in block_type(type(block)).fields.items():
+        if field.kind == "children":
+            for child in getattr(block, name):
+                yield from _starts(child, study)
+            continue
+        origin = study.origin(block, name)
+        if origin is not None and origin.how in ("given", "set"):
+            yield origin.span.start if origin.span is not None and origin.how == "given" else 0
 
 
 def _lets(study: Study, axes: Mapping[str, Any]) -> Iterator[str]:
@@ -83,20 +121,21 @@ def _flat(name: str) -> str:
 
 def _reachable_blocks(study: Study) -> list[Any]:
     """Return the study's blocks, and those that they refer to by an import's name."""
-    found: dict[int, Any] = {}
+    blocks = [block for blocks in study.blocks.values() for block in blocks]
+    return sorted(_closure(blocks), key=lambda b: (block_type(type(b)).kind, b.label))
 
-    def visit(block: Any) -> None:
-        if id(block) in found:
-            return
-        found[id(block)] = block
+
+def _closure(blocks: Sequence[Any]) -> list[Any]:
+    """Return *blocks*, then what they refer to, then what that does."""
+    found = {id(block): block for block in blocks}
+    waiting = list(found.values())
+    for block in waiting:
         for name, field in block_type(type(block)).fields.items():
-            if field.kind == "reference" and getattr(block, name) is not None:
-                visit(getattr(block, name))
-
-    for blocks in study.blocks.values():
-        for block in blocks:
-            visit(block)
-    return sorted(found.values(), key=lambda b: (block_type(type(b)).kind, b.label))
+            other = getattr(block, name) if field.kind == "reference" else None
+            if other is not None and id(other) not in found:
+                found[id(other)] = other
+                waiting.append(other)
+    return list(found.values())
 
 
 def _labels(study: Study) -> Mapping[int, str]:
@@ -148,11 +187,30 @@ def _attribute(
     field = type_.fields[name]
     origin = study.origin(block, name)
     if value is None or (isinstance(value, tuple) and not value):
-        return _Entry(f"# {name} is not given", "")
+        value, reason = _resolve(study, type_, name, axes)
+        if value is None:
+            return _Entry(f"# {name}: none", "")
+        text = _value_text(value, field, labels, None, None, study)
+        return _Entry(f"# {name} = {text}", reason)
     swept = axes.get(f"{block.label or type_.kind}.{name}")
     text = _value_text(value, field, labels, origin, swept, study)
     stated = f" {_provenance(origin)}" if origin is not None and origin.kind else ""
-    return _Entry(f"{name.ljust(width)} = {text}{stated}", _comment(origin))
+    return _Entry(f"{name.ljust(width)} = {text}{stated}", place_of(origin))
+
+
+def _resolve(study: Study, type_: BlockType, name: str, axes: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return the value in use of an attribute that no spec gives, and why; None where none is.
+
+    The points of a sweep may differ in it.
+    """
+    function = type_.resolvers.get(name)
+    if function is None or axes:
+        return None, ""
+    try:
+        found: tuple[Any, str] = call(partial(function, study))
+    except (CallError, SpecError):  # such as a study without a framework
+        return None, ""
+    return found
 
 
 def _value_text(
@@ -198,11 +256,13 @@ def _provenance(origin: Origin) -> str:
     return f'@{origin.kind}("{escape_line(origin.source)}")' if origin.source else f"@{origin.kind}"
 
 
-def _comment(origin: Origin | None) -> str:
+def place_of(origin: Origin | None) -> str:
     """Return where a value was decided."""
     if origin is None:
         return ""
     if origin.how == "default":
+        if origin.reason:
+            return origin.reason
         plain = origin.expression.replace(".", "").replace("_", "").isalnum()
         return "default" if plain else f"default: {origin.expression}"
     if origin.span is None:

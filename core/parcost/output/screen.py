@@ -14,42 +14,59 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from parcost.contract.outcome import OTHER
-from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
 from parcost.output.cells import cells, plugin_note, share
-from parcost.output.narrative import page_figures, runs, section_page
-from parcost.report.faults import fault_lines
+from parcost.output.narrative import (
+    approval,
+    page_figures,
+    problems,
+    refusal,
+    runs,
+    section_page,
+)
+from parcost.output.text import lines
+from parcost.report.faults import fault_lines, step_failure
 from parcost.report.figures import interval_of, select
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Figure, Section
     from parcost.contract.outcome import Outcome
-    from parcost.contract.terms import Figure, Section
     from parcost.language.diagnostics import Diagnostic
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
 
 _BAR = 28  # blocks of the longest bar
+_LINES = 40
+_PAPER = Paper(width=80)
 _CAUSES = 8  # rows of the table of time
-_CROWDED = 6  # where warnings or reasons take room
+_MEMORY_CAUSES = 6
 _WARNINGS = 2
+_CLAIMS = 4  # that fail
 _ANSWERS = 28  # lines of figures and tables of a study without a step
 _HEAD = 5  # lines of a table besides its rows
 _FIGURES = 12  # of them for figures where there are tables
 _MORE = "More: --full, --section NAME, `parcost explain`, `parcost figures`"
 
 
-def page(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
-    """Yield the page of a report without a sweep; *names* are figures that the user chose."""
-    yield Heading(report.name, 1, aside=report.path)
-    for result in report.results:
-        yield from _result(result, names)
-    yield Line("")
-    yield Line(_MORE, "faint")
+def page(report: Report, names: Sequence[str] = ()) -> Sequence[Item]:
+    """Return the page of a report without a sweep; *names* are figures that the user chose.
+
+    The tables of causes are as long as there is room for.
+    """
+    for causes in range(_CAUSES, 0, -1):
+        items: list[Item] = [Heading(report.name, 1, aside=report.path)]
+        for result in report.results:
+            items += _result(result, names, causes)
+        items += [Line(""), Line(_MORE, "faint")]
+        if sum(1 for _ in lines(items, _PAPER)) <= _LINES:
+            break
+    return items
 
 
-def _result(result: Result, names: Sequence[str]) -> Iterator[Item]:
+def _result(result: Result, names: Sequence[str], causes: int) -> Iterator[Item]:
     sections = result.sections  # first: a plugin that fails now makes this incomplete too
     outcome = result.outcome
     yield from _verdict(result)
@@ -59,9 +76,8 @@ def _result(result: Result, names: Sequence[str]) -> Iterator[Item]:
         return
     yield Line("")
     yield _headlines(result, names)
-    crowded = not runs(result) or any(map(_is_warning, result.diagnostics))
-    yield from _time(outcome, _CROWDED if crowded else _CAUSES)
-    yield from _memory(outcome)
+    yield from _time(outcome, causes)
+    yield from _memory(outcome, min(causes, _MEMORY_CAUSES))
     for _, section in sections:
         if section.lead and section.rows:
             yield from _first_rows(section)
@@ -72,14 +88,16 @@ def _verdict(result: Result) -> Iterator[Item]:
     chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
-            yield Line(f"It runs, and it fits{chosen}{_claim_count(result.expectations)}.", "good")
+            style: Style = "bad" if step_failure(result) else "good"
+            said = f"{approval(result)}{chosen}{_claim_count(result.expectations)}."
+            yield Line(said, style)
         elif result.expectations:
             yield Line(f"It is legal{chosen}{_claim_count(result.expectations)}.", "good")
-        yield from _failures(result.expectations)
+        yield from _comparisons(result.expectations)
     else:
-        yield Line(f"It does not run{chosen}.", "bad")
+        yield Line(f"{refusal(result)}{chosen}.", "bad")
         yield from _problems(result)
-        if result.outcome is not None:
+        if result.outcome is not None and problems(result):
             yield Line("The figures below are what it would take if it ran.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
     yield from warnings(result.diagnostics)
@@ -104,12 +122,10 @@ def _is_warning(diagnostic: Diagnostic) -> bool:
 
 
 def _problems(result: Result) -> Iterator[Item]:
-    claims = {id(e.diagnostic) for e in result.expectations}
-    for problem in result.diagnostics:
-        if not _is_warning(problem) and id(problem) not in claims:
-            yield Line(problem.message, indent=2)
-            if problem.help:
-                yield Line(f"help: {problem.help}", indent=2)
+    for problem in problems(result):
+        yield Line(problem.message, indent=2)
+        if problem.help:
+            yield Line(f"help: {problem.help}", indent=2)
 
 
 def _claim_count(claims: Sequence[Expectation]) -> str:
@@ -120,11 +136,17 @@ def _claim_count(claims: Sequence[Expectation]) -> str:
     return f"; {held} of {len(claims)} expectations hold"
 
 
-def _failures(claims: Sequence[Expectation]) -> Iterator[Item]:
-    for claim in claims:
-        if not all_of(claim.holds):
-            got = numbers.quantity(claim.figure.value, claim.figure.unit)
-            yield Line(f"FAIL: {claim.text}, and it is {got}", "bad", indent=2)
+def _comparisons(claims: Sequence[Expectation]) -> Iterator[Item]:
+    """Yield the claims that fail, and those whose value lies outside of an interval."""
+    compared = sorted((c for c in claims if c.outcome), key=lambda claim: all_of(claim.holds))
+    for claim in compared[:_CLAIMS]:
+        if all_of(claim.holds):
+            yield Line(f"{claim.text} holds: {claim.outcome}", "warning", indent=2)
+        else:
+            yield Line(f"FAIL: {claim.text}: {claim.outcome}", "bad", indent=2)
+    more = len(compared) - _CLAIMS
+    if more > 0:
+        yield Line(f"and {more} more: --full", "warning", indent=2)
 
 
 def _headlines(result: Result, names: Sequence[str]) -> Table:
@@ -132,20 +154,36 @@ def _headlines(result: Result, names: Sequence[str]) -> Table:
     rows: list[Row] = []
     for figure in shown:
         if names or figure.brief is not None:
-            note = _note(figure) if runs(result) or rows else "if it ran"
+            refused = not runs(result) and problems(result)
+            note = "if it ran" if refused and not rows else _note(figure)
+            value = numbers.quantity(figure.value, figure.unit)
             if interval := result.interval(figure.name):
-                note = f"{note} ({interval_of(interval, figure.unit)})".lstrip()
-            rows.append(Row((figure.title, numbers.quantity(figure.value, figure.unit), note)))
+                ends = f"({interval_of(interval, figure.unit)})"
+                if part := _part(figure):
+                    rows.append(Row((figure.title, value, ends)))
+                    rows.append(Row(("", part, _whole(figure))))
+                    continue
+                note = f"{note} {ends}".lstrip()
+            rows.append(Row((figure.title, value, note)))
     return Table((Column(), Column(align="right"), Column(flexible=True)), rows)
 
 
 def _note(figure: Figure) -> str:
     """Return what stands beside a figure: ``of 75.2 GiB usable (66.29 %)``."""
+    part = _part(figure)
+    return f"{_whole(figure)} ({part})" if part else figure.brief or ""
+
+
+def _part(figure: Figure) -> str:
+    """Return what part of its whole a figure is, "" where it has none."""
     if figure.whole is None or is_array(figure.whole, figure.value) or not figure.whole:
-        return figure.brief or ""
-    whole = numbers.quantity(figure.whole, figure.unit)
-    part = numbers.quantity(figure.value / figure.whole, "%")
-    return f"of {whole} {figure.brief or ''}".rstrip() + f" ({part})"
+        return ""
+    return numbers.quantity(figure.value / figure.whole, "%")
+
+
+def _whole(figure: Figure) -> str:
+    """Return what a figure is a part of: ``of 75.2 GiB usable``."""
+    return f"of {numbers.quantity(figure.whole, figure.unit)} {figure.brief or ''}".rstrip()
 
 
 def _time(outcome: Outcome, most: int) -> Iterator[Item]:
@@ -154,17 +192,17 @@ def _time(outcome: Outcome, most: int) -> Iterator[Item]:
     yield _bars(outcome.seconds_by_cause, outcome.step_seconds, "s", most)
 
 
-def _memory(outcome: Outcome) -> Iterator[Item]:
+def _memory(outcome: Outcome, most: int) -> Iterator[Item]:
     stage = f" of stage {outcome.memory_device:.0f}, the fullest"
     where = stage if outcome.pipeline.stages > 1 else ""
     yield Heading(f"The memory{where}, in {outcome.memory_moment}", 3)
-    yield _bars(outcome.memory_by_cause, outcome.memory_bytes, "B", _CROWDED)
+    yield _bars(outcome.memory_by_cause, outcome.memory_bytes, "B", most)
 
 
 def _bars(sums: Mapping[str, Any], total: Any, unit: str, most: int) -> Table:
     """Return one row for each cause, the largest first; those beyond *most* are one row."""
     ranked = ranking(sums, most)
-    scale = numbers.Column(total, unit, digits=4)
+    scale = numbers.ColumnScale(total, unit, digits=4)
     longest = max((amount for _, amount in ranked), default=0.0)
     rows = [
         Row((cause, f"{scale.text(amount)} {scale.unit}", f"{share(amount, total)} %", bar))

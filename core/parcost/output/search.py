@@ -22,16 +22,17 @@ from parcost.output.narrative import section_page
 from parcost.report.faults import fault_lines
 from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
-from parcost.search.result import Layout, SearchResult, plain_value
+from parcost.search.result import SearchedLayout, SearchResult, plain_value
 from parcost.search.sensitivity import Neighbour
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Axis, Objective
+    from parcost.contract.searches import Axis, Objective
     from parcost.report.result import Result
     from parcost.search.space import Space
 
 _TERMS = 3  # that are longer, where a runner-up lost, and one that is shorter
 _FRONT = 12  # lines
+_LEAST_REASON = 1e-6  # of the best step, by which a term is longer elsewhere
 _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 
 
@@ -39,7 +40,7 @@ _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradi
 class RankedLayout:
     """A layout and its evaluation, with what it loses by against the best, in seconds."""
 
-    layout: Layout
+    layout: SearchedLayout
     result: Result
     lost_by: Sequence[tuple[str, float]]
 
@@ -49,7 +50,9 @@ def rank_layouts(found: SearchResult) -> list[RankedLayout]:
     results = [layout.result for layout in found.best if layout.result is not None]
     first = _seconds(results[0])
     return [
-        RankedLayout(layout=layout, result=result, lost_by=_lost(first, _seconds(result)))
+        RankedLayout(
+            layout=layout, result=result, lost_by=time_differences(first, _seconds(result))
+        )
         for layout, result in zip(found.best, results, strict=True)
     ]
 
@@ -64,10 +67,16 @@ def _seconds(result: Result) -> Mapping[str, float]:
     return found
 
 
-def _lost(best: Mapping[str, float], other: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return by how much terms are longer than in the best layout, the longest first."""
+def time_differences(
+    best: Mapping[str, float], other: Mapping[str, float]
+) -> list[tuple[str, float]]:
+    """Return by how much terms are longer than in the best layout, the longest first.
+
+    Sums of the same numbers in another order differ by their rounding, which is no reason.
+    """
     more = {name: other.get(name, 0.0) - best.get(name, 0.0) for name in {*best, *other}}
-    differing = [(name, seconds) for name, seconds in more.items() if seconds]
+    least = _LEAST_REASON * sum(best.values())
+    differing = [(name, seconds) for name, seconds in more.items() if abs(seconds) > least]
     return sorted(differing, key=lambda item: (-item[1], item[0]))
 
 
@@ -86,7 +95,7 @@ def search_page(
     alike = indifferent_attributes(near)
     if alike:
         said = [
-            f"{_short(path)} {' or '.join(space.text(path, value) for value in values)}"
+            _setting(path, " or ".join(space.text(path, value) for value in values))
             for path, values in alike.items()
         ]
         yield Line("The step of the first stays the same with " + "; ".join(said) + ".", "faint")
@@ -94,8 +103,8 @@ def search_page(
         yield Heading("Why the others lost")
         yield _why(found, best)
     if near:
-        yield Heading("What one change to the best makes of it")
-        yield _near(space, near)
+        yield Heading("Single changes to the best layout")
+        yield _neighbour_table(space, near)
     yield from _left_out(found)
     for axis in space.unsearched:
         if axis.others:
@@ -105,9 +114,9 @@ def search_page(
     if len(found.front) > 1:
         yield Heading("Time against memory")
         yield _front(space, found)
-    sections = [s for _, s in best[0].result.sections if s.title == "What would help"]
-    for section in sections:
-        yield from section_page(section)
+    for _, section in best[0].result.sections:
+        if section.lead and section.rows:  # what the screen of a report has as well
+            yield from section_page(section)
     for fault in faults(found, best):
         if fault not in found.faults:
             yield Line(fault, "bad")
@@ -137,7 +146,7 @@ def _layout_counts(found: SearchResult) -> Iterator[Line]:
             f"are legal, {found.legal - found.large:,} fit ({found.seconds:.1f} s, {rate})."
         )
         if found.cut_short:
-            yield Line(f"{ended} before as many were drawn as were asked for.", "warning")
+            yield Line(f"{ended} before all requested layouts were drawn.", "warning")
         yield from (Line(fault, "bad") for fault in found.faults)
         yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
         return
@@ -192,6 +201,20 @@ def _short(path: str) -> str:
     return block if attribute == "kind" else attribute
 
 
+def _axis_name(path: str, value: str) -> str:
+    """Return what an axis is called beside its value: a switch by its block, which it is about."""
+    return path if value in ("on", "off") else _short(path)
+
+
+def _setting(path: str, value: str) -> str:
+    """Return an axis and its value.
+
+    >>> _setting("layout.tp", "8"), _setting("schedule.kind", "gpipe"), _setting("a.b", "on")
+    ('tp 8', 'schedule gpipe', 'a.b on')
+    """
+    return f"{_axis_name(path, value)} {value}"
+
+
 def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Table:
     shown, own = list(found.best[0].values), found.objective
     others = [o for o, _ in objective_values(best[0]).values() if o.name != own.name]
@@ -210,7 +233,7 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
             ", ".join(
                 (
                     _settings_text(space, layout, shown if place == 1 else varying_axes(found)),
-                    *(f"{_short(k)} {value}" for k, value in derived_values(space, entry).items()),
+                    *(_setting(k, str(v)) for k, v in derived_values(space, entry).items()),
                 )
             ),
         ]
@@ -246,18 +269,19 @@ def headroom(entry: RankedLayout) -> float:
     return min(rooms, default=inf) - entry.layout.bytes_
 
 
-def _settings_text(space: Space, layout: Layout, names: Sequence[str]) -> str:
-    return ", ".join(f"{_short(name)} {space.text(name, layout.values[name])}" for name in names)
+def _settings_text(space: Space, layout: SearchedLayout, names: Sequence[str]) -> str:
+    return ", ".join(_setting(name, space.text(name, layout.values[name])) for name in names)
 
 
-def _near(space: Space, near: Sequence[Neighbour]) -> Table:
+def _neighbour_table(space: Space, near: Sequence[Neighbour]) -> Table:
     rows = [
         Row(
-            (_short(other.path), space.text(other.path, other.value), other.says),
+            (_axis_name(other.path, text), text, other.says),
             "plain" if other.runs else "faint",
         )
         for other in near
         if other.seconds is not None
+        for text in [space.text(other.path, other.value)]
     ]
     return Table((Column("axis"), Column("value"), Column("step", flexible=True)), rows)
 
@@ -303,7 +327,7 @@ def _other_values(axis: Axis) -> str:
 
 
 def _lacking_values(axis: Axis) -> str:
-    """Return which values of *axis* nobody has, and why."""
+    """Return the values of *axis* that are not available, and why."""
     values = ", ".join(f"{value}" for value in axis.lacking)
     return f"Not searched: {_short(axis.attribute)} {values}; {axis.lacks}"
 
@@ -331,7 +355,7 @@ def data(
     """Return the search as plain data."""
     scenario = space.scenario
 
-    def layout_data(layout: Layout) -> dict[str, Any]:
+    def layout_data(layout: SearchedLayout) -> dict[str, Any]:
         return {
             "values": {path: plain_value(value) for path, value in layout.values.items()},
             "objective": layout.value,

@@ -1,8 +1,8 @@
 """Every legal layout of a search, written as it is scored: ``--out FILE.csv|.jsonl|.parquet``.
 
-A column for each axis and for what follows from them, and the figures of the step under the
-names that ``parcost eval`` gives them. They are empty where the layout was only bounded from
-below: bounds have columns of their own.
+There is a column for each axis and for each value that follows from them. The figures of the step
+have the names that they have in ``parcost eval``. They are empty if the layout was only bounded
+from below: bounds have columns of their own.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from parcost.system.temporary import temporary_folder
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.contract.searches import Objective
     from parcost.contract.study import Study
-    from parcost.contract.terms import Objective
     from parcost.search.scores import ScoredLayouts
     from parcost.search.space import Space
 
@@ -173,7 +173,7 @@ def _as_text(rows: Iterator[Sequence[Any]]) -> str:
     return out.getvalue()
 
 
-class Parquet:
+class ParquetPoints:
     """Collects points as text, which DuckDB makes into Parquet in the end."""
 
     def __init__(self, space: Space) -> None:

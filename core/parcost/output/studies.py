@@ -19,7 +19,7 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.output.cells import share
-from parcost.output.narrative import runs
+from parcost.output.narrative import problems, refusal_word, runs
 from parcost.output.screen import ranking
 from parcost.output.text import widths
 from parcost.report.faults import fault_lines
@@ -27,20 +27,21 @@ from parcost.report.figures import select
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry
-    from parcost.contract.terms import Figure
+    from parcost.contract.figures import Figure
     from parcost.report.report import Report
     from parcost.report.result import Result
 
 _ANSWERS = 3  # of a study without a step
 _CAUSES = 9
 _GAP = 2
+_WITHIN = ":"  # between a file and a study of it
 _MARGIN = 2
 
 
 def line(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
     """Yield a study in one line, and below it a line for each thing that is wrong."""
     if report.axes:
-        yield Line(f"{report.name}: {_sweep_summary(report, names)}")
+        yield Line(f"{_place(report)}: {_sweep_summary(report, names)}")
     else:
         yield from _study_row(report, names)
     for result in report.results:
@@ -54,10 +55,10 @@ def _study_row(report: Report, names: Sequence[str]) -> Iterator[Item]:
     figures = _columns(result, names)
     if result.outcome is None and not names:
         said = [f"{f.title} {numbers.quantity(f.value, f.unit)}" for f in figures[:_ANSWERS]]
-        yield Line(f"{report.name}: {'; '.join(said) or 'no figures'}")
+        yield Line(f"{_place(report)}: {'; '.join(said) or 'no figures'}")
         return
     good = runs(result)
-    verdict = "" if good else "does not run"
+    verdict = "" if good else refusal_word(result)
     if good and not all(all_of(claim.holds) for claim in result.expectations):
         verdict = "not as expected"
     columns = [Column("study")]
@@ -68,12 +69,15 @@ def _study_row(report: Report, names: Sequence[str]) -> Iterator[Item]:
 
 
 def _place(report: Report) -> str:
-    """Return what a study is called among others: its name, or the file that is named so.
-
-    Files of one name may lie in several folders.
-    """
+    """Return what a study is called among others: its file, and its name if that is another."""
     path = PurePath(report.path)
-    return path.with_suffix("").as_posix() if path.stem == report.name else report.name
+    file = _without_suffix(path)
+    return file if path.stem == report.name else f"{file}{_WITHIN}{report.name}"
+
+
+def _without_suffix(path: PurePath) -> str:
+    """Return a path without its suffix; a folder that could not be read has none."""
+    return path.as_posix().removesuffix(path.suffix)
 
 
 def _columns(result: Result, names: Sequence[str]) -> Sequence[Figure]:
@@ -137,15 +141,16 @@ def column(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
         figures = figures or [figure for _, figure in result.figures if not figure.detail]
     rows = [(figure.title, numbers.quantity(figure.value, figure.unit)) for figure in figures]
     if outcome is not None:
-        rows.append(("it runs, and it fits", "yes" if runs(result) else "no"))
-    yield from _comparison("Studies side by side", report.name, rows)
+        answer = "yes" if runs(result) else "no" if problems(result) else refusal_word(result)
+        rows.append(("it runs, and it fits", answer))
+    yield from _comparison("Studies side by side", _place(report), rows)
     if outcome is not None and not names:
         step, memory = outcome.step_seconds, outcome.memory_bytes
         yield from _comparison(
-            "The step by cause", report.name, _shares(outcome.seconds_by_cause, step, "s")
+            "The step by cause", _place(report), _shares(outcome.seconds_by_cause, step, "s")
         )
         yield from _comparison(
-            "The memory by cause", report.name, _shares(outcome.memory_by_cause, memory, "GiB")
+            "The memory by cause", _place(report), _shares(outcome.memory_by_cause, memory, "GiB")
         )
     yield from _errors(report, result)
 
@@ -167,7 +172,9 @@ def join_pages(entries: Sequence[Entry], *, beside: bool, width: int) -> list[It
     pages = [entry.page() for entry in entries if not entry.rejected]
     whole = [item for page in pages if _has_title(page) for item in page]
     pages = [page for page in pages if not _has_title(page)]
-    tables = _align(pages, width) if beside else _join_tables(pages, _folder(entries))
+    common = _common_start(entries)
+    pages = [[_strip_common(item, common) for item in page] for page in pages]
+    tables = _align(pages, width) if beside else _join_tables(pages)
     lines = [item for page in pages for item in page if isinstance(item, Line)]
     said = [item for item in lines if item.style != "bad"]
     failed = [item for item in lines if item.style == "bad"]
@@ -181,26 +188,53 @@ def _has_title(page: Sequence[Item]) -> bool:
     return bool(page) and isinstance(page[0], Heading) and page[0].level == 1
 
 
-def _folder(entries: Sequence[Entry]) -> str:
-    """Return the folder that all files are in, which goes without saying."""
-    parents = [PurePath(entry.path).parent.parts for entry in entries]
+def _strip_common(item: Item, common: str) -> Item:
+    """Return an item of a page without what the names of all studies begin with."""
+    match item:
+        case Line(style="bad"):
+            return item  # it names the file as the user does
+        case Line():
+            return evolve(item, text=item.text.removeprefix(common))
+        case Table():
+            columns = [evolve(c, title=c.title.removeprefix(common)) for c in item.columns]
+            rows = [
+                evolve(row, cells=[row.cells[0].removeprefix(common), *row.cells[1:]])
+                for row in item.rows
+            ]
+            return Table(columns, rows)
+    return item
+
+
+def _common_start(entries: Sequence[Entry]) -> str:
+    """Return the file of all studies, or the folder of all files, which goes without saying."""
+    paths = {PurePath(entry.path) for entry in entries}
+    if len(paths) == 1:
+        return _without_suffix(paths.pop()) + _WITHIN
+    parents = [path.parent.parts for path in paths]
     common = [parts[0] for parts in zip(*parents, strict=False) if len(set(parts)) == 1]
     return PurePath(*common).as_posix() + "/" if common else ""
 
 
-def _join_tables(pages: Sequence[Sequence[Item]], folder: str) -> list[Item]:
+def _join_tables(pages: Sequence[Sequence[Item]]) -> list[Item]:
     """Return the tables of *pages* with those that have the same head as one."""
     found: dict[tuple[str, ...], tuple[Table, list[Row]]] = {}
     for page in pages:
         for table in page:
             if isinstance(table, Table):
                 titles = tuple(column.title for column in table.columns)
-                rows = [
-                    evolve(row, cells=[row.cells[0].removeprefix(folder), *row.cells[1:]])
-                    for row in table.rows
-                ]
-                found.setdefault(titles, (table, []))[1].extend(rows)
-    return [Table(first.columns, rows) for first, rows in found.values()]
+                found.setdefault(titles, (table, []))[1].extend(table.rows)
+    return [Table(first.columns, list(_group_by_file(rows))) for first, rows in found.values()]
+
+
+def _group_by_file(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield *rows*, studies that are named otherwise than their file below a row for that."""
+    last = ""
+    for row in rows:
+        file, within, name = row.cells[0].rpartition(_WITHIN)
+        if within and file != last:
+            yield Row((file, *("" for _ in row.cells[1:])))
+        last = file if within else name
+        yield evolve(row, cells=(name, *row.cells[1:]), indent=2) if within else row
 
 
 def _align(pages: Sequence[Sequence[Item]], width: int) -> list[Item]:

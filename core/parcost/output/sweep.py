@@ -13,12 +13,12 @@ from parcost.output.explanation import point_options
 from parcost.output.narrative import page_figures, section_page
 from parcost.output.screen import all_warnings, warnings
 from parcost.output.studies import head
-from parcost.report.faults import fault_lines
+from parcost.report.faults import fault_lines, judgment_failure
 from parcost.report.figures import select
 from parcost.report.rows import claims_by_point, key_of
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Figure, Section
+    from parcost.contract.figures import Figure, Section
     from parcost.output.view import View
     from parcost.report.report import Report
 
@@ -43,14 +43,16 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     trains = any(result.outcome is not None for result in report.results)
     fit = "run and fit" if trains or not run else "are legal"
     counted = f"{len(run):,} of {len(points):,} points {fit}{chosen}."
-    yield Line(counted, "good" if run else "bad")
+    failures = list(filter(None, map(judgment_failure, report.results)))
+    unjudged = f"{failures[0]}{chosen}." if failures and not run else ""
+    yield Line(unjudged or counted, "good" if run else "bad")
     listed = " and ".join(f"`{name}`" for name in axes)
     yield Line(f"A list of values is a sweep: here of {listed}.", "faint")
     faults = {text for result in report.results for text in fault_lines(result)}
     yield from (Line(text, "bad") for text in sorted(faults))
     every = {id(d): d for result in report.results for d in result.diagnostics}
-    told = list({d.message: d for d in every.values()}.values())
-    yield from warnings(told) if short else all_warnings(told)
+    distinct = list({d.message: d for d in every.values()}.values())
+    yield from warnings(distinct) if short else all_warnings(distinct)
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]
     if short and not view.figures:

@@ -1,8 +1,8 @@
-"""Pages laid out in lines: as they are for pipes and files, coloured for a terminal.
+"""Pages as lines of text: plain for pipes and files, coloured for a terminal.
 
-ASCII unless the paper takes more. Rich was tried in its place: 42 ms to import, 225 ms for a
-table of 600 rows that takes 17 ms here, and at 34 columns it cut words to `gradi...`. Here
-no cell is ever cut, and columns that have no room are named.
+ASCII unless the paper takes more. Rich was tried instead. It takes 42 ms to import, and 225 ms for
+a table of 600 rows that takes 17 ms here. At 34 columns it cut words to `gradi...`. Here no cell is
+ever cut, and columns that have no room are named.
 """
 
 from __future__ import annotations

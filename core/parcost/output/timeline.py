@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
-from parcost.contract.terms import Activity, Op, Pair, Pipeline
+from parcost.contract.pipelines import Activity, Op, Pair, Pipeline
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.language.numbers import quantity
+from parcost.output.cells import cell
 
 if TYPE_CHECKING:
     from parcost.engine.orders import Order
@@ -36,7 +37,7 @@ def page(result: Result, name: str, path: str, width: int) -> Iterator[Item]:
     """Yield the timeline of *result*, for paper of some *width*, and what it says."""
     outcome = result.outcome
     assert outcome is not None
-    at = ", ".join(f"{key} = {value}" for key, value in result.at.items())
+    at = ", ".join(f"{key} = {cell(value)}" for key, value in result.at.items())
     yield Heading(f"{name}, {at}" if at else name, 1, aside=path)
     assert isinstance(outcome.run, PipelineRun)
     order = outcome.run.plan.orders[0][1]

@@ -15,12 +15,12 @@ SIDE_BY_SIDE = 3  # studies of one file that stand beside each other; more are a
 
 @frozen(kw_only=True)
 class View:
-    """What the command line says about the page of a report.
+    """The options of the command line for the page of a report.
 
-    *kind*: ``screen`` the short page, ``full`` everything, ``section`` one part of that,
-    ``line`` a row of a table of studies, ``compare`` a column of one. *section* is what the
-    title of the part contains. *order* is that of the ledger. *figures* are the columns, or
-    rows, that the user chose; none are those that plugins mark.
+    *kind* is ``screen`` for the short page, ``full`` for everything, or ``section`` for one part.
+    It is ``line`` for a row of a table of studies, ``compare`` for a column of one. *section* is a
+    part of the title. *order* is that of the ledger. *figures* are the columns, or rows, that the
+    user chose; if empty, those that plugins mark.
     """
 
     kind: Kind = "full"

@@ -1,9 +1,8 @@
-"""Finding plugins, and asking them what they have.
+"""Discovery of plugins, and calls of their hooks.
 
-There is no global registry: :func:`load` returns a :class:`Plugins` that is passed
-along. Every answer is stamped here with the plugin and the distribution that it came
-from, and checked against the contract, so that what a report says of its sources is
-known and not claimed. Plugins are asked in order of name.
+There is no global registry: :func:`load` returns a :class:`Plugins` that is passed along. Every
+answer is stamped here with its plugin and distribution, and validated against the contract. So
+the sources in a report are verified. Plugins are called in order of name.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from parcost.plugins.selection import PluginSelection, module_of, name_of
 
 MOST_KNOWN = 10_000  # answers that studies have in common
 MOST_FAULTS = 1000  # that are remembered
+MOST_ABSENCES = 3  # plugins that a diagnostic names
 _MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
 _OWN_MODULES = ("parcost_plugins.", "parcost_specs")
 #: Hooks that one plugin answers, once, and what it does so.
@@ -87,6 +87,14 @@ class Plugins:
         return (*self.unloadable, *self.registry.faults)
 
     @property
+    def absences(self) -> Sequence[str]:
+        """A sentence for each plugin that takes no part, for diagnostics of what is missing."""
+        broken = [f"plugin {fault.plugin} {fault.message}" for fault in self.broken]
+        found = [f"plugin `{name}` is left out by `--without`" for name in self.left_out] + broken
+        more = len(found) - MOST_ABSENCES
+        return [*found[:MOST_ABSENCES], *([f"{more} more plugins are missing"] if more > 0 else [])]
+
+    @property
     def faults(self) -> tuple[Fault, ...]:
         """Every fault so far, those in answers about studies included, each once."""
         return (*self.broken, *self.noted.values())
@@ -110,12 +118,11 @@ class Plugins:
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield what each plugin contributes to *hook*, stamped with the plugin.
 
-        With *only*, what the plugin in that position of :meth:`implementing` does.
+        With *only*, yield the contributions of the plugin in that position of :meth:`implementing`.
 
-        A plugin that raises, or answers with something else than the hook asks for,
-        or repeats a name, is noted in *faults*; without a list to note it in, it is
-        a :class:`PluginError`. Spec errors raised by a plugin pass through, with a note
-        that names it if it is none of ours.
+        A plugin has a fault if it raises, returns another type than the hook declares, or repeats a
+        name. The fault is added to *faults*; without a list it is raised as a :class:`PluginError`.
+        Spec errors raised by a plugin pass through. A note names a plugin of a third party.
         """
         asked = self.registry.hooks.get(hook, ())
         taken: dict[Any, Plugin] = {}

@@ -1,9 +1,8 @@
-"""Which plugins a run can use: their hooks fit, and what they offer by name is their own.
+"""The registry: plugins with valid hooks and unique names of their offers.
 
-What a plugin has is asked once, before any study: its blocks, catalogues, collectives,
-libraries, schedules, kernels and formats. A plugin that fails here is left out whole, as a
-fault that names it, for its terms would miss its blocks. All others stay, and answer as
-without it.
+The offers of a plugin are read once, before any study: its blocks, catalogues, collectives,
+libraries, schedules, kernels and formats. A plugin that fails here is left out whole, because its
+terms would miss its blocks. A fault names it. All others stay, with unchanged answers.
 
     plugin     has                      becomes
     ring       collectives: ring        used
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 from attrs import field, frozen
 
-from parcost.contract import hookspecs, terms
+from parcost.contract import groups, hookspecs, offers
 from parcost.contract.calls import CallError, call
 from parcost.contract.hookspecs import API_VERSION
 from parcost.contract.plugin import Fault
@@ -34,16 +33,17 @@ if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
 
 GROUP = "parcost"
+_MARK = f"{GROUP}_impl"  # that `hookimpl` leaves on a function
 OWN_DISTRIBUTION = "parcost"
 
 #: The hooks whose answers are offered by name, and the classes that they are of.
 _OFFERS: Mapping[str, tuple[type, ...]] = {
-    "catalogues": (terms.Catalogue,),
+    "catalogues": (offers.Catalogue,),
     "collectives": (Collective,),
-    "libraries": (terms.Library,),
+    "libraries": (groups.Library,),
     "schedules": (Schedule,),
     "kernels": (KernelModel,),
-    "exporters": (terms.Exporter, terms.FileExporter),
+    "exporters": (offers.Exporter, offers.FileExporter),
 }
 REGISTRIES = ("blocks", *_OFFERS)
 
@@ -56,6 +56,8 @@ _FORMER_METHODS: Mapping[str, Sequence[str]] = {
 }
 #: The arguments that optional methods of schedules need at most, themselves included.
 _ONE_ARGUMENT = dict.fromkeys(("limits", "closed_form", "spans", "lower_bound", "for_study"), 2)
+#: What algorithms of the first version had where ``closed_form`` is now.
+_FORMER_TEXTS = ("formula", "formula_for", "sees")
 _GUIDE = "docs/plugins.md, Versions of the contract,"
 
 #: A hook of a plugin: the plugin, the function, and the arguments that it takes.
@@ -138,13 +140,13 @@ def _fault(plugin: Plugin, hook: str, message: str) -> Fault:
 
 
 class _Manager(pluggy.PluginManager):
-    """Skip what no hook can be: pluggy takes 20 us for each number and class of a module."""
+    """Skip what no hook can be: pluggy takes 10 to 20 us for each name of a module."""
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> Any:
-        if isinstance(plugin, ModuleType) and not isinstance(
-            vars(plugin).get(name), (FunctionType, MethodType)
-        ):
-            return None
+        if isinstance(plugin, ModuleType):
+            value = vars(plugin).get(name)
+            if not isinstance(value, (FunctionType, MethodType)) or not hasattr(value, _MARK):
+                return None
         return super().parse_hookimpl_opts(plugin, name)
 
 
@@ -178,7 +180,7 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
     wanted = members.get("PARCOST_API", API_VERSION)
     if wanted != API_VERSION:
         message = f"needs version {quote(wanted)} of the contract, and this is {API_VERSION}"
-        return _fault(plugin, "registration", f"{message}; {_GUIDE} says what changed")
+        return _fault(plugin, "registration", f"{message}; {_GUIDE} lists the changes")
     misfit = pluggy.PluginValidationError
     try:  # looking into a module may run foreign code
         call(manager.register, plugin.module, plugin.name, module=plugin.module, passing=misfit)
@@ -190,7 +192,7 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
         if not caller.has_spec():
             known = [name for name in vars(hookspecs) if name in vars(manager.hook)]
             hint = did_you_mean(caller.name, known)
-            message = "no hook has this name" + (f"; {hint}" if hint else "")
+            message = f"no hook has this name; {hint or f'{_GUIDE} says what changed'}"
             return _fault(plugin, one_line(caller.name), message)
     return None
 
@@ -250,7 +252,7 @@ def _name(hook: str, thing: Any) -> str:
     """
     if hook == "blocks":
         if not isinstance(thing, type):
-            raise OfferError(f"returned {type_name(thing)} where type is asked for")
+            raise OfferError(f"returned {type_name(thing)} where type is expected")
         if not isinstance(vars(thing).get("__block__"), BlockType):
             name = one_line(thing.__name__)
             raise OfferError(f"returned the class {name}, which is not declared with `@block`")
@@ -260,12 +262,15 @@ def _name(hook: str, thing: Any) -> str:
     if not issubclass(type(thing), kinds):
         if any(method in _members(thing) for method in _FORMER_METHODS.get(hook, ())):
             raise OfferError(_former(thing, f"since then it derives from `parcost.{expected}`"))
-        raise OfferError(f"returned {type_name(thing)} where {expected} is asked for")
+        raise OfferError(f"returned {type_name(thing)} where {expected} is expected")
     name = _word(thing.name)
     for method in _ONE_ARGUMENT if hook == "schedules" else ():
         if _required(_members(thing)[method]) > _ONE_ARGUMENT[method]:
             now = "takes one object with stages, chunks, micro-batches and times"
             raise OfferError(_former(thing, f"since then `{method}` {now}"))
+    for former in _FORMER_TEXTS if hook == "collectives" else ():
+        if former in _members(thing):
+            raise OfferError(_former(thing, f"since then `{former}` is part of `closed_form`"))
     if hook == "collectives" and not _are_words(thing.operations):
         raise OfferError(f"returned `{name}`, whose `operations` are no set of names")
     return name
@@ -275,7 +280,7 @@ def _former(thing: Any, change: str) -> str:
     """Return the complaint about what is written for a former version of the contract."""
     return (
         f"returned {type_name(thing)}, written for version {API_VERSION - 1} of the contract: "
-        f"{change}; {_GUIDE} says what changed"
+        f"{change}; {_GUIDE} lists the changes"
     )
 
 

@@ -34,7 +34,7 @@ report.result.figure("step_time")  # in seconds
 `parcost.version.__version__` is the version. [Writing a plugin](plugins.md) shows the rest in use.
 """
 
-#: What somebody reads in one go, by the modules that define it.
+#: Parts of the reference, by the modules that define them.
 SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
     (
         "Evaluating specs",
@@ -55,7 +55,13 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "contract.hookspecs",
             "contract.study",
             "contract.queries",
+            "contract.groups",
+            "contract.pipelines",
             "contract.terms",
+            "contract.checks",
+            "contract.figures",
+            "contract.searches",
+            "contract.offers",
             "contract.formulas",
             "contract.sheet",
             "records",
@@ -84,10 +90,10 @@ def _names(module: str) -> Sequence[str]:
 
 def _entry(name: str) -> str:
     value = getattr(parcost, name)
-    return "\n".join([f"### `{name}`", "", *_described(name, value)])
+    return "\n".join([f"### `{name}`", "", *_description(name, value)])
 
 
-def _described(name: str, value: Any) -> Iterator[str]:
+def _description(name: str, value: Any) -> Iterator[str]:
     """Yield the lines of one name: its call, its docstring, its attributes and methods."""
     if isinstance(value, Dimension):
         yield from (f"Dimension of {f'values in `{value}`' if value != ONE else 'numbers'}.", "")

@@ -3,9 +3,8 @@
     python -m parcost.references.language                     prints it
     python -m parcost.references.language docs/language.md    rewrites that part of the file
 
-The blocks, their attributes, defaults and ranges, and the names that registries offer
-come from the installed plugins, so that the reference of a site with plugins of its
-own is one command away.
+The blocks, their attributes, defaults and ranges, and the names in registries come from the
+installed plugins. So a site with plugins of its own gets its own reference.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from parcost.plugins.discovery import load
 from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
-    from parcost.language.syntax import Attribute
     from parcost.plugins.discovery import Plugins
 
 BEGIN = "<!-- reference: made by `python -m parcost.references.language docs/language.md` -->"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from parcost.contract.terms import Figure, Interval
+from parcost.contract.figures import Figure, Interval
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.numbers import quantity
 from parcost.numeric import is_array
@@ -42,7 +42,7 @@ def interval_of(interval: Interval, unit: str) -> str:
     """Return an interval for reading, with the share of cases that it holds.
 
     >>> from parcost.contract.formulas import Formula
-    >>> from parcost.contract.terms import Interval
+    >>> from parcost.contract.figures import Interval
     >>> of = Interval(name="t", low=10.94, high=14.0, coverage=0.9, formula=Formula(text=""))
     >>> interval_of(of, "s")
     '10.9 to 14 s, 90 %'

@@ -1,8 +1,8 @@
-"""A report: everything that is known about a scenario once it is evaluated.
+"""A report: all results of an evaluated scenario.
 
-A scenario without sweeps has one result. A sweep over plain quantities is one result
-whose numbers are arrays; a sweep over something structural (a schedule, the number of
-stages, a device) has one result for each of its values.
+A scenario without sweeps has one result. A sweep over plain quantities is one result whose numbers
+are arrays. A sweep over a structural value (a schedule, the number of stages, a device) has one
+result for each value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from parcost.language.diagnostics import Diagnostic
 from parcost.records import record
 from parcost.report.figures import missing_names
-from parcost.report.result import Result, figure_text, headline, is_good
+from parcost.report.result import Result, figure_text, headline, is_good, meets_claims, runnable
 from parcost.report.rows import rows
 
 
@@ -57,18 +57,21 @@ class Report:
     @property
     def diagnostics(self) -> Sequence[Diagnostic]:
         """Every diagnostic of every result."""
-        return [d for result in self.results for d in result.diagnostics]
+        found = [d for result in self.results for d in result.diagnostics]
+        return list({id(d): d for d in found}.values())  # points of a sweep share some
 
     @property
     def exit_code(self) -> int:
         """0 good; 1 a rule or an expectation failed or nothing fits; 3 a plugin failed.
 
-        A sweep is good where one of its points is.
+        A sweep is good where one of its points runs, and every claim holds at all that run.
         """
         if any(result.faults for result in self.results):
             return 3
-        some = any if self.axes else all
-        return int(not some(is_good(result) for result in self.results))
+        if not self.axes:
+            return int(not all(map(is_good, self.results)))
+        runs = any(bool(runnable(result).any()) for result in self.results)
+        return int(not (runs and all(map(meets_claims, self.results))))
 
     def rows(self, figures: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
         """Return one mapping per point: axis values, figures, ``feasible``, ``reason``.

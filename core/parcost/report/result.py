@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
-from parcost.contract.terms import Figure, Interval, Section
-from parcost.language.diagnostics import Diagnostic, Severity, nearest
+from parcost.language.diagnostics import Diagnostic, Severity, nearest_names
 from parcost.language.numbers import quantity
 from parcost.numeric import Mask, Real
 from parcost.records import record
@@ -18,11 +18,16 @@ from parcost.records import record
 
 @record(kw_only=True, eq=False)
 class Expectation:
-    """One claim of an ``expect`` block, and whether it holds."""
+    """One claim of an ``expect`` block, and whether it holds.
+
+    *outcome* compares the value of the claim with the figure, in one sentence. Where the claim
+    holds, there is one only if its value lies outside of the interval of the figure.
+    """
 
     text: str  # as written: "mfu = 41 % +- 3 %"
     figure: Figure
     holds: Mask
+    outcome: str = ""
     diagnostic: Diagnostic | None  # what to say where it does not hold at every point
 
 
@@ -36,13 +41,13 @@ class Infeasible:
 
 @record(kw_only=True, eq=False, slots=False, repr=False)
 class Result:
-    """One evaluation: a study and what it costs.
+    """One evaluation: a study and its cost.
 
-    *at* holds the structural sweep values of this result, by axis name. *outcome* is
-    None where the study cannot run at all, and *diagnostics* say why, and where it has
-    nothing to train, whose *figures* are calculations; *legal* tells the two apart.
-    Numbers are arrays over the points that may run where ``study.axes`` is not empty; that
-    gives the swept values of each point. *infeasible* are the points that may not.
+    *at* holds the structural sweep values of this result, by axis name. *outcome* is None in two
+    cases, which *legal* distinguishes. A study that cannot run has *diagnostics* with the reason. A
+    study without training has calculations as *figures*. If ``study.axes`` is not empty, numbers
+    are arrays over the points that can run. The axes give the swept values of each point.
+    *infeasible* are the points that cannot run.
     """
 
     study: Study
@@ -85,7 +90,7 @@ class Result:
             if figure.name == name:
                 return figure.value
         known = [figure.name for _, figure in (*self.figures, *self.details)]
-        close = " or ".join(f"`{other}`" for other in nearest(name, known, 3))
+        close = " or ".join(f"`{other}`" for other in nearest_names(name, known, 3))
         hint = f"; did you mean {close}?" if close else ""
         raise KeyError(f"no figure is called `{name}`{hint}")
 
@@ -122,19 +127,35 @@ def headline(result: Result) -> str:
     return runs if first is None else f"{first.name} = {figure_text(first)}, {runs}"
 
 
+def verdicts(result: Result) -> list[Diagnostic]:
+    """Return what the step itself fails, such as to fit: not the rules before, nor claims."""
+    if result.outcome is None:
+        return []
+    claims = {id(claim.diagnostic) for claim in result.expectations}
+    errors = (d for d in result.diagnostics if d.severity is Severity.ERROR)
+    return [diagnostic for diagnostic in errors if id(diagnostic) not in claims]
+
+
 def is_good(result: Result) -> bool:
-    """Return whether a result is feasible and as expected; a sweep needs one point that is."""
-    if not result.legal:
-        return False
+    """Return whether a result has a point that runs, and claims hold at all that do."""
     if not result.swept:
         errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
-        return not errors
+        return result.legal and not errors
+    return bool(runnable(result).any()) and meets_claims(result)
+
+
+def runnable(result: Result) -> Any:
+    """Return for each point whether it runs."""
     import numpy as np
 
-    holds = np.broadcast_to(np.asarray(result.feasible, dtype=bool), (point_count(result),))
-    for claim in result.expectations:
-        holds = holds & np.asarray(claim.holds, dtype=bool)
-    return bool(holds.any())
+    feasible = np.asarray(result.legal and result.feasible, dtype=bool)
+    return np.broadcast_to(feasible, (point_count(result),))
+
+
+def meets_claims(result: Result) -> bool:
+    """Return whether every claim holds at every point that runs."""
+    runs = runnable(result)
+    return all(bool((claim.holds | ~runs).all()) for claim in result.expectations)
 
 
 def point_count(result: Result) -> int:

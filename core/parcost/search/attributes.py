@@ -11,8 +11,8 @@ from parcost.language.errors import SpecError
 from parcost.search.variants import Choice
 
 if TYPE_CHECKING:
+    from parcost.contract.searches import Axis
     from parcost.contract.study import Study
-    from parcost.contract.terms import Axis
     from parcost.engine.scenario import Scenario
 
 

@@ -1,8 +1,8 @@
-"""Which axes are bound value by value, which are numbers of arrays, and which are choices.
+"""Kinds of axes: bound value by value, numbers of arrays, or choices.
 
-Attributes on whose value other attributes depend, what must hold for all layouts, or what a
-schedule is, are bound on their own; so are those that decide how many virtual stages there
-are. What depends on an axis is found by giving it its values.
+An axis is bound value by value if other attributes, requirements or the schedule depend on it. So
+is an axis that determines the number of virtual stages. Dependencies are found by binding each
+value of the axis.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from parcost.search.conditions import condition_names
 from parcost.search.variants import Variants
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Axis
+    from parcost.contract.searches import Axis
     from parcost.engine.scenario import Scenario
     from parcost.engine.study import SpecStudy
 
@@ -73,10 +73,10 @@ def _decides(scenario: Scenario, study: SpecStudy, axis: Axis) -> tuple[bool, bo
 
 def _sets_limits(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
     """Return whether *axis* decides what must hold, which is said in words."""
-    said = [limit.says for _, goal in study.contributions("goals") for limit in goal.limits]
+    said = [limit.says for _, goal in study.contributions("search_goals") for limit in goal.limits]
     for value in axis.values:
         changed = scenario.replace({axis.attribute: value}).first
-        goals = [goal for _, goal in changed.contributions("goals")]
+        goals = [goal for _, goal in changed.contributions("search_goals")]
         if [limit.says for goal in goals for limit in goal.limits] != said:
             return True
     return False
@@ -84,8 +84,8 @@ def _sets_limits(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
 
 #: What tells answers apart that have to be the same for all layouts of a structure.
 PROBES: Mapping[str, Callable[[Any], Any]] = {
-    "rooms": np.asarray,
-    "goals": lambda goal: tuple(
+    "capacities": np.asarray,
+    "search_goals": lambda goal: tuple(
         (limit.says, key_of(np.asarray(limit.holds(1.0, 1.0)))) for limit in goal.limits
     ),
     "objectives": lambda o: (o.name, key_of(np.asarray(o.value(o.cost(1.0))))),

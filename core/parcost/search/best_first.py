@@ -1,11 +1,10 @@
-"""The best layouts: bounds first, then exact replays, until nothing that is left can win.
+"""Best-first search: bounds, then exact replays, until no remaining layout can be better.
 
-Every layout of the space is bounded, and those that may matter are scored: exactly, or from
-below by all of their terms. Layouts are then replayed in batches, the lowest score first. The
-search is over when no score that is left is below the worst layout that is kept: then the
-ranking is proven. If the time runs out before, the gap between the best layout and the
-lowest score that is left is what remains unproven; if parts of the space were not looked at,
-nothing is known about them.
+Every layout of the space is bounded. Layouts that may rank are scored: exactly, or from below by
+all of their terms. Layouts are then replayed in batches, the lowest score first. The search ends
+when no remaining score is below the worst layout in the ranking. Then the ranking is proven. If the
+time runs out first, the optimality gap remains: from the best layout to the lowest remaining score.
+About parts of the space that were not visited nothing is known.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, field, frozen
 
-from parcost.contract.terms import Limit, Objective
+from parcost.contract.searches import Limit, Objective
 from parcost.report.faults import fault_line
 from parcost.search.bounds import LayoutBounds
 from parcost.search.failures import objective_of
 from parcost.search.front import Front
 from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.queue import ReplayQueue
-from parcost.search.result import Best, Layout, SearchResult
+from parcost.search.result import Best, SearchedLayout, SearchResult
 from parcost.search.scores import ScoredLayouts, Scores
 from parcost.search.space import Group, Space
 from parcost.search.tally import RefusedError, Tally, result_of
@@ -49,11 +48,11 @@ _MANY = 12  # schedules of structures that wait: their terms are kept
 
 
 @frozen(kw_only=True, eq=False)
-class Wish:
-    """What is looked for: *objective* by name, *keep* layouts, within some seconds.
+class SearchRequest:
+    """The request of a search: *objective* by name, *keep* layouts, within some seconds.
 
-    *careful*: layouts are evaluated by themselves before they rule others out, because the
-    verdicts of plugins, which only that asks for, leave some of them out.
+    With *careful* a layout is evaluated on its own before it excludes others. Only a single
+    evaluation has the verdicts of plugins, which may refuse it.
     """
 
     objective: str = "step_time"
@@ -64,9 +63,9 @@ class Wish:
 
 def search(
     space: Space,
-    wish: Wish,
+    request: SearchRequest,
     *,
-    told: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
     points: Callable[[ScoredLayouts], None] | None = None,
 ) -> SearchResult:
     """Return the best layouts of *space*.
@@ -79,26 +78,26 @@ def search(
             the limits.
     """
     start = time.monotonic()
-    objective = objective_of(space.scenario.first, wish.objective)
+    objective = objective_of(space.scenario.first, request.objective)
     with rare_collections():
-        found = _tally(space, wish, told, points)
+        found = _tally(space, request, on_progress, points)
         try:
             return result_of(space, objective, found, start)
         except RefusedError:
-            left = max(wish.budget_seconds - (time.monotonic() - start), 0.0)
-            careful = evolve(wish, careful=True, budget_seconds=left)
-            found = _tally(space, careful, told, None)
+            left = max(request.budget_seconds - (time.monotonic() - start), 0.0)
+            careful = evolve(request, careful=True, budget_seconds=left)
+            found = _tally(space, careful, on_progress, None)
             return result_of(space, objective, found, start, careful=True)
 
 
 def _tally(
     space: Space,
-    wish: Wish,
-    told: Callable[[str], None],
+    request: SearchRequest,
+    on_progress: Callable[[str], None],
     points: Callable[[ScoredLayouts], None] | None,
 ) -> Tally:
     """Return the best layouts of *space*, and counts of the others."""
-    run = _Search(space, wish, told, points)
+    run = _Search(space, request, on_progress, points)
     with np.errstate(all="ignore"):
         interrupted = False
         try:
@@ -128,13 +127,18 @@ class _Search:
     def __init__(
         self,
         space: Space,
-        wish: Wish,
-        told: Callable[[str], None],
+        request: SearchRequest,
+        on_progress: Callable[[str], None],
         points: Callable[[ScoredLayouts], None] | None,
     ) -> None:
-        self.space, self.wish, self.told, self.points = space, wish, told, points
+        self.space, self.request, self.on_progress, self.points = (
+            space,
+            request,
+            on_progress,
+            points,
+        )
         self.start = time.monotonic()
-        self.best = Best(wish.keep)
+        self.best = Best(request.keep)
         self.front = Front()
         self.counts = _Counts()
         self.waiting: list[tuple[float, int, ReplayQueue]] = []
@@ -143,19 +147,19 @@ class _Search:
         self.crowded, self.many = _CROWDED, _MANY
         self.tie = count()
         self.unscored = inf  # the lowest bound of layouts that are not scored, for want of time
-        self.batch = wish.keep  # the first ones are kept, and spare the replay of many others
+        self.batch = request.keep  # the first ones are kept, and spare the replay of many others
 
     @property
     def late(self) -> bool:
         """Whether the time is over."""
-        return time.monotonic() - self.start > self.wish.budget_seconds
+        return time.monotonic() - self.start > self.request.budget_seconds
 
     def score(self) -> None:
         """Score every layout that may matter."""
         for group in self.space.groups():
             self.counts.refused.update(group.refused)
             self.counts.totals["legal"] += group.points
-            self.told(f"{self.counts.totals['legal']:,} legal layouts")
+            self.on_progress(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
             for block in group.blocks(_BLOCK):
                 whole = not (self.late and self.points is None and self.best.ranking())
@@ -178,7 +182,7 @@ class _Search:
         self.few = self.few or scores.few
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
         while True:
-            worst = self.best.worst if self.points is None else nan  # all points are asked for
+            worst = self.best.worst if self.points is None else nan  # all points are expected
             matters = [bound.matters(worst, self.front) for bound in bounds]
             least = [np.full(structure.legal.shape[-1], inf) for structure in group.structures]
             for bound, which in zip(bounds, matters, strict=True):
@@ -277,23 +281,23 @@ class _Search:
         found = entry.replay(self.best.worst, self.batch)
         self.batch = min(2 * self.batch, _MOST_REPLAYED)
         for degrees, layout in sorted(found.layouts, key=lambda kept: kept[1].rank):
-            if not self.wish.careful or self._runs(layout):
+            if not self.request.careful or self._runs(layout):
                 self.best.offer(degrees, layout)
         totals, legal = self.counts.totals, self.counts.totals["legal"]
         totals["replayed"] += entry.last
         totals["unfit"] += found.unfit
         self.counts.broken.update(found.broken)
-        self.told(f"{legal:,} legal layouts, {totals['replayed']:,} replayed")
+        self.on_progress(f"{legal:,} legal layouts, {totals['replayed']:,} replayed")
         if entry.left and entry.lowest <= self.best.worst:
             heapq.heapreplace(self.waiting, (entry.lowest, tie, entry))
         else:
             heapq.heappop(self.waiting)
 
-    def _runs(self, layout: Layout) -> bool:
+    def _runs(self, layout: SearchedLayout) -> bool:
         """Return whether a layout that may be listed is good by itself; count why it is not."""
         if layout.cost > self.best.worst:
             return False
-        one = evaluate_layout(self.space.scenario, layout.values, self.wish.objective)
+        one = evaluate_layout(self.space.scenario, layout.values, self.request.objective)
         self.counts.verdicts.update(one.refused)
         return one.layout is not None
 
@@ -337,4 +341,4 @@ class _Search:
         )
 
     def _judged_by(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
-        return scored.judge.objective(self.wish.objective), scored.judge.limits
+        return scored.judge.objective(self.request.objective), scored.judge.limits

@@ -12,8 +12,8 @@ from parcost.language.numbers import quantity
 from parcost.search.space import space as space_of
 
 if TYPE_CHECKING:
+    from parcost.contract.searches import Axis, Objective
     from parcost.contract.study import Study
-    from parcost.contract.terms import Axis, Objective
     from parcost.search.space import Space
 
 _MOST_TRIED = 16  # values of an axis, when a way out is looked for
@@ -32,7 +32,7 @@ def objective_of(study: Study, name: str) -> Objective:
         said = f"objectives of this study are {', '.join(offered)}; others take more in the spec, "
         said += "such as a price or a peak rate: see docs/guide/search.md"
         hint = did_you_mean(name, offered)
-        message = f"nothing called `{name}` can be looked for in this study"
+        message = f"no objective is called `{name}`"
         help = f"{hint}; {said}" if hint else said
         raise SpecError([Diagnostic("unknown-objective", message, help=help, place=study.path)])
     found: Objective = offered[name]
@@ -40,7 +40,7 @@ def objective_of(study: Study, name: str) -> Objective:
 
 
 def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
-    """Return what to say where no layout is legal: what is wrong with all of them first."""
+    """Return the diagnostics of a search without a legal layout, common errors first."""
     worst = Counter(refused).most_common(3)
     total = [rule for rule, n in worst if n >= space.size]
     if total:
@@ -59,7 +59,7 @@ def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
 
 
 def _whatever(space: Space) -> Sequence[Diagnostic]:
-    """Return what rules say of the spec that they say whatever is chosen, at both extremes."""
+    """Return the errors that do not depend on the choices: those of both extremes."""
     first, last = (
         _errors(space, {axis.attribute: axis.values[i] for axis in space.axes}) for i in (0, -1)
     )
@@ -68,7 +68,7 @@ def _whatever(space: Space) -> Sequence[Diagnostic]:
 
 
 def _errors(space: Space, values: Mapping[str, Any]) -> Sequence[Diagnostic]:
-    """Return what is wrong with the layout of these *values*."""
+    """Return the errors of the layout with these *values*."""
     try:
         result = space.scenario.replace(values).evaluate().result
     except SpecError as error:
@@ -79,7 +79,7 @@ def _errors(space: Space, values: Mapping[str, Any]) -> Sequence[Diagnostic]:
 def nothing_found(
     space: Space, legal: int, large: int, limits: Mapping[str, int], needed: float
 ) -> Diagnostic:
-    """Return what to say where layouts are legal, but none fits and is within the limits."""
+    """Return the diagnostic if layouts are legal, but none fits and is within the limits."""
     place = space.scenario.path
     broken = {says: n for says, n in limits.items() if n}
     if not broken:
@@ -92,10 +92,10 @@ def nothing_found(
         says = next(iter(broken))
         message = f"none of {fitting:,} layouts that fit has {says}"
         if says.startswith(OUTCOME):
-            help = "evaluate one of them: it says why"
+            help = "evaluate one of them for the reason"
         else:
             help = "loosen that limit"
-        goals = [goal for _, goal in space.scenario.first.contributions("goals")]
+        goals = [goal for _, goal in space.scenario.first.contributions("search_goals")]
         if sum(len(goal.limits) for goal in goals) > 1:
             help += "; a layout is counted under the first that it breaks, and may break others"
     else:
@@ -106,23 +106,23 @@ def nothing_found(
 
 
 def out_of_time(space: Space, legal: int) -> Diagnostic:
-    """Return what to say where time ran out before any layout was found."""
+    """Return the diagnostic if the time limit is reached before any layout was found."""
     message = f"none of {legal:,} legal layouts was found to be good before time ran out"
     help = "give it more time with `--budget`, or axes fewer values"
     return Diagnostic("out-of-time", message, place=space.scenario.path, help=help)
 
 
 def disagreement(space: Space, values: Mapping[str, Any]) -> Diagnostic:
-    """Return what to say where a layout runs among others and does not by itself."""
+    """Return the diagnostic if a layout runs in the search and fails in an evaluation."""
     at = ", ".join(f"{k.rpartition('.')[2]} {space.text(k, v)}" for k, v in values.items())
-    message = f"the layout {at} is another one by itself than among others"
-    help = "some plugin answers for many layouts at once otherwise than for one; leave it out "
-    help += "with `--without` to find which"
+    message = f"the evaluation of the layout {at} differs from its score in the search"
+    help = "a plugin answers differently for many layouts than for one; leave plugins out "
+    help += "with `--without` to find it"
     return Diagnostic("search-disagrees", message, place=space.scenario.path, help=help)
 
 
 def plugins_failed(space: Space, faults: Sequence[str]) -> list[Diagnostic]:
-    """Return what to say of plugins that failed, each once."""
+    """Return a diagnostic for each plugin that failed."""
     place = space.scenario.path
     return [Diagnostic("plugin-failed", fault, place=place) for fault in dict.fromkeys(faults)]
 

@@ -1,8 +1,8 @@
 """Candidates for the front of time against memory, out of millions of layouts.
 
-The memory of all layouts is cut into bands; of each the fastest layout by its score is a
-candidate. They are evaluated in the end, so that what is shown is exact, though a layout
-between two of them may be missing.
+The memory of all layouts is divided into bands. The fastest layout of each band by its score is a
+candidate. Candidates are evaluated at the end, so printed values are exact. A layout between two of
+them may be missing.
 """
 
 from __future__ import annotations

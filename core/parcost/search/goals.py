@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from parcost.contract.terms import Goal
+from parcost.contract.searches import Goal
 from parcost.language.diagnostics import Diagnostic, Label
 from parcost.language.errors import SpecError
 from parcost.search.failures import objective_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def goal_of(study: Study) -> Goal:
     """Return what the spec says of the search."""
-    found = [goal for _, goal in study.contributions("goals")]
+    found = [goal for _, goal in study.contributions("search_goals")]
     return found[0] if found else Goal()
 
 

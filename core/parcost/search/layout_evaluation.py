@@ -11,10 +11,10 @@ from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.search.attributes import find, is_text
 from parcost.search.failures import objective_of
-from parcost.search.result import Layout, spec_text
+from parcost.search.result import SearchedLayout, spec_text
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Limit
+    from parcost.contract.searches import Limit
     from parcost.engine.scenario import Scenario
     from parcost.report.result import Result
 
@@ -27,7 +27,7 @@ class LayoutEvaluation:
     """
 
     result: Result
-    layout: Layout | None = None
+    layout: SearchedLayout | None = None
     large: bool = False
     broken: Limit | None = None
 
@@ -53,14 +53,14 @@ def evaluate_layout(
     if not all_of(result.feasible):
         return LayoutEvaluation(result=result, large=True)
     seconds, bytes_ = float(outcome.step_seconds), float(outcome.memory_bytes)
-    limits = [limit for _, goal in study.contributions("goals") for limit in goal.limits]
+    limits = [limit for _, goal in study.contributions("search_goals") for limit in goal.limits]
     broken = [limit for limit in limits if not all_of(limit.holds(seconds, bytes_))]
     if broken:
         return LayoutEvaluation(result=result, broken=broken[0])
     wanted = objective_of(study, objective)
     cost = float(wanted.cost(seconds))
     value = float(wanted.value(cost))
-    layout = Layout(
+    layout = SearchedLayout(
         values=values, cost=cost, value=value, seconds=seconds, bytes_=bytes_, result=result
     )
     return LayoutEvaluation(result=result, layout=layout)

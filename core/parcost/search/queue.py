@@ -11,13 +11,13 @@ import numpy as np
 from attrs import define, evolve, field
 
 from parcost.search.replays import replay_layouts
-from parcost.search.result import ALIKE, Layout
+from parcost.search.result import ALIKE, SearchedLayout
 from parcost.search.scores import ScoredLayouts, doubt, values_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.contract.terms import Limit, Objective
+    from parcost.contract.searches import Limit, Objective
 
 
 @define(eq=False)
@@ -27,14 +27,14 @@ class ReplayResult:
     *cheaper*: some cost less than they can by their scores.
     """
 
-    layouts: list[tuple[Any, Layout]] = field(factory=list)
+    layouts: list[tuple[Any, SearchedLayout]] = field(factory=list)
     cheaper: bool = False
     unfit: int = 0
     broken: Counter[str] = field(factory=Counter)
 
 
 class ReplayQueue:
-    """The layouts of one structure and schedule that nobody has replayed, cheapest first."""
+    """The layouts of one structure and schedule that are not replayed yet, cheapest first."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ def _replay_result(
         )
         cost = float(_at(objective.cost(step), index))
         found.cheaper = found.cheaper or cost < costs[i] - ALIKE * abs(costs[i])
-        layout = Layout(
+        layout = SearchedLayout(
             values=values,
             cost=cost,
             value=float(_at(objective.value(cost), index)),

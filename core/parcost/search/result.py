@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import field, frozen
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Objective
+    from parcost.contract.searches import Objective
     from parcost.report.result import Result
 
 
 @frozen(kw_only=True, eq=False)
-class Layout:
+class SearchedLayout:
     """One layout: its values by attribute, what it costs and what it holds.
 
     *value* is its cost as people know it, such as an MFU. *result* is that of evaluating it by
@@ -36,20 +36,19 @@ class Layout:
 
 @frozen(kw_only=True, eq=False)
 class SearchResult:
-    """What a search came to.
+    """The result of a search.
 
-    *gap* is how much lower than the best any layout that was not replayed might be, as a
-    share, and None where not every layout was looked at. The ranking is *proven* where no
-    other layout can be on the list, and every plugin answered: *faults* tell what did not.
-    *refused* counts layouts by the rule that does not let them through, *large* those that
-    do not fit, and *limits* those that a limit leaves out. *looked* at were so many
-    *structures*. *sampled* layouts were drawn at random, where any were: fewer than asked for
-    if that was *cut_short*.
+    *gap* is the optimality gap: the share by which a layout without a replay may be below the best.
+    It is None if some layouts were not visited. The ranking is *proven* if no other layout can be
+    on the list, and every plugin answered. *faults* are the plugins that failed. *refused* counts
+    layouts by the rule that refuses them. *large* counts those that do not fit, *limits* those
+    beyond a limit. *looked* is the number of visited structures out of *structures*. *sampled* is
+    the number of layouts drawn at random, if any; *cut_short* means fewer than requested.
     """
 
     objective: Objective
-    best: Sequence[Layout]
-    front: Sequence[Layout]
+    best: Sequence[SearchedLayout]
+    front: Sequence[SearchedLayout]
     size: int
     legal: int
     large: int
@@ -72,9 +71,9 @@ class Best:
     """The best layouts so far, one for each set of degrees."""
 
     keep: int
-    _by_degrees: dict[Any, Layout] = field(factory=dict)
+    _by_degrees: dict[Any, SearchedLayout] = field(factory=dict)
 
-    def offer(self, degrees: Any, layout: Layout) -> None:
+    def offer(self, degrees: Any, layout: SearchedLayout) -> None:
         """Take *layout* if none with its degrees is better."""
         known = self._by_degrees.get(degrees)
         if known is None or layout.rank < known.rank:
@@ -86,13 +85,13 @@ class Best:
         costs = heapq.nsmallest(self.keep, (x.cost for x in self._by_degrees.values()))
         return costs[-1] + ALIKE * abs(costs[-1]) if len(costs) == self.keep else float("inf")
 
-    def ranking(self) -> list[tuple[Any, Layout]]:
+    def ranking(self) -> list[tuple[Any, SearchedLayout]]:
         """Return the degrees and layouts of the best, the very best first."""
         return sorted(self._by_degrees.items(), key=lambda kept: kept[1].rank)[: self.keep]
 
 
 def spec_text(value: Any) -> Any:
-    """Return a value as the language spells it."""
+    """Return a value in the notation of the language."""
     if isinstance(value, bool):
         return "on" if value else "off"
     label = getattr(value, "label", None)
@@ -100,7 +99,7 @@ def spec_text(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value as data has it: as the language spells it, and a whole number as one.
+    """Return a value as data: in the notation of the language, or as a number; whole ones as int.
 
     >>> plain_value(8.0), plain_value(0.5), plain_value(True)
     (8, 0.5, 'on')
@@ -124,9 +123,9 @@ def rank(cost: float, bytes_: float, values: Mapping[str, Any]) -> Rank:
     return float(f"{cost:.11e}"), float(f"{bytes_:.11e}"), [f"{v}" for v in values.values()]
 
 
-def pareto(layouts: Sequence[Layout]) -> list[Layout]:
+def pareto(layouts: Sequence[SearchedLayout]) -> list[SearchedLayout]:
     """Return the layouts that no other beats in both time and memory, fastest first."""
-    found: list[Layout] = []
+    found: list[SearchedLayout] = []
     least = float("inf")
     for layout in sorted(layouts, key=lambda x: (x.seconds, x.bytes_)):
         if layout.bytes_ < least:

@@ -16,7 +16,7 @@ import numpy as np
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.language.errors import SpecError
 from parcost.report.faults import fault_lines
-from parcost.search.best_first import Wish
+from parcost.search.best_first import SearchRequest
 from parcost.search.failures import objective_of, plugins_failed
 from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.result import Best, SearchResult, pareto
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 def sample(
     space: Space,
-    wish: Wish,
+    request: SearchRequest,
     count: int,
     *,
     seed: int = 0,
-    told: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> SearchResult:
     """Return the best of *count* legal layouts, drawn at random; a *seed* draws the same.
 
@@ -40,20 +40,20 @@ def sample(
             within the limits.
     """
     start, rng = time.monotonic(), random.Random(seed)  # noqa: S311  nothing is secret
-    best, layouts = Best(wish.keep), []
+    best, layouts = Best(request.keep), []
     refused: Counter[str] = Counter()
     limits: Counter[str] = Counter()
     faults: dict[str, None] = {}  # in order, each once
     legal = large = drawn = 0
-    objective = objective_of(space.scenario.first, wish.objective)
+    objective = objective_of(space.scenario.first, request.objective)
     interrupted = False
     try:
-        while legal < count and time.monotonic() - start < wish.budget_seconds:
+        while legal < count and time.monotonic() - start < request.budget_seconds:
             drawn += 1
             values = {axis.attribute: rng.choice(axis.values) for axis in space.axes}
-            told(f"{drawn:,} layouts drawn, {legal:,} of {count:,} that are legal")
+            on_progress(f"{drawn:,} layouts drawn, {legal:,} of {count:,} that are legal")
             with np.errstate(all="ignore"):
-                one = evaluate_layout(space.scenario, values, wish.objective)
+                one = evaluate_layout(space.scenario, values, request.objective)
             faults |= dict.fromkeys(fault_lines(one.result))
             if one.result.outcome is None:
                 found = [d.id for d in one.result.diagnostics if d.severity is Severity.ERROR]

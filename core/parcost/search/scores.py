@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import evolve, frozen
 
+from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Fault
 from parcost.contract.queries import key_of
+from parcost.contract.searches import Limit, Objective
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Edge, Limit, Objective, Pipeline, Row, Work
+from parcost.contract.terms import Edge, StageCounts, Work
 from parcost.engine.reduce import term_problem
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.shapes import fits_points, rooms_of
@@ -88,7 +90,7 @@ class ScoredLayouts:
 
 
 def values_at(scored: ScoredLayouts, index: Sequence[int]) -> dict[str, Any]:
-    """Return the values of a layout by attribute, as the language spells them."""
+    """Return the values of a layout by attribute, in the notation of the language."""
     structure = scored.structure
     values = {name: spec_text(value) for name, value in structure.values.items()}
     for name, numbers in structure.degrees.items():
@@ -145,12 +147,11 @@ class _Table:
 
 
 class Scores:
-    """The layouts of a group of structures: bounded at first, and scored where that is too low.
+    """The layouts of a group of structures: bounded first, and scored where that is too low.
 
-    A step never gets shorter by a term that is added. So a first bound takes the terms of
-    few plugins: the one that the step owes most of its work, and those that depend on no
-    other choices than that one does. They are arrays over these choices alone, and answer
-    for all layouts that differ in others.
+    An additional term never shortens a step. So a first bound takes the terms of few plugins: the
+    one with most of the work, and those that depend on the same choices only. They are arrays over
+    these choices alone, and hold for all layouts that differ in others.
     """
 
     def __init__(self, group: Group, few: Sequence[int] = ()) -> None:
@@ -341,18 +342,18 @@ class Scores:
             shared = [a.shared for a in asked if a.shared is not None]
             items = [x for _, by_part in shared for _, x in next(iter(by_part.values()))]
             arrays = any(_varies(hook, item) for item in items)
-            fits = hook != "rooms" or all(fits_points(x, self._variants.count) for x in items)
-            if hook == "rooms" and (len(shared) < len(asked) or not fits):
+            fits = hook != "capacities" or all(fits_points(x, self._variants.count) for x in items)
+            if hook == "capacities" and (len(shared) < len(asked) or not fits):
                 items = list(rooms_of(structure.variants.base, self._variants.faults))
             elif len(shared) < len(asked) or arrays:
                 items = [x for _, x in structure.variants.base.contributions(hook)]
-            elif hook == "rooms":
+            elif hook == "capacities":
                 items = [at_points(x, self.group.slices[place]) for x in items]
                 items = items if kept is None else [at_points(x, kept) for x in items]
             found[hook] = items
         return Judge(
-            rooms=found["rooms"],
-            limits=[limit for goal in found["goals"] for limit in goal.limits],
+            rooms=found["capacities"],
+            limits=[limit for goal in found["search_goals"] for limit in goal.limits],
             objectives={o.name: o for o in found["objectives"]},
             structure=structure,
         )
@@ -397,7 +398,7 @@ class Scores:
             terms = terms_under(terms, self._choice, index)
         found: list[tuple[Plugin, Any]] = []
         for plugin, term in terms:
-            if getattr(term, "count", None).__class__ is Row:
+            if getattr(term, "count", None).__class__ is StageCounts:
                 found += self._by_stage(place, index, hook, plugin, term)
             elif isinstance(term, Edge) and self._slices is not None:
                 found += _between(plugin, term, self._pipeline(place, index).stages)
@@ -471,13 +472,13 @@ def _between(plugin: Plugin, edge: Edge, stages: int) -> Iterator[tuple[Plugin, 
 
 def _varies(hook: str, item: Any) -> bool:
     """Return whether a goal or an objective holds arrays answers the points of its study."""
-    if hook == "goals":
+    if hook == "search_goals":
         return any(np.ndim(limit.holds(1.0, 1.0)) > 0 for limit in item.limits)
     return hook == "objectives" and np.ndim(item.value(item.cost(1.0))) > 0
 
 
 def blame(variants: Variants, pipeline: Pipeline, message: str) -> None:
-    """Note, once, what is wrong with the schedule of *pipeline*."""
+    """Record, once, an error in the schedule of *pipeline*."""
     plugin = variants.base.plugins.offers("schedules")[pipeline.schedule][0]
     if all((f.plugin, f.message) != (plugin, message) for f in variants.faults):
         variants.faults.append(Fault(plugin=plugin, hook="schedules", message=message))

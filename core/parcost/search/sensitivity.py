@@ -14,9 +14,9 @@ from parcost.language.numbers import quantity
 from parcost.numeric import all_of
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Axis
+    from parcost.contract.searches import Axis
     from parcost.engine.scenario import Scenario
-    from parcost.search.result import Layout
+    from parcost.search.result import SearchedLayout
 
 
 @frozen(kw_only=True, eq=False)
@@ -35,7 +35,7 @@ class Neighbour:
 
 
 def neighbours(
-    scenario: Scenario, axes: Sequence[Axis], at: Mapping[str, Any], layout: Layout
+    scenario: Scenario, axes: Sequence[Axis], at: Mapping[str, Any], layout: SearchedLayout
 ) -> Iterator[Neighbour]:
     """Yield the neighbours of *layout*, which is *at* some values.
 
@@ -56,7 +56,7 @@ def _others(axis: Axis, own: Any) -> Sequence[Any]:
 
 
 def _neighbour(
-    scenario: Scenario, values: Mapping[str, Any], path: str, layout: Layout
+    scenario: Scenario, values: Mapping[str, Any], path: str, layout: SearchedLayout
 ) -> Neighbour:
     def made(
         says: str, step: float | None = None, *, runs: bool = False, same: bool = False
@@ -79,7 +79,9 @@ def _neighbour(
         if all(bytes_ <= room for room in rooms):  # a verdict, and not for want of memory
             return made(f"{change}, but {errors[0] if errors else 'refused'}", step)
         return made(f"{change}, but needs {quantity(bytes_, 'GiB')}", step)
-    limits = [limit for _, goal in result.study.contributions("goals") for limit in goal.limits]
+    limits = [
+        limit for _, goal in result.study.contributions("search_goals") for limit in goal.limits
+    ]
     for limit in limits:
         if not all_of(limit.holds(step, float(result.outcome.memory_bytes))):
             return made(f"{change}, but breaks {limit.says}", step)

@@ -1,9 +1,9 @@
-"""What a search needs to know of an order: where stages are, and what is alive, roughly.
+"""Sketches of orders for a search: the places of stages, and a lower bound of what is alive.
 
-An order is worked out once for each schedule and structure, for as many micro-batches as it
-takes until nothing new happens, and holds for any number of them. What is alive is that of
-one moment on each device, the one with the most in all, and no more than there are
-micro-batches: never more than the order itself would say.
+An order is analysed once for each schedule and structure, up to its steady state. The sketch holds
+for any number of micro-batches. The micro-batches alive are those of one moment on each device, the
+one with the most in total. They are at most the number of micro-batches, and never exceed those of
+the full order.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import evolve, frozen
 
+from parcost.contract.pipelines import Op, PipelineShape
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Op, PipelineShape
 from parcost.engine.orders import AliveCounts, copies_of, pairs_of, parts, validate_order
 from parcost.engine.schedule_calls import limits
 

@@ -20,7 +20,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.contract.schema import block_type, change_values
-from parcost.contract.terms import Axis
+from parcost.contract.searches import Axis
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.search.attributes import choice_of, find
@@ -34,14 +34,13 @@ from parcost.search.variants import Choice, VariantAnswers, Variants
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.contract.checks import Check
     from parcost.contract.plugin import Fault
-    from parcost.contract.terms import Check
     from parcost.engine.scenario import Scenario
     from parcost.engine.study import SpecStudy
 
 LARGEST = 10**10  # points, legal or not
-MOST_DEGREES = 2_000_000  # combinations of numbers in one structure
-MOST_TOGETHER = 2**25  # points, legal or not, of structures that are asked about together
+MOST_TOGETHER = 2**25  # points, legal or not, of structures that are evaluated together
 
 
 @frozen(kw_only=True, eq=False, slots=False)
@@ -161,11 +160,11 @@ def _numbers(structures: Sequence[Structure]) -> Mapping[str, Sequence[float]]:
 
 @frozen(kw_only=True, eq=False)
 class Space:
-    """What a search goes through.
+    """The space of a search.
 
-    *texts* say numbers as a spec has them, by axis. *unsearched* are axes with values that a
-    search takes only where somebody names them, and nobody did, or that nobody has. *follows*
-    are attributes that are no axes and follow from them.
+    *texts* are numbers in the notation of a spec, by axis. *unsearched* are axes with values that
+    are not searched: the user did not name them, or they are not available. *follows* are
+    attributes that are not axes and follow from them.
     """
 
     scenario: Scenario
@@ -282,10 +281,10 @@ def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -
         same = (b for b in study.blocks[choice.schema] if vars(b)["label"] == choice.label)
         values.update(((id(block), choice.attribute), choice.values[i]) for block in same)
 
-    def chosen(held: Any, name: str, block: object) -> Any:
+    def chosen_value(held: Any, name: str, block: object) -> Any:
         return values.get((id(block), name), held)
 
-    return study.with_blocks(change_values(study.blocks, chosen))
+    return study.with_blocks(change_values(study.blocks, chosen_value))
 
 
 def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:

@@ -1,4 +1,4 @@
-"""Numbers as a spec has them: as somebody wrote them, or so that they read back to the bit."""
+"""Numbers in the notation of a spec: as written, or such that they parse to the same bits."""
 
 from __future__ import annotations
 

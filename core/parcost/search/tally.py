@@ -24,10 +24,10 @@ from parcost.search.failures import (
 )
 from parcost.search.front import Candidate, faster
 from parcost.search.layout_evaluation import LayoutEvaluation, evaluate_layout
-from parcost.search.result import ALIKE, Best, Layout, SearchResult, pareto
+from parcost.search.result import ALIKE, Best, SearchedLayout, SearchResult, pareto
 
 if TYPE_CHECKING:
-    from parcost.contract.terms import Objective
+    from parcost.contract.searches import Objective
     from parcost.search.space import Space
 
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 class Tally:
     """The layouts that a search kept, and counts of the others.
 
-    *best* are the best layouts, *front* the candidates. *least_bytes* is
-    what the smallest layout needs where none fits, and *left* the lowest cost of a layout
-    that was not replayed. So many structures were *looked* at, of those there are. *faults*
-    tell which plugins failed. *unfit* and *broken* count what is found out of layouts that are
-    not *large*, and break no limit, by their bounds: all such layouts, where there is no best.
-    *verdicts* count those that a rule about outcomes refused.
+    *best* are the best layouts, *front* the candidates. *least_bytes* is the memory of the smallest
+    layout if none fits. *left* is the lowest cost of a layout without a replay. *looked* is the
+    number of visited structures. *faults* are the plugins that failed. *unfit* and *broken* count
+    evaluated layouts that do not fit or break a limit, although their bounds do not. Without a best
+    layout they cover all such layouts. *verdicts* counts layouts that a rule about outcomes
+    refused.
     """
 
     best: Best
@@ -87,7 +87,7 @@ def result_of(
     ranked = [layout for _, layout in tally.best.ranking()]
     faults = [*tally.faults]
     verdicts = Counter(tally.verdicts)
-    evaluated = [_evaluated(space, layout.values, objective) for layout in ranked]
+    evaluated = [_evaluate(space, layout.values, objective) for layout in ranked]
     faults += [fault for one in evaluated for fault in fault_lines(one.result)]
     for layout, one in zip(ranked, evaluated, strict=True):
         if not _agree(layout, one):
@@ -111,7 +111,7 @@ def result_of(
             limits.update({f"{OUTCOME} `{rule}` accepts": n for rule, n in verdicts.items()})
             why = [nothing_found(space, tally.legal, large, limits, tally.least_bytes)]
         raise SpecError([*why, *plugins_failed(space, faults)])
-    front = [_evaluated(space, candidate.values, objective) for candidate in faster(tally.front)]
+    front = [_evaluate(space, candidate.values, objective) for candidate in faster(tally.front)]
     whole = tally.looked == space.count()
     return SearchResult(
         objective=objective,
@@ -138,7 +138,7 @@ def _gap(cost: float, left: float) -> float:
     return max(0.0, (cost - left) / abs(cost)) if cost else 0.0
 
 
-def _agree(layout: Layout, one: LayoutEvaluation) -> bool:
+def _agree(layout: SearchedLayout, one: LayoutEvaluation) -> bool:
     """Return whether a layout is by itself what it was among others, whatever rules say of that."""
     if one.layout is not None:
         return isclose(one.layout.cost, layout.cost, rel_tol=ALIKE)
@@ -150,7 +150,7 @@ def _agree(layout: Layout, one: LayoutEvaluation) -> bool:
     return all(isclose(a, b, rel_tol=ALIKE) for a, b in zip(found, known, strict=True))
 
 
-def _evaluated(space: Space, values: Mapping[str, Any], objective: Objective) -> LayoutEvaluation:
+def _evaluate(space: Space, values: Mapping[str, Any], objective: Objective) -> LayoutEvaluation:
     """Return a layout as evaluated by itself."""
     with np.errstate(all="ignore"):
         return evaluate_layout(space.scenario, values, objective.name)

@@ -1,10 +1,10 @@
 """Terms of many variants as terms over arrays with a dimension for each choice.
 
-The terms of one pass and place that differ between variants in their numbers alone become
-one term whose numbers have the shape of the choices that were read, followed by the flat
-axis of degrees. A variant that lacks the term has zeros there. What differs in words, such
-as the window in which a transfer may hide, makes terms of their own, zero elsewhere. So does
-a name where the result depends on the order of terms: an evaluation sorts them by name.
+Terms of one pass and place that differ between variants in numbers only become one term. Its
+numbers have the shape of the choices that were read, followed by the flat axis of degrees. A
+variant that lacks the term has zeros there. Terms that differ in words, such as the window of a
+transfer, stay separate, with zeros elsewhere. So do terms with different names if the result
+depends on their order: an evaluation sorts them by name.
 """
 
 from __future__ import annotations
@@ -217,11 +217,10 @@ def _fields(type_: Any) -> tuple[str, ...]:
 def merge_terms(
     stamped: Sequence[tuple[Plugin, Any]], windows: Windows
 ) -> list[tuple[Plugin, Any]]:
-    """Return the terms with those added up that are one to whoever adds them up.
+    """Return the terms, with those added up that the reducer treats as one.
 
-    Serial work of a pass is a sum whatever it is called, unless one of *windows* is under
-    it; so is what hides at one slow-down in a window where order does not matter, and memory
-    that is held alike.
+    Serial work of a pass is one sum, unless it hosts one of *windows*. So is work with one slowdown
+    in a window where order does not matter. So is memory with equal lifetimes.
     """
     sums: dict[Any, tuple[Plugin, Any, list[Any]]] = {}
     for number, (plugin, term) in enumerate(stamped):

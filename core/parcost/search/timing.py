@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from attrs import evolve
 
+from parcost.contract.pipelines import Case, Pipeline, Times
 from parcost.contract.study import Schedule
-from parcost.contract.terms import Case, Edge, Memory, Once, Pipeline, Times, Work
+from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.engine.bounds import ends, lower_bound
 from parcost.engine.memory import DeviceMemory
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.replay import Hop, Plan, Timeline, add_hops, hops_of
+from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops, hops_of
 from parcost.engine.schedule_calls import case_of, closed_form, spans
 from parcost.engine.stage_costs import PASSES, Load, kinds, load
 from parcost.engine.step_costs import WHENS, TermGroup, When
@@ -207,9 +208,9 @@ class ScheduleTimes:
         """Return the bytes of the fullest device; *known* is what schedules have in common."""
         m, growing = self.pipeline.micro_batches, self.plan.drawn.growing
         held = DeviceMemory(terms, self.plan, most=m, growing=growing, steady=known)
-        return reduce(maximum, (b for d in self._unlike(held) for b in held.moments(d)))
+        return reduce(maximum, (b for d in self._distinct_devices(held) for b in held.moments(d)))
 
-    def _unlike(self, held: DeviceMemory) -> Iterator[int]:
+    def _distinct_devices(self, held: DeviceMemory) -> Iterator[int]:
         """Yield the devices but for those that hold no more than one with the same stages."""
         order = self.plan.drawn
         first: dict[tuple[int, ...], list[Sequence[int]]] = {}
@@ -226,7 +227,7 @@ def _passes(seconds: Any) -> tuple[Real, Real, Real]:
     return seconds["F"], seconds["R"] + seconds["B"], seconds["W"]
 
 
-class SketchPlan(Plan):
+class SketchPlan(PipelinePlan):
     """A plan whose order is sketched, and holds for every number of micro-batches."""
 
     @property

@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from parcost.contract.queries import READS, Memo, Reads
 from parcost.contract.schema import on_axes
-from parcost.contract.terms import Row
+from parcost.contract.terms import StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.shapes import points_of, shape_problem
 from parcost.engine.study import SpecStudy, contribution, count_answers
@@ -381,7 +381,7 @@ def _count(study: SpecStudy, hook: str, plugin: Plugin, term: Any) -> Any:
 def _by_stage(item: Any) -> bool:
     """Return whether a term has numbers for each virtual stage, and not by row."""
     count = getattr(item, "count", 1.0)
-    return isinstance(count, tuple) and not isinstance(count, Row)
+    return isinstance(count, tuple) and not isinstance(count, StageCounts)
 
 
 def _schedule(study: SpecStudy) -> Schedule:

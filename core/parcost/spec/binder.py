@@ -1,12 +1,12 @@
 """From definitions to a study: expressions evaluated, units checked, ranges checked.
 
-Values are computed when they are needed, once. Everything wrong with a study is
-reported in one run; what depends on something broken is not reported again.
+Values are computed on demand, once. One run reports every error of a study, without errors that
+follow from others.
 
-Sweeps. A list where one value is wanted is an axis. A first, probing pass takes the
-first item of each and learns which axes exist, and which of them reach something
-structural (a word, a reference, a number of stages). Structural axes are then bound
-one value at a time; the others are arrays over *points*.
+Sweeps. A list where one value is wanted is an axis. A first, probing pass takes the first item of
+each list. It finds the axes, and those that affect a structural value (a word, a reference, a
+number of stages). Structural axes are then bound one value at a time; the others are arrays over
+*points*.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 
 from parcost.contract.origin import Origin
 from parcost.contract.schema import BlockType
@@ -25,11 +25,12 @@ from parcost.language.text import Span
 from parcost.spec import defaults
 from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
-from parcost.spec.definitions import Definition, Definitions, alias_hint
+from parcost.spec.definitions import Definition, Definitions, alias_of
 from parcost.spec.expressions import Expressions
+from parcost.spec.lets import unread_lets
 from parcost.spec.modules import Loader, Module, add_let
-from parcost.spec.names import Names
-from parcost.spec.scope import Axis, BrokenError, Scope, Sweep
+from parcost.spec.names import NameResolver
+from parcost.spec.scope import BrokenError, Scope, Sweep, SweepAxis
 from parcost.spec.values import BoundValue
 
 
@@ -43,18 +44,17 @@ class Binder:
     module: Module
     study: s.Block | None
     overrides: Mapping[str, s.Attribute]
-    missing_hint: str = ""
     points: Mapping[int, Any] = Factory(dict)
     sweeps: dict[int, Sweep] = Factory(dict)  # those of numbers and texts, whatever the points
     found: list[Diagnostic] = Factory(list)
-    axes: dict[int, Axis] = Factory(dict)
+    axes: dict[int, SweepAxis] = Factory(dict)
     origins: dict[int, Mapping[str, Origin]] = Factory(dict)  # by id of an object
     objects: dict[int, Any] = Factory(dict)
     lacking: dict[type, list[Diagnostic]] = Factory(dict)
     definitions: Definitions = Factory(
-        lambda self: Definitions(self.types, self.missing_hint), takes_self=True
+        lambda self: Definitions(self.types, self.loader.absences), takes_self=True
     )
-    names: Names = Factory(Names, takes_self=True)
+    names: NameResolver = Factory(NameResolver, takes_self=True)
     expressions: Expressions = Factory(lambda self: Expressions(self, self.names), takes_self=True)
     _bound: dict[tuple[int, str], BoundValue | None] = Factory(dict)
     open: list[tuple[int, str, Span]] = Factory(list)
@@ -64,8 +64,8 @@ class Binder:
     def bind(self) -> dict[type, tuple[Any, ...]]:
         """Return the study's blocks as objects, by class.
 
-        What is wrong is in ``found``; objects are missing then. What a block that
-        nobody wrote would need is in ``lacking``: it is wrong only once it is asked for.
+        Errors are in ``found``; objects are missing then. Requirements of a block that is not in
+        the spec are in ``lacking``. They are errors only if a plugin reads the block.
         """
         preludes = list(self.loader.preludes())
         for module in (*preludes, *_closure(self.module, set())):
@@ -85,10 +85,12 @@ class Binder:
             elif not definition.layers and not self._is_set(definition):
                 self.lacking[schema] = self.found[count:]
                 del self.found[count:]
+        if not self.names.used.keys() >= {*self.module.lets, *self.study_lets}:
+            self.found += unread_lets(self.module, self.study_lets)
         return blocks
 
     def forget(self) -> None:
-        """Let go of whoever refers back: nothing is evaluated any more."""
+        """Drop the references back to this binder: evaluation has ended."""
         del self.names, self.expressions
 
     def claim_value(self, node: s.Expr, module: Module) -> v.Value:
@@ -144,8 +146,7 @@ class Binder:
                 help = "there is " + ", ".join(f"`{one}`" for one in several)
             former = definition.type.former if definition is not None else {}
             help = former.get(name, help)
-            if help is None and definition is not None:
-                help = alias_hint(name, definition.type.kind, self.types)
+            help = help or self._alias_help(steps, name, definition)
             help = help or did_you_mean(path, known) or _ending_in(path, list(known))
             type_ = self.types.get(steps[0]) if steps else None
             kinds = {d.type.kind for d in table}
@@ -155,6 +156,18 @@ class Binder:
             place = self.module.source.name
             raise SpecError([Diagnostic("unknown-attribute", message, place=place, help=help)])
         return definition, name
+
+    def _alias_help(
+        self, steps: Sequence[str], name: str, definition: Definition | None
+    ) -> str | None:
+        """Return a help line with the path that stands for a *name* of other tools."""
+        kind = definition.type.kind if definition is not None else ""
+        aliased = alias_of(name, kind, self.types)
+        if aliased is None:
+            return None
+        other, instead = aliased
+        block = ".".join(steps) if other == kind else other
+        return f"write `{block}.{instead}`"
 
     def _inner(self, definition: Definition, step: str) -> Definition | None:
         """Return the block called *step* in *definition*, or the one that an attribute names."""
@@ -167,7 +180,7 @@ class Binder:
         given = self._given.get((id(definition), step))
         if given is None and step in definition.attributes:
             given, _ = definition.attributes[step]
-        if given is None:  # a reference that nobody writes is to the only one
+        if given is None:  # an omitted reference is to the only one
             only = self.definitions.of_kind(field.target)
             return only[0] if len(only) == 1 else None
         return self._find_definition(given.value.text) if isinstance(given.value, s.Path) else None
@@ -300,6 +313,9 @@ class Binder:
     def _missing(self, definition: Definition, names: list[str]) -> Diagnostic:
         listed = ", ".join(f"`{name}`" for name in names)
         docs = [f"`{n}`: {definition.type.fields[n].doc}" for n in names]
+        for group, text in definition.type.any_of.items():
+            if not any(self.is_given(definition, name) for name in group):
+                docs.append(f"it also needs {text}")
         header = definition.header
         message = f"`{definition.called}` lacks {listed}"
         if header is None:
@@ -314,7 +330,7 @@ class Binder:
         return name in definition.attributes or (id(definition), name) in self._given
 
     def attribute(self, definition: Definition, name: str) -> BoundValue:
-        """Return the value of an attribute, computed once, whoever asks."""
+        """Return the value of an attribute, computed once."""
         key = (id(definition), name)
         if key in self._bound:
             known = self._bound[key]
@@ -346,7 +362,7 @@ class Binder:
         return bound
 
     def _default(self, definition: Definition, name: str) -> BoundValue:
-        """Return the value of an attribute that nobody gives."""
+        """Return the value of an attribute without an assignment."""
         type_ = definition.type
         if name not in type_.defaults:
             raise BrokenError  # reported with its block, as missing
@@ -354,7 +370,17 @@ class Binder:
         if bound is not None:
             return bound
         node, origin = defaults.expression(type_.kind, name, type_.defaults[name])
+        if type_.fields[name].kind == "reference":
+            origin = evolve(origin, reason=self._only_block(type_.defaults[name]))
         return self._guarded(definition, name, node, self.module, origin)
+
+    def _only_block(self, kind: str) -> str:
+        """Return why a reference is to a block of *kind*: no other is there, "" in a prelude."""
+        found = self.definitions.of_kind(kind)
+        if len(found) != 1 or found[0].of_prelude:
+            return ""
+        own = any(module is self.module for _, module in found[0].layers)
+        return f"the only {kind}" if own else f"the only {kind} that is imported"
 
     def _guarded(
         self,

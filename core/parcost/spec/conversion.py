@@ -19,19 +19,19 @@ from parcost.language.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECO
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition
 from parcost.spec.expressions import Expressions
-from parcost.spec.names import Names
+from parcost.spec.names import NameResolver
 from parcost.spec.scope import Binding, BrokenError, Scope, SetValue
 from parcost.spec.values import BoundValue
 
 
-class Binder(Binding, Protocol):
+class ValueBinding(Binding, Protocol):
     """The binder that a value is converted for."""
 
-    names: Names
+    names: NameResolver
     expressions: Expressions
 
 
-def convert(binder: Binder, node: s.Attribute, scope: Scope, origin: Origin) -> BoundValue:
+def convert(binder: ValueBinding, node: s.Attribute, scope: Scope, origin: Origin) -> BoundValue:
     """Return the value of the attribute that *node* gives, as its field wants it.
 
     Raises:
@@ -91,7 +91,7 @@ def _names_only(type_: BlockType, node: s.Expr) -> bool:
     match node:
         case s.Path(parts=[name]):
             return name.text in type_.fields
-        case s.Chain(operands=inner) | s.Call(arguments=inner):
+        case s.Chain(operands=inner) | s.FunctionCall(arguments=inner):
             return all(_names_only(type_, part) for part in inner)
         case s.Unary(operand=part):
             return _names_only(type_, part)
@@ -104,7 +104,9 @@ def _qualifiers_refer(node: s.Attribute, field: Field) -> bool:
     return any(word in node.span.text for word in words)
 
 
-def _wrong_kind(binder: Binder, node: s.Attribute, value: v.Value, field: Field) -> Diagnostic:
+def _wrong_kind(
+    binder: ValueBinding, node: s.Attribute, value: v.Value, field: Field
+) -> Diagnostic:
     wanted = {
         "word": "a word",
         "switch": "`on` or `off`",
@@ -121,7 +123,7 @@ def _wrong_kind(binder: Binder, node: s.Attribute, value: v.Value, field: Field)
     )
 
 
-def _unit_hint(binder: Binder, node: s.Attribute, field: Field) -> str | None:
+def _unit_hint(binder: ValueBinding, node: s.Attribute, field: Field) -> str | None:
     """Return a help line with the name that a string or a number may stand for."""
     text = node.span.text.partition("=")[2].strip(' "')
     known: Sequence[str] = ()
@@ -188,7 +190,12 @@ def _span_of(node: Any, position: int) -> Span:
 
 
 def _quantity(
-    binder: Binder, node: s.Attribute, value: v.Value, scope: Scope, field: Field, origin: Origin
+    binder: ValueBinding,
+    node: s.Attribute,
+    value: v.Value,
+    scope: Scope,
+    field: Field,
+    origin: Origin,
 ) -> BoundValue:
     name = node.name.text
     if isinstance(value, v.Symbol) and isinstance(value.what, Curve):
@@ -219,7 +226,7 @@ def _quantity(
     return BoundValue(value, number, origin)
 
 
-def _remainder(binder: Binder, node: s.Attribute, scope: Scope) -> Diagnostic | None:
+def _remainder(binder: ValueBinding, node: s.Attribute, scope: Scope) -> Diagnostic | None:
     """Return what is wrong where a default divides an attribute by one that does not divide it.
 
     It points at the divisor as it was written, and names the nearest that would do.
@@ -249,7 +256,7 @@ def _remainder(binder: Binder, node: s.Attribute, scope: Scope) -> Diagnostic | 
 
 def _attribute_in(operand: s.Expr, block: Definition) -> str:
     """Return the attribute of *block* that *operand* is, or that it keeps above a number."""
-    for one in operand.arguments if isinstance(operand, s.Call) else (operand,):
+    for one in operand.arguments if isinstance(operand, s.FunctionCall) else (operand,):
         if isinstance(one, s.Path) and one.text in block.type.fields:
             return one.text
     return ""
@@ -311,7 +318,7 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
 
 
 def _qualified(
-    binder: Binder, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
+    binder: ValueBinding, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
 ) -> tuple[v.Quantity, str]:
     """Return *value* as the word behind it makes it, and the word."""
     name = node.name.text

@@ -1,8 +1,8 @@
-"""Which blocks a study has, once imports, extensions and overrides are laid over one another.
+"""The blocks of a study, after imports, extensions and overrides.
 
-A definition is a stack of layers, lowest first: what it extends, the prelude, imports,
-the file, the study. An attribute's value is the topmost layer's; it is read in the
-scope of the file that wrote it, but sees the other attributes of the whole stack.
+A definition is a stack of layers, lowest first: its base, the prelude, imports, the file, the
+study. The topmost layer gives the value of an attribute. It is evaluated in the scope of its file,
+and can read the other attributes of the whole stack.
 The order of blocks in a file, or of files, never decides anything.
 """
 
@@ -44,10 +44,10 @@ class Definition:
 
 @define(eq=False)
 class Definitions:
-    """Builds definitions, and notes what is wrong with the blocks on the way."""
+    """Builds definitions, and collects errors in the blocks."""
 
     types: Mapping[str, BlockType]
-    missing_hint: str
+    absences: Sequence[str]
     found: list[Diagnostic] = Factory(list)
     table: dict[Key, Definition] = Factory(dict)
     _named: dict[tuple[int, str, str], Definition] = Factory(dict)
@@ -255,7 +255,7 @@ class Definitions:
                     block.kind.span,
                     help=did_you_mean(block.kind.text, [*self.types, "study", "expect"])
                     or "docs/language.md shows the blocks, and how a list of values sweeps",
-                    notes=[self.missing_hint] if self.missing_hint else [],
+                    notes=self.absences,
                 )
             )
         return type_
@@ -345,12 +345,25 @@ def _unknown_attribute(
 
 def alias_hint(name: str, kind: str, types: Mapping[str, BlockType]) -> str | None:
     """Return a help line for a *name* that other tools have for an attribute, of *kind* first."""
-    if name in types[kind].aliases:
-        return f"write `{types[kind].aliases[name]}`"
-    for other, type_ in types.items():
-        if name in type_.aliases:
-            return f"write `{type_.aliases[name]}` in `{other}`"
-    return None
+    aliased = alias_of(name, kind, types)
+    if aliased is None:
+        return None
+    other, instead = aliased
+    return f"write `{instead}`" + (f" in `{other}`" if other != kind else "")
+
+
+def alias_of(name: str, kind: str, types: Mapping[str, BlockType]) -> tuple[str, str] | None:
+    """Return the kind of block, and what it has for a *name* of other tools; *kind* comes first.
+
+    An attribute of another block that is called so comes before what a third block has instead.
+    """
+    if kind in types and name in types[kind].aliases:
+        return kind, types[kind].aliases[name]
+    if any(name in type_.fields for type_ in types.values()):
+        return None
+    aliased = (other for other, type_ in types.items() if name in type_.aliases)
+    other = next(aliased, None)
+    return None if other is None else (other, types[other].aliases[name])
 
 
 def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:

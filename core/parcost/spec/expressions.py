@@ -14,8 +14,8 @@ from parcost.language.units import ONE, known_units, unit
 from parcost.spec import functions
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition
-from parcost.spec.names import Names
-from parcost.spec.scope import Axis, Binding, BrokenError, Scope, SetValue, Sweep
+from parcost.spec.names import NameResolver
+from parcost.spec.scope import Binding, BrokenError, Scope, SetValue, Sweep, SweepAxis
 
 DEEPEST = 100
 
@@ -25,7 +25,7 @@ class Expressions:
     """Evaluates expressions for a binder."""
 
     binder: Binding
-    names: Names
+    names: NameResolver
     _depth: int = 0
     _masked: bool = False
 
@@ -52,9 +52,9 @@ class Expressions:
                 return v.negate(inner, node.operator, node.operand.span)
             case s.Conditional():
                 return self._conditional(node, scope)
-            case s.Call() | s.List() if id(node) in self.binder.sweeps:
+            case s.FunctionCall() | s.List() if id(node) in self.binder.sweeps:
                 return self._at_points(self.binder.sweeps[id(node)], node, scope)
-            case s.Call():
+            case s.FunctionCall():
                 listed = node.function.text == "curve"
                 arguments = [
                     v.Items(tuple(self.evaluate(i, scope) for i in argument.items))
@@ -168,7 +168,7 @@ class Expressions:
         key = id(node)
         axis = self.binder.axes.get(key)
         if axis is None:
-            axis = Axis(key, scope.name, sweep.shown, node.span, sweep.unit)
+            axis = SweepAxis(key, scope.name, sweep.shown, node.span, sweep.unit)
             self.binder.axes[key] = axis
         for other in sweep.axes:
             self.binder.axes[other].structural = True
@@ -213,7 +213,7 @@ def _is_constant(node: Any) -> bool:
             return True
         case s.Unary(operand=operand):
             return _is_constant(operand)
-        case s.List(items=parts) | s.Call(arguments=parts):
+        case s.List(items=parts) | s.FunctionCall(arguments=parts):
             return all(_is_constant(part) for part in parts)
     return False
 

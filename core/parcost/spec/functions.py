@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LONGEST_LIST = 1_000_000
 
 
-def call(node: s.Call, arguments: list[Value]) -> Value:
+def call(node: s.FunctionCall, arguments: list[Value]) -> Value:
     """Return the value of ``function(arguments)``."""
     name = node.function.text
     function = _FUNCTIONS.get(name)
@@ -71,8 +71,8 @@ def functions() -> list[str]:
     return sorted(_FUNCTIONS)
 
 
-def _extreme(name: str) -> Callable[[s.Call, list[Value]], Value]:
-    def apply(node: s.Call, arguments: list[Value]) -> Value:
+def _extreme(name: str) -> Callable[[s.FunctionCall, list[Value]], Value]:
+    def apply(node: s.FunctionCall, arguments: list[Value]) -> Value:
 
         pick = minimum if name == "min" else maximum
         numbers = [number(a, n.span) for a, n in zip(arguments, node.arguments, strict=True)]
@@ -86,8 +86,8 @@ def _extreme(name: str) -> Callable[[s.Call, list[Value]], Value]:
     return apply
 
 
-def _elementwise(name: str, *, plain: bool) -> Callable[[s.Call, list[Value]], Value]:
-    def apply(node: s.Call, arguments: list[Value]) -> Value:
+def _elementwise(name: str, *, plain: bool) -> Callable[[s.FunctionCall, list[Value]], Value]:
+    def apply(node: s.FunctionCall, arguments: list[Value]) -> Value:
         operand = number(arguments[0], node.arguments[0].span)
         if plain and operand.dimension != ONE:
             raise SpecError(
@@ -112,7 +112,7 @@ def _elementwise(name: str, *, plain: bool) -> Callable[[s.Call, list[Value]], V
     return apply
 
 
-def _bytes(node: s.Call, arguments: list[Value]) -> Value:
+def _bytes(node: s.FunctionCall, arguments: list[Value]) -> Value:
     operand = number(arguments[0], node.arguments[0].span)
     bits = operand.dimension.exponents[1]
     if bits == 0:
@@ -123,7 +123,7 @@ def _bytes(node: s.Call, arguments: list[Value]) -> Value:
     return evolve(operand, number=operand.number / 8.0**bits, dimension=dimension)
 
 
-def _range(node: s.Call, arguments: list[Value]) -> Value:
+def _range(node: s.FunctionCall, arguments: list[Value]) -> Value:
     bounds = [number(a, n.span) for a, n in zip(arguments, node.arguments, strict=True)]
     first, last, *rest = (_scalar(b, n.span) for b, n in zip(bounds, node.arguments, strict=True))
     step = rest[0] if rest else 1.0
@@ -137,7 +137,7 @@ def _range(node: s.Call, arguments: list[Value]) -> Value:
     return Items(tuple(Quantity(first + i * step, dimension) for i in range(count)))
 
 
-def _divisors(node: s.Call, arguments: list[Value]) -> Value:
+def _divisors(node: s.FunctionCall, arguments: list[Value]) -> Value:
     count = _scalar(number(arguments[0], node.arguments[0].span), node.span)
     if count < 1 or count != int(count) or count > 1e12:
         raise SpecError(
@@ -155,7 +155,7 @@ def _divisors(node: s.Call, arguments: list[Value]) -> Value:
     return Items(tuple(Quantity(float(d)) for d in low + high))
 
 
-def _curve(node: s.Call, arguments: list[Value]) -> Value:
+def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
 
     sizes: list[float] = []
     seconds: list[float] = []
@@ -218,7 +218,7 @@ def _check_length(count: int, span: Span) -> None:
 
 
 _MANY = 10_000
-_FUNCTIONS: dict[str, tuple[int, int, Callable[[s.Call, list[Value]], Value]]] = {
+_FUNCTIONS: dict[str, tuple[int, int, Callable[[s.FunctionCall, list[Value]], Value]]] = {
     "min": (1, _MANY, _extreme("min")),
     "max": (1, _MANY, _extreme("max")),
     "ceil": (1, 1, _elementwise("ceil", plain=True)),

@@ -8,16 +8,16 @@ through the name. Catalogue imports bring the one block that they name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attrs import Factory, define
 
+from parcost.contract.offers import Catalogue
 from parcost.contract.origin import Origin
-from parcost.contract.terms import Catalogue
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, did_you_mean, nearest, problem
+from parcost.language.diagnostics import Diagnostic, did_you_mean, nearest_names, problem
 from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source
@@ -74,13 +74,14 @@ class Module:
 
 @define(eq=False)
 class Loader:
-    """Reads modules, each once. *catalogues* by name.
+    """Reads modules, each once. *catalogues* by name; *absences* are plugins without a part.
 
-    *made* are objects of blocks of catalogues that every study has alike, with the origins
-    of the attributes of each object, and of those inside, by id.
+    *made* are objects of catalogue blocks that are equal in every study. They include, by id, the
+    origins of the attributes of each object and of its inner objects.
     """
 
     catalogues: Mapping[str, Catalogue]
+    absences: Sequence[str] = ()
     made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
     _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
     _modules: dict[str, Module] = Factory(dict)
@@ -188,7 +189,7 @@ class Loader:
             module.diagnostics.append(
                 Diagnostic(
                     "empty-file",
-                    f"`{source.name}` says nothing",
+                    f"`{source.name}` is empty",
                     place=source.name,
                     help="write blocks, or import some: `parcost catalog` lists what there is",
                 )
@@ -309,6 +310,7 @@ class Loader:
                         help=self._entry_called(target.parts[-1].text)
                         or did_you_mean(catalogue_name, self.catalogues)
                         or "a file is imported by a path in quotes",
+                        notes=self.absences,
                     )
                 ]
             )
@@ -352,7 +354,7 @@ class Loader:
             for catalogue in self.catalogues.values()
             for entry, path in self._entries(catalogue).items()
         }
-        close = nearest(name, known, 1)
+        close = nearest_names(name, known, 1)
         return f"did you mean `use {known[close[0]]}`?" if close else None
 
     def _entries(self, catalogue: Catalogue) -> Mapping[tuple[str, ...], str]:
@@ -381,7 +383,7 @@ def entries(catalogue: Catalogue) -> list[tuple[str, ...]]:
 
 
 def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[Diagnostic]) -> None:
-    """Note ``let name = value`` in *lets*, or what is wrong with it in *diagnostics*."""
+    """Add ``let name = value`` to *lets*, or its error to *diagnostics*."""
     words = [w.text for w in item.words]
     name = item.name.text
     if words != ["let"] or len(item.name.parts) != 1:

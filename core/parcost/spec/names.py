@@ -20,7 +20,7 @@ from parcost.spec.scope import Binding, BrokenError, Scope
 
 
 @define(eq=False)
-class Names:
+class NameResolver:
     """Resolves paths for a binder."""
 
     binder: Binding
@@ -77,6 +77,7 @@ class Names:
             span,
             f"one of {listed}" if choices else "no plugin offers any",
             help=did_you_mean(said, choices),
+            notes=self.binder.loader.absences if field.registry else (),
         )
 
     def _let(self, word: str, module: Module) -> tuple[s.Attribute, Module] | None:

@@ -18,7 +18,7 @@ from parcost.spec.values import BoundValue, Value
 
 
 @define(eq=False)
-class Axis:
+class SweepAxis:
     """A sweep: its name, its values with their unit, and whether it is structural."""
 
     key: int
@@ -69,7 +69,7 @@ class Binding(Protocol):
     definitions: Definitions
     registries: Callable[[str], Sequence[str]]
     found: list[Diagnostic]
-    axes: dict[int, Axis]
+    axes: dict[int, SweepAxis]
     points: Mapping[int, Any]
     sweeps: dict[int, Sweep]
     open: list[tuple[int, str, Span]]

@@ -93,7 +93,7 @@ def describe(value: Value) -> str:
 
 
 def reference_value(value: Value) -> Value:
-    """Return *value* as whoever refers to it has it: no number is written out there."""
+    """Return *value* as seen by a reference: without the notation of a literal number."""
     if isinstance(value, Quantity) and value.literal:
         return Quantity(value.number, value.dimension, value.axes)
     return value
@@ -254,7 +254,7 @@ def same_dimension(verb: str, a: Quantity, b: Quantity, first: Span, second: Spa
     """Check that two quantities have one dimension.
 
     Raises:
-        SpecError: They have not, so that nobody can *verb* them.
+        SpecError: They differ, so the operation *verb* is undefined.
     """
     if a.dimension == b.dimension:
         return

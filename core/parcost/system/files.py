@@ -1,7 +1,7 @@
-"""Every file that is read: regular, of a limited size, and UTF-8 where it is text.
+"""File input: regular files of a limited size, in UTF-8 if they are text.
 
-A failure is a diagnostic. A link is followed, a directory, a pipe, a socket or a device is
-refused, and no more than the limit of its kind is ever held of a file.
+A failure is a diagnostic. Links are followed. A directory, a pipe, a socket or a device is
+refused. At most the limit of its kind is read of a file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from attrs import frozen
 
-from parcost.language.diagnostics import Diagnostic, nearest
+from parcost.language.diagnostics import Diagnostic, nearest_names
 from parcost.language.errors import SpecError
 
 _MIB = 2**20
@@ -138,19 +138,19 @@ def check_size(data: bytes, kind: Kind, name: str) -> bytes:
 def read_failure(error: Exception, name: str) -> SpecError:
     """Return the diagnostic of an error of the system."""
     if isinstance(error, FileNotFoundError):
-        return failure("missing-file", f"there is no file `{name}`", name, _near(name))
+        return failure("missing-file", f"there is no file `{name}`", name, _suggestion(name))
     reason = getattr(error, "strerror", None) or str(error)
     return failure("unreadable-file", f"`{name}` cannot be read: {reason}", name)
 
 
-def _near(name: str) -> str | None:
+def _suggestion(name: str) -> str | None:
     """Return a help line with the file beside *name* that is called nearly so, if any."""
     path = Path(name)
     try:
         beside = [entry.stem for entry in path.parent.iterdir() if entry.suffix == path.suffix]
     except (OSError, ValueError):
         return None
-    close = nearest(path.stem, beside, 1, _NEAR) if path.suffix else []
+    close = nearest_names(path.stem, beside, 1, _NEAR) if path.suffix else []
     return f"did you mean `{path.with_stem(close[0])}`?" if close else None
 
 

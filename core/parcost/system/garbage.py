@@ -20,7 +20,7 @@ def collect_rarely() -> None:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Look for garbage less often inside of a ``with``, unless somebody sees to that already."""
+    """Collect garbage less often inside of a ``with``, unless the caller controls that already."""
     if gc.get_freeze_count():
         yield
         return

@@ -1,7 +1,7 @@
-"""Files and folders that last as long as a run; what a killed one leaves, the next one removes.
+"""Temporary files and folders of a run; the next run removes those of a killed one.
 
-Whoever makes one holds a lock on it, which the system takes back however a process ends. So
-what nobody holds is left over. The atomic files of click were tried: an interrupt put half a
+The process that creates one holds a lock on it. The system releases the lock however the process
+ends. So an unlocked one is left over. The atomic files of click were tried: an interrupt put half a
 result in place, and `kill -9` left its file; `tempfile` leaves it as well (`docs/runtime.md`).
 """
 
@@ -55,7 +55,7 @@ class Temporary:
         if self.path.is_dir():
             shutil.rmtree(self.path, ignore_errors=True)
         else:
-            with suppress(OSError):
+            with suppress(OSError):  # a later run removes what is left
                 self.path.unlink(missing_ok=True)
         self._release()
 
@@ -79,13 +79,13 @@ def file_beside(path: Path) -> tuple[int, Temporary]:
 
 
 def temporary_folder() -> Temporary:
-    """Return a new folder that nobody else may look into."""
+    """Return a new folder that only this user can read."""
     _remove_left_over(Path(gettempdir()), _FOLDER, "", stat.S_ISDIR)
     while True:
         name = mkdtemp(prefix=_FOLDER)
         if not _LOCKS:
             return Temporary(Path(name))
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):  # another run removed it before its lock: make one anew
             lock = os.open(name, _LOOK)
             if _lock_new(lock, name):
                 return Temporary(Path(name), lock)

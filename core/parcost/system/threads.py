@@ -1,8 +1,7 @@
-"""Threads that plugins start, and that fail: told in a line, and not in a traceback.
+"""Failures of threads that plugins start: a warning line instead of a traceback.
 
-Whoever started one has answered nevertheless, or failed in a way of its own, so that it is
-no fault of a report; but nobody is to find out by chance. No library does this: the hook is that
-of the standard library.
+The plugin has answered nevertheless, or has a fault of its own. So the failure is no fault of a
+report, but it is printed. The hook is that of the standard library; no other library is needed.
 """
 
 from __future__ import annotations
@@ -34,6 +33,6 @@ def _print_failure(failed: threading.ExceptHookArgs) -> None:
     line = f"warning: a thread raised {error_text(failed.exc_value)}{at}"
     if line not in _told and sys.stderr is not None:
         _told.add(line)
-        with suppress(OSError, ValueError):  # stderr is closed: there is nobody to tell
+        with suppress(OSError, ValueError):  # stderr is closed: nothing can be printed
             sys.stderr.write(f"{line}\n")
             sys.stderr.flush()

@@ -41,7 +41,7 @@ def terms(study: Study) -> Iterator[Once]:
     for stages in stage_kinds(study):  # one line for all pipeline stages that hold the same
         bytes_ = stages.elements * each / replicas
         yield Once(
-            name=stages.named("weights to rollouts"),
+            name=stages.label("weights to rollouts"),
             cause="rollouts",
             seconds=bytes_ / rollouts.bandwidth / rollouts.every,
             formula=Formula(

@@ -8,7 +8,7 @@ would crowd on the ports, so it is for one node only.
 
 from __future__ import annotations
 
-from parcost import Collective, Group, Mask, Real, hookimpl
+from parcost import ClosedForm, Collective, Group, Mask, Real, hookimpl
 from parcost.numeric import INFINITY, minimum, where
 
 _STEPS = {"reduce_scatter": 1.0, "all_gather": 1.0, "all_reduce": 2.0}
@@ -20,7 +20,6 @@ class AllPairs(Collective):
     name = "all_pairs"
     operations = frozenset(_STEPS)
     source = "Cowan et al. 2023, MSCCLang: All Pairs"
-    sees = "flat"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Say where all ranks stand on one node."""
@@ -39,11 +38,11 @@ class AllPairs(Collective):
         time = group.links[0].seconds(steps * others, steps * moved) + summed
         return where(self.able(operation, group), time, INFINITY)
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression."""
         if operation == "all_reduce":
-            return "2 alpha + 2 n (P - 1) / P / B"
-        return "alpha + n (P - 1) / P / B"
+            return ClosedForm("2 alpha + 2 n (P - 1) / P / B", group.flat)
+        return ClosedForm("alpha + n (P - 1) / P / B", group.flat)
 
 
 @hookimpl

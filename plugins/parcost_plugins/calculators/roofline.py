@@ -1,9 +1,8 @@
 """The communication roofline of a machine: the FLOPs that pay for one byte.
 
-A link of bandwidth B beside a peak F is fed in full by work of F / B FLOPs for each byte:
-the ridge. Every level of a fabric has one, and so has the memory. Peaks are dense and
-bandwidths those of one direction, as they are everywhere in parcost; the ridge of a sparse
-peak over both directions is the same number.
+A link of bandwidth B and a peak F are in balance at F / B FLOPs per byte: the ridge. Every level of
+a fabric has one, and so has the memory. Peaks are dense and bandwidths are per direction, as
+everywhere in parcost. The ridge of a sparse peak over both directions is the same number.
 """
 
 from __future__ import annotations

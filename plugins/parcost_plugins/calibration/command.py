@@ -1,6 +1,6 @@
-"""``parcost calibrate``: constants of a device, fabric or framework out of measurements.
+"""``parcost calibrate``: constants of a device, fabric or framework from measurements.
 
-Imports are in the functions: listing the commands imports this module and no more.
+Imports are in the functions: a list of the commands imports only this module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, write_message
 
 if TYPE_CHECKING:
     from parcost import Session
@@ -32,21 +32,13 @@ _MOST_TOLD = 50
 _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
-@click.command("fit", hidden=True, context_settings={"ignore_unknown_options": True})
-@click.argument("rest", nargs=-1, type=click.UNPROCESSED)
-def fit_command(rest: tuple[str, ...]) -> int:
-    """Refuse the former name of `parcost calibrate`."""
-    example = " ".join(rest) or "LOG"
-    raise click.UsageError(f"`parcost fit` is now `parcost calibrate`: parcost calibrate {example}")
-
-
 @click.command("calibrate")
 @click.argument("paths", metavar="[RUNS|LOGS|TABLES]...", nargs=-1)
 @click.option(
     "--constants",
     metavar="NAME,...",
-    help="What to fit to runs: h100_sxm.sustained, or sustained for every device. By default "
-    "what the catalogue marks as fitted.",
+    help="Constants to fit to runs: h100_sxm.sustained, or sustained for every device. By "
+    "default those that the catalogue marks as fitted.",
 )
 @click.option(
     "--bounds",
@@ -58,42 +50,48 @@ def fit_command(rest: tuple[str, ...]) -> int:
     "--leave",
     type=click.Choice(["models", "sources", "rows"]),
     multiple=True,
-    help="What is left out to see how a fit holds for others: models, where none is named.",
+    help="The unit of cross-validation: models by default.",
 )
 @click.option("--folds", type=click.IntRange(2, 100), default=8, show_default=True,
-              help="In so many parts; each source is a part of its own.")  # fmt: skip
+              help="Number of parts in cross-validation; each source is one part.")  # fmt: skip
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["table", "json", "md"]),
     default="table",
     show_default=True,
-    help="Of the report, which goes to stdout.",
+    help="Format of the report on stdout.",
 )
-@click.option("--name", default="measured", show_default=True, help="What blocks are called.")
-@click.option("--out", type=click.Path(dir_okay=False), help="A catalogue file to write.")
-@click.option("--device", metavar="NAME", help="The device of kernel tables: h100_sxm.")
+@click.option("--name", default="measured", show_default=True, help="Label of the blocks.")
+@click.option("--out", type=click.Path(dir_okay=False), help="Write a catalogue file.")
 @click.option(
-    "--framework", metavar="NAME", help="The framework of host rows; generic if none is named."
+    "--device",
+    metavar="NAME",
+    help="The device of kernel tables, and of logs without one: h100_sxm.",
 )
+@click.option("--framework", metavar="NAME", help="The framework of host rows; generic by default.")
 @click.option(
     "--operation",
     metavar="NAME",
-    help="Which collective, where a log does not say: all_reduce, all_gather, reduce_scatter, "
+    help="The collective, if a log does not name it: all_reduce, all_gather, reduce_scatter, "
     "broadcast, reduce, all_to_all, point_to_point.",
 )
-@click.option("--ranks", type=click.IntRange(2), help="How many ranks, where a log does not say.")
-@click.option("--nodes", type=click.IntRange(1), help="On how many nodes they were.")
+@click.option("--ranks", type=click.IntRange(2), help="Number of ranks, if a log does not have it.")
+@click.option("--nodes", type=click.IntRange(1), help="Number of nodes of the ranks.")
 @click.option("--ports", type=click.IntRange(1), help="Network ports of a node; one per rank.")
-@click.option("--algorithm", metavar="NAME", help="What the library ran: ring, if it can.")
-@click.option("--table", type=click.IntRange(1), help="Which table of a log that has several.")
+@click.option(
+    "--algorithm",
+    metavar="NAME",
+    help="Algorithm of the library: ring by default, if it offers the operation.",
+)
+@click.option("--table", type=click.IntRange(1), help="Number of the table in a log with several.")
 @click.option(
     "--as",
     "form",
     type=click.Choice(["auto", "line", "curve"]),
     default="auto",
     show_default=True,
-    help="A latency and a bandwidth, or every point; auto takes the line where it is close.",
+    help="Fit a latency and a bandwidth, or keep every point; auto fits a line if it is close.",
 )
 @options.selection
 def command(
@@ -118,10 +116,11 @@ def command(
 ) -> int:
     """Fit named constants to measurements, and write them as a catalogue file.
 
-    Runs are rows as `parcost validate` reads them; tables are those of products, attention,
-    element-wise passes, host and collectives, as benchmarks/measure writes them (.jsonl); any
+    Runs are rows in the format of `parcost validate`. Tables (.jsonl) are written by
+    benchmarks/measure: products, attention, element-wise passes, host and collectives. Any
     other file is a log of nccl-tests or rccl-tests, or two columns of size and time. A
-    directory stands for its .jsonl and .log files. Without a path the runs that ship are taken.
+    directory stands for its .jsonl and .log files. The default is the published runs of the
+    package.
     """
     import re
 
@@ -153,6 +152,7 @@ def command(
         algorithm=algorithm,
         table=table,
         form=form,
+        device=device or "",
     )
     picked_names = [n.strip() for n in (constants or "").split(",") if n.strip()]
     given = [one for one in files if one.content == "runs"]
@@ -161,7 +161,7 @@ def command(
     for one in passed:
         write_message(f"warning[passed-over]: `{one}` is no table that a constant is fitted to")
     interrupts = Interrupts()
-    target = Target(None, interrupts)
+    target = OutputFile(None, interrupts)
     with interrupts:
         work = _Calibration(
             session, table_, picked_names, bounds, leave or ("models",), folds, interrupts
@@ -222,7 +222,7 @@ def _hint(name: str, names: Sequence[str]) -> str:
     return f"did you mean `{close[0]}`?" if close else "they are " + ", ".join(sorted(names))
 
 
-def _text(report: CalibrationReport, format_: str, target: Target, *, inside: bool) -> str:
+def _text(report: CalibrationReport, format_: str, target: OutputFile, *, inside: bool) -> str:
     from attrs import evolve
 
     from parcost_plugins.calibration import report as made
@@ -338,7 +338,7 @@ class _Calibration:
             return []
         for field, count in rows.unknown.items():
             write_message(
-                f"warning[unknown-field]: nobody reads `{field}`, which {count:,} rows have"
+                f"warning[unknown-field]: the unknown field `{field}` of {count:,} rows is ignored"
             )
         with temporary_folder() as folder:
             found = runs.studies(rows, folder.path, self.session, self.table)
@@ -445,7 +445,7 @@ class _Calibration:
             self.passed += [f"{n:,} rows of {content}: {why}" for why, n in tables.passed.items()]
             grids: list[TimeGrid] = tables.grids()
             if not grids:
-                self.refused.append(f"{content}: no row says anything of a constant")
+                self.refused.append(f"{content}: no row determines a constant")
                 continue
             task = problem(tables.constants, grids)
             fitted = fit(task, _model, self.folds)

@@ -51,8 +51,8 @@ def issue_constants(
 ) -> HostMeasurements:
     """Return the constants of a framework that rows of a host measure.
 
-    A row that counts its `kernels` is about all of them. The graph of more and more kernels
-    has a fixed part and one of each kernel, and the fixed part is what the host issues.
+    A row with `kernels` is the time of all of them. The time of a graph is a fixed part plus a part
+    per kernel. The fixed part is the issue time of the host.
     """
     flaws: list[Flaw] = []
     times: dict[str, list[float]] = {}

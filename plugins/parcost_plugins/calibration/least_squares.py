@@ -1,10 +1,9 @@
-"""A start-up time and a bandwidth out of timings, and how far they are off.
+"""Fit of a latency and a bandwidth to timings, with its errors.
 
-A call of *rounds* messages that move *bytes_* over the busiest port takes
-``rounds * alpha + bytes_ / B``. Timings span nine decades, so it is the relative error
-that is made small, which weighs a microsecond at 8 bytes as much as a millisecond at
-8 GB. Neither parameter may be negative: where the best line has a negative one, it is
-zero and the other is fitted alone.
+A call of *rounds* messages that move *bytes_* over the busiest port takes ``rounds * alpha + bytes_
+/ B``. Timings span nine decades, so the fit minimises the relative error. A microsecond at 8 bytes
+weighs as much as a millisecond at 8 GB. Neither parameter may be negative: a negative one becomes
+zero, and the other is fitted again.
 """
 
 from __future__ import annotations

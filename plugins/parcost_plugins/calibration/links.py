@@ -1,8 +1,8 @@
-"""What a collective says of the link that it ran over.
+"""The link of a collective, from its timings.
 
-An algorithm turns a link into a time; fitting goes the other way. Its rounds and the
-bytes of its busiest port are read off the algorithm itself, by pricing it on a link that
-counts one or the other, so whatever a plugin offers can be fitted.
+An algorithm turns a link into a time; a fit is the inverse. The algorithm is priced on two special
+links, which count its rounds or the bytes of its busiest port. So every algorithm of a plugin can
+be fitted.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _inability(algorithm: Collective, operation: str, ranks: int) -> str:
     why = f"`{algorithm.name}` cannot do {operation} over {ranks} ranks of a plain link"
     needs = getattr(algorithm, "needs", None)
     if needs is not None:
-        why += f": it needs {needs(operation)}, which no log says"
+        why += f": it needs {needs(operation)}, which no log has"
     return f"{why}; fit the link by an algorithm of messages, such as --algorithm ring"
 
 

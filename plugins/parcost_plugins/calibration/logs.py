@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
 
 from parcost_plugins.calibration import links, spec, tables
 from parcost_plugins.calibration.inputs import FieldError, TableRow, number, text
@@ -44,6 +44,7 @@ class Options:
     algorithm: str | None = None
     table: int | None = None
     form: str = "auto"
+    device: str = ""  # of logs that do not name theirs
 
 
 @frozen(kw_only=True, eq=False)
@@ -138,7 +139,7 @@ def fit_log(name: str, timings: Timings, options: Options) -> Log:
         raise click.UsageError(f"{name}: {error}") from error
     return Log(
         name=name,
-        timings=timings,
+        timings=evolve(timings, device=timings.device or options.device),
         operation=done,
         algorithm=offered,
         ranks=over,
@@ -175,7 +176,7 @@ def _level(logs: Sequence[Log], form: str, *, across: bool) -> NetworkLink:
     if max(rates) > min(rates) * _APART:
         slowest, fastest = (logs[rates.index(f(rates))].name for f in (min, max))
         warnings.append(
-            f"warning[contradictory-logs]: `{slowest}` says {min(rates) / 1e9:.4g} GB/s and "
+            f"warning[contradictory-logs]: `{slowest}` gives {min(rates) / 1e9:.4g} GB/s and "
             f"`{fastest}` {max(rates) / 1e9:.4g} GB/s of one link: what runs beside, another "
             "algorithm, or another fabric; the interval holds both"
         )
@@ -301,7 +302,7 @@ def _speed_warning(log: Log) -> str:
         return ""
     rate, system = known
     return (
-        f"warning[fit-above-line-rate]: the fit says {bandwidth / 1e9:.4g} GB/s, and "
+        f"warning[fit-above-line-rate]: the fit gives {bandwidth / 1e9:.4g} GB/s, and "
         f"`{system}` has {rate / 1e9:.4g} GB/s per direction: another algorithm ran, or the "
         "switch reduces"
     )

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from parcost import ParcostError, SpecError, Study, block_name
 from parcost_plugins.calibration.constants import Constant, ConstantKind, kind_of, make_constant
 from parcost_plugins.calibration.grids import MOST_AXES, Measurement, TimeGrid, axes_of, set_text
-from parcost_plugins.validation.pricing import Case, Prediction, write_studies
+from parcost_plugins.validation.pricing import Prediction, RowResult, write_studies
 from parcost_plugins.validation.rows import Flaw, Rows, RunRow
 from parcost_plugins.validation.summary import device_class, excess
 from parcost_plugins.vocabulary import Cluster, Training
@@ -46,7 +46,7 @@ class Signature:
 class Studies:
     """The studies of rows, and which constants concern each."""
 
-    cases: Sequence[tuple[Case, Path]]
+    cases: Sequence[tuple[RowResult, Path]]
     concerns: Mapping[str, Concern]  # by the id of the row
     unmodelled: Sequence[Flaw]
 
@@ -54,7 +54,7 @@ class Studies:
 def studies(rows: Rows, folder: Path, session: Session, table: Sequence[ConstantKind]) -> Studies:
     """Return the studies of *rows*, written into *folder*, and the constants that concern them."""
     known: dict[Signature, Concern] = {}
-    cases: list[tuple[Case, Path]] = []
+    cases: list[tuple[RowResult, Path]] = []
     concerns: dict[str, Concern] = {}
     unmodelled: list[Flaw] = []
     for case, path in write_studies(rows.placed, folder):
@@ -171,7 +171,7 @@ def grids(
 ) -> tuple[list[TimeGrid], list[Flaw], list[Flaw]]:
     """Return the rows over their constants, those that cannot be priced, and absurd ones."""
     places = {c.name: i for i, c in enumerate(constants)}
-    groups: dict[tuple[tuple[str, int], ...], list[tuple[Case, Path]]] = {}
+    groups: dict[tuple[tuple[str, int], ...], list[tuple[RowResult, Path]]] = {}
     for case, path in found.cases:
         concern = found.concerns[case.placed.row.id]
         axes = tuple(
@@ -350,7 +350,7 @@ def contradictions(rows: Rows) -> list[tuple[str, str, float]]:
     return found
 
 
-def _flaw(case: Case, reason: str) -> Flaw:
+def _flaw(case: RowResult, reason: str) -> Flaw:
     one = case.placed
     return Flaw(file=one.file, line=one.line, id=one.row.id, kind="unmodelled", reason=reason)
 

@@ -43,10 +43,10 @@ class Refusal:
 
 @frozen(kw_only=True)
 class FitValue:
-    """A fitted constant in SI units, with the interval that holds it in nine cases of ten.
+    """A fitted constant in SI units, with its 90 % confidence interval.
 
-    *sensitivity* is the mean of what a percent of it changes of a step, in percent, and
-    *carrying* how many configurations depend on it.
+    *sensitivity* is the mean change of a step in percent per percent of the constant. *carrying* is
+    the number of configurations that depend on it.
     """
 
     constant: Constant
@@ -171,7 +171,7 @@ def _components(whole: FitProblem) -> list[Component]:
 
 
 def require_scipy() -> None:
-    """Require scipy; say how to install it where it is missing."""
+    """Require scipy; the error has the command that installs it."""
     try:
         import scipy.optimize  # noqa: F401
     except ImportError:
@@ -532,11 +532,11 @@ def leave_out(
     what: str,
     folds: int,
 ) -> LeaveOutErrors:
-    """Return the errors of all rows, each at constants that were fitted without its part.
+    """Return the errors of all rows, each with constants fitted without its part.
 
-    A constant that the rest does not carry takes the mean of those of its attribute that the
-    rest does, or else the middle of its bounds: the value that was fitted with the rows that
-    are left out is not used.
+    A constant that the other rows do not determine takes the mean of the determined ones of its
+    attribute. Without any it takes the middle of its bounds. The value fitted with the left-out
+    rows is not used.
     """
     import numpy as np
 

@@ -1,13 +1,13 @@
-"""Reading timings of a collective: nccl-tests in its dialects, its JSON, or plain columns.
+"""Readers of collective timings: text or JSON of nccl-tests, or plain columns.
 
-The text of nccl-tests has changed over the years: operations without a reduction, errors
-as ``0e+00`` or ``N/A``, tags of MPI and banners of libraries between the rows, several
-tables in one file. What has not changed is that a row starts with a size in bytes, a
-count and a type, and that its first three numbers behind them are microseconds, algorithm
-bandwidth and bus bandwidth. Anything else is passed over.
+The text of nccl-tests has changed over the years. There are operations without a reduction, and
+errors as ``0e+00`` or ``N/A``. Tags of MPI and banners of libraries stand between the rows, and a
+file may have several tables. In all versions a row starts with a size in bytes, a count and a type.
+The next three numbers are microseconds, algorithm bandwidth and bus bandwidth. Other lines are
+skipped.
 
-Before version 2.18 a log does not say which collective it is about. The ratio of its two
-bandwidths does, given the ranks, except where operations share a ratio.
+Before version 2.18 a log does not name its collective. Given the ranks, the ratio of the two
+bandwidths identifies it, unless operations share a ratio.
 """
 
 from __future__ import annotations

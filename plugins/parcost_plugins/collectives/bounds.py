@@ -1,17 +1,17 @@
-"""What no algorithm can beat: rounds, bytes through ports, bytes that have to be added.
+"""Lower bounds of every algorithm: rounds, bytes through ports, bytes to add.
 
-Offered as an algorithm that nothing chooses unless it is named: ``lower_bound`` prices a
-collective, or a whole step, at the limit. It is the largest of three limits.
+The bound is an algorithm that is used by name only: ``lower_bound`` prices a collective, or a whole
+step, at the limit. It is the largest of three limits.
 
 - Latency: after r rounds a rank of k ports knows of (k + 1)^r ranks at most, itself among
   them; one round, where switches multicast.
-- Bytes: the ranks of a unit have to send what others need through the ports that leave the
-  unit, at every level; so an all-reduce passes 2n (P - 1)/P through the port of a rank. Where
-  the switches reduce, each rank sends what it has once. A torus has two ports per dimension,
-  and the blocks of an all-to-all cross the middle of its longest.
+- Bytes: at every level, data for ranks outside a unit pass the ports that leave the unit. So an
+  all-reduce sends 2n (P - 1)/P through the port of a rank. If the switches reduce, each rank sends
+  its data once. A torus has two ports per dimension, and the blocks of an all-to-all cross the
+  middle of its longest.
 - Sums: n (P - 1)/P bytes on the busiest rank, if the work is spread evenly.
 
-The best link that there is decides: an algorithm may use every level at once.
+The best link decides: an algorithm may use every level at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ class LowerBound(Collective):
     operations = frozenset(OPERATIONS)
     by_name_only = operations
     source = "Chan et al. 2007; Patarasuk and Yuan 2009"
-    sees = "links"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return a time that nothing beats."""
@@ -47,13 +46,9 @@ class LowerBound(Collective):
         sums = group.reduction * n * (P - 1) / P if operation in _ADDS else 0.0
         return maximum(maximum(_latency(group), _bytes(operation, n, group)), sums)
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters."""
-        return "max(r alpha, w / B), r rounds, w bytes that leave a unit"
-
 
 def _latency(group: Group) -> Real:
-    """Return the rounds that it takes to hear of everybody, at the smallest latency.
+    """Return the rounds until a rank has data of all others, at the smallest latency.
 
     In a round a rank with k ports hears from k others: ceil(log P / log(k + 1)) rounds.
     """

@@ -7,10 +7,8 @@ blocks is not charged.
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Group, Phase, Real, hookimpl
-from parcost.numeric import all_of, ceil_log2, floor, maximum
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
+from parcost.numeric import any_of, ceil_log2, floor, maximum
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary.exchange import partner_link
 
@@ -26,7 +24,6 @@ class Bruck(PhasedAlgorithm):
     name = "bruck"
     operations = frozenset(_FORMULAS)
     source = "Bruck et al. 1997"
-    sees = "pair"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the rounds."""
@@ -34,13 +31,10 @@ class Bruck(PhasedAlgorithm):
         blocks = P - 1 if operation == "all_gather" else one_bits(P)
         return single_phase(partner_link(group), ceil_log2(P), n / P * blocks)
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
-        return _FORMULAS[operation]
-
-    def formula_for(self, operation: str, group: Group) -> tuple[str, Any, dict[str, Real]]:
-        """Return the formula, and the link to distant ranks that it is of."""
-        return self.formula(operation), partner_link(group), {"S": one_bits(group.ranks)}
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression."""
+        letters = {"S": one_bits(group.ranks)}
+        return ClosedForm(_FORMULAS[operation], partner_link(group), letters)
 
 
 def one_bits(P: Real) -> Real:
@@ -50,13 +44,17 @@ def one_bits(P: Real) -> Real:
     (12.0, 7.0)
     """
     total: Real = 0.0
-    for exponent in range(64):
-        bit = 2.0**exponent
-        if all_of(bit >= P):
-            break
-        cycles = floor(P / (2 * bit))  # of bit zeros, then bit ones
-        total = total + cycles * bit + maximum(P - (2 * cycles + 1) * bit, 0.0)
+    bit = 1.0
+    while any_of((ones := _ones(P, bit)) > 0):
+        total = total + ones
+        bit = 2 * bit
     return total
+
+
+def _ones(P: Real, bit: float) -> Real:
+    """Return how many of the numbers 0 to P - 1 have *bit*."""
+    cycles = floor(P / (2 * bit))  # of bit zeros, then bit ones
+    return cycles * bit + maximum(P - (2 * cycles + 1) * bit, 0.0)
 
 
 @hookimpl

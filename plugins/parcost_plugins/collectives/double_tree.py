@@ -1,18 +1,18 @@
 """Two complementary binary trees: logarithmic latency at nearly full bandwidth.
 
-Every rank is an inner node of one tree and a leaf of the other. So each tree may carry half
-of the message with every port busy. It is cut into c pieces per tree, with c = sqrt(d n /
-(2 alpha B)) for trees of depth d; a short message is not cut. NCCL calls them its tree: one
-pair of trees per channel, each of which leaves the node through a port of its own. So a
-boundary is crossed through every port that the group owns there, as by a ring. They ignore
-the levels of the fabric and are priced on ``group.flat``.
+Every rank is an inner node of one tree and a leaf of the other. So each tree may carry half of the
+message with every port busy. Each tree has c pieces, with ``c = sqrt(d n / (2 alpha B))`` for trees
+of depth d; a short message is not cut. In NCCL this is the algorithm ``tree``: one pair of trees
+per channel. Each leaves the node through a port of its own. So a boundary is crossed through every
+port that the group owns there, as by a ring. They ignore the levels of the fabric and are priced on
+``group.flat``.
 """
 
 from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2, maximum, minimum, sqrt, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
@@ -33,7 +33,6 @@ class DoubleTree(PhasedAlgorithm):
     name = "double_tree"
     operations = frozenset({"all_reduce", "broadcast", "reduce"})
     source = "Sanders, Speck, Träff 2009; NCCL, src/graph/trees.cc: a tree per channel"
-    sees = "flat"
 
     def cut(self, pieces: Real) -> DoubleTree:
         """Return the algorithm with so many *pieces* in each tree."""
@@ -58,9 +57,9 @@ class DoubleTree(PhasedAlgorithm):
         reduced = 0.0 if operation == "broadcast" else bytes_
         return single_phase(link, passes * rounds, passes * bytes_, reduced)
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters, for a message that is cut or whole."""
-        return f"2 {_ONCE}" if operation == "all_reduce" else _ONCE
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression, for a message that is cut or whole."""
+        return ClosedForm(f"2 {_ONCE}" if operation == "all_reduce" else _ONCE, group.flat)
 
 
 @hookimpl

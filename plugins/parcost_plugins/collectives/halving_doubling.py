@@ -10,15 +10,19 @@ there and do not run.
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Group, Phase, Real, hookimpl
-from parcost.numeric import floor_log2, is_array, where
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
+from parcost.numeric import floor_log2, where
 from parcost_plugins.collectives.phases import PowersOfTwo
 from parcost_plugins.collectives.powers import fills_levels, largest_power
 from parcost_plugins.vocabulary.exchange import partner_link, partner_links
 
 _SUM = "sum({}(log2(g) alpha + n / G (g - 1) / g / B))"
+_MERGED = {
+    "all_reduce": "(2 floor(log2(P)) + 2) alpha + (2 n (q - 1) / q + 2 n) / B, "
+    "q the power of two below P",
+    "reduce_scatter": "(floor(log2(P)) + 2) alpha + (n (q - 1) / q + n (1 + 1 / P)) / B, "
+    "q the power of two below P",
+}
 _PASSES = {"all_reduce": 2, "broadcast": 2, "reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 _REDUCES = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 
@@ -34,7 +38,6 @@ class HalvingDoubling(PowersOfTwo):
     operations = frozenset(_PASSES)
     powers_of_two = frozenset({"broadcast", "reduce", "all_gather"})
     source = "Rabenseifner 2004; Thakur, Rabenseifner, Gropp 2005"
-    sees = "pairs"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the phases by level, or those on the pair link where levels are odd."""
@@ -47,21 +50,16 @@ class HalvingDoubling(PowersOfTwo):
             return [off_levels]
         return [off_levels, *_by_level(operation, n * even, group, even)]
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters, for powers of two."""
-        return _SUM.format("2 " if _PASSES[operation] == 2 else "")
-
-    def formula_for(self, operation: str, group: Group) -> tuple[Any, ...]:
-        """Return the formula by level, or at the slowest boundary, and the links it is of."""
-        if fills_levels(group) is not False or is_array(group.ranks):
-            return self.formula(operation), partner_links(group)
+    def closed_form(self, operation: str, group: Group) -> ClosedForm | None:
+        """Return the time as one expression, by level or at the slowest boundary."""
         twice = "2 " if _PASSES[operation] == 2 else ""
-        if largest_power(group.ranks) == group.ranks:
-            return f"{twice}(log2(P) alpha + n (P - 1) / P / B)", partner_link(group)
-        back = {"all_reduce": "2 n", "reduce_scatter": "n (1 + 1 / P)"}.get(operation, "n")
-        rounds = f"({twice}floor(log2(P)) + 2) alpha"
-        text = f"{rounds} + ({twice}n (q - 1) / q + {back}) / B, q the power of two below P"
-        return text, partner_link(group), {"q": largest_power(group.ranks)}
+        if fills_levels(group) is not False:
+            return ClosedForm(_SUM.format(twice), partner_links(group))
+        link, q = partner_link(group), largest_power(group.ranks)
+        if q == group.ranks:
+            return ClosedForm(f"{twice}(log2(P) alpha + n (P - 1) / P / B)", link)
+        text = _MERGED.get(operation)
+        return None if text is None else ClosedForm(text, link, {"q": q})
 
 
 @hookimpl

@@ -1,31 +1,27 @@
 """Hierarchical collectives: one level of the fabric after another, rings at each.
 
-An all-reduce over levels 1 to q is a reduce-scatter within level 1, the all-reduce of
-the shards over levels 2 to q, and an all-gather within level 1. So the outer levels
-carry a shard on every port, and their latency is paid for their own units alone. On one
-level it is the ring. Units that hold different numbers of members wait for the largest
-within, and send out through the ports of the smallest.
+An all-reduce over levels 1 to q starts with a reduce-scatter within level 1. An all-reduce of the
+shards over levels 2 to q follows, then an all-gather within level 1. So the outer levels carry a
+shard on every port, and their latency counts their own units only. On one level it is the ring. If
+units hold different numbers of members, the largest decides within, and the ports of the smallest
+outside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from parcost import Group, Link, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Link, Phase, Real, hookimpl
 from parcost.numeric import where
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.pieces import pieces
 from parcost_plugins.vocabulary.exchange import exchange_links
 
 _SUM = "sum({}(g - 1) (alpha + n / G / g / B))"
-_PHASES = "sum(r alpha + w / B)"
 _FORMULAS = {
     "all_reduce": _SUM.format("2 "),
     "all_gather": _SUM.format(""),
     "reduce_scatter": _SUM.format(""),
-    "broadcast": _PHASES,
-    "reduce": _PHASES,
     "all_to_all": "sum((g - 1) (alpha + n / g / B))",
 }
 
@@ -34,9 +30,8 @@ class Hierarchical(PhasedAlgorithm):
     """Scatter inwards, work on shards further out, gather on the way back."""
 
     name = "hierarchical"
-    operations = frozenset(_FORMULAS)
+    operations = frozenset({*_FORMULAS, "broadcast", "reduce"})
     source = "Rabenseifner 2004, applied level by level; DeepEP for the all-to-all"
-    sees = "links"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the levels, one after another."""
@@ -62,15 +57,11 @@ class Hierarchical(PhasedAlgorithm):
             found.append(Phase(link, rounds, share, reduced))
         return found
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
-        return _FORMULAS[operation]
-
-    def formula_for(self, operation: str, group: Group) -> tuple[str, Any] | None:
-        """Return the formula of an all-to-all, and the links to distant ranks that it is of."""
-        if operation != "all_to_all":
-            return None
-        return self.formula(operation), exchange_links(group)
+    def closed_form(self, operation: str, group: Group) -> ClosedForm | None:
+        """Return the time as one expression; chains in pieces have none."""
+        text = _FORMULAS.get(operation)
+        links = exchange_links(group) if operation == "all_to_all" else group.links
+        return None if text is None else ClosedForm(text, links)
 
 
 def levels(n: Real, group: Group) -> Iterator[tuple[Real, Real, Real, Link]]:

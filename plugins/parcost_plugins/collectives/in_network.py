@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost import Group, Link, Mask, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Link, Mask, Phase, Real, hookimpl
 from parcost.numeric import all_of, any_of, minimum
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.pieces import pieces
@@ -38,7 +38,6 @@ class Nvls(PhasedAlgorithm):
     name = "nvls"
     operations = frozenset(_NVLS)
     source = "NCCL 2.30: kernels of NVLink SHARP"
-    sees = "flat"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Return where the ranks share one switch that reduces."""
@@ -48,7 +47,7 @@ class Nvls(PhasedAlgorithm):
 
     def needs(self, operation: str) -> str:  # noqa: ARG002
         """Return what the algorithm needs."""
-        return "all ranks on one node, whose level says `in_network = on`"
+        return "all ranks on one node, whose level has `in_network = on`"
 
     def remedy(self, group: Group, fabric: str) -> str:
         """Return what to write so that the switch reduces, if that is all that is missing."""
@@ -63,9 +62,9 @@ class Nvls(PhasedAlgorithm):
             return [Phase(link, 2 * other, n * (1 + 1 / P) * other)]
         return [Phase(link, other, n * (P - 1) / P)]
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
-        return _NVLS[operation]
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression."""
+        return ClosedForm(_NVLS[operation], group.links[0])
 
 
 class _CollNet(PhasedAlgorithm):
@@ -73,7 +72,6 @@ class _CollNet(PhasedAlgorithm):
 
     operations = frozenset({"all_reduce"})
     source = "NCCL 2.30: CollNet; Graham et al. 2016 (SHARP)"
-    sees = "links"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Return where every level beyond the node that is crossed has switches that reduce."""
@@ -114,10 +112,6 @@ class CollnetDirect(_CollNet):
         inside = Phase(group.links[0], 2 * minimum(g - 1, 1.0), 2 * share, share)
         return [inside, *self._network(n / least, group)]
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters: the rounds and the bytes of each phase."""
-        return "sum(r alpha + w / B)"
-
 
 class CollnetChain(_CollNet):
     """A pipelined chain reduces in the node, its end goes out, a chain brings it back."""
@@ -131,10 +125,6 @@ class CollnetChain(_CollNet):
         rounds, bytes_ = pieces(g, n, near)
         chains = Phase(near, 2 * rounds, 2 * bytes_, bytes_)
         return [chains, *self._network(n / least, group)]
-
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters: the rounds and the bytes of each phase."""
-        return "sum(r alpha + w / B)"
 
 
 def reduces(link: Link) -> bool:

@@ -23,7 +23,6 @@ class LeaderAllReduce(PhasedAlgorithm):
     operations = frozenset({"all_reduce"})
     by_name_only = operations
     source = "two-level all-reduce as in textbooks"
-    sees = "links"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
         """Return the three phases; the broadcast is pipelined."""
@@ -33,10 +32,6 @@ class LeaderAllReduce(PhasedAlgorithm):
         share = _is_two_level(group)
         return [inside, _leaders(n, group), Phase(near, ceil_log2(g) * share, n * share)]
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters: the rounds and the bytes of each phase."""
-        return "sum(r alpha + w / B)"
-
 
 class LeaderReduce(PhasedAlgorithm):
     """Reduce in the node, all-reduce of the leaders, broadcast in the node."""
@@ -45,7 +40,6 @@ class LeaderReduce(PhasedAlgorithm):
     operations = frozenset({"all_reduce"})
     by_name_only = operations
     source = "two-level all-reduce as in textbooks"
-    sees = "links"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
         """Return the three phases; the reduction and the broadcast are pipelined."""
@@ -53,10 +47,6 @@ class LeaderReduce(PhasedAlgorithm):
         several = minimum(g - 1, 1.0)
         inside = Phase(near, ceil_log2(g), n * several, n * several)
         return [inside, _leaders(n, group), inside._replace(reduced=0.0)]
-
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters: the rounds and the bytes of each phase."""
-        return "sum(r alpha + w / B)"
 
 
 def _leaders(n: Real, group: Group) -> Phase:

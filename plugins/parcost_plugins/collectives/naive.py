@@ -6,7 +6,7 @@ compared with. All messages are priced on ``group.pair``, the slowest boundary.
 
 from __future__ import annotations
 
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
 
@@ -17,7 +17,6 @@ class Naive(PhasedAlgorithm):
     operations = frozenset({"all_reduce", "broadcast", "reduce"})
     by_name_only = operations
     source = "Chan et al. 2007"
-    sees = "pair"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the messages of the root."""
@@ -26,9 +25,10 @@ class Naive(PhasedAlgorithm):
         reduced = 0.0 if operation == "broadcast" else others * n
         return single_phase(group.pair, passes * others, passes * others * n, reduced)
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
-        return f"{'2 ' if operation == 'all_reduce' else ''}(P - 1) (alpha + n / B)"
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression."""
+        once = "(P - 1) (alpha + n / B)"
+        return ClosedForm(f"2 {once}" if operation == "all_reduce" else once, group.pair)
 
 
 class Linear(PhasedAlgorithm):
@@ -38,16 +38,15 @@ class Linear(PhasedAlgorithm):
     operations = frozenset({"scatter", "gather"})
     by_name_only = operations
     source = "Thakur, Rabenseifner, Gropp 2005"
-    sees = "pair"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
         """Return the messages of the root."""
         P = group.ranks
         return single_phase(group.pair, P - 1, n * (P - 1) / P)
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters."""
-        return "(P - 1) (alpha + n / P / B)"
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:  # noqa: ARG002
+        """Return the time as one expression."""
+        return ClosedForm("(P - 1) (alpha + n / P / B)", group.pair)
 
 
 @hookimpl

@@ -1,23 +1,19 @@
 """Pairwise exchange: an all-to-all in which every block goes straight to its rank.
 
-The bytes of near and of far messages are under way at the same time, so the slowest
-level decides. The innermost level carries the blocks of the ranks that it joins: what
-leaves the unit has a port of its own. Beyond, levels follow one another on the way out,
-and each carries the blocks of all ranks outside the unit below. Messages go straight, so
-they share the links of a torus and may leave their rail; where they first move inside the
-node (PXN), the innermost level carries these bytes as well.
+The bytes of near and of far messages are under way at the same time, so the slowest level decides.
+The innermost level carries the blocks of the ranks that it joins; other blocks have a port of their
+own. Outer levels are passed in sequence. Each carries the blocks of all ranks outside the unit
+below. Messages take direct paths, so they share the links of a torus and may leave their rail. If
+they first move inside the node (PXN), the innermost level carries these bytes too.
 
-A rank starts its messages one after another, so it pays the latency of every one,
-whichever level decides. A reduce-scatter of the same messages moves what a ring does,
-without a ring's neighbours, and is priced by partners
-anywhere; ``auto`` leaves it out.
+A rank starts its messages one after another, so it pays the latency of every one, whichever level
+decides. A reduce-scatter of the same messages moves the bytes of a ring, but between arbitrary
+partners. It is priced so, and ``auto`` leaves it out.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Link, Phase, Real, hookimpl
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.vocabulary.exchange import direct_links, partner_link, relayed_share
@@ -37,7 +33,6 @@ class Pairwise(PhasedAlgorithm):
     operations = frozenset(_FORMULAS)
     by_name_only = frozenset({"reduce_scatter"})
     source = "Thakur, Rabenseifner, Gropp 2005"
-    sees = "links"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time: of an all-to-all, that of its slowest level."""
@@ -58,36 +53,39 @@ class Pairwise(PhasedAlgorithm):
         if operation == "reduce_scatter":
             bytes_ = n * (P - 1) / P
             return single_phase(partner_link(group), P - 1, bytes_, bytes_)
-        inner, *links = direct_links(group)
-        near = group.shape[0] - 1.0
-        inside: Real = group.fewest[0]
-        found = [Phase(inner, near, (near + (P - inside) * relayed_share(group)) * n / P)]
-        for g, least, link in zip(group.shape[1:], group.fewest[1:], links, strict=True):
-            outside = where(g > 1, P - inside, 0.0)
-            found.append(Phase(link, outside, outside * n / P))
-            inside = inside * least
-        return found
+        (inner, near), *outer = _messages(group)
+        relayed = (P - group.fewest[0]) * relayed_share(group)
+        found = [Phase(inner, near, (near + relayed) * n / P)]
+        return found + [Phase(link, outside, outside * n / P) for link, outside in outer]
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
-        return _FORMULAS[operation]
-
-    def formula_for(self, operation: str, group: Group) -> tuple[Any, ...]:
-        """Return the formula, and the links to distant ranks that it is of."""
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression."""
+        text = _FORMULAS[operation]
         if operation == "reduce_scatter":
-            return self.formula(operation), partner_link(group)
-        near, *outer = self.phases(operation, 1.0, group)
-        used = [(str(p.link.name), p) for p in outer if any_of(p.rounds > 0)]
+            return ClosedForm(text, partner_link(group))
+        (inner, near), *outer = _messages(group)
+        used = [(str(link.name), link, M) for link, M in outer if any_of(M > 0)]
         letters = {
-            "k": near.rounds,
+            "k": near,
             "x": relayed_share(group),
-            "M": {name: phase.rounds for name, phase in used},
-            "alpha": ({name: phase.link.latency for name, phase in used}, "s"),
-            "B": ({name: phase.link.bandwidth for name, phase in used}, "B/s"),
-            "alpha'": (near.link.latency, "s"),
-            "B'": (near.link.bandwidth, "B/s"),
+            "M": {name: M for name, _, M in used},
+            "alpha": ({name: link.latency for name, link, _ in used}, "s"),
+            "B": ({name: link.bandwidth for name, link, _ in used}, "B/s"),
+            "alpha'": (inner.explain_latency(), "s"),
+            "B'": (inner.explain_bandwidth(), "B/s"),
         }
-        return self.formula(operation), "links", letters
+        return ClosedForm(text, letters=letters)
+
+
+def _messages(group: Group) -> list[tuple[Link, Real]]:
+    """Return the link of each level, and the messages of one rank that it carries."""
+    inner, *links = direct_links(group)
+    found: list[tuple[Link, Real]] = [(inner, group.shape[0] - 1)]
+    inside: Real = group.fewest[0]
+    for g, least, link in zip(group.shape[1:], group.fewest[1:], links, strict=True):
+        found.append((link, where(g > 1, group.ranks - inside, 0.0)))
+        inside = inside * least
+    return found
 
 
 @hookimpl

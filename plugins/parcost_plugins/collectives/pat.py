@@ -1,13 +1,13 @@
 """Parallel aggregated trees (PAT): gathers and scatters in logarithmically many rounds.
 
-A binomial tree is rooted at each rank, all of them at once, and messages to the same partner
-travel together: the rounds of Bruck's algorithm, with the bytes of a ring. NCCL uses it where
-every rank of a group is on a node of its own. It is priced on ``group.flat``.
+Each rank is the root of a binomial tree. All trees run at once, and messages to the same partner
+travel together. So it has the rounds of Bruck's algorithm, with the bytes of a ring. NCCL uses it
+where every rank of a group is on a node of its own. It is priced on ``group.flat``.
 """
 
 from __future__ import annotations
 
-from parcost import Group, Mask, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Mask, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 
@@ -19,7 +19,6 @@ class Pat(PhasedAlgorithm):
     operations = frozenset({"all_gather", "reduce_scatter"})
     by_name_only = operations
     source = "Jeaugey 2025 (PAT, arXiv 2506.20252); NCCL 2.23"
-    sees = "flat"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Return where every rank has a node of its own."""
@@ -37,9 +36,9 @@ class Pat(PhasedAlgorithm):
             group.flat, ceil_log2(P), share, share if operation == "reduce_scatter" else 0.0
         )
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters."""
-        return "ceil(log2(P)) alpha + n (P - 1) / P / B"
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:  # noqa: ARG002
+        """Return the time as one expression."""
+        return ClosedForm("ceil(log2(P)) alpha + n (P - 1) / P / B", group.flat)
 
 
 @hookimpl

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Collective, Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Collective, Group, Phase, Real, hookimpl
 from parcost.numeric import maximum, minimum, where
 from parcost_plugins.collectives.hierarchical import Hierarchical
 from parcost_plugins.collectives.phases import phase_seconds
@@ -29,7 +29,6 @@ class HierarchicalPipelined(Collective):
     operations = frozenset({"all_reduce"})
     by_name_only = operations
     source = "Rabenseifner 2004, level by level, chunk by chunk"
-    sees = "links"
 
     def cut(self, pieces: Real) -> HierarchicalPipelined:
         """Return the algorithm with so many *pieces*."""
@@ -56,11 +55,6 @@ class HierarchicalPipelined(Collective):
             least = minimum(least, seconds)
         return chunks
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters."""
-        level = "2 (g - 1) (alpha + n / c / G / g / B)"
-        return f"(c - 1) max({level}) + sum({level}), c chunks"
-
 
 class HierarchicalOverlapped(Collective):
     """The limit: all levels at once, as long as the busiest. Nothing can run so."""
@@ -69,7 +63,6 @@ class HierarchicalOverlapped(Collective):
     operations = frozenset({"all_reduce"})
     by_name_only = operations
     source = "lower bound of the hierarchy in chunks"
-    sees = "links"
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of the busiest level."""
@@ -79,9 +72,9 @@ class HierarchicalOverlapped(Collective):
         """Return what each level carries, all at the same time."""
         return _levels(operation, n, group)
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters."""
-        return "max(2 (g - 1) (alpha + n / G / g / B))"
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:  # noqa: ARG002
+        """Return the time as one expression."""
+        return ClosedForm("max(2 (g - 1) (alpha + n / G / g / B))", group.links)
 
 
 def _levels(operation: str, n: Real, group: Group) -> list[Phase]:

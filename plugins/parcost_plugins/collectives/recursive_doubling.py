@@ -1,16 +1,14 @@
 """Recursive doubling: the fewest rounds that an all-reduce can have.
 
-An all-reduce is priced like halving and doubling: by level where every level holds a power
-of two, with two more rounds and all of them on ``group.pair`` elsewhere. An all-gather and
-a reduce-scatter want powers of two and are priced on ``group.pair``; ``auto`` leaves them
-out, because halving and doubling never takes longer.
+An all-reduce is priced like halving and doubling. If every level holds a power of two, it is priced
+by level. Otherwise it has two more rounds, all on ``group.pair``. An all-gather and a
+reduce-scatter require powers of two and are priced on ``group.pair``; ``auto`` leaves them out,
+because halving and doubling never takes longer.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost.numeric import floor_log2, where
 from parcost_plugins.collectives.phases import PowersOfTwo, single_phase
 from parcost_plugins.collectives.powers import fills_levels, largest_power
@@ -35,7 +33,6 @@ class RecursiveDoubling(PowersOfTwo):
     by_name_only = frozenset({"all_gather", "reduce_scatter"})
     powers_of_two = by_name_only
     source = "Thakur, Rabenseifner, Gropp 2005"
-    sees = "pairs"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the phases by level, or those on the pair link where levels are odd."""
@@ -56,17 +53,14 @@ class RecursiveDoubling(PowersOfTwo):
         off_levels = Phase(partner_link(group), merging, merging * n, reduced)
         return [off_levels] if by_level is False else [off_levels, *_by_level(n, group, even)]
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters, for powers of two."""
-        return _FORMULAS[operation]
-
-    def formula_for(self, operation: str, group: Group) -> tuple[str, Any]:
-        """Return the formula by level, or at the slowest boundary, and the links it is of."""
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression, by level or at the slowest boundary."""
         if operation != "all_reduce":
-            return self.formula(operation), partner_link(group)
+            return ClosedForm(_FORMULAS[operation], partner_link(group))
         if fills_levels(group) is not False:
-            return self.formula(operation), partner_links(group)
-        return "(2 ceil(log2(P)) - floor(log2(P))) (alpha + n / B)", partner_link(group)
+            return ClosedForm(_FORMULAS[operation], partner_links(group))
+        text = "(2 ceil(log2(P)) - floor(log2(P))) (alpha + n / B)"
+        return ClosedForm(text, partner_link(group))
 
 
 def _by_level(n: Real, group: Group, even: Real = 1.0) -> list[Phase]:

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from attrs import evolve, frozen
 
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost_plugins.collectives.phases import PhasedAlgorithm, single_phase
 from parcost_plugins.collectives.pieces import pieces
 
-_CHAIN = "r alpha + w / B, w bytes in r rounds of the best number of pieces"
 _FORMULAS = {
     "all_reduce": "2 (P - 1) alpha + 2 n (P - 1) / P / B",
     "all_gather": "(P - 1) alpha + n (P - 1) / P / B",
     "reduce_scatter": "(P - 1) alpha + n (P - 1) / P / B",
-    "broadcast": _CHAIN,
-    "reduce": _CHAIN,
 }
 
 
@@ -33,9 +30,8 @@ class Ring(PhasedAlgorithm):
     pieces: Real | None = None
 
     name = "ring"
-    operations = frozenset(_FORMULAS)
+    operations = frozenset({*_FORMULAS, "broadcast", "reduce"})
     source = "Patarasuk and Yuan 2009; Thakur, Rabenseifner, Gropp 2005"
-    sees = "flat"
 
     def cut(self, pieces: Real) -> Ring:
         """Return the algorithm with its chains cut in so many *pieces*."""
@@ -54,9 +50,10 @@ class Ring(PhasedAlgorithm):
             return single_phase(group.flat, 2 * (P - 1), 2 * lap, lap)
         return single_phase(group.flat, P - 1, lap, lap if operation == "reduce_scatter" else 0.0)
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
-        return _FORMULAS[operation]
+    def closed_form(self, operation: str, group: Group) -> ClosedForm | None:
+        """Return the time as one expression; chains in pieces have none."""
+        text = _FORMULAS.get(operation)
+        return None if text is None else ClosedForm(text, group.flat)
 
 
 @hookimpl

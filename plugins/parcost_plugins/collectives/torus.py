@@ -26,7 +26,6 @@ class _TorusAlgorithm(PhasedAlgorithm):
     """What both have in common: every level that is crossed is a torus."""
 
     source = "Chan et al. 2007; jax-ml/scaling-book"
-    sees = "links"
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Return where the ranks fill dimensions of a torus at every level."""
@@ -67,10 +66,6 @@ class Bucket(_TorusAlgorithm):
                 n = n / K
         return found
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters: the rounds and the bytes of each phase."""
-        return "sum(r alpha + w / B)"
-
 
 class Torus(_TorusAlgorithm):
     """All dimensions at the same time, in both directions where the ends are joined."""
@@ -93,10 +88,6 @@ class Torus(_TorusAlgorithm):
             found.append(Phase(link, passes * rounds, passes * bytes_, reduced))
             n = n / g
         return found
-
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters: the rounds and the bytes of each phase."""
-        return "sum(r alpha + w / B)"
 
 
 def _dimensions(g: Real, link: Link) -> list[tuple[Real, Mask]]:

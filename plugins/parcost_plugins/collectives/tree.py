@@ -8,7 +8,7 @@ one partner in a round.
 
 from __future__ import annotations
 
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost.numeric import ceil_log2
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 
@@ -29,7 +29,6 @@ class Tree(PhasedAlgorithm):
     name = "tree"
     operations = frozenset(_FORMULAS)
     source = "Thakur, Rabenseifner, Gropp 2005"
-    sees = "pairs"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
         """Return the ways along the tree, level by level."""
@@ -43,9 +42,9 @@ class Tree(PhasedAlgorithm):
             found.append(Phase(link, passes * depth, passes * depth * n, reduced))
         return found
 
-    def formula(self, operation: str) -> str:
-        """Return the formula in letters."""
-        return _FORMULAS[operation]
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:
+        """Return the time as one expression."""
+        return ClosedForm(_FORMULAS[operation], group.pairs)
 
 
 def parts(n: Real, group: Group) -> list[Phase]:

@@ -5,7 +5,7 @@ The scatter goes down a binomial tree, level by level; the parts then go around 
 
 from __future__ import annotations
 
-from parcost import Group, Phase, Real, hookimpl
+from parcost import ClosedForm, Group, Phase, Real, hookimpl
 from parcost_plugins.collectives.phases import PhasedAlgorithm
 from parcost_plugins.collectives.tree import parts
 
@@ -16,16 +16,16 @@ class VanDeGeijn(PhasedAlgorithm):
     name = "van_de_geijn"
     operations = frozenset({"broadcast"})
     source = "Barnett et al. 1994; Thakur, Rabenseifner, Gropp 2005"
-    sees = "flat"
 
     def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:  # noqa: ARG002
         """Return the scatter and the ring."""
         P = group.ranks
         return [*parts(n, group), Phase(group.flat, P - 1, n * (P - 1) / P)]
 
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters, for one level."""
-        return "(ceil(log2(P)) + P - 1) alpha + 2 n (P - 1) / P / B"
+    def closed_form(self, operation: str, group: Group) -> ClosedForm:  # noqa: ARG002
+        """Return the time as one expression, for one level."""
+        text = "(ceil(log2(P)) + P - 1) alpha + 2 n (P - 1) / P / B"
+        return ClosedForm(text, group.flat)
 
 
 @hookimpl

@@ -1,9 +1,9 @@
 """Work on a Dask cluster: ``--executor dask://HOST:PORT``, the address of its scheduler.
 
-Installed with the extra ``dask``. The workers have to run the same parcost and plugins, and
-see the specs under the same names, as they do on a shared file system. A worker that dies
-is no matter: the scheduler gives its tasks to the others. A scheduler that dies is the end of
-the work, unless there is a new one at its address before the client gives up.
+Installed with the extra ``dask``. The workers must run the same parcost and plugins. They must see
+the specs under the same names, as on a shared file system. If a worker dies, the scheduler gives
+its tasks to the others. If the scheduler dies, the work ends, unless a new one is at its address
+before the client's timeout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Cluster(Executor):
+class DaskExecutor(Executor):
     """The executor of a client, which is closed with it."""
 
     def __init__(self, client: Any) -> None:
@@ -77,7 +77,7 @@ def executor(address: str) -> Executor:
             client = _call_within(2 * _PATIENCE_SECONDS, lambda: connect(address, **settings))
     except Exception as error:  # whatever the library makes of who answers there
         raise _failure(address, " ".join(str(error).split())) from error
-    return Cluster(client)
+    return DaskExecutor(client)
 
 
 def _failure(address: str, why: str) -> SpecError:

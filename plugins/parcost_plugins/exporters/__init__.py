@@ -1,8 +1,8 @@
 """The formats that reports are written in.
 
-``table`` is for people, ``md`` for pull requests, ``json`` and ``jsonl`` for programs, ``csv``
-for spreadsheets, and ``parquet`` for what has more rows than those take. Each is a plugin of
-its own, as a third party's format would be.
+``table`` is for people, ``md`` for pull requests, ``json`` and ``jsonl`` for programs. ``csv`` is
+for spreadsheets, and ``parquet`` for more rows than a spreadsheet holds. Each is a plugin of its
+own, as a third party's format would be.
 """
 
 PARTS = (

@@ -1,10 +1,10 @@
 """Reports as comma-separated values: ``--format csv``.
 
-One line for each point: the file, the study, the swept values, every figure in base
-units (which its column names), whether the point runs and fits, and if not, why; and the
-plugins that were left out, where any were. A column that a point knows nothing about
-is empty. A text that a spreadsheet would take for a formula has an apostrophe in front. The head
-has the columns of all points together, so they are spooled until the last is known.
+There is a line for each point: the file, the study, the swept values, and every figure in the base
+unit that its column names. Further columns have whether the point runs and fits, the reason if not,
+and plugins left out. A column without a value for a point is empty. A text that a spreadsheet would
+evaluate as a formula has an apostrophe in front. The head has the columns of all points together,
+so they are spooled until the last is known.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from parcost.contract.page import Paper
 from parcost.output.text import draw
 
 
-class Table(Exporter):
+class TableExporter(Exporter):
     """Each report as a page: the verdict, figures, ledger, memory and advice."""
 
     name = "table"
@@ -26,6 +26,6 @@ class Table(Exporter):
 
 
 @hookimpl
-def exporters() -> list[Table]:
+def exporters() -> list[TableExporter]:
     """Offer the table."""
-    return [Table()]
+    return [TableExporter()]

@@ -1,13 +1,13 @@
-"""The host: a pass on a stage lasts as long as its kernels run, or as the host issues them.
+"""The host: a pass on a stage takes the longer of its kernels and their issue time.
 
-The host runs ahead of the device within a pass, so whatever takes longer counts. It does not
-run ahead over passes: the queue of a device holds about a thousand kernels, 1F1B waits for each
-message of a stage, and frameworks look at the loss. Issuing a kernel takes as long as the
-framework's ``issue``; what it issues for a layer is counted from its code.
+The host runs ahead of the device within a pass, so the longer time counts. It does not run ahead
+over passes, for three reasons. The queue of a device holds about a thousand kernels. 1F1B waits for
+each message of a stage. Frameworks read the loss. The time per kernel is the framework's ``issue``;
+the kernels of a layer are counted from its code.
 
-A collective is one kernel, whichever its algorithm. A graph of a layer takes one start for
-each pass, and one of all passes of a step next to nothing. Experts of a layer are part of its
-graph only where their shapes are fixed by a capacity.
+A collective is one kernel, whichever its algorithm. A graph of a layer takes one launch per pass. A
+graph of all passes of a step takes almost nothing. Experts of a layer are part of its graph only
+where their shapes are fixed by a capacity.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Serving: how fast a model answers, how many at a time, and on how much memory.
 
-Two rooflines. A prompt is a large matrix product (prefill); a token reads all weights and
-the whole KV cache (decode). No scheduler, no paging: these are bounds that a good server
-comes close to. What the model holds and multiplies comes from the plugins that describe
-it for training, asked about a study of one replica; nothing of the model is said twice.
+Two rooflines. A prompt is a large matrix product (prefill); a token reads all weights and the whole
+KV cache (decode). Without scheduler or paging these are bounds, which a good server approaches.
+Parameters and products of the model come from the plugins that describe it for training. They are
+called with a study of one replica, so the model has one description.
 """
 
 from __future__ import annotations

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from parcost import Figure, Formula, Section, Sheet, block_name
 from parcost_plugins.inference.memory import ServingMemory, cache_read
 from parcost_plugins.inference.replica import Replica
-from parcost_plugins.inference.speed import Phase
+from parcost_plugins.inference.speed import ServingPhase
 from parcost_plugins.vocabulary import MemoryBudget, Price
 
 ROOFLINE = "Williams et al. 2009, roofline; Pope et al. 2022, section 3"
 
 
 def figures_of(
-    replica: Replica, memory: ServingMemory, first: Phase, next_: Phase
+    replica: Replica, memory: ServingMemory, first: ServingPhase, next_: ServingPhase
 ) -> Iterator[Figure]:
     """Yield every figure of *replica*: *first* is the prompt, *next_* a token."""
     serving, model = replica.serving, replica.serving.model
@@ -45,7 +45,7 @@ _SIDE_BY_SIDE = (
 )
 
 
-def table(replica: Replica, first: Phase, next_: Phase) -> Section:
+def table(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Section:
     """Return where the time of both phases goes, and what bounds them."""
     rows = [
         (
@@ -77,7 +77,7 @@ def table(replica: Replica, first: Phase, next_: Phase) -> Section:
     )
 
 
-def _seconds(phase: Phase, sheet: Sheet) -> Formula:
+def _seconds(phase: ServingPhase, sheet: Sheet) -> Formula:
     return sheet.formula(
         "max(max(compute, weights + cache) + communication, launches)",
         compute=(phase.compute, "s"),
@@ -88,7 +88,9 @@ def _seconds(phase: Phase, sheet: Sheet) -> Formula:
     )
 
 
-def _speed(replica: Replica, first: Phase, next_: Phase, sheet: Sheet) -> Iterator[Figure]:
+def _speed(
+    replica: Replica, first: ServingPhase, next_: ServingPhase, sheet: Sheet
+) -> Iterator[Figure]:
     serving = replica.serving
     yield sheet(
         "prefill_seconds",
@@ -140,7 +142,7 @@ def _speed(replica: Replica, first: Phase, next_: Phase, sheet: Sheet) -> Iterat
         )
 
 
-def _parts(replica: Replica, next_: Phase, sheet: Sheet) -> Iterator[Figure]:
+def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figure]:
     serving = replica.serving
     sheet.letters |= {
         "D": replica.dense,
@@ -179,7 +181,7 @@ def _parts(replica: Replica, next_: Phase, sheet: Sheet) -> Iterator[Figure]:
     )
     yield sheet(
         "communication_seconds",
-        "what ranks tell one another for a token",
+        "communication of a token",
         "s",
         next_.communication,
     )
@@ -253,5 +255,5 @@ def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[F
     yield sheet("devices", "devices", "", "t g p")
 
 
-def _bound(phase: Phase) -> str:
+def _bound(phase: ServingPhase) -> str:
     return f"bound by {phase.bound}" if phase.bound else ""

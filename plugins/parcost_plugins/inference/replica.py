@@ -1,8 +1,7 @@
 """One replica of a model as a study of its own, so that plugins describe it as in training.
 
-The stand-in trains nothing: it is asked for the parameters that a rank holds, the FLOPs of
-a token, and the groups of ranks, and its placement is the one that a job of these
-degrees would have.
+The study does not train. It yields the parameters of a rank, the FLOPs of a token, and the groups
+of ranks. Its placement is that of a job of these degrees.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from parcost import Check, Real, block_name
 from parcost.numeric import INFINITY, ceil_log2, divides, maximum
 from parcost_plugins.inference.memory import ServingMemory
 from parcost_plugins.inference.replica import Replica
-from parcost_plugins.inference.speed import Phase
+from parcost_plugins.inference.speed import ServingPhase
 from parcost_plugins.vocabulary import Serving
 from parcost_plugins.vocabulary.neighbours import divisors
 
@@ -69,7 +69,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         id="serving-no-fabric",
         holds=(serving.fabric is not None) | (devices == 1),
         subject=f"{name}.fabric",
-        message="{devices} devices serve together, and nothing says how they are joined",
+        message="{devices} devices serve together, and their fabric is unknown",
         inputs={"devices": devices},
         help="`use catalog.fabrics.hgx_h100` and write `fabric = hgx_h100`",
     )
@@ -91,7 +91,7 @@ def _nominal_checks(serving: Serving) -> Iterator[Check]:
         id="serving-no-cache",
         holds=model.is_latent | (model.kv_heads * model.head_dim > 0),
         subject=subject,
-        message="nothing says how large the cache of a token is: `{model}` has no heads",
+        message="the size of the cache of a token is unknown: `{model}` has no heads",
         inputs=inputs,
         help="write `hidden`, `heads` and `kv_heads` in the model",
     )
@@ -162,7 +162,7 @@ def capacity_check(replica: Replica, memory: ServingMemory) -> Check:
     )
 
 
-def ends(replica: Replica, first: Phase, next_: Phase) -> Check:
+def ends(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Check:
     """Return the rule that everything ends: an algorithm that cannot run takes for ever."""
     serving = replica.serving
     return Check(

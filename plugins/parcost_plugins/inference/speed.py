@@ -1,9 +1,8 @@
-"""How long a prompt and a token take: compute, memory, and what ranks tell one another.
+"""The time of a prompt and of a token: compute, memory and communication.
 
-Compute and memory traffic run side by side, so the longer counts; communication waits for
-both. A host that issues kernels one by one does so meanwhile, and the longer one counts.
-A token passes the stages one after another, and as many batches as there are stages
-keep all of them busy.
+Compute and memory traffic overlap, so the longer counts; communication waits for both. A host that
+issues kernels one by one overlaps too, and the longest time counts. A token passes the stages in
+sequence. As many batches as stages keep all of them busy.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from parcost_plugins.inference.replica import Replica
 
 
 @frozen(kw_only=True, eq=False)
-class Phase:
+class ServingPhase:
     """One pass through all stages: seconds of each part, and the FLOPs of one group."""
 
     flops: Real
@@ -56,21 +55,21 @@ class Phase:
         return max(parts, key=lambda name: parts[name])
 
 
-def prefill(replica: Replica) -> Phase:
+def prefill(replica: Replica) -> ServingPhase:
     """Return the pass of one prompt."""
     tokens = replica.serving.prompt
     flops = tokens * (replica.flops + replica.attention_flops)
     return _phase(replica, tokens, flops, cache=0.0, measured=None)
 
 
-def decode(replica: Replica) -> Phase:
+def decode(replica: Replica) -> ServingPhase:
     """Return the pass of one token of every sequence of a batch."""
     serving = replica.serving
     cache = serving.batch * cache_read(replica, serving.context) / replica.bandwidth
     flops = serving.batch * replica.flops
     phase = _phase(replica, serving.batch, flops, cache=cache, measured=serving.all_reduce)
     launched = serving.kernels_per_layer * serving.model.layers
-    return Phase(
+    return ServingPhase(
         flops=phase.flops,
         compute=phase.compute,
         weights=phase.weights,
@@ -83,12 +82,12 @@ def decode(replica: Replica) -> Phase:
 
 def _phase(
     replica: Replica, tokens: Real, flops: Real, *, cache: Real, measured: Real | None
-) -> Phase:
+) -> ServingPhase:
     serving = replica.serving
     dense = replica.dense / serving.tp
     expert = replica.expert * replica.visited_share(tokens) / replica.ranks
     one, all_ = _communication(replica, tokens, measured)
-    return Phase(
+    return ServingPhase(
         flops=flops,
         compute=flops / (serving.tp * replica.peak),
         weights=(dense + expert) * serving.weights / replica.bandwidth,

@@ -6,8 +6,22 @@ and to work an example by hand.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from parcost import Formula, KernelModel, Operator, Real, Study, formula, hookimpl
-from parcost_plugins.kernels.rates import KernelMachine, Rate, attention, matmul, streaming
+from parcost_plugins.kernels.rates import (
+    CoreRate,
+    KernelMachine,
+    Rate,
+    attention,
+    explain_attention,
+    explain_matmul,
+    explain_streaming,
+    matmul,
+    streaming,
+)
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
@@ -19,13 +33,18 @@ class ConstantKernels(KernelModel):
     def price(self, operator: Operator, study: Study) -> Formula | None:
         """Return the seconds of one occurrence and how they come about."""
         if isinstance(operator, Gemm):
-            return _rate_formula(operator.flops, matmul(operator, KernelMachine.of(study)), "FLOP")
+            machine = KernelMachine.of(study)
+            explain = partial(explain_matmul, operator, machine)
+            return _rate_formula(operator.flops, matmul(operator, machine), "FLOP", explain)
         if isinstance(operator, FusedAttention):
             rate = attention(operator, study)
             share = Rate(rate.peak, rate.efficiency / rate.work)
-            return _rate_formula(operator.flops, share, "FLOP")
+            explain = partial(_explain_attention, operator, KernelMachine.of(study), rate)
+            return _rate_formula(operator.flops, share, "FLOP", explain)
         if isinstance(operator, Stream):
-            return _rate_formula(operator.bytes_, streaming(operator, KernelMachine.of(study)), "B")
+            machine = KernelMachine.of(study)
+            explain = partial(explain_streaming, operator, machine)
+            return _rate_formula(operator.bytes_, streaming(operator, machine), "B", explain)
         return None
 
 
@@ -35,7 +54,16 @@ def kernels() -> list[ConstantKernels]:
     return [ConstantKernels()]
 
 
-def _rate_formula(work: Real, rate: Rate, unit: str) -> Formula:
+def _explain_attention(
+    operator: FusedAttention, machine: KernelMachine, rate: CoreRate
+) -> tuple[Formula, Formula]:
+    peak, efficiency = explain_attention(operator, machine, rate)
+    return peak, formula("e / w, w worked on over what counts", e=efficiency, w=rate.work)
+
+
+def _rate_formula(
+    work: Real, rate: Rate, unit: str, explain: Callable[[], tuple[Formula, Formula]]
+) -> Formula:
     peak, efficiency = rate
     return formula(
         "W / (peak eta)",
@@ -43,4 +71,10 @@ def _rate_formula(work: Real, rate: Rate, unit: str) -> Formula:
         peak=(peak, f"{unit}/s"),
         eta=efficiency,
         source="a constant share of the peak",
+        origins=partial(_origins, explain, unit),
     )
+
+
+def _origins(explain: Callable[[], tuple[Formula, Formula]], unit: str) -> dict[str, Any]:
+    peak, efficiency = explain()
+    return {"peak": (peak, f"{unit}/s"), "eta": efficiency}

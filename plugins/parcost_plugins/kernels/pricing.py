@@ -94,7 +94,9 @@ def checks(study: Study) -> Iterator[Check]:
             subject=f"{block_name(precision)}.{attribute}",
             message="{device} has no {type} peak",
             inputs={"device": block_name(device), "type": type_},
-            help=f"the types that it has: {', '.join(has)}",
+            help=f"the types that it has: {', '.join(has)}"
+            if has
+            else "write its peak in the device: `{type} = 100 TFLOPS dense`",
         )
     choice = study[KernelChoice]
     yield from _attention_checks(study)
@@ -133,6 +135,7 @@ def _attention_checks(study: Study) -> Iterator[Check]:
     precision, table = study[Training].precision, device.attention
     narrow_too = precision.narrow != "none" and precision.narrow_attention
     types = ("wide", "fp8") if narrow_too else ("wide",)
+    name = kernel_name(study)
     known = () if table is None else table.kernels
     for type_ in types:
         kernel = attention_kernel(study, type_)
@@ -141,10 +144,10 @@ def _attention_checks(study: Study) -> Iterator[Check]:
             id="no-attention-kernel",
             holds=kernel is not None,
             subject="kernels.attention" if table is not None else f"{block_name(device)}.attention",
-            message="{device} has no rate of `{kernel}`{type}",
+            message="{device} has no rate of {kernel}{type}",
             inputs={
                 "device": block_name(device),
-                "kernel": kernel_name(study),
+                "kernel": "attention" if name == "auto" else f"`{name}`",
                 "type": " in fp8" if type_ == "fp8" else "",
             },
             help=f"the kernels that it has: {', '.join(has)}"

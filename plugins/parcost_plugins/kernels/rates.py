@@ -1,7 +1,7 @@
 """The rates that kernel models divide by, and the types that operators run in.
 
-A study may put its own efficiency in place of the device's. The device's is that of
-the best matrix product that somebody measured; real shapes reach a share of it.
+A study may put its own efficiency in place of the device's. The device's is that of the best
+measured matrix product; real shapes reach a share of it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from parcost import Real, Study
+from parcost import Formula, Real, Study, attribute, formula
 from parcost.numeric import log, maximum, minimum, ratio, where
 from parcost_plugins.vocabulary import (
     AttentionKernel,
@@ -108,6 +108,72 @@ def matmul(gemm: Gemm, machine: KernelMachine) -> Rate:
     own = choice.narrow_gemm_efficiency
     share = wide * _narrow_ratio(device, precision) if own is None else own
     return Rate(getattr(device, precision.narrow), share)
+
+
+def explain_matmul(gemm: Gemm, machine: KernelMachine) -> tuple[Formula, Formula]:
+    """Return the peak and the efficiency of :func:`matmul` with their formulas."""
+    device, choice, precision = machine
+    if choice.gemm_efficiency is not None:
+        wide = attribute(choice, "gemm_efficiency")
+    else:
+        wide = formula(
+            "e s p c, c of the clock without a power cap",
+            e=attribute(device, "matmul_efficiency"),
+            s=attribute(device, "sustained"),
+            p=attribute(choice, "shape_efficiency"),
+            c=clock(device, choice),
+        )
+    if not runs_narrow(gemm, precision):
+        return attribute(device, precision.compute), wide
+    share = attribute(choice, "narrow_gemm_efficiency")
+    if share.value is None:
+        share = formula("w r, r of narrow over wide", w=wide, r=_narrow_ratio(device, precision))
+    return attribute(device, precision.narrow), share
+
+
+def explain_streaming(operator: Stream, machine: KernelMachine) -> tuple[Formula, Formula]:
+    """Return the bandwidth and the efficiency of :func:`streaming` with their formulas."""
+    peak, share = explain_memory(operator.bytes_ / maximum(operator.kernels, 1.0), machine)
+    if operator.kind != "plain":
+        share = formula("m k", m=share, k=attribute(machine.choice, f"{operator.kind}_efficiency"))
+    return peak, share
+
+
+def explain_memory(bytes_: Real, machine: KernelMachine) -> tuple[Formula, Formula]:
+    """Return the bandwidth and the efficiency of :func:`memory` with their formulas."""
+    device, choice, _ = machine
+    if choice.streaming:
+        share = Formula(
+            "between the streaming points of the size",
+            {"size": (bytes_, "B")},
+            value=_rate_at_size(choice.streaming, bytes_),
+        )
+    elif choice.memory_efficiency is None:
+        share = attribute(device, "memory_efficiency")
+    else:
+        share = attribute(choice, "memory_efficiency")
+    return attribute(device, "memory_bandwidth"), share
+
+
+def explain_attention(
+    operator: FusedAttention, machine: KernelMachine, rate: CoreRate
+) -> tuple[Formula, Real | Formula]:
+    """Return the peak and the efficiency of a *rate* of :func:`attention` with their formulas."""
+    device, choice, precision = machine
+    name = "backward" if operator.pass_ not in ("F", "R") else "forward"
+    chosen = attribute(choice, f"attention_{name}_efficiency")
+    low = runs_narrow(operator, precision)
+    if chosen.value is not None:
+        peak = attribute(device, precision.narrow if low else precision.compute)
+        return peak, rate.efficiency if low else chosen
+    own = attribute(device, "attention_efficiency")
+    efficiency = formula(
+        "k a c, k of the kernel for its heads, c of the clock without a power cap",
+        k=ratio(rate.efficiency, own.value * clock(device, choice)),
+        a=own,
+        c=clock(device, choice),
+    )
+    return attribute(device, "fp8" if low else precision.compute), efficiency
 
 
 def attention(operator: FusedAttention, study: Study) -> CoreRate:

@@ -6,9 +6,19 @@ that the two together tell how much shapes cost.
 
 from __future__ import annotations
 
-from parcost import Formula, KernelModel, Operator, Study, formula, hookimpl
+from functools import partial
+from typing import Any
+
+from parcost import Formula, KernelModel, Operator, Real, Study, formula, hookimpl
 from parcost_plugins.kernels import shares
-from parcost_plugins.kernels.rates import KernelMachine, matmul, memory, sizes
+from parcost_plugins.kernels.rates import (
+    KernelMachine,
+    explain_matmul,
+    explain_memory,
+    matmul,
+    memory,
+    sizes,
+)
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
 
 
@@ -54,4 +64,16 @@ def _gemm(gemm: Gemm, study: Study) -> Formula:
         B=(bandwidth, "B/s"),
         eta_m=share,
         source=shares.ROOFLINE,
+        origins=partial(_origins, gemm, bytes_, machine),
     )
+
+
+def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine) -> dict[str, Any]:
+    peak, efficiency = explain_matmul(gemm, machine)
+    bandwidth, share = explain_memory(bytes_, machine)
+    return {
+        "peak": (peak, "FLOP/s"),
+        "eta": efficiency,
+        "B": (bandwidth, "B/s"),
+        "eta_m": share,
+    }

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from parcost import Formula, Study, formula
-from parcost_plugins.kernels.rates import KernelMachine, attention, padding, streaming
+from functools import partial
+from typing import Any
+
+from parcost import Formula, Study, attribute, formula
+from parcost_plugins.kernels.rates import (
+    CoreRate,
+    KernelMachine,
+    attention,
+    explain_attention,
+    explain_streaming,
+    padding,
+    streaming,
+)
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Stream
 
 ROOFLINE = "Williams et al. 2009, roofline"
@@ -23,6 +34,7 @@ def core(operator: FusedAttention, study: Study) -> Formula:
         peak=(rate.peak, "FLOP/s"),
         eta=rate.efficiency,
         source=operator.source,
+        origins=partial(_core_origins, operator, KernelMachine.of(study), rate),
     )
 
 
@@ -46,9 +58,34 @@ def stream(operator: Stream, study: Study) -> Formula:
             t=(getattr(choice, f"{operator.step_kind}_time"), "s"),
             S=machine.device.multiprocessors,
             source=STEPPED,
+            origins=partial(_stream_origins, operator, machine),
         )
     return formula(
         "bytes / (B eta_m) + k start, k kernels that each fill and drain the device",
         letters,
         source=ROOFLINE,
+        origins=partial(_stream_origins, operator, machine),
     )
+
+
+def _core_origins(
+    operator: FusedAttention, machine: KernelMachine, rate: CoreRate
+) -> dict[str, Any]:
+    peak, efficiency = explain_attention(operator, machine, rate)
+    return {"peak": (peak, "FLOP/s"), "eta": efficiency}
+
+
+def _stream_origins(operator: Stream, machine: KernelMachine) -> dict[str, Any]:
+    choice = machine.choice
+    bandwidth, share = explain_streaming(operator, machine)
+    letters: dict[str, Any] = {
+        "B": (bandwidth, "B/s"),
+        "eta_m": share,
+        "start": (attribute(choice, "start"), "s"),
+    }
+    if operator.step_kind:
+        letters |= {
+            "t": (attribute(choice, f"{operator.step_kind}_time"), "s"),
+            "S": attribute(machine.device, "multiprocessors"),
+        }
+    return letters

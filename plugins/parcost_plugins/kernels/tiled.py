@@ -10,13 +10,31 @@ operands have come from memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from parcost import Formula, KernelModel, Operator, Real, Study, formula, hookimpl, pure_function
-from parcost.numeric import minimum, where
+from parcost import (
+    Formula,
+    KernelModel,
+    Operator,
+    Real,
+    Study,
+    attribute,
+    formula,
+    hookimpl,
+    pure_function,
+)
+from parcost.numeric import any_of, minimum, where
 from parcost_plugins.kernels import shares
-from parcost_plugins.kernels.rates import KernelMachine, matmul, memory, sizes
+from parcost_plugins.kernels.rates import (
+    KernelMachine,
+    explain_matmul,
+    explain_memory,
+    matmul,
+    memory,
+    sizes,
+)
 from parcost_plugins.vocabulary import (
     Device,
     FusedAttention,
@@ -66,10 +84,12 @@ def tile_flops(
     *,
     depth: Real,
     fill: Real = 0.0,
+    origins: Callable[[], Mapping[str, Any]] | None = None,
 ) -> Formula:
     """Return the FLOPs that the best tile pays for, at the rate of the best tile of all.
 
     A tile takes *depth* inner elements at a time, and waits as long as *fill* of them take.
+    *origins* makes formulas of some letters.
     """
     count = "g ceil(M / m) ceil(N / n) / S"
     return formula(
@@ -86,6 +106,7 @@ def tile_flops(
         m=[tile.m for tile in tiles],
         n=[tile.n for tile in tiles],
         r=[tile.rate for tile in tiles],
+        origins=origins,
     )
 
 
@@ -118,6 +139,7 @@ def _product(
         choice.tiles,
         depth=choice.tile_depth,
         fill=choice.tile_fill,
+        origins=partial(_tile_origins, device, choice),
     )
     bytes_ = batch * (operand * (m * k + k * n) + result * m * n)
     bandwidth, share = memory(bytes_, machine)
@@ -136,7 +158,35 @@ def _product(
         B=(bandwidth, "B/s"),
         eta_m=share,
         source=SOURCE,
+        origins=partial(_origins, gemm, bytes_, machine),
     )
+
+
+def _tile_origins(device: Device, choice: KernelChoice) -> dict[str, Any]:
+    return {
+        "S": attribute(device, "multiprocessors"),
+        "y": attribute(choice, "wave_weight"),
+        "d": attribute(choice, "tile_depth"),
+        "f": attribute(choice, "tile_fill"),
+        "m": [attribute(tile, "m") for tile in choice.tiles],
+        "n": [attribute(tile, "n") for tile in choice.tiles],
+        "r": [attribute(tile, "rate") for tile in choice.tiles],
+    }
+
+
+def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine) -> dict[str, Any]:
+    peak, efficiency = explain_matmul(gemm, machine)
+    _, result, width = sizes(gemm, machine.precision)
+    aligned = _alignment(gemm, width, result, machine.choice)
+    if any_of(aligned != 1):
+        efficiency = formula("e a, a of rows that start anywhere", e=efficiency, a=aligned)
+    bandwidth, share = explain_memory(bytes_, machine)
+    return {
+        "peak": (peak, "FLOP/s"),
+        "eta": efficiency,
+        "B": (bandwidth, "B/s"),
+        "eta_m": share,
+    }
 
 
 def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> Real:

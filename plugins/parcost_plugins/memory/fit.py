@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 from attrs import frozen
@@ -31,13 +32,13 @@ _MOMENTS = {
 
 
 @hookimpl
-def rooms(study: Study) -> list[Real]:
+def capacities(study: Study) -> list[Real]:
     """Return the usable share of a device's memory: what is only tight may still be chosen."""
     return [study[MemoryBudget].usable * study[Cluster].device.memory]
 
 
 @hookimpl
-def verdicts(study: Study, outcome: Outcome) -> list[Check]:
+def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
     """Require that the fullest device stays within what may be used; warn where it is near."""
     device, budget = study[Cluster].device, study[MemoryBudget]
     usable, room = budget.usable, budget.usable * device.memory
@@ -84,6 +85,7 @@ def verdicts(study: Study, outcome: Outcome) -> list[Check]:
             notes=("what allocator and libraries take varies: it is tight beyond {tight:g} %",),
             help="leave more room, or say from where on it is tight: `memory {{ tight = ... }}`",
             severity="warning",
+            factor=inf,
         ),
     ]
 

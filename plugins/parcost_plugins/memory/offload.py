@@ -1,10 +1,10 @@
-"""What is kept in the host's memory, and what fetching it costs.
+"""Offload: state in the host's memory, and the cost of its transfers.
 
-The link to the host works in both directions at once. Optimizer state that is updated on
-the host sends gradients there and gets parameters back; state that is updated on the
-device comes and goes, both at the same time. Activations go in forward and come back in
-backward, parameters come for each gather. Those two hide under compute, and the optimizer
-stands at the end of the step where nothing is left to hide under.
+The link to the host works in both directions at once. Optimizer state that is updated on the host
+sends gradients there and gets parameters back; state that is updated on the device moves both ways
+at the same time. Activations go in forward and come back in backward; parameters come for each
+gather. Those two hide under compute. The optimizer runs at the end of the step, where no compute
+can hide it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
 from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.run_choices import reshards
-from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, stage_range
 
 LINK = "host"
 
@@ -120,7 +120,7 @@ def checks(study: Study) -> Iterator[Check]:
 
 
 @hookimpl
-def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
+def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Require that the host has room for what it is given."""
     room = study[Offload].host_memory
     if room is None:
@@ -198,7 +198,7 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
     away = offload.optimizer * kind.elements / kind.shards(study[Layout].zero, since=1)
     if offload.update == "device":
         yield _transfer_term(
-            kind.named("optimizer state from and to the host"),
+            kind.label("optimizer state from and to the host"),
             away * precision.optimizer,
             kind,
             bandwidth,
@@ -206,11 +206,11 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
         )
         return
     yield _transfer_term(
-        kind.named("gradients to the host"), away * precision.gradients, kind, bandwidth, ""
+        kind.label("gradients to the host"), away * precision.gradients, kind, bandwidth, ""
     )
     if offload.host_memory_bandwidth is not None:
         yield _transfer_term(
-            kind.named("optimizer update on the host"),
+            kind.label("optimizer update on the host"),
             away * precision.update_traffic,
             kind,
             offload.host_memory_bandwidth,
@@ -218,7 +218,7 @@ def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]
             resource="host memory",
         )
     yield _transfer_term(
-        kind.named("parameters from the host"), away * precision.weights, kind, bandwidth, ""
+        kind.label("parameters from the host"), away * precision.weights, kind, bandwidth, ""
     )
 
 
@@ -243,7 +243,7 @@ def _parameters(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Work
     bytes_ = away * study[Training].precision.weights
     for pass_ in ("F", "B") if reshards(study) else ("F",):
         yield Work(
-            name=kind.named("parameters from the host"),
+            name=kind.label("parameters from the host"),
             cause=OFFLOAD,
             seconds=_travel(bytes_, bandwidth, ""),
             pass_="F" if pass_ == "F" else "B",
@@ -265,7 +265,7 @@ def _activations(study: Study, bandwidth: Real) -> Iterator[Work]:
         by_size.setdefault(same, []).append(stage)
     for first, stages in by_size.items():
         moved = offload.activations * saved[first]
-        where_ = "" if len(by_size) == 1 else f", {_stage_names(stages)}"
+        where_ = "" if len(by_size) == 1 else f", {stage_range(tuple(stages))}"
         for name, forward in (("activations to the host", True), ("activations back", False)):
             yield Work(
                 name=name + where_,
@@ -301,7 +301,3 @@ def _is_offloaded(share: Real) -> bool:
 
 def _is_equal(a: Real, b: Real) -> bool:
     return not is_array(a, b) and bool(a == b)
-
-
-def _stage_names(stages: list[int]) -> str:
-    return f"stage{'s' * (len(stages) > 1)} {', '.join(map(str, stages))}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-from parcost import Formula, Memory, Real, Study, formula, hookimpl
+from parcost import Formula, Memory, Real, Study, attribute, formula, hookimpl
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.vocabulary import Layout, MemoryBudget, Training
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE, OVERHEADS
@@ -15,6 +17,7 @@ from parcost_plugins.vocabulary.stage_parameters import spread, stage_kinds
 #: Data parallelism has one over dp and cp.
 _ALWAYS = ("tp", "cp", "pp")
 _EXPERTS = ("ep", "etp")
+_OF_ACTIVATIONS = "a share of the activations alive"
 
 
 @hookimpl
@@ -22,13 +25,17 @@ def memory(study: Study) -> list[Memory]:
     """Return what the driver, the libraries and the allocator take."""
     budget = study[MemoryBudget]
     communicators, share = _communicators(study), budget.fragmentation
+    decides: object = budget
     if share is None:
+        decides = study[Training].framework
         share = study[Training].framework.fragmentation
     return [
         Memory(
             name="driver context and libraries",
             cause=OVERHEADS,
-            bytes_=formula("C", C=(budget.context, "B")),
+            bytes_=formula(
+                "C", C=(budget.context, "B"), origins=partial(_bytes_of, budget, C="context")
+            ),
             once_per_device=True,
             tag=OUTSIDE,
         ),
@@ -36,7 +43,10 @@ def memory(study: Study) -> list[Memory]:
             name="communicators",
             cause=OVERHEADS,
             bytes_=formula(
-                "k e, k groups of more than one rank", k=communicators, e=(budget.communicator, "B")
+                "k e, k groups of more than one rank",
+                k=communicators,
+                e=(budget.communicator, "B"),
+                origins=partial(_bytes_of, budget, e="communicator"),
             ),
             once_per_device=True,
             tag=OUTSIDE,
@@ -46,10 +56,22 @@ def memory(study: Study) -> list[Memory]:
             cause=OVERHEADS,
             bytes_=0.0,
             of_activations=share,
-            formula=Formula(text="a share of the activations alive", inputs={"share": share}),
+            formula=Formula(
+                text=_OF_ACTIVATIONS,
+                inputs={"share": share},
+                explain=partial(_share_of_activations, decides),
+            ),
             tag=FRAGMENTATION,
         ),
     ]
+
+
+def _bytes_of(budget: MemoryBudget, **letters: str) -> dict[str, Any]:
+    return {letter: (attribute(budget, name), "B") for letter, name in letters.items()}
+
+
+def _share_of_activations(decides: object) -> Formula:
+    return Formula(text=_OF_ACTIVATIONS, inputs={"share": attribute(decides, "fragmentation")})
 
 
 def _communicators(study: Study) -> Real:

@@ -8,8 +8,10 @@ ZeRO 3 has gathered, the gradients that are on their way to their owners.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
-from parcost import Memory, Moment, Study, formula, hookimpl, letters_of
+from parcost import Memory, Moment, Study, attribute, formula, hookimpl, letters_of
 from parcost.numeric import any_of, minimum
 from parcost_plugins.vocabulary import (
     Compression,
@@ -17,6 +19,7 @@ from parcost_plugins.vocabulary import (
     LocalUpdates,
     Offload,
     Overlap,
+    Precision,
     Sharding,
     Training,
 )
@@ -57,12 +60,13 @@ def memory(study: Study) -> Iterator[Memory]:
 def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
     zero, precision, offload = study[Layout].zero, study[Training].precision, study[Offload]
     since_gradients = gradients_since(study)
-    for cause, tag, bytes_, since, away in (
-        (WEIGHTS, "weights", precision.weights, 3, offload.parameters),
-        (GRADIENTS, "gradients", precision.gradients, since_gradients, 0.0),
-        (MICRO_GRADIENTS, "gradients", precision.gradient_copies, since_gradients, 0.0),
-        (OPTIMIZER_STATE, "optimizer", precision.optimizer, 1, offload.optimizer),
+    for cause, tag, name, since, away in (
+        (WEIGHTS, "weights", "weights", 3, offload.parameters),
+        (GRADIENTS, "gradients", "gradients", since_gradients, 0.0),
+        (MICRO_GRADIENTS, "gradients", "gradient_copies", since_gradients, 0.0),
+        (OPTIMIZER_STATE, "optimizer", "optimizer", 1, offload.optimizer),
     ):
+        bytes_ = getattr(precision, name)
         shards = kind.shards(zero, since)
         if isinstance(bytes_, float) and not bytes_:
             continue
@@ -70,19 +74,28 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         if not isinstance(away, float) or away:
             text, letters = "psi e / N (1 - o), o on the host", {**letters, "o": away}
         yield Memory(
-            name=kind.named(cause),
+            name=kind.label(cause),
             cause=cause,
-            bytes_=formula(text, letters, source="Rajbhandari et al. 2019, ZeRO, section 5"),
+            bytes_=formula(
+                text,
+                letters,
+                source="Rajbhandari et al. 2019, ZeRO, section 5",
+                origins=partial(_size_of_element, precision, name),
+            ),
             count=kind.count,
             tag=tag,
         )
+
+
+def _size_of_element(precision: Precision, name: str) -> dict[str, Any]:
+    return {"e": (attribute(precision, name), "B")}
 
 
 def _bucket(kind: StageKind, study: Study) -> Memory:
     """Return the bucket in which whole gradients wait for their reduce-scatter."""
     precision, bucket = study[Training].precision, study[Overlap].bucket
     return Memory(
-        name=kind.named("gradient bucket"),
+        name=kind.label("gradient bucket"),
         cause=BUFFERS,
         bytes_=formula(
             "S > 1 ? min(bucket, psi r) : 0, over S ranks",
@@ -105,7 +118,7 @@ def _staging_buffer(kind: StageKind, study: Study) -> Memory:
     """
     staging, size = study[Training].framework.gradient_staging, study[Training].precision.gradients
     return Memory(
-        name=kind.named("gradient staging"),
+        name=kind.label("gradient staging"),
         cause=BUFFERS,
         bytes_=formula(
             "N > 1 ? min(k, psi) e : 0, k elements at a time",
@@ -164,7 +177,7 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     ):
         whole = f"S > 1 ? {text} : 0, {said}"
         yield Memory(
-            name=kind.named(name),
+            name=kind.label(name),
             cause=BUFFERS,
             bytes_=formula(
                 whole,
@@ -181,7 +194,7 @@ def _copies(kind: StageKind, study: Study) -> Memory:
     """Return buckets that gradients are copied into before they are reduced."""
     size = study[Training].precision.reduction
     return Memory(
-        name=kind.named("gradient buckets"),
+        name=kind.label("gradient buckets"),
         cause=BUFFERS,
         bytes_=formula(
             "N > 1 ? psi e : 0",
@@ -197,7 +210,7 @@ def _copies(kind: StageKind, study: Study) -> Memory:
 def _residual_memory(kind: StageKind, study: Study) -> Memory:
     size = study[Compression].residual
     return Memory(
-        name=kind.named("compression residual"),
+        name=kind.label("compression residual"),
         cause=BUFFERS,
         bytes_=formula(
             "N > 1 ? psi e : 0",
@@ -215,7 +228,7 @@ def _outer_optimizer(kind: StageKind, study: Study) -> Memory:
     local = study[LocalUpdates]
     shards = kind.shards(study[Layout].zero, since=1)
     return Memory(
-        name=kind.named("outer optimizer state"),
+        name=kind.label("outer optimizer state"),
         cause=OPTIMIZER_STATE,
         bytes_=formula(
             "w > 1 ? psi e / N : 0, of w workers",

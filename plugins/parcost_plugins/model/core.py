@@ -1,7 +1,7 @@
 """The attention core: queries by keys, and probabilities by values; fused or not.
 
-Every kind of attention ends in it. Its heads are split over the tensor-parallel ranks,
-and its queries over the context-parallel ones, which meet the keys of all.
+Every kind of attention uses it. Its heads are split over the tensor-parallel ranks. Its queries are
+split over the context-parallel ranks, and attend to all keys.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from parcost import Memory, Pass, Real
 from parcost_plugins.model.elementwise import DROPOUT, REORDERED, SOFTMAX, elementwise
-from parcost_plugins.model.passes import SPLIT, Span
+from parcost_plugins.model.passes import SPLIT, LayerSpan
 from parcost_plugins.model.rank import Rank
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Stream
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE, CORE_PRODUCTS, WINDOWED_CORE
@@ -114,7 +114,7 @@ def _products(rank: Rank, pass_: Pass, count: Counts) -> Iterator[Gemm]:
     yield _head_product(rank, "attention context", (s, value, S), pass_, count)
 
 
-def _gradient_products(rank: Rank, span: Span) -> Iterator[Gemm]:
+def _gradient_products(rank: Rank, span: LayerSpan) -> Iterator[Gemm]:
     s, S = rank.sequence, rank.training.sequence
     qk, value, count = rank.model.qk_dim, rank.model.value_dim, span.count
     yield _head_product(rank, "attention probabilities' gradient", (s, S, value), "B", count)

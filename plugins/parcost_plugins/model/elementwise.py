@@ -1,10 +1,9 @@
 """The kernels that element-wise operators run as, by how a framework implements them.
 
-Each kernel reads and writes whole tensors. What it moves for one element is counted in tensors
-of activations, in tensors of fp32 and in masks of a byte, from the operations of the code that
-runs: an operator that is fused moves its ends, one that is not moves what lies between as well.
-Kernels that only touch a number for each token move nothing that counts, and are issued all the
-same.
+Each kernel reads and writes whole tensors. Its traffic per element is counted in tensors of
+activations, tensors of fp32 and masks of a byte. The counts come from the operations of the code. A
+fused operator moves its inputs and outputs only, an unfused one also the intermediate tensors.
+Kernels with one number per token have negligible traffic, but count as issued.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from parcost import Pass, Real
-from parcost_plugins.model.passes import COUNTED, Span
+from parcost_plugins.model.passes import COUNTED, LayerSpan
 from parcost_plugins.vocabulary import Stream, Training
 from parcost_plugins.vocabulary.operators import StepKind, StreamKind
 from parcost_plugins.vocabulary.partition import Counts
@@ -227,7 +226,7 @@ def elementwise(
     passes: Passes,
     elements: Real,
     element: Real,
-    span: Span,
+    span: LayerSpan,
     *,
     host: str = "",
     times: Real = 1.0,

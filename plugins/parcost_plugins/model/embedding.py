@@ -15,8 +15,6 @@ from parcost_plugins.model.rank import KEPT, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first
 from parcost_plugins.vocabulary.operators import ENDS
 
-TOKEN_ID = 8.0  # bytes: frameworks index with 64-bit integers
-
 
 @hookimpl
 def parameters(study: Study) -> Iterator[Parameters]:

@@ -1,8 +1,8 @@
 """The head and the loss, with the vocabulary split over the tensor-parallel ranks.
 
-A tied head shares the embedding's matrix. Where the first and the last pipeline stage are on
-different devices, the last one holds a copy, which is trained like any other matrix. Every layer
-that predicts a further token runs the head, and the loss, once more.
+A tied head shares the embedding's matrix. If the first and the last pipeline stage are on different
+devices, the last one holds a copy. The copy is trained like any other matrix. Every layer that
+predicts a further token runs the head, and the loss, once more.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
 def memory(study: Study) -> Iterator[Memory]:
     """Return the head's input, and the logits on their way to the loss and back.
 
-    What waits for backward is an fp32 softmax, whose place the gradient takes; the logits as they
-    are, beside which a fused kernel makes the gradient; or the gradient, in their place. Op by op
-    there are two tensors more in fp32: in forward the logits, in backward the gradients of loss
-    and of log-softmax. A loss in chunks makes the gradient of each chunk at once, in place of the
-    head's input, and keeps nothing else.
+    One of three tensors is saved for backward. It is an fp32 softmax, which the gradient
+    overwrites; the logits, beside which a fused kernel computes the gradient; or the gradient, in
+    place of the logits. An unfused loss has two more tensors in fp32: in forward the logits, in
+    backward the gradients of loss and of log-softmax. A loss in chunks computes the gradient of
+    each chunk at once, in place of the head's input. It saves nothing else.
     """
     rank = rank_of(study)
     if rank.model.is_nominal:

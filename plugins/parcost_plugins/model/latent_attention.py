@@ -15,7 +15,7 @@ from attrs import evolve
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model import core
 from parcost_plugins.model.elementwise import NORMS, ROTARY, elementwise
-from parcost_plugins.model.passes import SPLIT, Span, linear
+from parcost_plugins.model.passes import SPLIT, LayerSpan, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import FusedAttention, Gemm, ModelFlops, Parameters, Stream
 from parcost_plugins.vocabulary.context import latent_blocks
@@ -104,7 +104,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
     )
 
 
-def _keys_and_values(rank: Rank, up: Span, blocks: Real) -> Iterator[Gemm]:
+def _keys_and_values(rank: Rank, up: LayerSpan, blocks: Real) -> Iterator[Gemm]:
     """Yield the products that make keys and values of *blocks* as long as this rank's own.
 
     Where they travel compressed, every rank projects what arrives as well, again in

@@ -1,9 +1,9 @@
 """A mixture of experts in place of the MLP: router, routed experts, shared experts.
 
-A rank holds ``experts / ep`` routed experts, cut into ``etp`` parts. What it works on is
-what all ranks that share one set of experts send to it: as many tokens as it sends
-itself on average, more on the busiest rank, which everybody waits for. Its experts run
-as one grouped product. Sending is not said here but by ``experts.exchange``.
+A rank holds ``experts / ep`` routed experts, cut into ``etp`` parts. What it works on is what all
+ranks that share one set of experts send to it: as many tokens as it sends itself on average, more
+on the busiest rank, for which all ranks wait. Its experts run as one grouped product. Sending is
+not said here but by ``experts.exchange``.
 
 Shared experts see every token where it is, and are split like a dense MLP.
 """
@@ -33,7 +33,7 @@ from parcost_plugins.model.elementwise import (
     elementwise,
     traffic_stream,
 )
-from parcost_plugins.model.passes import SPLIT, Span, linear
+from parcost_plugins.model.passes import SPLIT, LayerSpan, linear
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Gemm, ModelFlops, Parameters, Routing, Stream
 from parcost_plugins.vocabulary.operators import (
@@ -172,7 +172,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
         yield from _shared_experts(found, span, study[Routing].hide == "shared_experts")
 
 
-def _sort_streams(found: _Experts, span: Span) -> Iterator[Stream]:
+def _sort_streams(found: _Experts, span: LayerSpan) -> Iterator[Stream]:
     """Yield the tokens of several experts being put in their order, and back.
 
     Ranks send theirs one after another. What is sent once for several experts, or gathered, is
@@ -189,7 +189,7 @@ def _sort_streams(found: _Experts, span: Span) -> Iterator[Stream]:
     )
 
 
-def _routed_experts(found: _Experts, span: Span, fixed: bool) -> Iterator[Gemm | Stream]:
+def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[Gemm | Stream]:
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     yield from linear(
         "routed experts, up",
@@ -216,7 +216,7 @@ def _routed_experts(found: _Experts, span: Span, fixed: bool) -> Iterator[Gemm |
         yield from _routed_biases(found, span)
 
 
-def _routed_activations(found: _Experts, span: Span, fixed: bool) -> Iterator[Stream]:
+def _routed_activations(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[Stream]:
     """Yield the activation of routed experts, whose number of tokens may be *fixed*."""
     rank, elements = found.rank, found.received_tokens * found.width
     framework, name, e = rank.training.framework, "activation of routed experts", rank.element
@@ -234,7 +234,7 @@ def _routed_activations(found: _Experts, span: Span, fixed: bool) -> Iterator[St
     yield traffic_stream("gradients of routing weights", WEIGHED_SUM, elements, e, "B", span.count)
 
 
-def _routed_biases(found: _Experts, span: Span) -> Iterator[Stream]:
+def _routed_biases(found: _Experts, span: LayerSpan) -> Iterator[Stream]:
     """Yield the biases behind routed experts, times routing weights, expert by expert."""
     elements, e, each = (
         found.received_tokens * found.rank.model.hidden,
@@ -251,7 +251,7 @@ def _routed_biases(found: _Experts, span: Span) -> Iterator[Stream]:
         )
 
 
-def _shared_experts(found: _Experts, span: Span, covers: bool) -> Iterator[Gemm | Stream]:
+def _shared_experts(found: _Experts, span: LayerSpan, covers: bool) -> Iterator[Gemm | Stream]:
     """Yield the shared experts. They host the exchange where it may hide under them."""
     rank, h, ups = found.rank, found.rank.model.hidden, _matrices(found.rank) - 1
     columns, rows = (SHARED_EXPERTS, SHARED_ROWS) if covers else (MLP_COLUMNS, MLP_ROWS)

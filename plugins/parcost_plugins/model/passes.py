@@ -16,7 +16,7 @@ SPLIT = "Shoeybi et al. 2019 (Megatron-LM), section 3"
 
 
 @record(eq=False, slots=False)
-class Span:
+class LayerSpan:
     """Some of the layers: how many on each virtual stage, and how many are run *again*.
 
     *rivals* are layers of another kind that are run again. One layer is at a time: where
@@ -37,18 +37,18 @@ class Span:
         """Layers of another kind that are run again."""
         return self._rivals() if callable(self._rivals) else self._rivals
 
-    def rerun_all(self, wanted: bool = True) -> Span:
+    def rerun_all(self, wanted: bool = True) -> LayerSpan:
         """Return the same layers, all of them run again if *wanted*."""
-        return Span(self.count, self.count, self._rivals) if wanted else self
+        return LayerSpan(self.count, self.count, self._rivals) if wanted else self
 
-    def rerun_none(self, kept: bool = True) -> Span:
+    def rerun_none(self, kept: bool = True) -> LayerSpan:
         """Return the same layers, none of them run again if what they make is *kept*."""
         return single_run(self.count) if kept else self
 
-    def times(self, factor: int) -> Span:
+    def times(self, factor: int) -> LayerSpan:
         """Return the span of something that occurs *factor* times in each layer."""
         count, again = map_stages(mul, self.count, factor), map_stages(mul, self.reruns, factor)
-        return Span(count, again, self.rivals)
+        return LayerSpan(count, again, self.rivals)
 
     @cached_property
     def kept_count(self) -> Counts:
@@ -69,7 +69,7 @@ def linear(
     m: Real,
     n: Real,
     k: Real,
-    span: Span,
+    span: LayerSpan,
     *,
     batch: Real = 1.0,
     role: Literal["linear", "expert", "head", "router"] = "linear",
@@ -105,9 +105,9 @@ def linear(
         )
 
 
-def single_run(count: Counts) -> Span:
+def single_run(count: Counts) -> LayerSpan:
     """Return the span of something that is never run again, such as what is outside of layers."""
-    return Span(count, map_stages(_zero, count))
+    return LayerSpan(count, map_stages(_zero, count))
 
 
 def _zero(_: float) -> int:

@@ -1,8 +1,8 @@
 """Multi-token prediction: layers behind the last one, each for a token further ahead.
 
-Such a layer is fed with the residual stream and with the embedding of the token that it
-may know already, joined by a projection; it has the head in common with the model. It
-stands beside the head. A layer itself is counted with the others.
+The inputs of such a layer are the residual stream and the embedding of the next known token. A
+projection joins them. The layer shares the head of the model, and stands on its stage. The layer
+itself counts with the others.
 """
 
 from __future__ import annotations

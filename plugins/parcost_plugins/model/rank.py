@@ -11,7 +11,7 @@ from attrs import frozen
 from parcost import Formula, Memory, Moment, Real, Study, formula, letters_of
 from parcost.numeric import is_array, maximum
 from parcost_plugins.model.elementwise import Fusion
-from parcost_plugins.model.passes import Span
+from parcost_plugins.model.passes import LayerSpan
 from parcost_plugins.vocabulary import KernelChoice, Layout, Model, Offload, Recompute, Training
 from parcost_plugins.vocabulary.attention_reach import attended_tokens, writes_scores
 from parcost_plugins.vocabulary.causes import ACTIVATIONS
@@ -55,34 +55,34 @@ class Rank:
         return layer_counts(self.study)
 
     @cached_property
-    def all_layers(self) -> Span:
+    def all_layers(self) -> LayerSpan:
         """All layers."""
         return self._span()
 
     @cached_property
-    def dense(self) -> Span:
+    def dense(self) -> LayerSpan:
         """Layers with a dense MLP."""
         if not self.model.experts:
             return self._span()
         span, rival = self._span(moe=False), self.moe_layers
-        return Span(span.count, lambda: span.reruns, lambda: rival.reruns)
+        return LayerSpan(span.count, lambda: span.reruns, lambda: rival.reruns)
 
     @cached_property
-    def moe_layers(self) -> Span:
+    def moe_layers(self) -> LayerSpan:
         """Layers with a mixture of experts."""
         return self._span(moe=True)
 
     @cached_property
-    def attention_spans(self) -> list[tuple[bool, Span]]:
+    def attention_spans(self) -> list[tuple[bool, LayerSpan]]:
         """Whether a window bounds attention, and the layers where it does or does not."""
         if not self.model.window:
             return [(False, self.all_layers)]
         spans = [(windowed, self._span(windowed=windowed)) for windowed in (False, True)]
         return [(windowed, span) for windowed, span in spans if any(span.count)]
 
-    def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> Span:
+    def _span(self, *, moe: bool | None = None, windowed: bool | None = None) -> LayerSpan:
         study = self.study  # and not the rank, which holds the span
-        return Span(
+        return LayerSpan(
             layer_counts(study, moe=moe, windowed=windowed),
             lambda: layer_counts(study, moe=moe, windowed=windowed, recomputed=True),
         )
@@ -154,14 +154,8 @@ class Rank:
         return framework.remakes_elementwise and (chosen or framework.mode) == "compiled"
 
     @property
-    def gathered_elements(self) -> Real:
-        """Elements of the input of a layer split by columns, as it is kept for backward."""
-        whole = self.training.framework.keeps_gathers
-        return self.tokens * self.model.hidden if whole else self.residual_elements
-
-    @property
     def gathered_elements_text(self) -> str:
-        """The formula of those elements, in letters."""
+        """The formula of the elements of the input of a layer split by columns, as kept."""
         return "s b h" if self.training.framework.keeps_gathers else self.residual_text
 
     @property
@@ -187,7 +181,7 @@ class Rank:
         self,
         name: str,
         text: str,
-        span: Span,
+        span: LayerSpan,
         more: Mapping[str, Any] | None = None,
         *,
         freed: Real = 0.0,
@@ -195,11 +189,10 @@ class Rank:
     ) -> Iterator[Memory]:
         """Yield a tensor of the layers of *span* that backward needs.
 
-        It is kept for every layer and micro-batch alive; where it is made again, only
-        for the one layer that is being recomputed. Of what goes to the host, that of the
-        layer at work is on the device, and that of a neighbour if it travels meanwhile.
-        *more* are letters of *text* besides those of a rank; *freed* is that of
-        :meth:`kept_memory`.
+        It is kept for every layer and micro-batch alive; if recomputed, only for the layer in
+        recomputation. Of offloaded tensors, those of the current layer are on the device. If
+        transfers overlap, those of a neighbour are too. *more* are letters of *text* besides those
+        of a rank; *freed* is that of :meth:`kept_memory`.
         """
         bytes_ = self.formula(text, more, source=source)
         kept = span.kept_count
@@ -237,9 +230,8 @@ class Rank:
     ) -> Memory:
         """Return memory that every micro-batch has from its forward to its backward pass.
 
-        Where weight gradients are made apart, they need the inputs of products and the
-        gradients of their outputs, which take the place of the outputs. Only the share
-        *freed* of a tensor is gone before.
+        Separate weight gradients need the inputs of products and the gradients of their outputs.
+        The gradients replace the outputs. Only the share *freed* of a tensor is freed before.
         """
         return Memory(
             name=name,

@@ -32,7 +32,7 @@ from parcost_plugins.vocabulary.operators import (
 )
 
 STATED = "the stated total, spread evenly over the layers"
-STATED_SAVED = "what the model says that a layer saves"
+STATED_SAVED = "bytes saved per layer, from the model"
 PAIRS = (
     ("first half of the parameters", ATTENTION_COLUMNS, ATTENTION_ROWS),
     ("second half of the parameters", MLP_COLUMNS, MLP_ROWS),
@@ -119,7 +119,7 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
 
 @hookimpl
 def memory(study: Study) -> Iterator[Memory]:
-    """Return what the model says that a layer saves."""
+    """Return bytes saved per layer, from the model."""
     rank = rank_of(study)
     model = rank.model
     if model.is_nominal and not _is_zero(model.saved):

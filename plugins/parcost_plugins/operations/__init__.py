@@ -1,8 +1,7 @@
-"""What a run is beside its steps: data, failures, checkpoints, days, money, energy.
+"""Operation of a run beyond its steps: data, failures, checkpoints, days, cost, energy.
 
-Most of it needs no step, so it is a calculation: a spec may ask for an interval between
-checkpoints and nothing else. Days, cost and energy follow the step where there is one,
-and what was published of a run where there is none.
+Most of it needs no step, so it is a calculation: for example an interval between checkpoints. Days,
+cost and energy follow the step of the study. Without a step they follow published values of a run.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def terms(study: Study) -> Iterator[Once]:
 
 
 @hookimpl
-def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
+def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Warn where the loaders are slower than the step."""
     if not study.all(Data):
         return

@@ -38,7 +38,7 @@ def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
 
 
 def draw(study: Study, energy: Energy) -> Formula | None:
-    """Return what the site draws for one device, or None where nothing says its power."""
+    """Return the power of the site for one device, or None if its power is unknown."""
     power = energy.power
     cluster = study.get(Cluster)
     if power is None and cluster is not None:

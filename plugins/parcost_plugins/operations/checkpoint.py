@@ -16,7 +16,7 @@ from parcost_plugins.vocabulary import Checkpoint, Cluster, Layout, Training
 
 @frozen(kw_only=True, eq=False)
 class CheckpointCost:
-    """One checkpoint. What nothing says is None; rules speak of what is needed."""
+    """One checkpoint. Unknown values are None; rules report the needed ones."""
 
     size: Formula | None
     shard: Formula | None

@@ -55,6 +55,7 @@ def loader_warning(study: Study, outcome: Outcome) -> Iterator[Check]:
         },
         help="loaders that deliver {needed:.4g} tokens/s keep up; or say what is waited for: "
         "`data {{ stall = {wait:.4g} s }}`",
+        factor=loading / maximum(step, sys.float_info.min),
     )
 
 

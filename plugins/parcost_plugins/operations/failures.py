@@ -1,10 +1,10 @@
-"""Failures and checkpoints: how often to save, and what is left of the time.
+"""Failures and checkpoints: the best interval, and the share of useful time.
 
 Failures are taken to be memoryless, independent and seen at once. Fleets show early
 failures and correlated ones too; then take the mean time between them as measured.
 
-C is the time that a checkpoint blocks, R that of a restart, M the mean time between
-failures of the job, tau the useful work between checkpoints.
+C is the blocking time of a checkpoint and R the time of a restart. M is the mean time between
+failures of the job. The useful work between checkpoints is tau.
 """
 
 from __future__ import annotations
@@ -47,11 +47,6 @@ def lasting_share(tau: Real, C: Real, M: Real, R: Real) -> Real:
     0.87968
     """
     return tau / (M * _exp(R / M) * _expm1((tau + C) / M))
-
-
-def lasting_share_first_order(tau: Real, C: Real, M: Real, R: Real) -> Real:
-    """Return the same where checkpoint, interval and restart are all short beside M."""
-    return 1.0 - C / tau - tau / (2.0 * M) - R / M
 
 
 def lasting_share_without_failures(tau: Real, C: Real) -> Real:

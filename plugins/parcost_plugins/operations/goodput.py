@@ -45,7 +45,7 @@ def useful_share(study: Study) -> Real:
 
 
 def rhythm(study: Study) -> Rhythm | None:
-    """Return how the job of *study* saves and fails, or None where nothing says."""
+    """Return how the job of *study* saves and fails, or None if that is unknown."""
     checkpoint = study.get(Checkpoint)
     if checkpoint is None:
         return None
@@ -74,7 +74,7 @@ def rhythm(study: Study) -> Rhythm | None:
 
 
 def failing_devices(study: Study, reliability: Reliability) -> Real | None:
-    """Return the devices that can stop the job, or None where nothing says."""
+    """Return the devices that can stop the job, or None if they are unknown."""
     if reliability.devices is not None:
         return reliability.devices
     cluster = study.get(Cluster)
@@ -82,7 +82,7 @@ def failing_devices(study: Study, reliability: Reliability) -> Real | None:
 
 
 def job_mtbf(study: Study, reliability: Reliability) -> Real | None:
-    """Return the mean time between failures of the job, or None where nothing says."""
+    """Return the mean time between failures of the job, or None if it is unknown."""
     if reliability.mtbf is not None:
         return reliability.mtbf
     devices = failing_devices(study, reliability)

@@ -63,7 +63,7 @@ def _run(study: Study) -> Iterator[Check]:
         id="run-speed-unknown",
         holds=bool(study.all(Training)) or bool(given),
         subject="run.tokens",
-        message="nothing says how fast the run is: there is no training job",
+        message="the speed of the run is unknown: there is no training job",
         help="write `device_time = 82_432 h` or `speed = 380 tokens` per second and device",
     )
     yield _devices_check(study, "run", run.devices is not None)
@@ -77,7 +77,7 @@ def _reliability(study: Study) -> Iterator[Check]:
         id="reliability-alone",
         holds=bool(study.all(Checkpoint)) or not study.all(Training),
         subject="reliability.restart",
-        message="nothing says how work outlives a failure: there is no `checkpoint`",
+        message="work does not outlive a failure: there is no `checkpoint`",
         help="write `checkpoint {{ storage = 1 TB/s }}` or `checkpoint {{ blocking = 30 s }}`",
     )
     devices = failing_devices(study, reliability)
@@ -99,14 +99,14 @@ def _checkpoint(study: Study) -> Iterator[Check]:
         id="checkpoint-size-unknown",
         holds=direct or saved.size is not None,
         subject="checkpoint",
-        message="nothing says how large a checkpoint is: there is no training job",
+        message="the size of a checkpoint is unknown: there is no training job",
         help="write `size = 405 G * 12 B`, or `blocking = 30 s`",
     )
     yield Check(
         id="checkpoint-rate-unknown",
         holds=direct or checkpoint.asynchronous or saved.size is None or saved.writing is not None,
         subject="checkpoint",
-        message="nothing says how fast a checkpoint is written",
+        message="the write rate of a checkpoint is unknown",
         help="write `storage = 2 TB/s`, the rate of all writers together, `node_bandwidth`, "
         "or `blocking = 30 s`",
     )
@@ -115,7 +115,7 @@ def _checkpoint(study: Study) -> Iterator[Check]:
         id="checkpoint-copy-unknown",
         holds=direct or not checkpoint.asynchronous or copies,
         subject="checkpoint.asynchronous",
-        message="nothing says how fast a device copies its shard to its host",
+        message="the copy rate of a shard from device to host is unknown",
         help="write `host_bandwidth = 25 GB/s` and the `shards` that the state is cut into",
     )
     yield Check(
@@ -152,17 +152,19 @@ def _rhythm(study: Study, checkpoint: Checkpoint) -> Iterator[Check]:
             help="an interval of {writing:.4g} s or more, or faster storage",
         )
     if found.mtbf is not None:
+        cycle = found.interval + found.blocking + found.restart
         yield Check(
             id="fails-too-often",
-            holds=found.interval + found.blocking + found.restart <= found.mtbf,
+            holds=cycle <= found.mtbf,
             subject="reliability.restart",
             severity="warning",
             message="a checkpoint, the work before it and a restart take {cycle:.4g} s, and the "
             "job fails every {mtbf:.4g} s",
             inputs={
-                "cycle": found.interval + found.blocking + found.restart,
+                "cycle": cycle,
                 "mtbf": found.mtbf,
             },
+            factor=cycle / found.mtbf,
             help="goodput is very sensitive to all three here: measure them",
         )
 
@@ -179,7 +181,7 @@ def _data(study: Study) -> Iterator[Check]:
         id="data-not-prefetched",
         holds=data.prefetch or data.rate is not None,
         subject="data.prefetch",
-        message="without prefetching every step waits for its batch, and nothing says how long",
+        message="without prefetching every step waits for its batch, and that time is unknown",
         help="write `rate = 2 M tokens`, the tokens per second of all loaders together",
     )
 
@@ -190,7 +192,7 @@ def _energy(study: Study) -> Iterator[Check]:
         id="power-unknown",
         holds=draw(study, energy) is not None,
         subject="energy",
-        message="nothing says what a device draws",
+        message="the power of a device is unknown",
         help="write `power = 700 W`, the design power of one device",
     )
     yield _devices_used_check(study, "energy")
@@ -221,6 +223,6 @@ def _devices_check(study: Study, kind: str, known: bool) -> Check:
         id=f"{kind}-devices-unknown",
         holds=known or study.get(Cluster) is not None,
         subject=kind,
-        message=f"nothing says how many devices the {kind} is about: there is no cluster",
+        message=f"the number of devices of the {kind} is unknown: there is no cluster",
         help="write `devices = 1024`" + (", or `mtbf = 3 h`" if kind == "reliability" else ""),
     )

@@ -40,7 +40,7 @@ def step_speed(study: Study, outcome: Outcome) -> Speed:
 
 
 def published_speed(study: Study) -> Speed | None:
-    """Return the speed of a published run, or None where nothing says it.
+    """Return the speed of a published run, or None if it is unknown.
 
     Device-hours are all that a run took. A speed is taken to be that of its steps.
     """

@@ -1,9 +1,9 @@
 """Gradients of one micro-batch, added to the sum of those before.
 
-A weight-gradient product that is fused with the addition leaves its result in the sum,
-at no cost but the product's own. Without the fusion it writes the type of activations,
-and a kernel for each tensor reads that, and reads and writes the sum. The gradient of a
-lookup, as large as its table, is no product, and is added so in any case.
+A weight-gradient product that is fused with the addition writes into the sum, without extra cost.
+Without fusion the product writes the type of activations. A kernel for each tensor reads that, and
+reads and writes the sum. The gradient of a lookup is as large as its table. It is not a product, so
+a kernel always adds it.
 """
 
 from __future__ import annotations

@@ -4,19 +4,22 @@ Under ZeRO a rank does all three for its share only. They read and write more th
 other kernel, so they run at the rate of large streams. Each device has a norm of its own,
 one number, and the devices add them up.
 
-What of the optimizer state is on the host is updated there, or by the device to which it
-comes and goes; see the memory plugins for how it travels.
+Optimizer state on the host is updated there, or moves to the device and back. The memory plugins
+price its transfers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
-from parcost import Once, Real, Study, formula
+from parcost import Once, Real, Study, attribute, formula
 from parcost.numeric import is_array
 from parcost_plugins.vocabulary import (
     Cluster,
     CollectiveChoice,
+    Device,
     KernelChoice,
     Layout,
     Offload,
@@ -56,16 +59,24 @@ def update(study: Study) -> Iterator[Once]:
     yield from _streams(study, "optimizer update", traffic * stays, source)
 
 
+def _memory_origins(device: Device, decides: object) -> dict[str, Any]:
+    return {
+        "B": (attribute(device, "memory_bandwidth"), "B/s"),
+        "eta": attribute(decides, "memory_efficiency"),
+    }
+
+
 def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[Once]:
     """Yield *traffic* bytes for each parameter that a rank updates."""
     layout, device = study[Layout], study[Cluster].device
-    chosen = study[KernelChoice].memory_efficiency
-    efficiency = device.memory_efficiency if chosen is None else chosen
+    choice = study[KernelChoice]
+    decides = device if choice.memory_efficiency is None else choice
+    origins = partial(_memory_origins, device, decides)
     for kind in stage_kinds(study):
         shards = kind.shards(layout.zero, since=1)
         bytes_ = traffic * kind.elements / shards
         yield Once(
-            name=kind.named(name),
+            name=kind.label(name),
             cause=OPTIMIZER,
             seconds=formula(
                 "u psi / (N B eta)",
@@ -73,8 +84,9 @@ def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[On
                 psi=kind.elements,
                 N=shards,
                 B=(device.memory_bandwidth, "B/s"),
-                eta=efficiency,
+                eta=decides.memory_efficiency,
                 source=source,
+                origins=origins,
             ),
             when="end",
             count=kind.count,

@@ -19,6 +19,7 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import COMPUTE, OPTIMIZER, PRECISION, WEIGHTS
+from parcost_plugins.vocabulary.stage_parameters import stage_range
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes of a greatest value
@@ -72,7 +73,7 @@ def weights(study: Study) -> Iterator[Once]:
         bytes_ = traffic * elements
         cast = Stream(name="weight cast", bytes_=bytes_, pass_="F", count=(1.0,), source=SOURCE)
         yield Once(
-            name=_named("weight cast", stages, study),
+            name=_cast_name("weight cast", stages, study),
             cause=OPTIMIZER,
             seconds=_price(cast, study),
             when="end",
@@ -113,7 +114,7 @@ def copies(study: Study) -> Iterator[Memory]:
         return
     for stages, elements in _linear(study):
         yield Memory(
-            name=_named("narrow weights", stages, study),
+            name=_cast_name("narrow weights", stages, study),
             cause=WEIGHTS,
             bytes_=formula(
                 "psi e, psi parameters of linear layers",
@@ -146,11 +147,10 @@ def _linear(study: Study) -> Iterator[tuple[tuple[int, ...], Real]]:
             yield tuple(stages), elements
 
 
-def _named(name: str, stages: tuple[int, ...], study: Study) -> str:
+def _cast_name(name: str, stages: tuple[int, ...], study: Study) -> str:
     if len(stages) == virtual_stages(study):
         return name
-    listed = ", ".join(map(str, stages))
-    return f"{name}, {'stage' if len(stages) == 1 else 'stages'} {listed}"
+    return f"{name}, {stage_range(stages)}"
 
 
 def _stage_counts(stages: tuple[int, ...], study: Study) -> tuple[float, ...]:

@@ -68,7 +68,7 @@ def recipe(study: Study) -> Iterator[Check]:
             "wide": precision.activation,
             "compute": precision.compute,
         },
-        help="`scale_block` says how many elements share one factor",
+        help="`scale_block` is the number of elements per factor",
     )
 
 

@@ -83,6 +83,7 @@ def _decimal_sequence(study: Study) -> Iterator[Check]:
         },
         help="write `sequence = {count} Ki`, or the number of tokens in full",
         severity="warning",
+        factor=1.024,
     )
 
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from parcost import Check, Mask, Real, Study, block_name
 from parcost.numeric import all_of, divides, is_array, maximum, where
 from parcost_plugins.vocabulary import Cluster, Layout, ScheduleChoice, Training
-from parcost_plugins.vocabulary.neighbours import all_divisors, divisors, multiples, next_to
+from parcost_plugins.vocabulary.context import sequence_step
+from parcost_plugins.vocabulary.neighbours import (
+    all_divisors,
+    divisors_of_both,
+    multiples,
+    next_to,
+    tensor_degrees,
+)
 from parcost_plugins.vocabulary.partition import assignment, end_layers, stages
 
 
 def rules(study: Study) -> Iterator[Check]:
     """Return the rules that join the layout and the cluster.
 
-    A mistake is reported once: what does not divide is not compared with the product
-    as well, which a dp that follows from it cannot meet.
+    A mistake is reported once. Degrees that do not divide are not also compared with the product,
+    which their dp cannot satisfy.
     """
     layout, devices = study[Layout], study[Cluster].devices
     tp, cp, pp, dp = layout.tp, layout.cp, stages(study), layout.dp
@@ -38,7 +45,7 @@ def rules(study: Study) -> Iterator[Check]:
         subject="layout.pp",
         message="{devices} devices are not divisible by " + product + " = {ranks}",
         inputs={**inputs, "below": below, "above": above},
-        help=_degrees(study, whole) + "take {below} or {above} devices",
+        help=("" if all_of(whole) else _degrees(study)) + "take {below} or {above} devices",
     )
     yield Check(
         id="layout-product",
@@ -61,20 +68,27 @@ def rules(study: Study) -> Iterator[Check]:
 
 def _fitting(study: Study) -> str:
     """Return the largest degree that fits in place of one that is too large, for a help line."""
-    layout, devices = study[Layout], study[Cluster].devices
-    pp = stages(study)
-    degrees = {"pp": pp, "cp": layout.cp, "tp": layout.tp}
-    if is_array(devices, *degrees.values()) or devices % 1:
-        return ""
-    for name, degree in degrees.items():
-        others = layout.tp * layout.cp * pp / degree
-        room = devices // others
-        if room >= 1 and divides(others, devices):
-            known = _stages(study, int(room)) if name == "pp" else all_divisors(int(room))
-            fitting = [n for n in known if n < degree]
-            if fitting:
-                return f", or {name} = {fitting[-1]}"
+    for name, degree, legal in _legal_degrees(study, ("pp", "cp", "tp")):
+        fitting = [n for n in legal if n < degree]
+        if fitting:
+            return f", or {name} = {fitting[-1]}"
     return ""
+
+
+def _legal_degrees(study: Study, names: Sequence[str]) -> Iterator[tuple[str, Real, Sequence[int]]]:
+    """Yield each degree with the values that divide the devices, all others as they are.
+
+    These also divide what the degree splits. A sweep has none.
+    """
+    layout, devices = study[Layout], study[Cluster].devices
+    ranks = layout.tp * layout.cp * layout.pp
+    if is_array(devices, ranks) or devices % 1:
+        return
+    for name in names:
+        degree = getattr(layout, name)
+        if divides(ranks / degree, devices):
+            legal = {"tp": _tensor, "cp": _context, "pp": _stages}[name]
+            yield name, degree, legal(study, int(devices * degree / ranks))
 
 
 def _experts(study: Study) -> Iterator[Check]:
@@ -111,34 +125,56 @@ def _experts(study: Study) -> Iterator[Check]:
             "parts": parts,
         },
         notes=["a stage has tp x cp x dp = etp x ep x edp ranks"],
-        help=_divisors_of_experts(ranks, ep, etp),
+        help=_divisors_of_experts(study, ranks),
     )
 
 
-def _divisors_of_experts(ranks: Real, ep: Real, etp: Real) -> str:
-    """Return the nearest legal ep, or the nearest etp where none is."""
-    if not all_of(divides(etp, ranks)):
-        near = divisors(ranks, etp)
-        return f"etp = {near} divides" if near else ""
-    near = divisors(ranks // etp, ep)
-    return f"ep = {near} divides" if near else ""
+def _divisors_of_experts(study: Study, ranks: Real) -> str:
+    """Return the nearest legal ep, or the nearest etp where no ep is legal."""
+    layout, model = study[Layout], study[Training].model
+    ep, etp = layout.ep, layout.etp
+    if all_of(divides(etp, ranks)):
+        near = divisors_of_both(ranks / etp, getattr(model, "experts", 0.0), ep)
+        return f"ep = {near} divides" if near else ""
+    split = model.expert_ffn if getattr(model, "experts", 0.0) else 0.0
+    near = divisors_of_both(ranks / ep, split, etp)
+    return f"etp = {near} divides" if near else ""
 
 
-def _degrees(study: Study, whole: Mask) -> str:
-    """Return the degrees next to those given that divide, as the start of a help line."""
-    if all_of(whole):
-        return ""
-    layout = study[Layout]
-    tp, cp, pp, left = layout.tp, layout.cp, stages(study), study[Cluster].devices
-    for name, degree in (("tp", tp), ("cp", cp), ("pp", pp)):
-        if name == "pp":
-            near = "" if is_array(left, pp) or left % 1 else next_to(pp, _stages(study, int(left)))
-            return f"pp = {near} divides, or " if near else ""
-        if not all_of(divides(degree, left)):
-            near = divisors(left, degree)
-            return f"{name} = {near} divides, or " if near else ""
-        left = left // degree
+def _degrees(study: Study) -> str:
+    """Return the values of a degree next to its own that divide, as the start of a help line."""
+    for name, degree, legal in _legal_degrees(study, ("tp", "cp", "pp")):
+        near = next_to(degree, legal)
+        if near:
+            return f"{name} = {near} divides, or "
     return ""
+
+
+def _tensor(study: Study, devices: int) -> list[int]:
+    """Return the tensor-parallel degrees that divide *devices*, and heads, MLP and sequence.
+
+    One rank is no degree for sequence parallelism, which shards nothing there.
+    """
+    model, layout = study[Training].model, study[Layout]
+    if is_array(model.heads, model.kv_heads, model.ffn):
+        return []
+    legal = tensor_degrees(int(model.heads), int(model.kv_heads), int(model.ffn))
+    least = 2 if layout.sequence_parallel else 1
+    return [
+        tp
+        for tp in legal
+        if tp >= least and devices % tp == 0 and _cuts_sequence(study, tp, layout.cp)
+    ]
+
+
+def _context(study: Study, devices: int) -> list[int]:
+    """Return the context-parallel degrees that divide *devices*, and the sequence."""
+    tp = study[Layout].tp
+    return [cp for cp in all_divisors(devices) if _cuts_sequence(study, tp, cp)]
+
+
+def _cuts_sequence(study: Study, tp: Real, cp: Real) -> bool:
+    return all_of(study[Training].sequence % sequence_step(study, tp, cp) == 0)
 
 
 def _stages(study: Study, devices: int) -> list[int]:

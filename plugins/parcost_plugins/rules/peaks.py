@@ -1,9 +1,9 @@
 """Peaks that cannot all be dense: vendors print sparse ones, which are twice as high.
 
-On every device with matrix units whose data sheet gives both, the dense peak doubles
-when the type becomes half as wide. Four times, or once, means that one of the two
-figures is the sparse one. There are devices that break the rule, whose types share units or
-have more of them: where both figures say what they are from, somebody has looked.
+On devices with matrix units the dense peak doubles when the type becomes half as wide. This holds
+for all data sheets that give both. A factor of four, or of one, means that one of the two is the
+sparse peak. Some devices break the rule, because types share units or have more of them. So the
+rule accepts two peaks with provenance.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
         id="power-cap-without-power",
         holds=power is not None,
         subject=f"{block_name(device)}.power_cap",
-        message="a cap of {cap:g} W says nothing of a device whose design power is not known",
+        message="a cap of {cap:g} W has no effect on a device without a design power",
         inputs={"cap": cap},
         help="write `power = ...`: the power at which its rates were measured",
     )
@@ -80,7 +80,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
             id="power-cap-unread",
             holds=False,
             subject=f"{block_name(device)}.power_cap",
-            message="the cap slows nothing down of which {given} says what it reaches",
+            message="the cap does not slow kernels with a measured rate in {given}",
             inputs={"given": " and ".join(f"`kernels.{name}`" for name in given)},
             help="leave {given} out, or write what is reached under the cap",
             severity="warning",
@@ -109,4 +109,5 @@ def _check(device: Device, wide: str, narrow: str, holds: Mask, slow: Real, fast
         },
         help="mark the sparse one `sparse`: it is halved",
         severity="warning",
+        factor=slow / fast,
     )

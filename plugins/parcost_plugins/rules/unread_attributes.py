@@ -1,11 +1,10 @@
-"""What somebody wrote and nothing reads, because another value makes it idle.
+"""Attributes without an effect, because another value disables them.
 
-A switch that changes nothing is taken for one that was tried. Each line below says when
-an attribute is read, and what it waits for where it is not. Only what the study's own
-file writes is told, other than the default: what a catalogue or the prelude holds for
-every case is no mistake, and a file that is imported may serve several layouts: what waits there
-for a degree above 1 is not told. Nor is a value that somebody vouches for: it is a fact of the
-site, which may wait to be used.
+A user may believe that a switch without an effect was evaluated. Each line below has the condition
+under which an attribute is read, and the value that enables it. Only attributes in the study's own
+file that differ from the default are reported. Catalogues and the prelude hold values for every
+case. An imported file may serve several layouts, so attributes there that need a degree above 1 are
+not reported. Nor are values with provenance: they are facts of the site for later use.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ _IDLE = (
         ScheduleChoice,
         ("assignment", "count_embedding", "count_head"),
         lambda study: not study[ScheduleChoice].stages or stages(study) == 1,
-        "layers that are dealt: `schedule.stages` says where they are",
+        "assigned layers: `schedule.stages` places them",
     ),
     _UnreadAttributes(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
     _UnreadAttributes(
@@ -372,7 +371,7 @@ _IDLE = (
         MemoryBudget,
         ("channels", "peers", "connection"),
         lambda study: not _is_given(study, study[MemoryBudget], "communicator"),
-        "buffers that are worked out: `memory.communicator` says what they are",
+        "computed buffers: `memory.communicator` sets them",
     ),
     _UnreadAttributes(
         Checkpoint,
@@ -460,7 +459,9 @@ def _levels(study: Study) -> Iterator[Check]:
             others = tuple(plain if one is level else one for one in cluster.fabric.levels)
             changed = evolve(cluster, fabric=evolve(cluster.fabric, levels=others))
             other = study.with_blocks({Cluster: (changed,)})
-            if attribute == "in_network":
+            # A ring on rails need not take the links that become slower beyond them.
+            on_rails = attribute == "oversubscription" and level.kind == "rail"
+            if attribute == "in_network" or on_rails:
                 same = _are_equal(_times(study), _times(other))
             else:
                 same = _are_equal(links, _links(other, job=not alone))
@@ -518,7 +519,7 @@ def _are_equal(these: list[Real], those: list[Real]) -> bool:
 
 
 def _is_given(study: Study, block: object, attribute: str) -> bool:
-    """Return whether somebody gives a value, wherever that is."""
+    """Return whether a value is assigned, in any file."""
     origin = study.origin(block, attribute)
     return origin is not None and origin.how == "given"
 

@@ -1,8 +1,8 @@
 """Efficiency against the batch: compute grows with it, traffic does not.
 
-Intensity is FLOP per byte sent; the ridge is that of the machine, peak over bandwidth.
-Their ratio r is the efficiency up to 1 where traffic hides under compute, and r / (1 + r)
-where it does not. The batch at the ridge is the critical one: a number of samples.
+Intensity is FLOP per byte sent; the ridge is that of the machine, peak over bandwidth. Their ratio
+is r. The efficiency is min(r, 1) if traffic hides under compute, and r / (1 + r) if it does not.
+The batch at the ridge is the critical batch, in samples.
 """
 
 from __future__ import annotations

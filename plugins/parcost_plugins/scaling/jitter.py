@@ -24,7 +24,7 @@ def rules(study: Study) -> Iterator[Check]:
         id="jitter-ranks-unknown",
         holds=_ranks(study, jitter) is not None,
         subject="jitter",
-        message="nothing says how many ranks wait for one another: there is no cluster",
+        message="the number of ranks that synchronise is unknown: there is no cluster",
         help="write `ranks = 1024`",
     )
 

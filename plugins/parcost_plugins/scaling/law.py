@@ -28,7 +28,7 @@ def rules(law: ScalingLaw) -> Iterator[Check]:
         id="scaling-law-floor",
         holds=law.floor == 0 if law.scale is None else True,
         subject=f"{block_name(law)}.floor",
-        message="a floor of {floor} adds to a loss that nothing says: there is no `scale`",
+        message="a floor of {floor} adds to an unknown loss: there is no `scale`",
         inputs={"floor": law.floor},
         help="write `scale`, or leave the floor out: ratios are of the loss above it",
     )

@@ -1,9 +1,9 @@
 """Looped breadth-first: every micro-batch through a chunk before the next chunk starts.
 
-Lamy-Poirier 2023. Chunk c of device r is virtual stage c p + r, all forward passes of a
-chunk, then all of the next; backward in reverse. The bubble is that of interleaving, and
-every micro-batch is alive. What is done once per chunk is done early: of v chunks all
-but one have their gradients ready while others still compute.
+Lamy-Poirier 2023. Chunk c of device r is virtual stage ``c p + r``. All forward passes of a chunk
+precede those of the next; backward is in reverse. The bubble is that of interleaving, and every
+micro-batch is alive. Once-per-chunk work is early: of v chunks all but one have their gradients
+ready while others still compute.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class BreadthFirst(Schedule):
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where virtual stages are equal.
 
-        Behind the last micro-batch of a chunk the first one of the next is waited for
-        where its way back to the first device is not over by then; else only the way
-        down and back counts, once.
+        After the last micro-batch of a chunk the first device may wait for the first micro-batch of
+        the next. It waits if that is still on its way back. Otherwise only the path down and back
+        counts, once.
         """
         times, hop = case.times, case.hop
         stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks

@@ -1,10 +1,10 @@
 """Chimera: two pipelines in opposite directions (Li and Hoefler 2021).
 
-Half of the micro-batches of a unit of p enter at the first device and half at the last, and
-every virtual stage is held twice. The passes of one direction fall into the gaps of the
-other: a unit has a slot for each, and no two of them meet. More micro-batches are units
-behind one another: the next one is 2 p slots later. So its first passes fall into the gaps
-at the end of the one before, and again no two meet.
+A unit has p micro-batches. Half of them enter at the first device and half at the last. Every
+virtual stage is held twice. The passes of one direction fall into the gaps of the other: a unit has
+a slot for each, and no two of them conflict. More micro-batches are units behind one another: the
+next one is 2 p slots later. So its first passes fall into the gaps at the end of the previous unit,
+again without conflict.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Two ways to judge a schedule.
+"""Two measures of a schedule: the makespan and the span.
 
-A step ends when the last device does: the makespan. Without a barrier before the
-optimizer, the next step fills while this one drains, and only the time from the first
-to the last op of the busiest device counts: its span, by which zero-bubble schedules
-are judged.
+A step ends when the last device does: the makespan. Without a barrier before the optimizer the next
+step fills while this one drains. Then only the span counts: the time from the first to the last op
+of the busiest device. Publications measure zero-bubble schedules by it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="longest span",
         value=longest,
         unit="s",
-        note="what a step takes without a barrier before the optimizer, hops included",
+        note="time of a step without a barrier before the optimizer, including hops",
     )
     yield Figure(
         name="span_bubble",

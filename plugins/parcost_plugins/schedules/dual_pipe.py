@@ -1,11 +1,10 @@
 """DualPipe and DualPipeV: forward and backward passes at once (DeepSeek-AI 2024, 2025).
 
-Every device has two phases, the streams of micro-batches that it serves. In DualPipe
-they are directions: half of the micro-batches enter at the first device and half at the
-last, and every virtual stage is held twice. In DualPipeV they are two chunks in the
-shape of a V, held once. In the steady state a forward pass of one phase runs together
-with a backward pass of the other, whose communication it hides. Weight gradients are
-put off where that lets gradients leave earlier.
+Every device has two phases, the streams of micro-batches that it serves. In DualPipe they are
+directions. Half of the micro-batches enter at the first device and half at the last. Every virtual
+stage is held twice. In DualPipeV they are two chunks in the shape of a V, held once. In the steady
+state a forward pass of one phase and a backward pass of the other run at once. They hide
+communication of each other. Weight gradients are deferred if gradients then leave earlier.
 """
 
 from __future__ import annotations

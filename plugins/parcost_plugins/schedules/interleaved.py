@@ -62,9 +62,9 @@ class Interleaved(Schedule):
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where virtual stages are equal and messages are short.
 
-        With groups as large as there are devices, a message over every boundary of
-        virtual stages is paid for once. Larger groups keep work to do meanwhile, so that
-        only a way down and back is, as long as a pass each way takes no less than two messages.
+        If a group has as many micro-batches as devices, a message over every boundary of virtual
+        stages counts once. Larger groups have other work in that time. Then only one path down and
+        back counts. This holds if a pass each way takes at least two messages.
         """
         times, hop = case.times, case.hop
         stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks

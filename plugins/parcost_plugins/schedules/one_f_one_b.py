@@ -1,9 +1,9 @@
 """1F1B: as many forward passes as there are stages behind, then one of each in turn.
 
-Narayanan et al. 2021 (PipeDream-Flush, Megatron). As long as GPipe when messages take
-no time, with at most p - s micro-batches alive on stage s. Since a stage has no more
-in flight than that, every round trip of p micro-batches waits for two hops over each
-boundary, unless the last stage is slow enough to set the pace by itself.
+Narayanan et al. 2021 (PipeDream-Flush, Megatron). Without message time the makespan is that of
+GPipe, with at most ``p - s`` micro-batches alive on stage s. Since no more are in flight, every
+round trip of p micro-batches waits for two hops over each boundary. The exception is a last stage
+that is slow enough to be the bottleneck.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class OneFOneB(Schedule):
         return [_stage(s, min(stages - 1 - s, micro_batches), micro_batches) for s in range(stages)]
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
-        """Return the makespan where stages are equal, or the last one sets the pace.
+        """Return the makespan where stages are equal, or the last one is the bottleneck.
 
-        Equal stages, any hop c: (m + p - 1) t, and 2 c for each boundary once and for
-        each of the m - 2 - floor((m - 2) / p) micro-batches that wait for a round trip.
+        Equal stages, any hop c: ``(m + p - 1) t``, and 2 c for each boundary once. Add 2 c for each
+        of the ``m - 2 - floor((m - 2) / p)`` micro-batches that wait for a round trip.
 
-        Pace: where the last stage is busy longer than any other by 2 c, it never waits
-        after its first micro-batch if the stages before it fill in time, which they do
-        where no forward pass is longer than both passes of any stage.
+        Bottleneck: the last stage is busy longer than any other by 2 c. Then it never waits after
+        its first micro-batch, if the stages before it fill in time. They do if no forward pass is
+        longer than both passes of any stage.
         """
         times, hop, stages, m = case.times, case.hop, case.stages, case.micro_batches
         backward = backward_times(times)

@@ -1,8 +1,8 @@
 """ZB-V: zero bubble with two chunks in the shape of a V (Qi et al. 2024).
 
-Device r holds virtual stage r on the way down and 2 p - 1 - r on the way up. So the last
-device turns micro-batches round without a message, and every device holds as much: no more
-than the first stage of 1F1B.
+Device r holds virtual stage r on the way down and ``2 p - 1 - r`` on the way up. So micro-batches
+turn at the last device without a message. Every device holds the same memory: no more than the
+first stage of 1F1B.
 """
 
 from __future__ import annotations

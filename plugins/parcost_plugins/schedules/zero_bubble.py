@@ -1,9 +1,9 @@
 """Zero bubble, one chunk: ZB-H1 and ZB-H2 (Qi et al. 2023).
 
-Splitting the backward pass lets a stage send its input gradient on before it works on
-weights, and keep weight gradients back until it has nothing better to do. ZB-H1 starts
-as many forward passes as 1F1B holds on its first stage at most; ZB-H2 twice as many,
-so that, apart from a barrier at the end of the step, no device idles at all.
+With a split backward pass a stage sends its input gradient before it computes weight gradients. It
+defers weight gradients to its idle time. ZB-H1 starts at most as many forward passes as 1F1B holds
+on its first stage. ZB-H2 starts twice as many, so no device idles, except at a barrier at the end
+of the step.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ZeroBubble(Schedule):
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where stages are equal and messages take no time.
 
-        With ZB-H1 they may: as long as W is the shortest pass and there and back is no
-        longer than it, every stage waits for two messages each way.
+        With ZB-H1 messages may take time: every stage waits for two messages each way. This holds
+        if W is the shortest pass and a round trip is no longer than W.
         """
         times, hop, stages, micro_batches = case.times, case.hop, case.stages, case.micro_batches
         f, b, w = times.F[0], times.B[0], times.W[0]

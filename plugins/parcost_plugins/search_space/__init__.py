@@ -75,7 +75,7 @@ def objectives(study: Study) -> Iterator[Objective]:
 
 
 @hookimpl
-def goals(study: Study) -> Iterator[Goal]:
+def search_goals(study: Study) -> Iterator[Goal]:
     """Return what the block ``search`` says."""
     yield goal.goal(study)
 

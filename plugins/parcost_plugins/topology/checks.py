@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from parcost import Check, Mask, Real, Study, hookimpl
-from parcost.numeric import all_of, any_of, ceil_div, minimum
+from parcost.numeric import all_of, any_of, ceil_div, maximum, minimum
 from parcost_plugins.topology import kinds
 from parcost_plugins.topology.decomposition import (
     OPTIONAL,
@@ -143,15 +144,16 @@ def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Itera
             severity="warning",
             holds=rate <= most,
             subject=f"{tier.name}.bandwidth",
-            message="level `{level}` carries {rate:.4g} GB/s of each device, and the fastest known "
-            "link of its kind {most:.4g} GB/s",
+            message="level `{level}` carries {rate:,.0f} GB/s of each device, and the fastest "
+            "known link of its kind {most:,.0f} GB/s",
             inputs={
                 "level": tier.name,
                 "rate": rate / 1e9,
                 "most": most / 1e9,
                 "written": written / 1e9,
             },
-            help="for {written:.4g} gigabits per second write `{written:.4g} Gbps per_direction`",
+            help="for {written:.6g} gigabits per second write `{written:.6g} Gbps per_direction`",
+            factor=most / rate,
         )
         latency = tier.level.latency
         yield Check(
@@ -163,6 +165,7 @@ def _plausibility_checks(known: PlausibleRange, levels: Sequence[Tier]) -> Itera
             "half round the earth in {most:.4g} s",
             inputs={"level": tier.name, "latency": latency, "most": known.latency},
             help="for {latency:.4g} microseconds write `{latency:.4g} us`",
+            factor=latency / known.latency,
         )
 
 
@@ -220,6 +223,7 @@ def _fast_domain(study: Study) -> Iterator[Check]:
             "placed out to `{outermost}`, by {how_there}; inside of `{level}`, by {how_inside}",
         ],
         help="a tp that divides {cap} stays inside, where `tp` comes first in `layout.order`",
+        factor=there.seconds / maximum(inside.seconds, sys.float_info.min),
     )
 
 

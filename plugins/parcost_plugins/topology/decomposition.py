@@ -62,10 +62,10 @@ def _complete(order: str) -> list[str]:
 class Decomposition:
     """The axes of the groups of a layout, by name.
 
-    Besides the degrees: *dp_cp* are the ranks that hold the same dense parameters, of which
-    *shard* share out their state, *replicate* hold the same share, and *workers* train
-    apart; *edp* are the ranks that hold the same experts. *dense* and *experts* are the
-    stride of pp in either part, which must agree.
+    Besides the degrees, *dp_cp* are the ranks that hold the same dense parameters. Of these,
+    *shard* split their state, *replicate* hold the same share, and *workers* train separately.
+    *edp* are the ranks that hold the same experts. *dense* and *experts* are the stride of pp in
+    either part, which must agree.
     """
 
     axes: dict[str, Axes]

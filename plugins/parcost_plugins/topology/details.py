@@ -50,9 +50,9 @@ def sections(study: Study) -> Iterator[Section]:
     if rows:
         yield Section(
             title="Traffic that stays on a rail",
-            columns=("group", "level", "to the next node", "to all ranks", "messages go"),
+            columns=("group", "level", "to the next node", "to all ranks", "route"),
             rows=rows,
-            notes=["what leaves its rail goes up from its leaf, by what oversubscription leaves"],
+            notes=["traffic to another rail leaves its leaf at the oversubscribed bandwidth"],
         )
 
 
@@ -81,7 +81,7 @@ def _rail(group: Group) -> Iterator[Figure]:
             letters = {"a": rail_share(group, at) * u, "u": u}
         yield sheet(
             f"{group.name}_on_{level.label}",
-            f"of what {group.name} sends over `{level.label}`, on a rail",
+            f"share of {group.name} over `{level.label}` that stays on a rail",
             "%",
             share,
             letters,
@@ -130,7 +130,7 @@ def _machine(study: Study) -> Iterator[Figure]:
 def _group(group: Group) -> Iterator[Figure]:
     """Yield the slowest link of a group, which is named in the note."""
     flat = group.flat
-    sheet = Sheet(B=(flat.bandwidth, "B/s"), P=group.ranks)
+    sheet = Sheet(B=(flat.explain_bandwidth(), "B/s"), P=group.ranks)
     yield sheet(
         f"{group.name}_bandwidth",
         f"slowest link of {group.name}",
@@ -161,7 +161,7 @@ def _boundary(study: Study, outcome: Outcome) -> Iterator[Figure]:
         v=cut.chunks,
         n=(hop.bytes_, "B"),
         T=(outcome.step_seconds, "s"),
-        B=(link.bandwidth, "B/s"),
+        B=(link.explain_bandwidth(), "B/s"),
     )
     yield sheet(
         "pp_sustained",
@@ -172,7 +172,7 @@ def _boundary(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield sheet(
         "pp_headroom",
-        f"`{link.name}` over what a boundary needs",
+        f"`{link.name}` over the need of a boundary",
         "",
         "pp_sustained > 0 ? B / pp_sustained : infinity",
     )

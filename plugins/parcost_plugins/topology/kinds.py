@@ -40,7 +40,7 @@ def _kind_checks(tier: Tier) -> Iterator[Check]:
             id="level-kind",
             holds=False,
             subject=f"{tier.name}.{attribute}",
-            message="`{attribute}` says nothing of level `{level}`, whose kind is {kind}",
+            message="`{attribute}` does not apply to level `{level}`, whose kind is {kind}",
             inputs={"attribute": attribute, "level": tier.name, "kind": level.kind},
             help=f"it belongs to {' or '.join(f'`kind = {kind}`' for kind in kinds)}",
         )

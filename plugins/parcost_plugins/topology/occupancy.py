@@ -1,10 +1,10 @@
 """How a group of ranks falls on nested units of devices.
 
-Ranks fill units in order. A group is a lattice of them: rank r has the members r + i *
-stride along each of its axes, of which most groups have one. So a unit of *cap* devices
-holds ``cap // stride`` of an axis, at least one and at most all, as long as the units
-and the groups line up. Where they do not, members are counted rank by rank, once for
-each distinct (capacities, axes) and never for each layout.
+Ranks fill units in order. A group is a lattice of ranks: rank r has the members ``r + i * stride``
+along each of its axes. Most groups have one axis. So a unit of *cap* devices holds ``cap //
+stride`` members of an axis, at least one and at most all. This holds if the units and the groups
+are aligned. Otherwise members are counted rank by rank, once for each distinct (capacities, axes)
+instead of each layout.
 """
 
 from __future__ import annotations

@@ -1,24 +1,25 @@
 """Placing a group of ranks on the fabric: its shape, and what its links carry.
 
-A plan is priced for the moment when all ranks of the job communicate, each in its own
-group of the same kind, because all ranks are in the same phase. Then
+A plan is priced for the moment when all ranks of the job communicate. Each does so in its own group
+of the same kind, because all ranks are in the same phase. Then
 
 - a rank has ``ports / devices`` of a port for itself: half of one where two devices
   share a network card, four where each device has four, over which it stripes;
-- a group with u members in the unit owns u times that, and a ring over all its ranks,
-  which crosses the boundary once per lap, uses all of it;
-- a rank whose group crosses the boundary nowhere else may use what the other u - 1 leave
-  idle, but never more than one port, or its own ports if it has several.
+- a group with u members in the unit has u times that. A ring over all its ranks crosses the
+  boundary once per lap, and uses all of it;
+- a rank whose group crosses the boundary nowhere else may use idle ports of the other ``u - 1``. It
+  never uses more than one port, or its own ports if it has several.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from attrs import field
 
-from parcost import Curve, Group, Link, Mask, Names, Real, record
+from parcost import Curve, Formula, Group, Link, Mask, Names, Real, formula, record
 from parcost.numeric import INFINITY, all_of, any_of, maximum, minimum, where
 from parcost_plugins.topology.links import LinkSet
 from parcost_plugins.topology.occupancy import Axes, is_aligned, is_crossed, occupancy
@@ -129,7 +130,7 @@ class _Crossing:
             at = where(here <= bandwidth, float(i), at)
             bandwidth = minimum(bandwidth, here)
             rates.append(here)
-        name, level = _named(self.levels, at), self.outermost.level
+        name, level = _level_name(self.levels, at), self.outermost.level
         busy = {
             tier.name: _share(bandwidth, rate)
             for tier, rate in zip(self.levels, rates, strict=True)
@@ -145,6 +146,7 @@ class _Crossing:
                 level=level,
                 also=also,
                 also_busy=also_busy,
+                explain=partial(self.explain, ports, bandwidth),
             )
         return LinkSet(
             name=name,
@@ -157,6 +159,26 @@ class _Crossing:
             also_busy=also_busy,
         )
 
+    def explain(
+        self, ports: Sequence[Real], bandwidth: Real
+    ) -> tuple[Real | Formula, Real | Formula]:
+        """Return the latency and the bandwidth of the slowest level, by the levels crossed.
+
+        They have no formula where points of a sweep cross different levels.
+        """
+        if any(any_of(crosses) and not all_of(crosses) for crosses in self.crossed):
+            return self.latency, bandwidth
+        parts = {
+            tier.name: tier.explain(own)
+            for tier, own, crosses in zip(self.levels, ports, self.crossed, strict=True)
+            if any_of(crosses)
+        }
+        if len(parts) == 1:
+            return next(iter(parts.values()))
+        latencies = {name: latency for name, (latency, _) in parts.items()}
+        rates = {name: rate for name, (_, rate) in parts.items()}
+        return formula("max(alpha)", alpha=(latencies, "s")), formula("min(B)", B=(rates, "B/s"))
+
 
 def _share(bandwidth: Real, rate: Real) -> Real:
     """Return the share of the time in which a level is busy that could go faster.
@@ -168,7 +190,7 @@ def _share(bandwidth: Real, rate: Real) -> Real:
     return where(rate > 0, bandwidth / maximum(rate, 1e-300), 0.0)
 
 
-def _named(levels: Sequence[Tier], at: Real) -> Any:
+def _level_name(levels: Sequence[Tier], at: Real) -> Any:
     """Return the name of the level in position *at*; names where candidates differ."""
     if isinstance(at, (float, int)):
         return levels[int(at)].name

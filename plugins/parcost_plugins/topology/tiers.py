@@ -3,12 +3,11 @@
 A unit of the level below reaches a level through ``ports`` ports, one per device unless
 the level says otherwise. What a port is worth depends on the kind of the level:
 
-- in a mesh there is one port to each peer: all of them work when the members of a group
-  exchange their parts, one when a rank has a single partner;
-- the groups of a dragonfly have few links to each other group. Traffic to all groups
-  fills them; where every rank has a partner in the same other group, straight routes have
-  1 / (G - 1) of the links, and routes by way of random groups half of them, for each
-  message crosses two;
+- in a mesh there is one port to each peer; all of them are busy when the members of a group
+  exchange parts, one when a rank has one partner;
+- the groups of a dragonfly have few links to each other group. Traffic to all groups fills them. If
+  every rank has a partner in the same other group, direct routes have ``1 / (G - 1)`` of the links.
+  Routes through random groups have half of them, because each message crosses two;
 - rails carry only what stays on them. The rest leaves the leaf, through what its
   oversubscription leaves, unless it first moves inside the node (PXN).
 
@@ -20,13 +19,26 @@ belongs to the leaves of its own switches, and divides what goes from one leaf t
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
 from attrs import evolve
 
-from parcost import Curve, Diagnostic, Link, Mask, Real, SpecError, record
-from parcost.numeric import divides, maximum, where
+from parcost import (
+    Curve,
+    Diagnostic,
+    Formula,
+    Link,
+    Mask,
+    Real,
+    SpecError,
+    attribute,
+    formula,
+    plain_of,
+    record,
+)
+from parcost.numeric import any_of, divides, maximum, where
 from parcost_plugins.topology.links import MeasuredLink, longest_message_bandwidth
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.vocabulary import Cluster, Level
@@ -39,12 +51,12 @@ DRAGONFLIES = ("dragonfly", "dragonfly_plus")
 class Tier:
     """The level *name* of the fabric, counted in devices.
 
-    *below* and *capacity* are the devices of one unit of the level below and of this
-    one; *ports* are those of the unit below for each of its devices, and *share* what the
-    levels below leave of them on the way out. *rate* is the bandwidth of one port, for the
-    longest message where it was measured. *to_all* and *to_one* are the parts of a port
-    that traffic to all units and to a single one can use. *latency* is that of the longest
-    way through the level.
+    *below* and *capacity* are the devices of one unit of the level below and of this one; *ports*
+    are those of the unit below for each of its devices. *share* is the share of them that the
+    levels below leave on the way out. *rate* is the bandwidth of one port, for the longest message
+    where it was measured. *to_all* and *to_one* are parts of a port: those usable by traffic to all
+    units, and to a single one. *latency* is that of the longest way through the level,
+    with so many *switches*.
     """
 
     name: str
@@ -56,6 +68,7 @@ class Tier:
     rate: Real
     outermost: bool = False
     latency: Real = 0.0
+    switches: Real = 0.0
     to_all: Real = 1.0
     to_one: Real = 1.0
 
@@ -74,7 +87,7 @@ class Tier:
         if self.outermost and level.kind != "rail":
             several = hops > 1 if level.radix is not None else True
             rate = rate / where(several, level.oversubscription, 1.0)
-        return evolve(self, latency=latency, rate=rate)
+        return evolve(self, latency=latency, switches=hops, rate=rate)
 
     def off_rail(self, axes: Axes) -> Tier:
         """Return the tier for messages between any two ranks of the group on *axes*.
@@ -91,6 +104,7 @@ class Tier:
         return evolve(
             self,
             latency=self.latency + where(same, 0.0, 2 * level.hop_latency),
+            switches=self.switches + where(same, 0.0, 2.0),
             rate=self.rate / where(same, 1.0, level.oversubscription),
         )
 
@@ -107,8 +121,40 @@ class Tier:
                 level=level,
             )
         return AlphaBeta(
-            name=self.name, latency=self.latency, bandwidth=self.rate * ports, level=level
+            name=self.name,
+            latency=self.latency,
+            bandwidth=self.rate * ports,
+            level=level,
+            explain=partial(self.explain, ports),
         )
+
+    def explain(self, ports: Real) -> tuple[Formula, Formula]:
+        """Return the latency, and the bandwidth of so many *ports*, by what the spec says."""
+        level = self.level
+        latency = attribute(level, "latency")
+        if any_of(level.cable_latency != 0) or any_of(level.hop_latency != 0):
+            latency = formula(
+                "l + c + h s, through s switches",
+                l=(latency, "s"),
+                c=(attribute(level, "cable_latency"), "s"),
+                h=(attribute(level, "hop_latency"), "s"),
+                s=self.switches,
+            )
+        text, remarks = "b eta", []
+        letters: dict[str, Any] = {
+            "b": (attribute(level, "bandwidth"), "B/s"),
+            "eta": attribute(level, "efficiency"),
+        }
+        narrowed = rate_of(level) / self.rate
+        for sign, letter, value, remark in (
+            ("/ ", "c", attribute(level, "collisions"), ""),
+            ("/ ", "o", narrowed, "o by oversubscription"),
+            ("", "k", ports, "k ports for a rank"),
+        ):
+            if any_of(plain_of(value) != 1):
+                text, letters[letter] = f"{text} {sign}{letter}", value
+                remarks += [remark] if remark else []
+        return latency, formula(", ".join([text, *remarks]), letters)
 
     @property
     def leaves_leaf(self) -> bool:

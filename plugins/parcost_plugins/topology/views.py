@@ -182,9 +182,9 @@ def _fabric(study: Study) -> Section:
         )
     return Section(
         title="Fabric",
-        columns=("level", "joins", "of", "kind", "ports of each", "port", "latency", ""),
+        columns=("level", "units", "unit", "kind", "ports per unit", "port", "latency", ""),
         rows=rows,
-        notes=["bandwidths are those that a port achieves in one direction"],
+        notes=["bandwidths are achieved ones of a port, per direction"],
     )
 
 

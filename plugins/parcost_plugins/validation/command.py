@@ -1,6 +1,6 @@
-"""``parcost validate``: how far predictions are off published, measured runs.
+"""``parcost validate``: a comparison of predictions with published, measured runs.
 
-Imports are in the functions: listing the commands imports this module and no more.
+Imports are in the functions: a list of the commands imports only this module.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, Progress, Target, write_message
+from parcost.cli.streams import Interrupts, OutputFile, Progress, write_message
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
     from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
-    from parcost_plugins.validation.pricing import Case
+    from parcost_plugins.validation.pricing import RowResult
     from parcost_plugins.validation.rows import PlacedRow, Rows
     from parcost_plugins.validation.selection import Condition, RangeLimit
     from parcost_plugins.validation.summary import Summary
@@ -40,36 +40,42 @@ _MOST_TOLD = 50
     type=click.Choice(["table", "json", "md", "csv", "html"]),
     default="table",
     show_default=True,
-    help="A page, a document, or a line for each row.",
+    help="Format of the comparison; csv has a line for each row.",
 )
 @click.option(
     "--select",
     "conditions",
     multiple=True,
     metavar="FIELD=VALUE",
-    help="Only rows of which that holds: source_key=nemo,torchtitan, 'hardware.gpus>=64', "
+    help="Select rows by a condition: source_key=nemo,torchtitan, 'hardware.gpus>=64', "
     "model.name=llama*, framework!=composer. May be repeated.",
 )
-@click.option("--worst", type=click.IntRange(0), default=10, show_default=True, help="Rows listed.")
+@click.option(
+    "--worst",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Number of rows to list, the largest errors first.",
+)
 @click.option(
     "--write-specs",
     "folder",
     metavar="DIR",
-    help="Keep the study of each row there, with what was assumed in comments.",
+    help="Write the study of each row to DIR, with assumptions as comments.",
 )
 @click.option(
     "--intervals",
     "file",
     metavar="FILE.par",
-    help="Write what intervals are made of, the range of measured / predicted by kind of run, "
-    "as a block `accuracy` called as the file is.",
+    help="Write the ranges of measured / predicted by kind of run, from which intervals "
+    "are computed, as a block `accuracy` with the name of the file.",
 )
 @click.option(
     "--fail-over",
     "limits",
     multiple=True,
     metavar="LIMIT",
-    help="Exit with 1 where that holds: 'mape > 10 %', 'p90 of torchtitan > 20 %', "
+    help="Exit with 1 if the limit is exceeded: 'mape > 10 %', 'p90 of torchtitan > 20 %', "
     "'memory mape > 8 %', 'refused > 1 %', 'coverage < 85 %', 'half-width of MoE > 15 %', "
     "'regret > 3 %', 'rho < 0.9'. May be repeated.",
 )
@@ -92,12 +98,12 @@ def command(
     jobs: int | None,
     executor: str | None,
 ) -> int:
-    """Return how far predictions are off measured runs.
+    """Compare predictions with measured runs.
 
-    RUNS.jsonl has a run on each line, and a directory stands for every such file in it;
-    without either the runs that ship are taken. Each becomes a study, which is evaluated
-    with the constants of the catalogue and nothing else. Rows that contradict themselves
-    are named by line and reason, the others are scored, and the exit code is 1.
+    RUNS.jsonl has a run on each line, and a directory stands for all such files in it. The
+    default is the published runs of the package. Each run becomes a study, which is evaluated
+    with the constants of the catalogue only. Inconsistent rows are listed by line and reason;
+    the others are scored, and the exit code is 1.
     """
     from parcost_plugins.validation.hardware import families_of
     from parcost_plugins.validation.pricing import write_studies
@@ -114,9 +120,11 @@ def command(
     if len(rows.flaws) > _MOST_TOLD:
         write_message(f"error: {len(rows.flaws) - _MOST_TOLD:,} more rows are like that")
     for name, count in rows.unknown.items():
-        write_message(f"warning[unknown-field]: nobody reads `{name}`, which {count:,} rows have")
+        write_message(
+            f"warning[unknown-field]: the unknown field `{name}` of {count:,} rows is ignored"
+        )
     interrupts = Interrupts()
-    target = Target(out, interrupts)
+    target = OutputFile(out, interrupts)
     try:
         with interrupts, _studies(folder) as place:
             cases = [*write_studies(rows.placed, place)]
@@ -251,13 +259,13 @@ def _studies(folder: str | None) -> Iterator[Path]:
 
 
 def _price_cases(
-    cases: Sequence[tuple[Case, Path | None]],
+    cases: Sequence[tuple[RowResult, Path | None]],
     selection: PluginSelection,
     engine: Engine | None,
     values: Mapping[str, str],
     *,
     elsewhere: bool,
-) -> list[Case]:
+) -> list[RowResult]:
     """Return the cases with their predictions; say how far that has got, and how fast it was."""
     from parcost_plugins.validation.pricing import price
 
@@ -276,7 +284,7 @@ def _price_cases(
     return found
 
 
-def _text(summary: Summary, format_: str, worst: int, target: Target) -> str:
+def _text(summary: Summary, format_: str, worst: int, target: OutputFile) -> str:
     from parcost_plugins.validation import documents, pages
 
     match format_:

@@ -128,8 +128,7 @@ GENERIC = Profile(framework="generic", title="most frameworks")
 def profile_of(row: RunRow) -> Profile:
     """Return the profile of the framework that *row* names.
 
-    What it says of its sharded state tells most, then a field of its own, the source, the
-    notes, and the devices.
+    Fields are tried in this order: sharded state, framework, source, notes, devices.
     """
     said = row.parallel.zero_stage_or_fsdp or ""
     known = [p for p in PROFILES if p.latest is None or (row.year or p.latest + 1) <= p.latest]

@@ -1,13 +1,13 @@
-"""Ranges of measured / predicted, and how often they hold for models that were left out.
+"""Ranges of measured / predicted, and their coverage of models that were left out.
 
-Runs are of kinds: of dense models or mixtures of experts, then of one family of devices, then
-of one framework. The range of a kind is the shortest that holds a share of its logarithms, and
-it always holds 1, which is the prediction itself. Runs of one model err alike, so that the
-share grows with few models, as a conformal interval's does: share (m + 1) / m. A kind of fewer
-models than make that 1 is at least as wide as the kind that it is part of.
+Runs are of kinds: of dense models or mixtures of experts, then of one family of devices, then of
+one framework. The range of a kind is the shortest that contains a share of its logarithms. It
+always contains 1, which is the prediction itself. Errors of one model are correlated, so the share
+grows with few models, as in a conformal interval: share (m + 1) / m. With too few models that
+exceeds 1. Then the range is at least as wide as that of the enclosing kind.
 
-The share is the one at which ranges hold models left out as nearly as often as an interval says.
-Models are in folds by their name, and the ranges of the other folds judge each.
+The share is chosen so that ranges cover left-out models as often as an interval claims. Models are
+in folds by their name, and the ranges of the other folds judge each.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _TITLES = {
 }
 _NAMES = {
     ("all", "all"): "all rows",
-    ("once", "once"): "all, a configuration counted once",
+    ("once", "once"): "each configuration once",
     ("core", "core"): "marked as core",
     ("framework", GENERIC.framework): "not stated",
 }
@@ -49,9 +49,10 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
         f"Predicted against measured: {len(summary.rows):,} runs of {_count(sources, 'source')}", 1
     )
     yield Line(
-        "Error of the seconds of a step, predicted / measured - 1. Constant MFU is one rate for "
-        "each class of device and precision, the median of these rows; a star says that it is "
-        "closer. Refused are runs that took place and are said not to fit."
+        "Error of the seconds of a step, predicted / measured - 1. Constant MFU (const. MFU) is "
+        "one rate for "
+        "each class of device and precision, the median of these rows; a star marks where it is "
+        "closer. Refused: runs that completed in reality but are predicted not to fit."
     )
     yield Heading("Step time")
     yield _overall(summary)
@@ -77,7 +78,7 @@ def _overall(summary: Summary) -> Table:
 
 
 def _columns(first: str) -> list[Column]:
-    titles = ("n", "MAPE", "median", "signed", "p90", "constant MFU", "refused")
+    titles = ("n", "MAPE", "median", "signed", "p90", "const. MFU", "refused")
     return [Column(first), *(Column(title, "right") for title in titles)]
 
 
@@ -149,7 +150,7 @@ def _memory(summary: Summary) -> Iterator[Item]:
     yield Heading("Peak memory, by what was measured")
     group = summary.all
     if group is None or group.memory is None:
-        yield Line("No row has the memory that it took.")
+        yield Line("No selected row has measured memory.")
         return
     columns = [Column("measured"), *(Column(t, "right") for t in ("n", *_SCORES))]
     rows = [Row([name, f"{s.n:,}", *_scores(s)]) for name, s in summary.memory]
@@ -183,7 +184,7 @@ def _intervals(summary: Summary) -> Iterator[Item]:
     yield Table(columns, [_coverage_row(group) for group in groups if group.held is not None])
 
 
-_HELD = ("n", "held", "half-width", "with memory", "held", "half-width")
+_HELD = ("n", "held", "half width", "with memory", "held", "half width")
 
 
 def _coverage_row(group: SummaryGroup) -> Row:
@@ -228,7 +229,7 @@ def _left_out(summary: Summary) -> Iterator[Item]:
             yield _flaws(flaws)
     if summary.unknown:
         names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unknown.items())
-        yield Line(f"Fields that nobody reads: {names}.")
+        yield Line(f"Unknown fields, which are ignored: {names}.")
 
 
 def _flaws(flaws: Sequence[Flaw]) -> Table:

@@ -55,7 +55,7 @@ class Prediction:
 
 
 @frozen(kw_only=True)
-class Case:
+class RowResult:
     """A row, its study, and either a prediction or the reason why there is none.
 
     *faults* are those of plugins, which leave a prediction incomplete or prevent it.
@@ -77,14 +77,16 @@ def file_name(id: str) -> str:
     return (re.sub(r"[^A-Za-z0-9._-]+", "_", id).strip(".")[:200] or "_") + ".par"
 
 
-def write_studies(placed: Sequence[PlacedRow], folder: Path) -> Iterator[tuple[Case, Path | None]]:
+def write_studies(
+    placed: Sequence[PlacedRow], folder: Path
+) -> Iterator[tuple[RowResult, Path | None]]:
     """Yield the case of each row, with the file of its study in *folder*."""
     taken: set[str] = set()
     for one in placed:
         try:
             written = write(one.row)
         except UnmodelledError as error:
-            yield Case(placed=one, reason=str(error)), None
+            yield RowResult(placed=one, reason=str(error)), None
             continue
         name = file_name(one.row.id)
         while name.lower() in taken:
@@ -92,27 +94,27 @@ def write_studies(placed: Sequence[PlacedRow], folder: Path) -> Iterator[tuple[C
         taken.add(name.lower())
         path = folder / name
         path.write_text(written.text, encoding="utf-8")
-        yield Case(placed=one, written=written), path
+        yield RowResult(placed=one, written=written), path
 
 
 def price(
-    cases: Sequence[tuple[Case, Path | None]],
+    cases: Sequence[tuple[RowResult, Path | None]],
     selection: PluginSelection,
     engine: Engine | None,
     overrides: Mapping[str, str],
     progress: Callable[[int], None],
-) -> Iterator[Case]:
+) -> Iterator[RowResult]:
     """Yield the cases with what the model predicts; *progress* takes how many are done."""
     from attrs import evolve
 
     from parcost.batch.files import Spec
     from parcost.batch.fingerprints import Environment, Question
-    from parcost.batch.run import Run
+    from parcost.batch.run import BatchRun
     from parcost.output.view import View
     from parcost.report.rejection import FAULT
 
     view = View(kind="line", figures=(*_FIGURES, *_ENDS))
-    run = Run(
+    run = BatchRun(
         Question(dict(overrides), None, "points", view), Environment(selection), engine=engine
     )
     specs = [Spec(str(path)) for _, path in cases if path is not None]

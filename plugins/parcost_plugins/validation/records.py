@@ -53,7 +53,7 @@ def read(kind: type[T], value: Any, path: str = "") -> Reading:
     """Return the object of class *kind* that *value* spells; *path* is where it stands."""
     if not isinstance(value, Mapping):
         where = f"`{path}`" if path else "the row"
-        return Reading(None, (f"{where} is {_named(value)}, not an object",))
+        return Reading(None, (f"{where} is {_value_text(value)}, not an object",))
     problems: list[str] = []
     unknown: list[str] = []
     arguments: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def _field(attribute: Attribute[Any], types: tuple[Any, ...], value: Any, where:
         if float in types:
             return _check_range(attribute, float(value), where)
     wanted = " or ".join(_type_name(kind) for kind in types if kind is not NoneType)
-    return Reading(None, (f"`{where}` is {_named(value)}, not {wanted}",))
+    return Reading(None, (f"`{where}` is {_value_text(value)}, not {wanted}",))
 
 
 def _is_number(value: Any) -> bool:
@@ -116,7 +116,7 @@ def _is_number(value: Any) -> bool:
 
 def _check_range(attribute: Attribute[Any], value: float, where: str) -> Reading:
     if value and not _LEAST <= abs(value) <= _MOST:
-        said = f"`{where}` is {value:g}, which nobody measures: {_LEAST:g} to {_MOST:g}"
+        said = f"`{where}` is {value:g}, which is implausible: {_LEAST:g} to {_MOST:g} is expected"
         return Reading(None, (said,))
     least, over = attribute.metadata.get("least"), attribute.metadata.get("above")
     if least is not None and value < least:
@@ -132,7 +132,7 @@ def _word(attribute: Attribute[Any], value: str, where: str) -> Reading:
         return Reading(value)
     close = get_close_matches(value.lower(), words, n=1)
     hint = f"did you mean `{close[0]}`?" if close else "it is one of " + ", ".join(words)
-    return Reading(None, (f"`{where}` is {_named(value)}; {hint}",))
+    return Reading(None, (f"`{where}` is {_value_text(value)}; {hint}",))
 
 
 def _type_name(kind: Any) -> str:
@@ -145,7 +145,7 @@ def _hint(name: str, value: Mapping[Any, Any], known: Mapping[str, Any]) -> str:
     return f"; the row has `{close[0]}`" if close else ""
 
 
-def _named(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None:
         return "null"
     text = repr(value) if not isinstance(value, str) else f"`{value}`"

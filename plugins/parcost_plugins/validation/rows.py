@@ -1,8 +1,8 @@
-"""The schema of a file of measured runs, one JSON object a line, and what a row may not contradict.
+"""The schema of a file of measured runs, one JSON object a line, and the consistency of a row.
 
 Conventions: `hardware.internode_gbps` is the total of a node in one direction, in Gb/s;
-`batch.grad_accum` is micro-batches per data-parallel rank and step; tp * pp * cp * dp is the
-number of devices, and expert-parallel ranks lie inside the ranks of a stage.
+`batch.grad_accum` is micro-batches per data-parallel rank and step; the number of devices is tp *
+pp * cp * dp; expert-parallel ranks lie inside the ranks of a stage.
 """
 
 from __future__ import annotations

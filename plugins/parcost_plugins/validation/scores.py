@@ -54,8 +54,8 @@ def quantile(
 ) -> float:
     """Return the value below which *share* of *values* lies, linear between two of them.
 
-    A value with a weight stands at the middle of it on a scale from the middle of the first
-    to that of the last; with equal weights this is the usual definition (NumPy's).
+    The position of a value is the middle of its weight. The scale goes from the middle of the first
+    weight to that of the last. With equal weights this is the usual definition (NumPy's).
 
     >>> quantile([4.0, 1.0, 3.0, 2.0], 0.5)
     2.5

@@ -1,8 +1,8 @@
-"""A row as the text of a study, with a comment for each thing that had to be assumed.
+"""A row as the text of a study, with a comment for each assumption.
 
-What is written where is one table, :data:`ATTRIBUTES`: a block, an attribute, and a function
-from the facts of a row to the value. A value is a text of the language, that with what was
-assumed, or None where the row leaves the language's default. A new attribute is one line.
+One table, :data:`ATTRIBUTES`, has a block, an attribute, and a function from the facts of a row to
+the value. A value is a text of the language, or that with an assumption. None leaves the default
+of the language. A new attribute is one line.
 """
 
 from __future__ import annotations

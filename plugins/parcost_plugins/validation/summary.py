@@ -8,7 +8,7 @@ from attrs import frozen
 
 from parcost_plugins.validation.hardware import entry_of
 from parcost_plugins.validation.intervals import Coverage, Kind, Ranges, Ratio, coverage_of, ranges
-from parcost_plugins.validation.pricing import Case, Prediction
+from parcost_plugins.validation.pricing import Prediction, RowResult
 from parcost_plugins.validation.rows import Flaw, RunRow
 from parcost_plugins.validation.scores import (
     Score,
@@ -220,7 +220,7 @@ DIMENSIONS: Mapping[str, Callable[[RunRow, str], str | None]] = {
 
 
 def summarize(
-    cases: Sequence[Case],
+    cases: Sequence[RowResult],
     flaws: Sequence[Flaw],
     unknown: Mapping[str, int],
     families: Mapping[str, str] | None = None,
@@ -261,18 +261,18 @@ def _group_rows(
     return dict(sorted(found.items(), key=lambda item: (-len(item[1]), str(item[0]))))
 
 
-def _flaw(case: Case, kind: str, reason: str) -> Flaw:
+def _flaw(case: RowResult, kind: str, reason: str) -> Flaw:
     one = case.placed
     return Flaw(file=one.file, line=one.line, id=one.row.id, kind=kind, reason=reason)
 
 
-def _speed(case: Case) -> float:
+def _speed(case: RowResult) -> float:
     """Return the model FLOP/s of a device that was measured."""
     assert case.prediction is not None
     return case.prediction.model_flops / case.placed.row.measured.step_time_s
 
 
-def excess(case: Case) -> str:
+def excess(case: RowResult) -> str:
     """Return why a step time cannot be true: the device would compute beyond its peak."""
     assert case.prediction is not None
     row, speed = case.placed.row, _speed(case)
@@ -285,7 +285,7 @@ def excess(case: Case) -> str:
     )
 
 
-def _with_baseline(cases: Sequence[Case]) -> list[ScoredRow]:
+def _with_baseline(cases: Sequence[RowResult]) -> list[ScoredRow]:
     """Return the rows with one constant rate for each class of device and precision."""
     classes: list[Hashable] = [
         (device_class(case.placed.row), case.placed.row.numbers) for case in cases

@@ -1,7 +1,7 @@
-"""How far predictions were off measured runs: what the interval of a figure is made of.
+"""Errors of predictions against measured runs: the source of the interval of a figure.
 
-The errors are measured / predicted, with the constants of the catalogue, of which some were
-fitted to the same runs. They differ most between dense models and mixtures of experts,
+The errors are measured / predicted, with the constants of the catalogue. Some of these were fitted
+to the same runs. They differ most between dense models and mixtures of experts,
 between families of devices and between frameworks. So each of these has a range of its own
 where enough models were measured.
 """

@@ -1,9 +1,9 @@
-"""Attention kernels by name, and what each reaches of a device's peak.
+"""Attention kernels by name, with the share of a device's peak that each reaches.
 
-A kernel multiplies a block of queries by the keys that it attends to, block by block. What
-it does once for a block of queries (loading them, the masked part of the last block of keys,
-writing the result) takes as long as some keys more: its *fill*. Its share of the peak is then
-e k / (k + fill) at k keys, with e of its own for each size of head and each pass.
+A kernel multiplies a block of queries by the keys that it attends to, block by block. A block of
+queries has fixed work: its loads, the masked part of the last block of keys, and its result. That
+takes as long as some additional keys: its *fill*. The share of the peak is then ``e k / (k +
+fill)`` at k keys. The value of e depends on the size of head and the pass.
 """
 
 from __future__ import annotations

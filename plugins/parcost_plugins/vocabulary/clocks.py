@@ -1,7 +1,7 @@
 """The clock that a device holds under a power cap. A definition, not a cost.
 
-A board of 700 W that is held to 500 W keeps 66 % of the power that its clock moves, where 16 % of
-the 700 are drawn in any case; that is 82 % of its clock:
+A board of 700 W is capped to 500 W; 16 % of the 700 W are static. So 66 % of the dynamic power
+remain, which is 82 % of its clock:
 
 >>> from types import SimpleNamespace
 >>> device = SimpleNamespace(power=700.0, power_cap=500.0, static_power=None)
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def clock(device: Device, choice: KernelChoice) -> Real:
     """Return the clock that matrix units hold under the power cap, over that without.
 
-    What the clock does not move leaves them a part x of the power that they had. They draw as
-    f V^2, and the voltage V falls with the clock f down to w of what it was: f is the cube root
-    of x, or x / w^2 once the voltage stays.
+    After static power a part x of their dynamic power remains. It is proportional to f V^2, and the
+    voltage V falls with the clock f. The lowest voltage is w of the nominal one. So f is the cube
+    root of x, or ``x / w^2`` at the lowest voltage.
     """
     cap, power = device.power_cap, device.power
     if cap is None or power is None:

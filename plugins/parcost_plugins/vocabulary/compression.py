@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from parcost import BYTES, ONE, RATE, SECONDS, Real, block, fraction, integer, quantity, word
+from parcost import BYTES, ONE, SECONDS, Real, block, fraction, integer, quantity, word
+from parcost_plugins.vocabulary.link_rates import link_rate
 
 #: Bits of an element on the wire; what is exchanged as a sum, and what is not.
 SUMMED = {"fp16": 16.0, "bf16": 16.0}
@@ -97,14 +98,7 @@ class ExchangeSketch:
         default=1.0,
         doc="PowerSGD: of the matrices that they form, all alike",
     )
-    bandwidth: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers={"per_direction": 1.0, "bidirectional": 0.5},
-        must_qualify=True,
-        doc="at which a rank sends",
-    )
+    bandwidth: Real | None = link_rate(default=None, doc="at which a rank sends")
     period: Real = integer(default=1, doc="steps from one exchange to the next")
     fragments: Real = integer(default=1, doc="parts that are exchanged in turn")
 
@@ -122,20 +116,9 @@ class BucketSketch:
         default="2 * (ranks - 1) / ranks",
         doc="bytes that a rank sends for each; 2 is the limit of a ring of many ranks",
     )
-    bandwidth: Real = quantity(
-        RATE,
-        positive=True,
-        qualifiers={"per_direction": 1.0, "bidirectional": 0.5},
-        must_qualify=True,
-        doc="that a bucket of this size reaches",
-    )
-    whole_bandwidth: Real = quantity(
-        RATE,
-        positive=True,
-        default="bandwidth",
-        qualifiers={"per_direction": 1.0, "bidirectional": 0.5},
-        must_qualify=True,
-        doc="that all gradients in one message reach",
+    bandwidth: Real = link_rate(doc="that a bucket of this size reaches")
+    whole_bandwidth: Real = link_rate(
+        default="bandwidth", doc="that all gradients in one message reach"
     )
     overhead: Real = quantity(SECONDS, default=0.0, doc="fixed cost of one bucket (alpha)")
     bucket_time: Real = quantity(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import BYTES, Real, block, integer, quantity, switch, word
-from parcost.numeric import minimum
+from parcost.numeric import minimum, where
 from parcost_plugins.vocabulary.framework import CONTEXTS
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import Training
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @block("context", label="none")
 class Context:
-    """Context parallelism: how ranks with a share of the sequence get to all keys and values.
+    """Context parallelism: how ranks with a share of the sequence get all keys and values.
 
-    ``ring`` passes blocks of keys and values round, ``all_gather`` collects them all at
-    once, ``ulysses`` trades the sequence for heads and back, ``hybrid`` does that within
-    groups of ``ulysses`` ranks and passes blocks between them.
+    ``ring`` passes blocks of keys and values round. ``all_gather`` collects them all at once.
+    ``ulysses`` exchanges the sequence for heads and back. ``hybrid`` does that within groups of
+    ``ulysses`` ranks and passes blocks between them.
     """
 
     algorithm: str | None = word(
@@ -62,6 +62,24 @@ class Context:
 def algorithm(study: Study) -> str:
     """Return how the ranks get to all keys: as the spec says, or the framework does it."""
     return study[Context].algorithm or study[Training].framework.context
+
+
+def sequence_parts(study: Study, cp: Real) -> Real:
+    """Return the parts of a sequence that *cp* ranks share: two each where work is balanced."""
+    zigzag = study[Context].balance == "zigzag" and study[Training].model.causal
+    return where(cp > 1, cp * (2.0 if zigzag and algorithm(study) != "ulysses" else 1.0), 1.0)
+
+
+def sequence_step(study: Study, tp: Real, cp: Real) -> Real:
+    """Return the tokens of which a sequence is a multiple, whichever rule asks for it.
+
+    Sequence parallelism wants equal shares of ``tp * cp`` ranks, context parallelism equal parts.
+    """
+    parts = sequence_parts(study, cp)
+    if not study[Layout].sequence_parallel:
+        return parts
+    shares = tp * cp
+    return where(shares % parts == 0, shares, 2.0 * shares)
 
 
 def all_to_all_degree(study: Study) -> Real:

@@ -1,9 +1,8 @@
-"""Calculators that need no model and no machine: a pipeline, a grid of ranks, a step by thumb.
+"""Calculators without a model or a machine: a pipeline, a grid of ranks, a rough step.
 
-They answer the questions that come before there is a spec: what does this many stages
-idle, how many devices is that layout, what would this all-reduce do to a step of that
-length. Each figure is named for the convention that it follows, because publications
-differ in conventions more than in arithmetic.
+They answer questions before there is a spec: the bubble of a pipeline, the devices of a layout, the
+share of an all-reduce in a step. The name of each figure contains its convention, because
+publications differ in conventions more than in arithmetic.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from parcost import (
     BYTES,
     FLOPS,
     ONE,
-    RATE,
     SECONDS,
     Real,
     block,
@@ -23,9 +21,9 @@ from parcost import (
     string,
     word,
 )
+from parcost_plugins.vocabulary.link_rates import link_rate
 
 _DENSITY = {"dense": 1.0, "sparse": 0.5}
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
 @block("pipeline", label="required")
@@ -87,7 +85,7 @@ class PipelineSketch:
         "step", "busy", default="step", doc="what the target is a share of: the step, or busy time"
     )
     stage: int = integer(
-        default=0, minimum=0, structural=True, doc="device that is asked about, counted from 0"
+        default=0, minimum=0, structural=True, doc="device of the calculation, counted from 0"
     )
 
 
@@ -117,7 +115,7 @@ class Grid:
         qualifiers={"devices": 1.0},
         doc="devices of a machine, whose layouts are counted",
     )
-    rank: Real = integer(default=0, minimum=0, doc="rank whose coordinates are asked for")
+    rank: Real = integer(default=0, minimum=0, doc="rank whose coordinates are printed")
 
 
 @block("estimate", label="required")
@@ -164,13 +162,8 @@ class Estimate:
     layers: Real = integer(default=1, minimum=0, doc="of the model")
     hidden: Real = integer(default=1, doc="width of the residual stream, for tensor parallelism")
     # What an untrimmed tool adds to it.
-    stream: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="link that all weights pass in a step, where they do not fit: offload",
+    stream: Real | None = link_rate(
+        default=None, doc="link that all weights pass in a step, where they do not fit: offload"
     )
     activations: Real = fraction(
         default=0.0, maximum=None, doc="of the weights, streamed as well for every sample"
@@ -188,23 +181,9 @@ class Estimate:
         SECONDS, default=None, doc="time of one message, in place of all that follows"
     )
     node: Real = integer(default=8, qualifiers={"devices": 1.0}, doc="devices of one node")
-    inner: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="bandwidth of a device within the node",
-    )
+    inner: Real | None = link_rate(default=None, doc="bandwidth of a device within the node")
     inner_latency: Real = quantity(SECONDS, default=0.0, doc="of a message there")
-    outer: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="bandwidth of a device between nodes",
-    )
+    outer: Real | None = link_rate(default=None, doc="bandwidth of a device between nodes")
     outer_latency: Real = quantity(SECONDS, default=0.0, doc="of a message there")
     reduction: str = word(
         "flat",
@@ -219,7 +198,7 @@ class Estimate:
         default="max(1, dp * tp / node)", doc="that the gradients are reduced over"
     )
     target: Real = fraction(
-        positive=True, default=0.9, doc="of the peak, for which `batch_for_target` is asked"
+        positive=True, default=0.9, doc="share of the peak that defines `batch_for_target`"
     )
     baseline: Estimate | None = reference(
         "estimate", default=None, doc="estimate that this one is compared with"

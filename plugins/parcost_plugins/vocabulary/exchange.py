@@ -1,34 +1,37 @@
-"""The links of a group whose ranks talk to ranks far away: who shares what on the way.
+"""Links of a group for messages to distant ranks, with their contention.
 
-A link of a group is what one rank has to its neighbours. Messages to distant ranks may pass
-links that other messages need as well, and then a byte takes *f* times as long:
+A link of a group connects one rank to its neighbours. Messages to distant ranks may share links
+with other messages. Then a byte takes *f* times as long:
 
 - On a torus or a line, messages pass the links between. Of a dimension with K ranks the
   middle link carries ``n floor(K^2 / 4) / K``, half of it where the ends are joined: f is
   that over the ``n (g - 1) / g`` that leave the rank. Of members that lie *t* places apart,
   *t* groups share a link.
-- On rails, what is for another rail leaves its leaf through uplinks that may be
-  oversubscribed, unless it first moves inside the node (PXN).
+- On rails, traffic to another rail leaves its leaf through uplinks, which may be oversubscribed. It
+  does not if it first moves inside the node (PXN).
 
-So an all-to-all of 1 GB over 256 ranks of a 16 x 16 torus with links of 50 GB/s takes 40 ms:
-128 ranks send half of it over 32 links.
+Example: an all-to-all of 1 GB over 256 ranks of a 16 x 16 torus. With links of 50 GB/s it takes 40
+ms: 128 ranks send half of it over 32 links.
 
 A step, a ``transfer`` and a ``rail_exchange`` are priced by these links alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from parcost import Group, Link, Mask, Real, record
+from parcost import Formula, Group, Link, Mask, Real, formula, record
 from parcost.numeric import INFINITY, all_of, ceil, divides, floor, maximum, minimum, where
 
 
 @record(kw_only=True, eq=False)
 class AlphaBeta(Link):
-    """A start-up time per message and a bandwidth; other levels are busy for a share of it."""
+    """A start-up time per message and a bandwidth; other levels are busy for a share of it.
+
+    *explain* makes the formulas of the two.
+    """
 
     name: str
     latency: Real
@@ -36,6 +39,15 @@ class AlphaBeta(Link):
     level: Any = None
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
+    explain: Callable[[], tuple[Real | Formula, Real | Formula]] | None = None
+
+    def explain_latency(self) -> Real | Formula:
+        """Return the start-up time with its formula."""
+        return self.latency if self.explain is None else self.explain()[0]
+
+    def explain_bandwidth(self) -> Real | Formula:
+        """Return the bandwidth with its formula."""
+        return self.bandwidth if self.explain is None else self.explain()[1]
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return ``rounds * latency + bytes_ / bandwidth``."""
@@ -73,6 +85,15 @@ class SharedLink(Link):
     def measured(self) -> bool:
         """Whether the times of the link are read off points."""
         return self.link.measured
+
+    def explain_latency(self) -> Real | Formula:
+        """Return the start-up time of a message with its formula."""
+        return self.link.explain_latency()
+
+    def explain_bandwidth(self) -> Formula:
+        """Return the share of one rank with its formula."""
+        link = (self.link.explain_bandwidth(), "B/s")
+        return formula("B / f, a byte takes f times as long", B=link, f=self.factor)
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time of *rounds* messages, each of them longer by the factor."""

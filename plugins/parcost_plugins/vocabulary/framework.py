@@ -1,8 +1,8 @@
-"""The training framework: what its host issues, and what its code does at a version.
+"""The training framework: its host constants, and the behaviour of its code at a version.
 
-A value of a framework has its source, a file of its code or documentation at a version. What a
-run chose otherwise stands in the block that it belongs to, whose attribute is left out where
-the framework decides.
+A value of a framework has its source, a file of its code or documentation at a version. Other
+choices of a run are attributes of their own blocks. Such an attribute is left out if the framework
+decides.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Offer:
     values: str = string(
         default="",
         doc="that the framework has, with commas between them, as in `one_f_one_b, interleaved`; "
-        "left empty, nothing is said of it, whatever a framework that this one extends says",
+        "left empty, the statement of an extended framework is withdrawn",
     )
     beyond: str = word(
         "any",
@@ -80,11 +80,11 @@ class Framework:
     """A training framework, at a version."""
 
     version: str = string(default="", doc="release or commit that the values were read in")
-    mode: str = word(*MODES, default="eager", doc="how layers run where a run does not say it")
+    mode: str = word(*MODES, default="eager", doc="how layers run unless the run sets it")
     cuda_graphs: str = word(
         *CUDA_GRAPHS,
         default="none",
-        doc="what is replayed as a graph where a run does not say it",
+        doc="what is replayed as a graph unless the run sets it",
     )
     issue: Real = quantity(
         SECONDS,
@@ -161,8 +161,7 @@ class Framework:
     )
     grouped_experts: bool = switch(
         default=True,
-        doc="the experts of a rank run as one product where a run does not say otherwise, and not "
-        "in a loop",
+        doc="the experts of a rank run as one product, not in a loop, unless the run sets it",
     )
     expert_kernels: Real = integer(
         default=0,
@@ -226,7 +225,7 @@ class Framework:
     dispatcher: str = word(
         *DISPATCHERS,
         default="alltoall",
-        doc="of tokens to their experts where a run says nothing, as of `routing.dispatcher`",
+        doc="of tokens to their experts unless the run sets it, as of `routing.dispatcher`",
     )
     expert_activation: str = word(
         "dense",
@@ -262,7 +261,7 @@ class Framework:
     loss: str = word(
         *LOSSES,
         default="softmax",
-        doc="what the cross entropy keeps where a run says nothing: `eager`, three tensors in fp32 "
+        doc="what the cross entropy keeps unless the run sets it: `eager`, three tensors in fp32 "
         "at once, op by op; an fp32 `softmax`; `logits` as they are, whose gradient a fused kernel "
         "makes in backward; or that `gradient`, in their place",
     )
@@ -305,38 +304,38 @@ class Framework:
     assignment: str = word(
         *ASSIGNMENTS,
         default="even",
-        doc="layers of the stages where a run says nothing, as of `schedule.assignment`",
+        doc="layers of the stages unless the run sets it, as of `schedule.assignment`",
     )
     gradient_overlap: bool = switch(
         default=True,
-        doc="gradients are reduced under the backward pass where a run says nothing; under ZeRO 3 "
+        doc="gradients are reduced under the backward pass unless the run sets it; under ZeRO 3 "
         "they always are",
     )
     parameter_overlap: bool = switch(
         default=True,
-        doc="parameters are gathered under the forward pass where a run says nothing; under ZeRO 3 "
+        doc="parameters are gathered under the forward pass unless the run sets it; under ZeRO 3 "
         "they always are",
     )
     tensor_overlap: str = word(
         *TENSOR_OVERLAPS,
         default="off",
-        doc="what tensor-parallel collectives hide under where a run says nothing, as of "
+        doc="what tensor-parallel collectives hide under unless the run sets it, as of "
         "`overlap.tensor`",
     )
     transfers: str = word(
         *TRANSFERS,
         default="overlapped",
-        doc="messages between stages with one chunk each, where a run says nothing",
+        doc="messages between stages with one chunk each, unless the run sets it",
     )
     interleaved_transfers: str = word(
         *TRANSFERS,
         default="overlapped",
-        doc="messages between stages with several chunks, where a run says nothing",
+        doc="messages between stages with several chunks, unless the run sets it",
     )
     accumulate: str = word(
         *ACCUMULATIONS,
         default="shard",
-        doc="when gradients are reduced under ZeRO 2 and 3 where a run says nothing, as of "
+        doc="when gradients are reduced under ZeRO 2 and 3 unless the run sets it, as of "
         "`sharding.accumulate`: in every micro-batch (`shard`), or once per step (`whole`)",
     )
     pipelined_accumulate: str | None = word(
@@ -346,7 +345,7 @@ class Framework:
     )
     reshard: bool = switch(
         default=True,
-        doc="under ZeRO 3: parameters are dropped after forward where a run says nothing",
+        doc="under ZeRO 3: parameters are dropped after forward unless the run sets it",
     )
     pipelined_reshard: bool | None = switch(
         default=None, doc="the same with several stages; as without where it is left out"
@@ -359,7 +358,7 @@ class Framework:
     context: str = word(
         *CONTEXTS,
         default="ring",
-        doc="how context-parallel ranks get to all keys where a run says nothing, as of "
+        doc="how context-parallel ranks get to all keys unless the run sets it, as of "
         "`context.algorithm`",
     )
     attention: str = word(
@@ -367,7 +366,7 @@ class Framework:
         "unfused",
         *FUSED_KERNELS,
         default="auto",
-        doc="attention kernel where a run says nothing and the device has it; `auto`, and where "
+        doc="attention kernel, if the device has it and the run sets none; `auto`, and where "
         "the device has none of the name: the usual one of the device",
     )
     enforced: bool = switch(

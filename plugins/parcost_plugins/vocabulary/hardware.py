@@ -23,12 +23,21 @@ from parcost import (
 )
 from parcost_plugins.vocabulary.accuracy import Family
 from parcost_plugins.vocabulary.attention import AttentionTable
+from parcost_plugins.vocabulary.link_rates import DIRECTIONS, link_rate
 
 _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
-@block("device", label="required")
+@block(
+    "device",
+    label="required",
+    any_of={
+        ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4"): "the peak of the type that is computed "
+        "in, such as `bf16 = 989 TFLOPS dense`",
+        ("attention",): "the rate of attention: a table as `attention`, or "
+        "`kernels.attention_forward_efficiency` and `attention_backward_efficiency`",
+    },
+)
 class Device:
     """One accelerator, as a rank of the job sees it."""
 
@@ -118,8 +127,7 @@ class Device:
     attention: AttentionTable | None = reference(
         "attention_table",
         default=None,
-        doc="the rates of its attention kernels; where it is left out, `kernels` says what "
-        "attention reaches",
+        doc="the rates of its attention kernels; without it the rate is that of `kernels`",
     )
     attention_efficiency: Real = fraction(
         positive=True,
@@ -129,14 +137,7 @@ class Device:
     memory_efficiency: Real = fraction(
         positive=True, doc="of the memory bandwidth, reached by large streaming kernels"
     )
-    host_bandwidth: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="link to the host",
-    )
+    host_bandwidth: Real | None = link_rate(default=None, doc="link to the host")
     reduction_bandwidth: Real | None = quantity(
         RATE,
         default=None,
@@ -183,11 +184,8 @@ class Level:
         doc="units of the level below that it joins: devices for the first level, nodes for "
         "the second; the last level may leave it out and joins all",
     )
-    bandwidth: Rate = quantity(
-        RATE,
-        positive=True,
-        qualifiers={**_DIRECTION, "per_unit": "ports"},
-        must_qualify=True,
+    bandwidth: Rate = link_rate(
+        qualifiers={**DIRECTIONS, "per_unit": "ports"},
         curve=True,
         doc="of one port; measured points may stand in place of it. `per_unit` is one direction of "
         "all `ports` of a unit of the level below, such as a node",
@@ -279,24 +277,19 @@ class Fabric:
 class PlausibleRange:
     """The fastest and the slowest that is known: beyond it, another unit was probably meant."""
 
-    device_bandwidth: Real = quantity(
-        RATE,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="of one device, on the levels inside of the outermost",
-    )
-    network_bandwidth: Real = quantity(
-        RATE,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="of one device, on the outermost of several levels",
-    )
+    device_bandwidth: Real = link_rate(doc="of one device, on the levels inside of the outermost")
+    network_bandwidth: Real = link_rate(doc="of one device, on the outermost of several levels")
     latency: Real = quantity(SECONDS, positive=True, doc="of one message")
 
 
-@block("cluster")
+@block(
+    "cluster",
+    aliases={
+        "gpus": "devices",
+        "num_gpus": "devices",
+        "world_size": "devices",
+    },
+)
 class Cluster:
     """The devices of the job and the fabric that joins them."""
 

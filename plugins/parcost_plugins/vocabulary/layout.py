@@ -19,6 +19,21 @@ _DEGREES = {
     for name in names
     for word in ("size", "degree")
 }
+_BARE = {
+    "tensor": "tp",
+    "tensor_parallel": "tp",
+    "tensor_model_parallel": "tp",
+    "pipeline": "pp",
+    "pipeline_parallel": "pp",
+    "pipeline_model_parallel": "pp",
+    "context": "cp",
+    "context_parallel": "cp",
+    "expert": "ep",
+    "expert_parallel": "ep",
+    "expert_model_parallel": "ep",
+    "data": "dp",
+    "data_parallel": "dp",
+}
 
 
 @block(
@@ -26,9 +41,12 @@ _DEGREES = {
     label="none",
     aliases={
         **_DEGREES,
+        **_BARE,
         "zero_stage": "zero",
         "zero_optimization": "zero",
         "use_distributed_optimizer": "zero = 1",
+        "distributed_optimizer": "zero = 1",
+        "fsdp": "zero = 3",
         "make_vocab_size_divisible_by": "vocabulary_multiple",
     },
 )
@@ -70,6 +88,8 @@ class Layout:
     "schedule",
     label="none",
     aliases={
+        "vpp": "chunks",
+        "virtual_pipeline": "chunks",
         "virtual_pipeline_model_parallel_size": "chunks",
         "num_virtual_stages_per_pipeline_rank": "chunks",
         "num_layers_per_virtual_pipeline_stage": "chunks",

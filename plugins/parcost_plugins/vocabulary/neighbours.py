@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import isqrt
+from math import gcd, isqrt
 
 from parcost import Mask, Real
 from parcost.numeric import ceil_div, is_array
@@ -35,6 +35,17 @@ def divisors(of: Real, near: Real) -> str:
     return next_to(near, all_divisors(int(of)))
 
 
+def divisors_of_both(of: Real, also: Real, near: Real) -> str:
+    """Return the common divisors of two numbers next to *near*, in words; all divide 0.
+
+    >>> divisors_of_both(8.0, 64.0, 64.0), divisors_of_both(256.0, 0.0, 48.0)
+    ('8', '32 or 64')
+    """
+    if is_array(of, also, near) or of % 1 or also % 1:
+        return ""
+    return divisors(float(gcd(int(of), int(also))), near)
+
+
 def all_divisors(of: int) -> list[int]:
     """Return every divisor of a whole number, ascending; none of one that takes too long.
 
@@ -45,6 +56,15 @@ def all_divisors(of: int) -> list[int]:
         return []
     small = [d for d in range(1, isqrt(of) + 1) if of % d == 0]
     return small + [of // d for d in reversed(small) if d * d != of]
+
+
+def tensor_degrees(heads: int, kv_heads: int, ffn: int) -> list[int]:
+    """Return the tensor-parallel degrees that divide heads and MLP, KV heads being copied.
+
+    >>> tensor_degrees(12, 4, 3072)
+    [1, 2, 4, 12]
+    """
+    return [t for t in all_divisors(gcd(heads, ffn)) if 0 in (kv_heads % t, t % kv_heads)]
 
 
 def next_to(near: Real, legal: Iterable[int]) -> str:

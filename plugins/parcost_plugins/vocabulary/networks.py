@@ -5,7 +5,6 @@ from __future__ import annotations
 from parcost import (
     BYTES,
     ONE,
-    RATE,
     SECONDS,
     Real,
     block,
@@ -18,8 +17,7 @@ from parcost import (
     switch,
     word,
 )
-
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
+from parcost_plugins.vocabulary.link_rates import link_rate
 
 
 @block("network", label="required")
@@ -30,21 +28,10 @@ class Network:
         "fat_tree", "rail", "dragonfly", "dragonfly_plus", "torus", doc="what it is built as"
     )
     devices: Real = integer(qualifiers={"devices": 1.0}, doc="that it joins")
-    bandwidth: Real = quantity(
-        RATE,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="of one link between switches, or between neighbours in a torus",
+    bandwidth: Real = link_rate(
+        doc="of one link between switches, or between neighbours in a torus"
     )
-    port: Real = quantity(
-        RATE,
-        positive=True,
-        default="bandwidth",
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="by which one device injects",
-    )
+    port: Real = link_rate(default="bandwidth", doc="by which one device injects")
     radix: Real | None = integer(
         default=None, minimum=2.0, doc="of a fat tree and of rails: ports of a switch (R)"
     )
@@ -88,12 +75,8 @@ class RailExchange:
     )
     per_node: Real = integer(doc="ranks of a node, each on a rail of its own (g)")
     nodes: Real = integer(doc="that take part (k)")
-    inside: Real = quantity(
-        RATE, positive=True, qualifiers=_DIRECTION, must_qualify=True, doc="inside a node"
-    )
-    outside: Real = quantity(
-        RATE, positive=True, qualifiers=_DIRECTION, must_qualify=True, doc="of the port of a rank"
-    )
+    inside: Real = link_rate(doc="inside a node")
+    outside: Real = link_rate(doc="of the port of a rank")
     message: Real = quantity(SECONDS, default=0.0, doc="start-up time of one message (alpha)")
     oversubscription: Real = quantity(
         ONE, default=1.0, minimum=1.0, doc="of a leaf, which messages to other rails leave"
@@ -104,9 +87,7 @@ class RailExchange:
 class Resource:
     """Something that several flows go through at once: a port, an uplink."""
 
-    bandwidth: Real = quantity(
-        RATE, positive=True, qualifiers=_DIRECTION, must_qualify=True, doc="of all flows together"
-    )
+    bandwidth: Real = link_rate(doc="of all flows together")
 
 
 @block("flow", inside="sharing", label="required")

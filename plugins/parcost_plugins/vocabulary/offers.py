@@ -73,7 +73,7 @@ def switch_text(value: Any) -> Any:
 def has(study: Study, attribute: str, value: Value) -> bool:
     """Return whether any statement of the framework lets *attribute* have *value*.
 
-    A framework that says nothing of it has every value.
+    A framework without a statement about it supports every value.
     """
     offers = offers_of(study[Training].framework, attribute)
     return not offers or any(

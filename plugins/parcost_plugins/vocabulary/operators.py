@@ -3,9 +3,9 @@
 All sizes are of one rank and one micro-batch; ``count`` is the occurrences per
 micro-batch on each virtual stage, as in ``parcost.Work``.
 
-Communication hides under operators by the name of their ``host``, pass by pass. Those
-below are the names that tensor and context parallelism look for: a layer has as many
-pairs of products split by columns and by rows as it has hosts of those names.
+Communication hides under operators by the name of their ``host``, pass by pass. Tensor and context
+parallelism search for the names below. A layer has one pair of column-parallel and row-parallel
+products for each host of those names.
 """
 
 from __future__ import annotations

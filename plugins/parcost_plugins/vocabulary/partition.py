@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from parcost import LONGEST_ORDER, Op, PipelineShape, Row
+from parcost import LONGEST_ORDER, Op, PipelineShape, StageCounts
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
@@ -155,7 +155,7 @@ def kinds(
 ) -> Mapping[LayerKind, Counts]:
     """Return the layers of each virtual stage by kind, kinds that there are none of left out.
 
-    What holds however they are recomputed is asked for without *recomputing*. *dealt* are the
+    What holds however they are recomputed is expected without *recomputing*. *dealt* are the
     layers of stages other than those of the study.
     """
     training = study[Training]
@@ -181,7 +181,7 @@ def select_counts(
     windowed: bool | None = None,
     recomputed: bool | None = None,
 ) -> Counts:
-    """Return how many of the layers *found* are what is asked for; None does not mind.
+    """Return how many of the layers *found* are what is expected; None does not mind.
 
     >>> moe, dense = LayerKind(True, False, False), LayerKind(False, False, False)
     >>> select_counts({moe: (1, 2), dense: (1, 0)}, moe=True)
@@ -205,7 +205,7 @@ def layer_counts(
     windowed: bool | None = None,
     recomputed: bool | None = None,
 ) -> Counts:
-    """Return how many of the layers are what is asked for, by a row; None does not mind."""
+    """Return how many of the layers are what is expected, by a row; None does not mind."""
     wanted = (moe, windowed, recomputed)
     return study.row(
         _layer_counts, *wanted, total=lambda: sum(_select_counts(_model_layers, study, *wanted))
@@ -245,16 +245,16 @@ def map_stages(function: Callable[..., float], *counts: Sequence[Any] | float) -
     >>> map_stages(min, (1, 2), (3, 0)), map_stages(min, (1, 2), 1)
     ((1, 0), (1, 1))
     """
-    if any(isinstance(count, Row) for count in counts):
+    if any(isinstance(count, StageCounts) for count in counts):
         totals = (count if isinstance(count, (int, float)) else sum(count) for count in counts)
-        return Row(max(function(*totals), 0), _map_stages, function, *counts)
+        return StageCounts(max(function(*totals), 0), _map_stages, function, *counts)
     return tuple(map(function, *(repeat(n) if isinstance(n, (int, float)) else n for n in counts)))
 
 
 def _map_stages(
     study: Study, function: Callable[..., float], *counts: Sequence[Any] | float
 ) -> Counts:
-    return map_stages(function, *(n.of(study) if isinstance(n, Row) else n for n in counts))
+    return map_stages(function, *(n.of(study) if isinstance(n, StageCounts) else n for n in counts))
 
 
 def moe_layers(study: Study) -> Counts:

@@ -13,10 +13,10 @@ _ALTERNATE = {
 
 @block("recompute", label="none")
 class Recompute:
-    """Parts of a layer that are made again in backward, and how many layers as a whole.
+    """Parts of a layer that are recomputed in backward, and the number of whole layers.
 
-    The switches add to ``training { recompute = ... }``; ``every`` and ``layers`` say how
-    many of the layers ``recompute = full`` is about, and ``keep_*`` what it leaves out.
+    The switches add to ``training { recompute = ... }``; ``every`` and ``layers`` select the layers
+    of ``recompute = full``, and ``keep_*`` excludes parts.
     """
 
     norms: bool = switch(default=False, doc="outputs of the layer norms")

@@ -57,7 +57,7 @@ class Routing:
         ONE,
         default=None,
         minimum=1.0,
-        doc="tokens of the busiest rank over the mean, in place of what the distribution says",
+        doc="tokens of the busiest rank over the mean, in place of the value of the distribution",
     )
     capacity_factor: Real | None = quantity(
         ONE,
@@ -197,12 +197,12 @@ def routing_load(study: Study) -> Real:
 
 
 def random_load(assignments: Real, bins: Real, concentration: Real | None = None) -> Real:
-    """Return the expected largest of *bins* counts over their mean, tokens falling by chance.
+    """Return the expected largest of *bins* counts over their mean, with random tokens.
 
-    With a *concentration* the bins are as popular as a Dirichlet distribution says whose
-    parameters add up to it; without, all alike. Extreme values of the normal distribution:
-    good to 3 % where a bin has 20 tokens or more and the answer is below 2, and to about
-    8 % for a Dirichlet, whose tails are heavier.
+    With a *concentration* the popularity of bins is Dirichlet-distributed, with parameters that add
+    up to it. Without it all bins are equal. The method is the extreme value of normal
+    distributions. Its error is 3 % if a bin has at least 20 tokens and the answer is below 2. It is
+    about 8 % for a Dirichlet, whose tails are heavier.
 
     >>> round(random_load(4096.0, 64.0), 4)
     1.2974

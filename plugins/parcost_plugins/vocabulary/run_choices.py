@@ -1,12 +1,13 @@
-"""What a run does: as its spec says, or as its framework does where the spec says nothing."""
+"""The choices of a run: those of its spec, or the defaults of its framework."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from parcost import block_name, resolver
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.sharding import Sharding
-from parcost_plugins.vocabulary.training import Overlap, Training
+from parcost_plugins.vocabulary.training import KernelChoice, Overlap, Training
 
 if TYPE_CHECKING:
     from parcost import Study
@@ -90,3 +91,58 @@ def reshards(study: Study) -> bool:
     if framework.pipelined_reshard not in (None, found) and study.number(_is_pipelined):
         found = framework.pipelined_reshard
     return found
+
+
+@resolver(Overlap, "gradients")
+def _gradients(study: Study) -> tuple[bool, str]:
+    return hides_gradients(study), _framework_or_zero(study, "gradient_overlap")
+
+
+@resolver(Overlap, "parameters")
+def _parameters(study: Study) -> tuple[bool, str]:
+    return hides_parameters(study), _framework_or_zero(study, "parameter_overlap")
+
+
+@resolver(Overlap, "tensor")
+def _tensor(study: Study) -> tuple[str, str]:
+    return tensor_overlap(study), _by_framework(study)
+
+
+@resolver(ScheduleChoice, "transfers")
+def _transfers(study: Study) -> tuple[str, str]:
+    return ("blocking" if blocks_on_transfers(study) else "overlapped"), _by_framework(study)
+
+
+@resolver(ScheduleChoice, "assignment")
+def _assignment(study: Study) -> tuple[str, str]:
+    return study[Training].framework.assignment, _by_framework(study)
+
+
+@resolver(Sharding, "accumulate")
+def _accumulate(study: Study) -> tuple[str, str]:
+    return ("shard" if reduces_each_micro_batch(study) else "whole"), _by_framework(study)
+
+
+@resolver(Sharding, "reshard")
+def _reshard(study: Study) -> tuple[bool, str]:
+    return reshards(study), _by_framework(study)
+
+
+@resolver(KernelChoice, "mode")
+def _mode(study: Study) -> tuple[str, str]:
+    return study[Training].framework.mode, _by_framework(study)
+
+
+@resolver(KernelChoice, "cuda_graphs")
+def _cuda_graphs(study: Study) -> tuple[str, str]:
+    return study[Training].framework.cuda_graphs, _by_framework(study)
+
+
+def _framework_or_zero(study: Study, name: str) -> str:
+    """Return what decides whether a collective hides: the framework, or ZeRO 3."""
+    own = getattr(study[Training].framework, name)
+    return "by zero = 3" if study[Layout].zero == 3 and not own else _by_framework(study)
+
+
+def _by_framework(study: Study) -> str:
+    return f"by framework {block_name(study[Training].framework)}"

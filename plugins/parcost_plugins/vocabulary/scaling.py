@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from parcost import BYTES, FLOP, FLOPS, ONE, RATE, SECONDS, Real, block, fraction, integer, quantity
+from parcost import BYTES, FLOP, FLOPS, ONE, SECONDS, Real, block, fraction, integer, quantity
+from parcost_plugins.vocabulary.link_rates import link_rate
 
 _DENSITY = {"dense": 1.0, "sparse": 0.5}
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
 @block("scaling_law", label="required")
@@ -43,16 +43,8 @@ class BatchScaling:
         must_qualify=True,
         doc="compute of one device",
     )
-    bandwidth: Real = quantity(
-        RATE,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="of the link that one device sends on",
-    )
-    target: Real = fraction(
-        positive=True, default=0.9, doc="efficiency for which the batch is asked"
-    )
+    bandwidth: Real = link_rate(doc="of the link that one device sends on")
+    target: Real = fraction(positive=True, default=0.9, doc="efficiency of the batch to find")
 
 
 @block("equivalent", label="required")

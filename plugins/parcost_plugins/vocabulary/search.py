@@ -7,10 +7,10 @@ from parcost import BYTES, ONE, SECONDS, Real, block, fraction, integer, quantit
 
 @block("search", label="none")
 class Search:
-    """What `parcost search` looks for among layouts, and what they must meet.
+    """The objective of `parcost search`, its limits and its axes.
 
-    Its axes are what the study sweeps, with the values of the sweep, and beside them all
-    that `parcost search` may choose for the model and the machine, or those named here.
+    Axes are the sweeps of the study, with their values. Further axes are those named here, or all
+    that `parcost search` may choose for the model and the machine.
     """
 
     objective: str = word(
@@ -50,5 +50,5 @@ class Search:
     )
     top: int = integer(default=10, structural=True, doc="layouts that are listed")
     budget: float = quantity(
-        SECONDS, default=60.0, doc="after which proving stops, and the gap is told"
+        SECONDS, default=60.0, doc="time limit of the search; the remaining gap is printed"
     )

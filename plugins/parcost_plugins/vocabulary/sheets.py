@@ -1,29 +1,23 @@
-"""Data sheets: a link, a machine or the state of a model, written down without a study.
+"""Data sheets: a link, a machine or the state of a model, without a study.
 
-What a vendor prints is a rate per lane or a total of both directions, and what a paper
-prints is a number of parameters. These blocks say which it is, once, and give the rest.
+Vendors print a rate per lane or a total of both directions. Papers print a number of parameters.
+These blocks name the convention once, and derive the rest.
 """
 
 from __future__ import annotations
 
 from parcost import BYTES, ONE, RATE, Real, block, fraction, integer, quantity, reference, word
 from parcost_plugins.vocabulary.hardware import Device
+from parcost_plugins.vocabulary.link_rates import link_rate
 from parcost_plugins.vocabulary.training import Precision
-
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
 @block("link", label="required")
 class LinkSheet:
     """A link as its data sheet has it: by port, or by lane."""
 
-    bandwidth: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="of one port; from its lanes where it is left out",
+    bandwidth: Real | None = link_rate(
+        default=None, doc="of one port; from its lanes where it is left out"
     )
     lane: Real | None = quantity(
         RATE, default=None, positive=True, doc="raw rate of one lane in one direction"
@@ -31,7 +25,7 @@ class LinkSheet:
     lanes: Real = integer(default=1, doc="of one port")
     payload_bits: Real = integer(default=1, doc="that arrive in a block of the line code")
     line_bits: Real = integer(default=1, doc="that are sent in a block: 130 for 128 in PCIe")
-    ports: Real = integer(default=1, doc="of the device or node that is asked about")
+    ports: Real = integer(default=1, doc="of the device or node")
     reference: LinkSheet | None = reference(
         "link", default=None, doc="link that this one is compared with"
     )

@@ -1,11 +1,10 @@
-"""Which virtual stages hold the same parameters, and which ranks hold them too. Definitions.
+"""Virtual stages with equal parameters, and the ranks that hold them. Definitions.
 
-Stages differ at the ends (embedding, head) and where layers are dealt unevenly. A cost
-that is not proportional to the parameters, such as a collective, is priced once for
-each kind of stage instead of once for each stage.
+Stages differ at the ends (embedding, head) and with uneven layers. Some costs are not proportional
+to the parameters, such as a collective. They are priced once for each kind of stage.
 
-Experts are split over other ranks than all else, so that fewer ranks hold the same ones:
-they stand apart on every stage, with their own replicas.
+Experts are split over other ranks than dense parameters, so fewer ranks hold the same ones. They
+are separate on every stage, with their own replicas.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from parcost import Row, record
+from parcost import StageCounts, record
 from parcost.numeric import all_of, any_of, max_of, maximum, where
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 class StageKind:
     """Virtual *stages*, out of *of*, each of which holds the same parameters.
 
-    A stage has *layers* of *layer* parameters each (their mean, where they differ), of which
-    *matrix* are the most that one product has; *before* them what the model has ahead of its
-    first layer and *after* them what it has behind its last; *elements* in all. Counted on one
+    A stage has *layers* of *layer* parameters each (their mean, if they differ). The largest
+    product of a layer has *matrix* parameters. *before* and *after* are the parameters before the
+    first layer of the model and after its last. *elements* is the total. All are counts on one
     rank.
 
-    The ranks of *group*, *replicas* of them, hold the same. *shard* of these share out
-    what ZeRO shards; where they are not all, the rest hold copies of the shares.
+    The ranks of *group*, *replicas* of them, hold the same. ZeRO splits its state over *shard* of
+    these. If *shard* is less than *replicas*, the others hold copies of the shares.
     """
 
     stages: tuple[int, ...]
@@ -50,7 +49,7 @@ class StageKind:
     replicas: Real
     shard: Real
     expert: bool = False
-    row: Row | None = None
+    row: StageCounts | None = None
 
     @cached_property
     def count(self) -> tuple[float, ...]:
@@ -59,10 +58,10 @@ class StageKind:
             return self.row
         return tuple(float(stage in self.stages) for stage in range(self.of))
 
-    def named(self, name: str) -> str:
+    def label(self, name: str) -> str:
         """Return *name*, told from the same on other stages where there are others."""
         whose = f"{name} of experts" if self.expert else name
-        return whose if len(self.stages) == self.of else f"{whose}, {_stages(self.stages)}"
+        return whose if len(self.stages) == self.of else f"{whose}, {stage_range(self.stages)}"
 
     def shards(self, zero: int, since: int) -> Real:
         """Return over how many ranks is sharded what ZeRO shards *since* a stage."""
@@ -153,7 +152,7 @@ class Slot:
     number: int
     depth: Real
     counts: Sequence[Real]
-    row: Row
+    row: StageCounts
 
 
 def slots(study: Study, rows: tuple[Any, ...], *, empty: bool) -> Iterator[Slot]:
@@ -165,7 +164,7 @@ def slots(study: Study, rows: tuple[Any, ...], *, empty: bool) -> Iterator[Slot]
                 number=number,
                 depth=maximum(depth, 0.0),
                 counts=counts,
-                row=Row(1.0, _on_slot, rows, empty, number),
+                row=StageCounts(1.0, _on_slot, rows, empty, number),
             )
 
 
@@ -174,7 +173,7 @@ def _of_stages(
 ) -> Sequence[tuple[float, ...] | None]:
     """Return the depth of each virtual stage and what it has, None where that is nothing."""
     found: list[tuple[float, ...] | None] = []
-    counts = [row.of(study) if isinstance(row, Row) else row for row in rows]
+    counts = [row.of(study) if isinstance(row, StageCounts) else row for row in rows]
     for depth, *own in zip(layers(study), *counts, strict=True):
         some = empty or any(own)
         found.append((depth if empty else max(own), *own) if some else None)
@@ -240,7 +239,7 @@ def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Any]
     return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
 
 
-def _stages(stages: tuple[int, ...]) -> str:
+def stage_range(stages: tuple[int, ...]) -> str:
     """Return "stage 3", "stages 1 to 6" or "stages 0, 4 to 6"."""
     runs: list[list[int]] = []
     for stage in stages:

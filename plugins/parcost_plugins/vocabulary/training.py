@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from parcost import (
     BYTES,
     ONE,
-    RATE,
     SECONDS,
     Real,
     block,
@@ -30,18 +29,17 @@ from parcost_plugins.vocabulary.framework import (
     Framework,
 )
 from parcost_plugins.vocabulary.hardware import Device
+from parcost_plugins.vocabulary.link_rates import link_rate
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.tuning import Tuning
-
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 
 
 @block("precision", label="required")
 class Precision:
-    """A recipe of mixed precision: which type computes, and bytes held per parameter.
+    """A recipe of mixed precision: the types of compute, and bytes held per parameter.
 
-    With a *narrow* type the products of linear layers and experts run in it, forward, for
-    the input gradient and for the weight gradient. Everything else stays in *compute*:
+    With a *narrow* type the products of linear layers and experts run in it. They do so in forward,
+    for the input gradient and for the weight gradient. Everything else stays in *compute*:
     attention, embedding, head, router, norms, sums over ranks.
     """
 
@@ -172,8 +170,10 @@ class Precision:
     "training",
     label="none",
     aliases={  # names of Megatron-LM, DeepSpeed, NeMo and torchtitan
+        "mbs": "micro_batch",
         "train_micro_batch_size_per_gpu": "micro_batch",
         "local_batch_size": "micro_batch",
+        "gbs": "global_batch",
         "train_batch_size": "global_batch",
         "gradient_accumulation_steps": "micro_batches",
         "num_microbatches": "micro_batches",
@@ -231,8 +231,8 @@ class Training:
     loss: str | None = word(
         *LOSSES,
         default=None,
-        doc="what the cross entropy keeps of its logits (see `framework`); what the framework says "
-        "where it is left out",
+        doc="what the cross entropy keeps of its logits (see `framework`); the default is that "
+        "of the framework",
     )
     loss_chunks: int = integer(
         default=1,
@@ -418,19 +418,20 @@ class KernelChoice:
         *MODES,
         default=None,
         doc="whether operators of a layer run one by one, or as a program that a compiler made of "
-        "it; what the framework says where it is left out",
+        "it; the default is that of the framework",
     )
     cuda_graphs: str | None = word(
         *CUDA_GRAPHS,
         default=None,
-        doc="what the device replays in place of kernels issued one by one: none, those of a layer "
-        "and pass, or those of all forward and backward passes; what the framework says where it "
-        "is left out",
+        doc="what the device replays in place of kernels issued one by one: none, those of a "
+        "layer "
+        "and pass, or those of all forward and backward passes; the default is that of the "
+        "framework",
     )
     grouped_experts: bool | None = switch(
         default=None,
-        doc="the experts of a rank run as one product, not in a loop; what the framework says "
-        "where it is left out",
+        doc="the experts of a rank run as one product, not in a loop; the default is that of "
+        "the framework",
     )
     memory_bound: bool = switch(
         default=True, doc="price norms, activations and other streaming operators"
@@ -473,8 +474,8 @@ class Overlap:
     multiprocessors: Real | None = integer(
         default=None,
         minimum=0,
-        doc="multiprocessors that a collective takes from compute while it hides; what the "
-        "device says where it is left out",
+        doc="multiprocessors that a collective takes from compute while it hides; the default "
+        "is that of the device",
     )
 
 
@@ -508,20 +509,12 @@ class CollectiveChoice:
     )
     channels: Real | None = integer(default=None, doc="of the library, inside of a node")
     links: Real | None = integer(default=None, doc="NVLinks of one GPU")
-    channel_bandwidth: Real | None = quantity(
-        RATE,
+    channel_bandwidth: Real | None = link_rate(
         default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
         doc="of one channel inside of a node; left out, what the table gives for the links",
     )
-    network_channel_bandwidth: Real | None = quantity(
-        RATE,
+    network_channel_bandwidth: Real | None = link_rate(
         default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
         doc="of one channel over more than two nodes; as inside of a node where it is left out",
     )
     host: str = word("intel", "amd", "arm", default="intel", doc="processor of the nodes")
@@ -554,6 +547,6 @@ class MemoryBudget:
     )
     fragmentation: Real | None = fraction(
         default=None,
-        doc="of the activations, lost between blocks of the allocator; what the framework says "
-        "where it is left out",
+        doc="of the activations, lost between blocks of the allocator; the default is that of "
+        "the framework",
     )

@@ -17,8 +17,8 @@ from parcost import (
     switch,
     word,
 )
+from parcost_plugins.vocabulary.link_rates import link_rate
 
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 _GROUPS = ("tp", "cp", "dp", "pp", "dp_cp", "ep", "etp", "edp", "job", "shard", "replicate")
 
 #: What a collective operation may be; n is the big buffer of one rank.
@@ -63,14 +63,8 @@ class Transfer:
         default=None, doc="of each node; ranks / nodes where it is left out"
     )
     latency: Real = quantity(SECONDS, default=0.0, doc="start-up time of one message (alpha)")
-    bandwidth: Rate | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        curve=True,
-        doc="of one rank (B), within a node where there are several",
+    bandwidth: Rate | None = link_rate(
+        default=None, curve=True, doc="of one rank (B), within a node where there are several"
     )
     efficiency: Real = quantity(
         ONE, default=1.0, maximum=1.0, positive=True, doc="achieved, of the bandwidth"
@@ -78,14 +72,8 @@ class Transfer:
     network_latency: Real = quantity(
         SECONDS, default="latency", doc="start-up time of one message between nodes"
     )
-    network_bandwidth: Rate | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        curve=True,
-        doc="of one port of a node",
+    network_bandwidth: Rate | None = link_rate(
+        default=None, curve=True, doc="of one port of a node"
     )
     network_efficiency: Real = quantity(
         ONE, default=1.0, maximum=1.0, positive=True, doc="achieved, of the network's bandwidth"
@@ -130,13 +118,8 @@ class Transfer:
     )
     times: Real = integer(default=1, minimum=0, doc="how often it happens")
     compute: Real | None = quantity(SECONDS, default=None, doc="time that all of it may hide under")
-    bisection: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="of the whole network, across a cut that halves the ranks",
+    bisection: Real | None = link_rate(
+        default=None, doc="of the whole network, across a cut that halves the ranks"
     )
     compare: str = word(
         "off",
@@ -148,4 +131,4 @@ class Transfer:
         "by size",
     )
     schedule: bool = switch(default=False, doc="list who sends which chunk in each step of a ring")
-    advice: bool = switch(default=False, doc="say what limits it and what helps")
+    advice: bool = switch(default=False, doc="print limits and remedies")

@@ -55,7 +55,7 @@ class GenerationTuning:
     )
     collnet: Real = fraction(default=1.0, doc="on the bandwidth of CollNet-Direct")
     nvls_tree_corrected: bool = switch(
-        default=False, doc="NVLS-tree is corrected by size as a tree is, where the host says so too"
+        default=False, doc="NVLS-tree is corrected by size as a tree is, if the host sets it too"
     )
 
 
@@ -69,7 +69,7 @@ class HostTuning:
     ll_more_nodes: Real = quantity(RATE, positive=True, doc="LL protocol on more")
     overhead: Real = quantity(SECONDS, doc="of the network on a step inside of the node")
     nvls_tree_corrected: bool = switch(
-        default=False, doc="NVLS-tree is corrected by size, where the generation says so too"
+        default=False, doc="NVLS-tree is corrected by size, if the generation sets it too"
     )
 
 

@@ -1,7 +1,7 @@
 """What limits the step, what would change that, and what the answer rests on.
 
-All of it is found by evaluating the study again with something changed. That is slow next
-to the evaluation itself, and only done when somebody reads the sections.
+All of it is found by evaluating the study again with something changed. That is slow next to the
+evaluation itself, and only done when the sections are printed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The same study with one value of one block changed, everything else held.
 
 ``Study.replace`` changes the text of a spec, and what is written in terms of a value
-follows it. Here nothing follows: it is the one value's own effect that is asked for.
+follows it. Here nothing follows: it is the one value's own effect that is expected.
 Numbers are changed together, each in a point of its own along one array.
 """
 

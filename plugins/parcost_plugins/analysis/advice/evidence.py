@@ -1,10 +1,9 @@
-"""What the answer rests on: the weakest values that matter.
+"""Inputs by provenance: the weakest values that affect the result.
 
-A value matters by as much as the step, or the memory, moves when it is 10 % less. Of
-the values that move them, those of the weakest provenance are listed. A number of a
-device or of a fabric that the spec gives without saying where it is from is the weakest
-of all; elsewhere a value without a source is a choice of the job, and no evidence. So is
-an efficiency that a level leaves out: its line rate then counts as what messages achieve.
+A value is reduced by 10 %; its effect is the change of the step, or of the memory. Of the values
+with an effect, those of the weakest provenance are listed. A number of a device or of a fabric
+without provenance is the weakest of all. Elsewhere a value without a source is a choice of the job.
+A level without an efficiency is listed too: its messages count at line rate.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 
-_UNSAID = "unsaid"
+_UNSAID = "no provenance"
 _WEAKEST_FIRST = (_UNSAID, "assumed", "fitted", "vendor", "published", "measured")
 _LEAST = 0.001  # of the step or the memory; what moves them less does not matter
 _MOST = 8  # lines
-_LINE_RATE = "left out: {names}, as if 100 %; long messages achieve the whole bandwidth"
+_LINE_RATE = "no efficiency is given for {names}: 100 % is used for long messages"
 
 
 class SourcedValue(NamedTuple):
-    """A number of the spec that somebody vouches for."""
+    """A number of the spec with provenance."""
 
     name: str
     unit: str
@@ -63,11 +62,11 @@ def section(values: Sequence[SourcedValue], found: Sequence[Effect]) -> Section:
     ]
     lines = [f"`{value.name}`" for value, _ in matter if value.left_out]
     return Section(
-        title="What it rests on",
-        columns=("value", "is", "provenance", "step", "memory"),
+        title="Inputs by provenance",
+        columns=("input", "value", "provenance", "step", "memory"),
         rows=rows[:_MOST],
         notes=[
-            "step, memory: what 10 % less of the value does to them",
+            "step, memory: their change if the value decreases by 10 %",
             _count_text([value for value, _ in matter]),
             *([_LINE_RATE.format(names=" and ".join(lines))] if lines else []),
         ],
@@ -82,7 +81,7 @@ def _count_text(values: list[SourcedValue]) -> str:
     """Return how many values matter, by provenance."""
     number = Counter(value.kind for value in values)
     listed = ", ".join(f"{number[kind]} {kind}" for kind in _WEAKEST_FIRST if number[kind])
-    return f"values with a provenance that matter: {listed or 'none'}"
+    return f"inputs with an effect, by provenance: {listed or 'none'}"
 
 
 def values_with_provenance(study: Study) -> list[SourcedValue]:

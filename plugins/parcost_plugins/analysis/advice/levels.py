@@ -1,11 +1,11 @@
-"""Computation against communication, level by level, and the bandwidth that would do.
+"""Compute and communication by level, and the sufficient bandwidth of each.
 
-The times are those of the step: what its compute keeps a device busy, and what its
-collectives keep each level busy, hidden or not. Their ratio says what is possible: a level
-that is busy for longer than the compute cannot be hidden, whatever overlaps. What is
-exposed says what is. The bandwidth that would do is found by evaluating the step at many
-bandwidths of that one level: the least at which the step is within ``targets.slack`` of
-the step on a link without limit, everything else, overlap included, as it is.
+The times are those of the step: busy time of a device by compute, and of each level by collectives,
+hidden or not. Their ratio is the limit: a level that is busy longer than the compute cannot be
+hidden. Exposed time is the actual value. The sufficient bandwidth of a level comes from an
+evaluation of the step at many bandwidths of that level. It is the least at which the step is within
+``targets.slack`` of the step on an unlimited link. All other values, overlap included, stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RATIO = (
     "beyond 1 no overlap hides it"
 )
 _WOULD_DO = (
-    "would do: the least bandwidth of a port at which the step is within {slack:.0%} of one "
+    "sufficient: the least bandwidth of a port at which the step is within {slack:.0%} of one "
     "on a link without limit, with the overlap that there is"
 )
 
@@ -88,7 +88,7 @@ def _is_nonzero(value: Real) -> bool:
 
 
 def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
-    """Yield ridge and ratio of each level, and the bandwidth that would do."""
+    """Yield ridge and ratio of each level, and the sufficient bandwidth."""
     compute = study[Training].precision.compute
     peak = getattr(study[Cluster].device, compute)
     levels = level_uses(study, outcome)
@@ -175,7 +175,7 @@ def regime(ratio: float, targets: Targets) -> str:
 
 
 def section(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the table of levels; with a plan or a target, the bandwidth that would do as well.
+    """Yield the table of levels; with a plan or a target, the sufficient bandwidth as well.
 
     That is looked for by evaluating the step at many bandwidths.
     """
@@ -203,8 +203,8 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
         rows.append(row)
     columns = ("level", "busy", "exposed", "to compute", "regime", "bandwidth")
     yield Section(
-        title="Computation against communication",
-        columns=(*columns, "would do") if asked else columns,
+        title="Compute and communication by level",
+        columns=(*columns, "sufficient") if asked else columns,
         rows=rows,
         notes=[_RATIO, _WOULD_DO.format(slack=targets.slack)] if asked else [_RATIO],
     )

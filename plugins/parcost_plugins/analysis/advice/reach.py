@@ -1,8 +1,7 @@
 """The smallest changes that reach a target.
 
-Each change is made on its own in the spec, so that whatever is written in terms of it
-follows, and evaluated. Where a count is free, as that of micro-batches, the smallest that
-suffices is looked for.
+Each change is made on its own in the spec and evaluated; expressions in terms of it follow. If a
+count is free, as that of micro-batches, the smallest sufficient one is searched.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     notes = [f"to reach: {', '.join(_goals(targets))}"]
     if meets(targets, study, outcome):
         yield Section(
-            title="What reaches the targets",
+            title="Changes that reach the targets",
             columns=("change", "step", "MFU", "bubble"),
             rows=[("none is needed", *_figures(study, outcome))],
             notes=notes,
@@ -59,7 +58,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     if not reached:
         notes.insert(0, "no single change that was tried is enough; these are the fastest of them")
     yield Section(
-        title="What reaches the targets",
+        title="Changes that reach the targets",
         columns=("change", "step", "MFU", "bubble"),
         rows=rows,
         notes=[*notes, "each change alone, everything written in terms of it following"],

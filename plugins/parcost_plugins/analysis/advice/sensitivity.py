@@ -79,15 +79,15 @@ def section(
             )
             notes.append(f"{tried_orders} tried, and not faster")
     return Section(
-        title="What would help",
+        title="Levers",
         columns=("with", "step", "change"),
-        rows=[(gain.title, (gain.seconds, "s"), (gain.change, "%")) for gain in _ranked(kept)],
+        rows=[(gain.title, (gain.seconds, "s"), (gain.change, "%")) for gain in _ranking(kept)],
         notes=notes,
         lead=_LEAD,
     )
 
 
-def _ranked(kept: Sequence[Gain]) -> list[Gain]:
+def _ranking(kept: Sequence[Gain]) -> list[Gain]:
     """Return the rows of a screen ahead of the others, and each part by its step."""
     by_step = sorted(kept, key=lambda gain: gain.seconds)
     settings = [gain for gain in by_step if gain.setting]

@@ -23,7 +23,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 
 @hookimpl
-def verdicts(study: Study, outcome: Outcome) -> Iterator[Check]:
+def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Return the rules that any believable outcome meets."""
     yield from plausibility.rules(study, outcome)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Outcome, Real, Study, formula
+from parcost import Figure, Outcome, Real, Study, attribute, formula
 from parcost_plugins.vocabulary import Cluster, MemoryBudget
 
 
 def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the memory of the fullest device, and what is left of it."""
-    capacity, usable = study[Cluster].device.memory, study[MemoryBudget].usable
+    device, budget = study[Cluster].device, study[MemoryBudget]
     held: dict[str, Real] = {}
     for line in outcome.memory_lines:
         held[line.name] = held.get(line.name, 0.0) + line.bytes_
@@ -24,14 +24,17 @@ def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
         formula=used,
         note="on the fullest device at its fullest moment",
         brief="usable",
-        whole=usable * capacity,
+        whole=budget.usable * device.memory,
     )
     yield Figure(
         name="headroom",
         column=5,
         title="memory left",
         value=formula(
-            "usable capacity - memory", usable=usable, capacity=(capacity, "B"), memory=(used, "B")
+            "usable capacity - memory",
+            usable=attribute(budget, "usable"),
+            capacity=(attribute(device, "memory"), "B"),
+            memory=(used, "B"),
         ),
         unit="GiB",
         note="of the usable share of the capacity",

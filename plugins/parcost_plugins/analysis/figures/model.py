@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
-from parcost import Figure, Outcome, Real, Study, Work, formula
+from parcost import Figure, Formula, Outcome, Pipeline, Real, Study, Work, attribute, formula
+from parcost.numeric import any_of
 from parcost_plugins.analysis.figures.time import tokens
-from parcost_plugins.vocabulary import Cluster, Training, flops_per_token
+from parcost_plugins.vocabulary import Cluster, Training
 from parcost_plugins.vocabulary.attention_reach import writes_scores
 
 
 def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the FLOP/s of a device: those that the model asks for, and all of them."""
-    step = (outcome.step_seconds, "s")
+    step = (outcome.step_formula, "s")
     letters = {
         "tokens": tokens(study),
-        "C": (flops_per_token(study), "FLOP"),
-        "N": study[Cluster].devices,
+        "C": (_flops_per_token(study), "FLOP"),
+        "N": attribute(study[Cluster], "devices"),
         "T": step,
     }
     yield Figure(
@@ -26,8 +28,8 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         unit="TFLOPS",
     )
     compute = study[Training].precision.compute
-    peak = getattr(study[Cluster].device, compute)
-    if peak is None:  # a rule has said so
+    peak = attribute(study[Cluster].device, compute)
+    if peak.value is None:  # a rule has said so
         return
     causal = study[Training].model.causal
     of_peak = f"of the dense {compute} peak; attention counted"
@@ -55,7 +57,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
         ),
         unit="%",
         note=f"{of_peak} {executed}, all that is executed, on the average device",
-        brief="with what is computed again",
+        brief="including recomputation",
     )
 
 
@@ -70,22 +72,39 @@ def size(study: Study) -> Iterator[Figure]:
         value=formula("sum(psi)", psi=held, source="all matrices, biases and norms of the model"),
         unit="",
     )
-    counted = {flops.name: flops.per_token for flops in study.flops}
     yield Figure(
         name="flops_per_token",
         title="training FLOPs per token",
-        value=formula("3 sum(C)", C=(counted, "FLOP")),
+        value=_flops_per_token(study),
         unit="FLOP",
     )
 
 
-def _executed_flops(study: Study, outcome: Outcome) -> Real:
+def _flops_per_token(study: Study) -> Formula:
+    """Return the FLOPs that the model asks for, by part: three times the forward pass."""
+    counted: dict[str, Formula] = {}
+    for part in study.flops:
+        known = counted[part.name].value if part.name in counted else 0.0
+        counted[part.name] = Formula(part.source, value=known + part.per_token)
+    return formula("3 sum(C)", C=(counted, "FLOP"))
+
+
+def _executed_flops(study: Study, outcome: Outcome) -> Formula:
     """Return the FLOPs that a device executes in a step, averaged over the stages."""
     cut = outcome.pipeline
     stages = cut.stages * cut.chunks
-    found: Real = 0.0
+    each: dict[str, Real] = {}
     for _, term in study.contributions("terms"):
         if isinstance(term, Work):
             often = term.count * stages if isinstance(term.count, (float, int)) else sum(term.count)
-            found = found + term.flops * often
-    return found * cut.micro_batches / cut.stages
+            name = f"{term.name}, {term.pass_}"
+            each[name] = each.get(name, 0.0) + term.flops * often
+    found = sum(each.values(), 0.0) * cut.micro_batches / cut.stages
+    return Formula("FLOPs of the work", value=found, explain=partial(_sum_of_work, each, cut))
+
+
+def _sum_of_work(each: Mapping[str, Real], cut: Pipeline) -> Formula:
+    """Return the FLOPs that all stages execute for every micro-batch, by stage."""
+    executed = {name: flops for name, flops in each.items() if any_of(flops != 0)}
+    letters = {"D": (executed, "FLOP"), "m": cut.micro_batches, "p": cut.stages}
+    return formula("sum(D) m / p, D of a micro-batch on all stages", letters)

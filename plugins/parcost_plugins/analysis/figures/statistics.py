@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Sheet, Study
-from parcost_plugins.analysis.figures.time import (
-    bubble_seconds,
-    communication_seconds,
-    exposed_seconds,
-    tokens,
-)
+from parcost import Figure, Formula, Outcome, Sheet, Study, attribute, exposed_seconds
+from parcost_plugins.analysis.figures.time import bubble_seconds, communication_seconds, tokens
 from parcost_plugins.vocabulary import Cluster, Layout, Training, layers
 
 
@@ -22,11 +17,11 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
         p=cut.stages,
         m=cut.micro_batches,
         v=cut.chunks,
-        L=training.model.layers,
+        L=attribute(training.model, "layers"),
         l=[float(number) for number in dealt],
-        batch=training.global_batch,
-        micro_batch=training.micro_batch,
-        dp=study[Layout].dp,
+        batch=attribute(training, "global_batch"),
+        micro_batch=attribute(training, "micro_batch"),
+        dp=attribute(study[Layout], "dp"),
     )
     yield sheet("operations", "forward passes of stages", "", "p m v")
     yield sheet(
@@ -58,13 +53,13 @@ def sizes(study: Study) -> Iterator[Figure]:
     """Yield how many devices the layout takes for what."""
     layout, cluster, model = study[Layout], study[Cluster], study[Training].model
     sheet = Sheet(
-        tp=layout.tp,
-        cp=layout.cp,
-        pp=layout.pp,
-        dp=layout.dp,
-        devices=cluster.devices,
-        E=model.experts,
-        k=model.top_k,
+        tp=attribute(layout, "tp"),
+        cp=attribute(layout, "cp"),
+        pp=attribute(layout, "pp"),
+        dp=attribute(layout, "dp"),
+        devices=attribute(cluster, "devices"),
+        E=attribute(model, "experts"),
+        k=attribute(model, "top_k"),
     )
     yield sheet("replica_devices", "devices of one replica", "", "tp cp pp")
     yield sheet("replicas", "replicas of the model", "", "devices / (tp cp pp)")
@@ -91,7 +86,7 @@ def sizes(study: Study) -> Iterator[Figure]:
 
 def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield what the step is made of, and what is left of the devices."""
-    sheet = Sheet(T=(outcome.step_seconds, "s"), N=study[Cluster].devices)
+    sheet = Sheet(T=(outcome.step_formula, "s"), N=attribute(study[Cluster], "devices"))
     yield sheet("idle_time", "pipeline idle time", "s", bubble_seconds(outcome))
     yield sheet(
         "communication_time", "exposed communication", "s", communication_seconds(study, outcome)
@@ -105,7 +100,6 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "ratio(sent, T - sent - idle)",
         note="may pass 100 %; `exposed_communication` is the share of the step",
     )
-    yield sheet("bubble_share", "pipeline bubble, of the step", "%", "ratio(idle, T)")
     yield sheet(
         "scaling_efficiency",
         "scaling efficiency",
@@ -121,7 +115,8 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
 def rates(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the samples per second, and how long each pass takes."""
     training = study[Training]
-    sheet = Sheet(T=(outcome.step_seconds, "s"), batch=training.global_batch)
+    batch = attribute(training, "global_batch")
+    sheet = Sheet(T=(outcome.step_formula, "s"), batch=batch)
     yield sheet("tokens_per_step", "tokens of a step", "", tokens(study))
     yield sheet("samples_per_second", "sequences per second", "", "ratio(batch, T)")
     for name, title, passes in (

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from parcost import Figure, Formula, Outcome, Real, Study, formula
+from parcost import Figure, Formula, Outcome, Study, attribute, exposed_seconds, formula
 from parcost_plugins.vocabulary import Cluster, Training
 
 
 def tokens(study: Study) -> Formula:
     """Return the tokens of a step, over all replicas."""
     training = study[Training]
-    return formula("batch s", batch=training.global_batch, s=training.sequence)
-
-
-def exposed_seconds(lines: Iterable[Any]) -> Formula:
-    """Return the exposed seconds of some lines of the ledger."""
-    seconds: dict[str, Real] = {}
-    for line in lines:
-        name = f"{line.name}, {line.pass_}" if line.pass_ else line.name
-        seconds[name] = seconds.get(name, 0.0) + line.exposed
-    return formula("sum(t)", t=(seconds, "s"), source="exposed, by the ledger")
+    letters = {
+        "batch": attribute(training, "global_batch"),
+        "s": attribute(training, "sequence"),
+    }
+    return formula("batch s", letters)
 
 
 def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the step time and the tokens per second."""
-    kinds = dict.fromkeys(str(line.kind) for line in outcome.ledger)
-    parts = {
-        kind: (exposed_seconds(line for line in outcome.ledger if line.kind == kind), "s")
-        for kind in kinds
-    }
-    step = outcome.step_seconds
     yield Figure(
         name="step_time",
         column=1,
         title="step time",
-        value=step,
+        value=outcome.step_seconds,
         unit="s",
-        formula=formula(" + ".join(parts) or "0", parts, source="exposed, by the ledger"),
+        formula=outcome.step_formula,
         brief="",
     )
-    letters = {"tokens": tokens(study), "T": (step, "s")}
+    letters = {"tokens": tokens(study), "T": (outcome.step_formula, "s")}
     yield Figure(
         name="tokens_per_second",
         column=7,
@@ -53,7 +41,7 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="tokens_per_second_per_device",
         title="tokens per second and device",
-        value=formula("ratio(tokens, T N)", letters, N=study[Cluster].devices),
+        value=formula("ratio(tokens, T N)", letters, N=attribute(study[Cluster], "devices")),
         unit="",
         brief="",
     )
@@ -70,7 +58,15 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         value=formula("ratio(bubble, ideal + bubble)", letters),
         unit="%",
         note="idle share of the pipeline's makespan on the busiest device, hops left out",
-        brief="idle share of the busiest device",
+    )
+    yield Figure(
+        name="bubble_share",
+        title="pipeline bubble",
+        value=formula("ratio(idle, T)", idle=(bubble, "s"), T=(outcome.step_formula, "s")),
+        unit="%",
+        note="of the step, on the busiest device",
+        brief="of the step",
+        detail=True,
     )
     if outcome.pipeline.stages > 1:
         makespan = formula("ideal + bubble", letters)
@@ -100,11 +96,11 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         value=formula(
             "ratio(exposed, T)",
             exposed=(communication_seconds(study, outcome), "s"),
-            T=(outcome.step_seconds, "s"),
+            T=(outcome.step_formula, "s"),
         ),
         unit="%",
-        note="of the step, on the busiest device",
-        brief="of the step",
+        note="of the step, on the busiest device; without the time by which it slows kernels",
+        brief="of the step, slowdown left out",
     )
 
 

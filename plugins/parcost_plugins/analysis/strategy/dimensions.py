@@ -63,7 +63,7 @@ def section(study: Study) -> Iterator[Section]:
     ]
     yield Section(
         title="Parallelism in use",
-        columns=("dimension", "degree", "splits", "spares", "ranks are on", "exchanges"),
+        columns=("dimension", "degree", "splits", "saves", "level", "exchanges"),
         rows=rows,
     )
 

@@ -1,4 +1,4 @@
-"""Which strategy, in the order in which people ask: one device, one node, many.
+"""Choice of a strategy, in the order in which people ask: one device, one node, many.
 
 The questions are those of every decision tree; the answers are computed. Each strategy is
 laid out for this model, machine and batch, and evaluated like any other study: it fits or
@@ -65,7 +65,7 @@ def section(study: Study) -> Iterator[Section]:
     else:
         notes.append("none fits: take more devices, or devices with more memory")
     yield Section(
-        title="Which strategy",
+        title="Choice of a strategy",
         columns=("strategy", "layout", "memory", "fits", "step"),
         rows=rows,
         notes=notes,

@@ -1,4 +1,4 @@
-"""What a step sends: every collective and hop, how often, and how much of it is hidden."""
+"""Communication of a step: every collective and hop, how often, and how much of it is hidden."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
             (
                 line.name,
                 line.resource,
-                (term.bytes_, "B"),
+                (term.bytes_, "MB"),
                 line.times if line.kind != "hop" else 2 * outcome.pipeline.micro_batches,
                 (line.exposed + line.hidden, "s"),
                 (line.exposed, "s"),
@@ -30,10 +30,10 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
         )
     if rows:
         yield Section(
-            title="What a step sends",
-            columns=("what", "over", "message", "times", "busy", "exposed", "is"),
+            title="Communication of a step",
+            columns=("transfer", "link", "message", "calls", "busy", "exposed", "status"),
             rows=rows,
-            notes=["message: the buffer of one call, whole; times: calls of one device in a step"],
+            notes=["message: the whole buffer of one call; calls: of one device in a step"],
         )
 
 

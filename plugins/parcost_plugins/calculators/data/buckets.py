@@ -1,15 +1,15 @@
-"""Gradients in equal buckets under a backward pass: what shows, and how many are best.
+"""Gradients in equal buckets under a backward pass: exposed time, and the best number.
 
-The buckets fill one after another, a share 1/N of backward apart, and leave one after
-another: the exact event model c_i = max(c_{i-1}, r_i) + T_i. "Best" needs an objective.
-There are three, and each is the right one somewhere:
+The buckets fill one after another, a share 1/N of backward apart, and leave one after another: the
+exact event model c_i = max(c_{i-1}, r_i) + T_i. "Best" needs an objective. There are three, each
+right in some case:
 
-- what shows, while everything hides: alpha + V/N falls with N until the wire is busy all
-  the time, at N = (T_b - V) / alpha; there is no optimum inside;
-- what shows, where the wire is the limit: N alpha + V - T_b (1 - 1/N), least at
-  N = sqrt(T_b / alpha);
-- what shows and what compute loses to traffic: alpha + V/N + kappa (N alpha + V), least
-  at N = sqrt(V / (kappa alpha)).
+- exposed time, while all other buckets hide: alpha + V/N falls with N until the wire is always
+  busy. That is at N = (T_b - V) / alpha; there is no optimum inside;
+- exposed time, if the wire is the limit: N alpha + V - T_b (1 - 1/N), least at N = sqrt(T_b /
+  alpha);
+- exposed time and slowdown of compute: alpha + V/N + kappa (N alpha + V), least at N = sqrt(V /
+  (kappa alpha)).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from parcost import Figure, Real, Section, Sheet, block_name
 from parcost.numeric import is_array, maximum
 from parcost_plugins.vocabulary import BucketSketch
 
-_ROWS = 64  # of a timeline that somebody may want to read
+_ROWS = 64  # of a readable timeline
 
 
 def figures(b: BucketSketch) -> Iterator[Figure]:
@@ -43,8 +43,8 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     )
     yield sheet("share", "communication over backward", "%", "N tau / T")
     event = "max(tau, N tau - (1 - 1/N) T)"
-    yield sheet("exposed", "what shows behind backward", "ms", event)
-    yield sheet("hidden", "what hides under backward", "ms", "N tau - exposed")
+    yield sheet("exposed", "time exposed after backward", "ms", event)
+    yield sheet("hidden", "time hidden under backward", "ms", "N tau - exposed")
     yield sheet(
         "efficiency",
         "share of the communication that could hide",
@@ -59,7 +59,7 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     )
     yield sheet(
         "cost",
-        "what shows, and what compute loses to traffic",
+        "exposed time, and slowdown of compute by traffic",
         "ms",
         "exposed + kappa N tau",
     )

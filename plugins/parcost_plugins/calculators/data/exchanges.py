@@ -33,7 +33,7 @@ def figures(e: ExchangeSketch) -> Iterator[Figure]:
     )
     sheet.letters["c"] = (_compressed_bytes(e, sheet), "B")
     yield sheet("gradients", "gradients of a rank", "GB", "n e")
-    yield sheet("chunk", "what a ring sends at a time", "GB", "n e / P")
+    yield sheet("chunk", "bytes of a ring message", "GB", "n e / P")
     often, remark = _OFTEN.get(e.method, _IN_A_RING)
     yield sheet("message", "compressed gradients of a rank", "GB", f"n c, {remark}")
     yield sheet(

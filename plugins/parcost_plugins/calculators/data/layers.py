@@ -1,11 +1,11 @@
-"""Layers whose parameters are gathered while the one before computes: FSDP, by itself.
+"""Layers whose parameters are gathered while the previous one computes: FSDP.
 
     forward     AG + (L - 1) max(F, AG) + F
     backward    AG + (L - 1) max(BW, AG + RS) + BW + RS
 
-The timeline runs the same on two streams, compute and the wire: the next gather is issued
-when a layer starts, a reduction when its gradients are there, and the wire takes them in
-that order. It agrees with the formula to within one period.
+The timeline has two streams, compute and the wire. The next gather is issued when a layer starts, a
+reduction when its gradients are ready. The wire processes them in that order. It agrees with the
+formula to within one period.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parcost import Figure, Real, Section, Sheet, block_name
 from parcost.numeric import is_array, maximum
 from parcost_plugins.vocabulary import FsdpSketch
 
-_ROWS = 64  # of a timeline that somebody may want to read
+_ROWS = 64  # of a readable timeline
 
 
 class Event(NamedTuple):
@@ -45,13 +45,13 @@ def figures(f: FsdpSketch) -> Iterator[Figure]:
     text = f"{first}(L - 1) max(BW, {'AG + RS' if f.reshard else 'RS'}) + BW + RS"
     yield sheet("backward_time", "backward pass", "s", text)
     yield sheet("time", "both passes", "s", "forward_time + backward_time")
-    yield sheet("exposed", "what shows of the traffic", "s", "time - L (F + BW)")
+    yield sheet("exposed", "exposed time of the traffic", "s", "time - L (F + BW)")
     yield sheet("traffic", "time of all traffic", "s", "(L + again) AG + L RS")
     yield sheet(
         "collectives",
         "collectives of both passes",
         "",
-        "2 L + again, gathers forward, reductions, and what is gathered again",
+        "2 L + again, gathers forward, reductions, and repeated gathers",
     )
 
 
@@ -63,7 +63,7 @@ def section(f: FsdpSketch) -> Iterator[Section]:
     shown = timeline(f, most=_ROWS)[:_ROWS]
     yield Section(
         title=f"Timeline, {block_name(f)}",
-        columns=("what", "layer", "from", "to"),
+        columns=("operation", "layer", "start", "end"),
         rows=[(e.what, e.layer, (e.start, "s"), (e.end, "s")) for e in shown],
         notes=[f"{count - _ROWS} more follow"] if count > _ROWS else [],
     )

@@ -12,10 +12,10 @@ _SOURCE = "fluid model: bytes over bandwidth of every cut"
 
 
 def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
-    """Yield the least time of the traffic that *network* describes, and what it is beside work.
+    """Yield the least time of the traffic of *network*, and its ratio to the work.
 
-    Of an all-reduce, each device sends 2 (D - 1) / D n at least where the network does not
-    reduce, and n crosses the middle each way: either half lacks the sum of the other.
+    If the network does not reduce, each device of an all-reduce sends at least ``2 (D - 1) / D n``.
+    Across the middle n passes each way: either half needs the sum of the other.
     """
     n = network.all_reduce
     sheet = Sheet(

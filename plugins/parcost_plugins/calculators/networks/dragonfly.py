@@ -13,10 +13,10 @@ _SOURCE = "Kim, Dally, Scott, Abts 2008; each link counted once"
 
 
 def geometry(network: Network) -> Iterator[Figure | Check]:
-    """Yield the links of a dragonfly and the throughput that patterns of traffic reach.
+    """Yield the links of a dragonfly and its throughput by traffic pattern.
 
-    The clique of routers in a group of a dragonfly, or the leaves and spines in one of a
-    dragonfly+, are taken to carry all that the group injects.
+    The network inside a group is assumed to carry all traffic that the group injects. It is a
+    clique of routers in a dragonfly, leaves and spines in a dragonfly+.
     """
     links = global_links(network)
     if network.groups is None or links is None:
@@ -41,7 +41,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "bandwidth of all ends of global links",
         "B/s",
         "G H B",
-        note="both ends of every link: twice what the links carry in one direction",
+        note="both ends of every link: twice the capacity in one direction",
     )
     yield sheet(
         "crossing",
@@ -74,7 +74,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
 
 
 def global_links(network: Network) -> Real | None:
-    """Return the global links of one group, None where nothing says how many."""
+    """Return the global links of one group, None if they are unknown."""
     if network.global_links is not None:
         return network.global_links
     if network.routers is None or network.links_per_router is None:

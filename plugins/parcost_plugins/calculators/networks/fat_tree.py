@@ -69,9 +69,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         "g (levels == 1 ? n B_port : L u B) / 2"
         if any_of(levels == 1)
         else "g L u B / 2, u ports of a leaf that lead up",
-        note="of rails: without what crosses them, which they do not join"
-        if network.kind == "rail"
-        else "",
+        note="of rails: without traffic between them" if network.kind == "rail" else "",
     )
     yield sheet("hops", "switches on the longest way", "", "2 levels - 1")
     yield sheet(
@@ -82,5 +80,5 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         t_port=(network.port_latency, "s"),
         t_switch=(network.switch_latency, "s"),
         t_cable=(network.cable_latency, "s"),
-        note="on the wire: what software adds is far more",
+        note="on the wire: software adds far more",
     )

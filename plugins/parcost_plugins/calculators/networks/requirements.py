@@ -17,7 +17,7 @@ def missing_attributes(block: Any, *names: str) -> Iterator[Check]:
                 id="network-lacks",
                 holds=False,
                 subject=f"{block_name(block)}.{name}",
-                message="`{label}` is a {kind}, and says nothing of its `{name}`",
+                message="`{label}` is a {kind} without its `{name}`",
                 inputs={"label": block_name(block), "kind": block.kind, "name": name},
                 help="write `{name} = ...`",
             )

@@ -45,7 +45,7 @@ def _work(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
             "weights over the streaming link",
             "s",
             "streaming",
-            note="what offload takes; no compute",
+            note="transfer time of offload; no compute",
         )
     yield sheet("busy", "busy time", "s", "busy")
 
@@ -116,7 +116,7 @@ def _missing_inputs(e: Estimate) -> Iterator[Check]:
             id="estimate-compute",
             holds=False,
             subject=f"{block_name(e)}.compute",
-            message="nothing says what the step computes or sends",
+            message="the compute and traffic of the step are unknown",
             help="give `compute`, or `parameters` with `peak` or `stream`",
         )
         for _ in range(_is_empty(e))
@@ -126,7 +126,7 @@ def _missing_inputs(e: Estimate) -> Iterator[Check]:
             id="estimate-inner",
             holds=False,
             subject=f"{block_name(e)}.reduction",
-            message="`{reduction}` reduces within the node first, and nothing says how fast",
+            message="`{reduction}` reduces within the node first, and that rate is unknown",
             inputs={"reduction": e.reduction},
             help="give `inner`, the bandwidth within the node",
         )

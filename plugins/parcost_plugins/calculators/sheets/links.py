@@ -38,7 +38,7 @@ def links(study: Study) -> Iterator[Figure | Check]:
                 id="link-bandwidth",
                 holds=False,
                 subject=block_name(link),
-                message="neither `bandwidth` nor `lane` says how fast the link is",
+                message="the link has neither `bandwidth` nor `lane`",
                 help="write `bandwidth = 400 Gbps per_direction`, or `lane` and `lanes`",
             )
             continue
@@ -69,9 +69,7 @@ def _rates(link: LinkSheet, one: Formula) -> Iterator[Figure]:
         )
     if link.demand is not None:
         sheet.letters["demand"] = (link.demand, "B/s")
-        yield sheet(
-            "headroom", "times that the link carries what is asked of it", "", "total / demand"
-        )
+        yield sheet("headroom", "capacity of the link over its demand", "", "total / demand")
         yield sheet("occupied", "share of the link in use", "%", "demand / total")
 
 

@@ -154,7 +154,7 @@ def _traffic_figures(state: StateSheet) -> Iterator[Figure]:
     )
     yield sheet(
         "traffic_against_replicas",
-        "the same over what plain replicas send",
+        "the same over the bytes of plain replicas",
         "",
         "traffic / (2 g)",
     )

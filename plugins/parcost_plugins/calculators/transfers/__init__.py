@@ -1,8 +1,8 @@
-"""Collectives by themselves: ``transfer`` blocks, priced without a training step.
+"""Collectives without a training step: ``transfer`` blocks.
 
-A transfer describes its ranks and their links, or names a level of the fabric or a group
-of the layout. It gives figures under its label, and on demand tables: algorithms side by
-side, the steps of a ring, what limits it and what would help.
+A transfer describes its ranks and their links. Alternatively it names a level of the fabric or a
+group of the layout. It has figures under its label, and tables on demand. The tables compare
+algorithms, list the steps of a ring, and name limits and remedies.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _rates(sheet: Sheet, study: Study, priced: TransferPrice) -> Iterator[Figure
 def _limit(study: Study, priced: TransferPrice, crossing: Formula | None) -> Formula:
     """Return a time that no algorithm beats on these links, and on this network."""
     operation = priced.transfer.operation
-    bound = formula("0, as no plugin knows a bound")
+    bound = formula("0, without a bound of a plugin")
     if study.candidates(operation, "lower_bound"):
         bound = study.collective(operation, priced.sent, priced.group, "lower_bound").formula
     if crossing is None:
@@ -185,7 +185,7 @@ def _chunks(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     yield sheet("overhead_seconds", "overhead of all chunks", "s", "c o")
     yield sheet(
         "chunking_cost",
-        "what chunks add",
+        "additional time of chunks",
         "%",
         "whole > 0 ? seconds / whole - 1 : 0",
         note="against one call without overhead",

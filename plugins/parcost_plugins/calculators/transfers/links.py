@@ -9,9 +9,9 @@ from typing import Any
 
 from attrs import frozen
 
-from parcost import Curve, Link, Mask, Rate, Real
-from parcost.numeric import INFINITY, maximum, minimum, where
-from parcost_plugins.vocabulary.exchange import AlphaBeta
+from parcost import Curve, Link, Rate, Real, record
+from parcost.numeric import maximum, where
+from parcost_plugins.vocabulary.exchange import AlphaBeta, SlowestLink
 
 
 @frozen(kw_only=True, eq=False)
@@ -48,44 +48,17 @@ class CurveLink(Link):
         return float(total) if np.ndim(total) == 0 else total
 
 
-@frozen(kw_only=True, eq=False)
-class TransferLinks(Link):
-    """Links that a round waits for together, where each of them is *crossed*."""
+@record(kw_only=True, eq=False)
+class TransferLinks(SlowestLink):
+    """Links that a round waits for together: without points, by the worst of their numbers."""
 
-    name: str
-    links: tuple[Link, ...]
-    crossed: tuple[Mask, ...]
     level: Any = None
-
-    @property
-    def measured(self) -> bool:
-        """Whether times are read off points."""
-        return any(link.measured for link in self.links)
-
-    @property
-    def latency(self) -> Real:
-        """The largest latency of those that are crossed."""
-        worst: Real = 0.0
-        for link, crossed in zip(self.links, self.crossed, strict=True):
-            worst = maximum(worst, where(crossed, link.latency, 0.0))
-        return worst
-
-    @property
-    def bandwidth(self) -> Real:
-        """The smallest bandwidth of those that are crossed."""
-        worst: Real = INFINITY
-        for link, crossed in zip(self.links, self.crossed, strict=True):
-            worst = minimum(worst, where(crossed, link.bandwidth, INFINITY))
-        return worst
 
     def seconds(self, rounds: Real, bytes_: Real) -> Real:
         """Return the time of *rounds* equal messages, *bytes_* in all."""
-        if not self.measured:
-            return rounds * self.latency + bytes_ / self.bandwidth
-        slowest: Real = 0.0
-        for link, crossed in zip(self.links, self.crossed, strict=True):
-            slowest = maximum(slowest, where(crossed, link.seconds(rounds, bytes_), 0.0))
-        return slowest
+        if self.measured:
+            return super().seconds(rounds, bytes_)
+        return rounds * self.latency + bytes_ / self.bandwidth
 
 
 def link(name: str, *, latency: Real, rate: Rate, share: Real, level: Any) -> Link:

@@ -160,10 +160,10 @@ def bus_factor(operation: str, P: Real) -> Real:
 
 
 def bisection(operation: str, n: Real, P: Real, rate: Real) -> Real:
-    """Return the time that what must cross a cut through the middle takes, each way.
+    """Return the time of the bytes that must cross the bisection, each way.
 
-    Half of the ranks cannot do without what the other half knows: all of it in a broadcast
-    or a reduction, its part of an all-gather, and half of every block in an all-to-all.
+    Each half of the ranks needs data of the other half. That is the whole buffer in a broadcast or
+    a reduction, and its part in an all-gather. In an all-to-all it is half of every block.
     """
     crossing = {
         "all_to_all": n * P / 4,

@@ -195,7 +195,7 @@ def advice(study: Study, priced: TransferPrice) -> Section:
         rows.append((f"use `{best}`", (fast, "s"), (seconds - fast, "s")))
     rows.append(("no algorithm takes less than", (bound, "s"), (seconds - bound, "s")))
     return Section(
-        title=f"{name}: what limits it and what would help",
+        title=f"{name}: limits and remedies",
         columns=("change", "time", "saves"),
         rows=rows,
         notes=notes,

@@ -20,8 +20,6 @@ from parcost_plugins.vocabulary import CollectiveChoice
 if TYPE_CHECKING:
     from parcost_plugins.collectives.nccl.machine import Machine
 
-_FORMULA = "latency + n / bandwidth of the pair of algorithm and protocol that takes least"
-
 
 @frozen(eq=False)
 class Nccl(Collective):
@@ -33,7 +31,6 @@ class Nccl(Collective):
     operations = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
     by_name_only = operations
     source = "NCCL, src/graph/tuning.cc, by the table of its release"
-    sees = "links"
 
     def for_study(self, study: Study) -> Nccl:
         """Return the library with the table and the machine of *study*."""
@@ -69,10 +66,6 @@ class Nccl(Collective):
         for seconds in self.choices(operation, n, group).values():
             best = minimum(best, seconds)
         return best
-
-    def formula(self, operation: str) -> str:  # noqa: ARG002
-        """Return the formula in letters."""
-        return _FORMULA
 
 
 @hookimpl

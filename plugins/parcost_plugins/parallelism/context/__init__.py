@@ -1,8 +1,8 @@
-"""Context parallelism: ranks with a share of the sequence, and how they meet all keys.
+"""Context parallelism: ranks with a share of the sequence, and their exchange of keys.
 
-Everything that works token by token divides by the degree, and no plugin needs to know
-more of it than ``layout.cp``. Attention does not: each query meets the keys of the whole
-sequence. ``context.algorithm`` says how they come together.
+All work per token divides by the degree, and other plugins need only ``layout.cp`` of it. Attention
+does not divide: each query attends to the keys of the whole sequence. ``context.algorithm`` names
+the method of exchange.
 
 - ``ring``: blocks of keys and values go round, one to the next rank while attention works
   on the one before. Hidden if a block takes longer to work on than to send.

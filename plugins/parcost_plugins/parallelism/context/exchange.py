@@ -49,7 +49,7 @@ class ContextExchange:
 
     @property
     def algorithm(self) -> str:
-        """The collective algorithm that is asked for."""
+        """The collective algorithm that is expected."""
         return self.study[CollectiveChoice].context
 
     @property

@@ -39,8 +39,8 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
         m=outcome.pipeline.micro_batches,
         M=(found.study[Cluster].device.memory, "B"),
         T=(_core(found), "s"),
-        alpha=(link.latency, "s"),
-        B=(link.bandwidth, "B/s"),
+        alpha=(link.explain_latency(), "s"),
+        B=(link.explain_bandwidth(), "B/s"),
     )
     yield sheet("cp_tokens", "tokens of a sequence on a rank", "", "s / c")
     yield sheet("cp_block", "keys and values of a rank's tokens", "MB", "s / c b w e")
@@ -123,7 +123,9 @@ def regime(found: ContextExchange, outcome: Outcome) -> Section:
             "sending grows with the tokens and working with their square: longer blocks hide more"
         )
         notes.append(_regime_text(found, float(tokens), float(free)))
-    return Section(title="Context parallelism", columns=("what", "is"), rows=rows, notes=notes)
+    return Section(
+        title="Context parallelism", columns=("quantity", "value"), rows=rows, notes=notes
+    )
 
 
 def _regime_text(found: ContextExchange, tokens: float, free: float) -> str:
@@ -165,9 +167,12 @@ def _break_even_tokens(found: ContextExchange) -> Formula:
         "ratio(n + sqrt(n^2 + 4 f alpha), 2 f), where working takes as long as sending",
         f=formula("T / (r X^2)", T=(_core(found), "s"), r=found.rounds, X=tokens),
         n=formula(
-            "N / (X B)", N=(found.size("s / c b w e"), "B"), X=tokens, B=(link.bandwidth, "B/s")
+            "N / (X B)",
+            N=(found.size("s / c b w e"), "B"),
+            X=tokens,
+            B=(link.explain_bandwidth(), "B/s"),
         ),
-        alpha=(link.latency, "s"),
+        alpha=(link.explain_latency(), "s"),
         source=RING,
     )
 

@@ -65,12 +65,12 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
 
 
 def imbalance(found: ContextExchange) -> Iterator[Work]:
-    """Yield what causal attention takes longer where each rank has one share of the sequence.
+    """Yield the extra time of causal attention where each rank has one share of the sequence.
 
-    The busiest rank has the most before it. Of one document that is the last: in steps of
-    full blocks it works 1/2 + (r - 1) of them and the mean rank r / 2, a factor of
-    (2 r - 1) / r. A window, or documents no longer than a share, leave it little more than
-    the others have. Shares from either end make all ranks the mean one.
+    The busiest rank has the most keys before its queries. In one document that is the last rank. It
+    works on ``1/2 + (r - 1)`` full blocks and the mean rank on r / 2: a factor of (2 r - 1) / r.
+    With a window, or with documents no longer than a share, the difference is small. Shares from
+    both ends make all ranks equal.
     """
     if found.context.balance == "zigzag" or not found.model.causal:
         return

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study
-from parcost.numeric import all_of, ceil_div, maximum, where
+from parcost.numeric import all_of, maximum, where
 from parcost_plugins.parallelism.context.exchange import ContextExchange, exchange
-from parcost_plugins.vocabulary import Context, Layout, Training
+from parcost_plugins.vocabulary import Cluster, Context, Layout, Training
 from parcost_plugins.vocabulary.attention_reach import writes_scores
-from parcost_plugins.vocabulary.context import algorithm
-from parcost_plugins.vocabulary.neighbours import divisors, first_failure
+from parcost_plugins.vocabulary.context import algorithm, sequence_parts, sequence_step
+from parcost_plugins.vocabulary.neighbours import (
+    divisors,
+    divisors_of_both,
+    first_failure,
+    multiples,
+)
+
+_TWO_EACH = ": each of the cp ranks has two, one from either end"
 
 
 def words(study: Study) -> Iterator[Check]:
@@ -43,18 +50,16 @@ def words(study: Study) -> Iterator[Check]:
 def splits(study: Study) -> Iterator[Check]:
     """Require that sequence, heads and ranks divide."""
     found = exchange(study)
-    kind, context, training, layout = found.kind, found.context, study[Training], study[Layout]
     yield Check(
         id="context-needs-fused",
-        holds=(not writes_scores(study)) | (layout.cp == 1),
+        holds=(not writes_scores(study)) | (found.cp == 1),
         subject="training.flash_attention",
         message="attention that writes its scores cannot take keys and values block by block",
         help="`training.flash_attention = on` and `kernels.attention = auto`",
     )
-    zigzag = context.balance == "zigzag" and training.model.causal and kind != "ulysses"
-    parts = found.cp * where(zigzag, 2.0, 1.0)
-    parts = where(found.cp > 1, parts, 1.0)
-    sequence = training.sequence
+    sequence, parts = study[Training].sequence, sequence_parts(study, found.cp)
+    step = sequence_step(study, study[Layout].tp, found.cp)
+    below, above = multiples(step, sequence)
     yield Check(
         id="context-divides-sequence",
         holds=sequence % parts == 0,
@@ -63,15 +68,15 @@ def splits(study: Study) -> Iterator[Check]:
         inputs={
             "sequence": sequence,
             "parts": parts,
-            "why": ": each of the cp ranks has two, one from either end" if zigzag else "",
-            "below": sequence // parts * parts,
-            "above": ceil_div(sequence, parts) * parts,
+            "why": "" if all_of(parts <= found.cp) else _TWO_EACH,
+            "below": below,
+            "above": above,
         },
-        help="take {below} or {above} tokens" + _degrees(sequence, found.cp, parts),
+        help="take {below} or {above} tokens" + _degrees(study, sequence * found.cp / step),
     )
-    if kind == "hybrid":
+    if found.kind == "hybrid":
         yield _hybrid(found)
-    if kind in ("ulysses", "hybrid"):
+    if found.kind in ("ulysses", "hybrid"):
         yield from _heads(found)
 
 
@@ -149,10 +154,16 @@ def placement(study: Study) -> Iterator[Check]:
         },
         notes=["a block is {n:.4g} MB, and {slower:.3g} times slower there"],
         help="a ring still hides it where a block takes longer to work on: see `cp_overlap`",
+        factor=there.seconds / maximum(inside, 1e-300),
     )
 
 
-def _degrees(sequence: Real, cp: Real, parts: Real) -> str:
-    """Return the degrees next to *cp* that divide the *sequence* into parts, for a help line."""
-    near = divisors(sequence * cp / parts, cp)
+def _degrees(study: Study, shares: Real) -> str:
+    """Return the degrees next to cp that divide *shares* of the sequence, for a help line.
+
+    They divide the devices too, where tensor and pipeline parallel ranks do.
+    """
+    layout = study[Layout]
+    room = study[Cluster].devices / (layout.tp * layout.pp)
+    near = divisors_of_both(shares, where(room % 1 == 0, room, 0.0), layout.cp)
     return f", or cp = {near}" if near else ""

@@ -31,7 +31,7 @@ _STAGES = (0, 1, 2, 3)
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     """Yield the checklist for a study of several replicas; with ``plan``, the stages too.
 
-    Each stage is the whole step evaluated again, which not everybody waits for.
+    Each stage is a further evaluation of the whole step, so it is optional.
     """
     layout = study[Layout]
     if study.axes or not layout.dp * layout.cp > 1 or not study.parameters:
@@ -146,7 +146,7 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     ]
     return Section(
         title="Checklist of data parallelism",
-        columns=("what", "is", "so", "or else"),
+        columns=("check", "value", "ok", "otherwise"),
         rows=rows,
     )
 

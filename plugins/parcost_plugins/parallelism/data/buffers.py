@@ -1,8 +1,8 @@
-"""What sharding copies on the device beside its collectives, parameter by parameter.
+"""Copies of sharded parameters on the device, beside the collectives.
 
-A framework that gathers many parameters at once copies them out of the buffer that they arrive
-in, and gradients into one that they leave from, in every pass that does so. The device does
-nothing else meanwhile that would need its memory.
+A framework that gathers many parameters at once copies them out of a receive buffer. It copies
+gradients into a send buffer. Both happen in every pass with such a collective. No other kernel
+uses the memory of the device during the copy.
 """
 
 from __future__ import annotations

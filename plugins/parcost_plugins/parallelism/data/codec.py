@@ -55,7 +55,7 @@ def codec_work(study: Study) -> Iterator[Work | Once]:
             mu=products,
             source="compression streams over the gradients; PowerSGD multiplies them too",
         )
-        name = kind.named("gradient compression")
+        name = kind.label("gradient compression")
         if every:
             yield Work(
                 name=name,

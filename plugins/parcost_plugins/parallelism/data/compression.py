@@ -1,8 +1,8 @@
-"""Gradients on the wire, compressed or not: what is sent, how, and what compressing costs.
+"""Gradients on the wire, compressed or not: bytes, collectives, and the cost of compression.
 
-Only sums of equal types go round a ring. What is quantised or reduced to signs is
-exchanged all to all, added up by the rank that gets it, and gathered; a reduce-scatter
-needs the first half alone. Of top-k every rank gathers what all others kept. PowerSGD
+A ring needs sums of equal types. Quantised gradients and signs use an all-to-all, a local sum and
+an all-gather; a reduce-scatter needs the first two only. In top-k every rank gathers the values
+kept by all others. PowerSGD
 sends two thin factors of each matrix by all-reduce, and vectors as they are.
 """
 

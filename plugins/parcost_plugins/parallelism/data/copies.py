@@ -1,7 +1,8 @@
 """Stages that stand on several devices of one pipeline, as in schedules that run both ways.
 
-Every copy sees some of the micro-batches, so that gradients are added up between copies
-too, after the replicas of each have reduced theirs: whole ones, or shares from ZeRO 1 on.
+Every copy processes a part of the micro-batches, so gradients are added up between copies too. That
+follows the reduction among the replicas of each copy. They are whole gradients, or shares from ZeRO
+1 on.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def reduction(study: Study) -> Iterator[Once]:
         algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
         call = study.collective("all_reduce", n, ends, algorithm)
         yield Once(
-            name=kind.named("all-reduce between copies of a stage"),
+            name=kind.label("all-reduce between copies of a stage"),
             cause=DATA,
             seconds=call.formula,
             when="end",

@@ -1,14 +1,13 @@
-"""Parameters that no replica holds whole: gathered layer by layer, dropped again (ZeRO 3).
+"""Fully sharded parameters: gathered layer by layer, then freed (ZeRO 3).
 
 With the next layer's gather under way while one computes, L layers of a stage take
 
     forward     AG + (L - 1) max(F, AG) + F
     backward    AG + (L - 1) max(BW, AG + RS) + BW + RS
 
-in every micro-batch: the first gather and the last reduce-scatter find nothing to hide
-under, the others have (L - 1) / L of the pass. What the model has before its first
-layer is gathered before anything can run; what it has behind its last is kept from
-forward to backward, which follow one another there.
+in every micro-batch. No compute hides the first gather and the last reduce-scatter; the others have
+``(L - 1) / L`` of the pass. Parameters before the first layer are gathered before any compute.
+Those after the last layer are kept from forward to backward, which follow one another there.
 
 Backward gathers nothing where parameters are kept from forward, and a gather less where the
 last layer is. An embedding that the head shares on the same stage is needed at both ends of
@@ -103,7 +102,7 @@ def _gathers(wire: ShardGroup, rows: list[_PassTraffic], hides: bool) -> Iterato
     for row, count, repeat, share in _times(wire, rows):
         if row.part in calls:
             yield wire.work(
-                wire.kind.named(row.name),
+                wire.kind.label(row.name),
                 calls[row.part],
                 row.pass_,
                 count=count,
@@ -125,7 +124,7 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
                 call = priced[row.part]
                 name = row.name.replace("reduce-scatter", "shard all-reduce")
                 yield wire.work(
-                    wire.kind.named(name if priced is shares else row.name),
+                    wire.kind.label(name if priced is shares else row.name),
                     call,
                     row.pass_,
                     count=count,

@@ -1,10 +1,10 @@
-"""Workers that train on their own and meet every H steps: local SGD, DiLoCo, streaming.
+"""Workers that train locally and synchronise every H steps: local SGD, DiLoCo, streaming.
 
-A meeting is an all-reduce of the parameters, or of how far they have moved, over one rank
-of each worker: of what that rank updates, which is a share of them from ZeRO 1 on. The step
-is an average one: it has 1/H of a meeting. A model that meets in q parts has q small
-meetings in as many steps, which come to the same bytes and less at once. While steps go on
-beside a meeting, what they compute hides it.
+A synchronisation is an all-reduce of the parameters, or of their changes, over one rank of each
+worker. A rank sends the parameters that it updates: a share of them from ZeRO 1 on. The step is an
+average one: it has 1/H of a synchronisation. A model in q parts has q small synchronisations in as
+many steps. The bytes are the same, with less at once. If steps continue during a synchronisation,
+their compute hides it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def outer_exchange(study: Study) -> Iterator[Once]:
         call = study.collective("all_reduce", n, "workers", study[CollectiveChoice].data)
         often = local.fragments / local.period
         yield Once(
-            name=kind.named("meeting of the workers"),
+            name=kind.label("meeting of the workers"),
             cause=DATA,
             seconds=formula("q / H t", q=local.fragments, H=local.period, t=(call.formula, "s")),
             when="drain",

@@ -5,15 +5,13 @@ in reverse order of the layers. N equal buckets of tau seconds each leave
 
     max(tau, N tau - (1 - 1/N) T_backward)
 
-exposed: the last bucket fills when backward ends, and before the first one fills there
-is nothing to send. Under gradient accumulation only the last micro-batch can hide them.
-A first bucket that is smaller, the share f of all, leaves earlier: the others have
-(1 - f) of backward, and it has what they leave. Taken in that order the two terms are
-the event model c_i = max(c_{i-1}, r_i) + T_i exactly.
+exposed: the last bucket fills when backward ends, and nothing is sent before the first one fills.
+Under gradient accumulation only the last micro-batch can hide them. A first bucket that is smaller,
+the share f of all, leaves earlier: the others have (1 - f) of backward, and it has what they leave.
+Taken in that order the two terms are the event model c_i = max(c_{i-1}, r_i) + T_i exactly.
 
-A rank that holds whole gradients anyway (ZeRO 0 and 1) gains nothing by buckets that may
-not hide, and sends one message. ZeRO 2 has room for one bucket and no more, so it cuts
-whether or not the buckets hide.
+A rank with whole gradients (ZeRO 0 and 1) gains nothing from buckets without overlap. It sends one
+message then. ZeRO 2 has memory for one bucket only, so it always uses buckets.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ def _operation(study: Study) -> tuple[str, str]:
 def gather(study: Study) -> Iterator[Once]:
     """Gather the parameters that each rank has updated for all (ZeRO 1 and 2).
 
-    With ``overlap.parameters`` a stage gathers while the pipeline fills and, bucket by
+    With ``overlap.parameters`` a stage gathers while the pipeline fills. It also gathers, bucket by
     bucket, under the forward pass of its first micro-batch.
     """
     if study[Layout].zero == 0:
@@ -83,7 +81,7 @@ def gather(study: Study) -> Iterator[Once]:
         )
         call = wire.call("all_gather", part)
         yield Once(
-            name=wire.kind.named("parameter all-gather"),
+            name=wire.kind.label("parameter all-gather"),
             cause=DATA,
             seconds=times(call.formula, buckets),
             when=when,
@@ -110,7 +108,7 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
     left = 1.0 - ratio(first, n)  # of backward, when the first bucket is full
     some = where(n > first, 1.0, 0.0) if is_array(first) or first else 1.0
     yield Once(
-        name=kind.named(name),
+        name=kind.label(name),
         cause=DATA,
         seconds=times(each.formula, some * buckets),
         when="drain",
@@ -125,7 +123,7 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
     if is_array(first) or first:
         one = wire.reduce(operation, first / size)
         yield Once(
-            name=kind.named("smaller gradient bucket"),  # by name behind the others
+            name=kind.label("smaller gradient bucket"),  # by name behind the others
             cause=DATA,
             seconds=formula("n > 0 ? t : 0", n=(first, "B"), t=(one.formula, "s")),
             when="drain",
@@ -145,7 +143,7 @@ def hybrid_reduction(wire: ShardGroup, overlap: bool) -> Once:
     buckets = wire.buckets(n, overlap)
     each = wire.reduce_across(kind.elements / buckets)
     return Once(
-        name=kind.named("all-reduce of gradient shards"),
+        name=kind.label("all-reduce of gradient shards"),
         cause=DATA,
         seconds=times(each.formula, buckets),
         when="drain",
@@ -175,7 +173,7 @@ def _micro_batch_reductions(study: Study) -> Iterator[Work | Once]:
             yield hybrid_reduction(wire, overlap)
         for whole, last, call, on in calls:
             yield wire.work(
-                kind.named(last),
+                kind.label(last),
                 call,
                 "W",
                 count=kind.count,
@@ -184,7 +182,7 @@ def _micro_batch_reductions(study: Study) -> Iterator[Work | Once]:
                 tag=GRADIENTS,
             )
             yield wire.work(
-                kind.named(whole),
+                kind.label(whole),
                 call,
                 "W",
                 count=kind.count,

@@ -102,7 +102,7 @@ def _local_update_checks(study: Study) -> Iterator[Check]:
                 id="workers-one",
                 holds=False,
                 subject="local_updates.period",
-                message="one worker has nobody to meet every {period} steps",
+                message="one worker has no other to synchronise with every {period} steps",
                 inputs={"period": local.period},
                 help="say how many `workers` there are: `layout.dp` is every replica",
                 severity="warning",

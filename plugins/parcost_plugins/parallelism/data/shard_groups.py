@@ -49,7 +49,7 @@ class ShardGroup:
         return self.study.collective(operation, n, self.inside, self.algorithm)
 
     def reduce(self, operation: str, elements: Real) -> ReductionPrice:
-        """Price the reduction of *elements* gradients, compressed where that is asked for."""
+        """Price the reduction of *elements* gradients, compressed where that is expected."""
         return exchange(self.study, self.kind, operation, elements, self.inside, self.algorithm)
 
     def reduce_across(self, elements: Real) -> ReductionPrice:

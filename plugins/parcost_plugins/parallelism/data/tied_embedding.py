@@ -1,10 +1,9 @@
 """An embedding that the head shares, on the two ends of a pipeline.
 
-The last stage holds a copy. Each end computes a part of the gradient, and the parts are
-added before the update, by the two devices alone. From ZeRO 2 on a device keeps no more
-than its share of them by then, and sends that to its peer, which keeps the same share.
-Schedules in the shape of a V, and those that run both ways, have both ends on one device,
-which holds the embedding once.
+The last stage holds a copy. Each end computes a part of the gradient. The two devices add the parts
+before the update. From ZeRO 2 on a device has only its share by then. It sends that to its peer,
+which keeps the same share. V-shaped and bidirectional schedules have both ends on one device, which
+holds the embedding once.
 """
 
 from __future__ import annotations

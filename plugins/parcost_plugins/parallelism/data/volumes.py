@@ -1,9 +1,8 @@
-"""What data parallelism sends in a step: bytes and calls, and what plain replicas would.
+"""Volumes of data parallelism per step: bytes and calls, and those of plain replicas.
 
 Volumes are those of algorithms that send every byte once round. They are exact sums of the
-collectives that the terms price, and depend on the number of micro-batches wherever those
-repeat: sharding everything costs 1.5 times plain replicas with one micro-batch, and with m
-of them 1.5 m times.
+collectives that the terms price, and count those that repeat per micro-batch. So full sharding
+costs 1.5 times plain replicas with one micro-batch, and 1.5 m times with m.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     yield sheet(
         "dp_volume_replicas",
-        "what a rank would send if it held everything",
+        "bytes of a rank with all parameters",
         "GB",
         "max(plain), 2 (N - 1) / N psi g of a rank of each stage",
     )

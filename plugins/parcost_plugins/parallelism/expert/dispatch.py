@@ -1,9 +1,8 @@
-"""One dispatch of tokens to experts, worked out without a model or a step.
+"""One dispatch of tokens to experts, calculated without a model or a step.
 
-How many peers a rank sends to, how many bytes, how many tokens the busiest rank gets,
-and whether bytes or messages bound the time: `dispatch NAME { ranks = 64, ... }`.
-Everything is an expectation over routing by even chance, unless a concentration says
-that some experts are more popular.
+A block `dispatch NAME { ranks = 64, ... }` yields the peers of a rank, its bytes, and the tokens of
+the busiest rank. It also yields whether bytes or messages bound the time. Everything is an
+expectation over uniform routing, unless a concentration makes some experts more popular.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from parcost import (
     BYTES,
     ONE,
-    RATE,
     SECONDS,
     Check,
     Figure,
@@ -27,9 +25,9 @@ from parcost import (
     quantity,
 )
 from parcost_plugins.vocabulary.answers import mark_details
+from parcost_plugins.vocabulary.link_rates import link_rate
 from parcost_plugins.vocabulary.routing import distinct_groups, random_load
 
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 _HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds", "straggler")
 
 
@@ -53,14 +51,7 @@ class Dispatch:
     capacity_factor: Real | None = quantity(
         ONE, default=None, positive=True, doc="places of an expert over its mean load"
     )
-    bandwidth: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="of the port of a rank",
-    )
+    bandwidth: Real | None = link_rate(default=None, doc="of the port of a rank")
     message: Real = quantity(SECONDS, default=0.0, doc="spent on each message, one after another")
     taper: Real = quantity(
         ONE,

@@ -6,16 +6,15 @@ sent for each expert that a token visits; or, de-duplicated, one for each unit o
 fastest level, which then copies it on its own links. The two levels work as a pipeline,
 so that the slower one counts.
 
-An all-gather sends every token to every rank of the group, and a reduce-scatter adds up what
-comes back. Kernels of DeepEP and HybridEP send a token once to each unit and there once to
-each rank, at the rate of the multiprocessors that they take.
+An all-gather sends every token to every rank of the group, and a reduce-scatter adds up what comes
+back. Kernels of DeepEP and HybridEP send a token once to each unit, and there once to each rank.
+Their rate is that of the multiprocessors that they occupy.
 
-The busiest rank receives more than the mean, and everybody waits for it: its share of
-the bytes grows, the number of messages does not. Many ranks behind the ports of one unit
-even each other out, so that outer levels see less of it.
+The busiest rank receives more than the mean, and all ranks wait for it: its share of the bytes
+grows, the number of messages does not. Many ranks behind the ports of one unit even each other out,
+so that outer levels see less of it.
 
-Where an expert is cut into parts, the ranks that hold them gather what each received,
-and add up what they make.
+If an expert is split, the ranks that hold its parts gather their inputs and add up their outputs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Where experts are best placed, and what that saves.
+"""The best placement of experts, and its saving.
 
-`placement NAME` has a group of devices (a node, a leaf) for each `source`, with the tokens
-that its ranks route to each expert. Experts go where most of their tokens come from, as
-many to each group: the assignment is exact. What is saved is against a stated baseline:
-experts in the order in which they are listed, or a placement that knows nothing, which
-keeps one token in G at home.
+`placement NAME` has a group of devices (a node, a leaf) for each `source`. It also has the tokens
+that the ranks of a group route to each expert. Experts go to the group with most of their tokens,
+equally many per group: the assignment is exact. The saving is relative to a stated baseline. That
+is the listed order of experts, or a random placement, which keeps one token in G local.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from parcost import (
     BYTES,
-    RATE,
     SECONDS,
     Check,
     Figure,
@@ -37,6 +35,7 @@ from parcost import (
 from parcost.numeric import all_of
 from parcost_plugins.parallelism.expert.assignment import best_assignment
 from parcost_plugins.vocabulary.answers import mark_details
+from parcost_plugins.vocabulary.link_rates import link_rate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
     Tokens = NDArray[np.float64]  # of each group, for each expert
 
-_DIRECTION = {"per_direction": 1.0, "bidirectional": 0.5}
 _HEADLINES = ("local_share", "baseline_local_share", "seconds", "speedup", "gain")
 
 
@@ -73,7 +71,7 @@ class Placement:
         "blind",
         default="blind",
         doc="what it is compared with: experts as listed, group by group, or a placement that "
-        "knows nothing of the tokens",
+        "is independent of the tokens",
     )
     baseline_remote: Real | None = fraction(
         default=None,
@@ -83,14 +81,7 @@ class Placement:
     token: Real | None = quantity(
         BYTES, default=None, positive=True, doc="one copy of a token, for times"
     )
-    bandwidth: Real | None = quantity(
-        RATE,
-        default=None,
-        positive=True,
-        qualifiers=_DIRECTION,
-        must_qualify=True,
-        doc="by which a group reaches the others",
-    )
+    bandwidth: Real | None = link_rate(default=None, doc="by which a group reaches the others")
     before: Real | None = quantity(
         SECONDS, default=None, positive=True, doc="exchange before, where it was measured"
     )
@@ -136,7 +127,7 @@ def _rules(one: Placement) -> Iterator[Check]:
             id="placement-unknown",
             holds=known,
             subject=name,
-            message="nothing says where the tokens of `{name}` go",
+            message="the destinations of the tokens of `{name}` are unknown",
             inputs={"name": name},
             help="list a `source` for each group, or state `local_share`",
         )
@@ -147,7 +138,7 @@ def _rules(one: Placement) -> Iterator[Check]:
             subject=name,
             message="`{name}` states a local share, and nothing to compare it with",
             inputs={"name": name},
-            help="`groups = ...` for a placement that knows nothing, or `baseline_remote = ...`",
+            help="`groups = ...` for a random placement, or `baseline_remote = ...`",
         )
         return
     experts, groups = counts[0], len(counts)

@@ -9,7 +9,7 @@ from parcost.numeric import ceil, ceil_div, maximum, where
 from parcost_plugins.parallelism.expert.exchange import exchange_of
 from parcost_plugins.vocabulary import Cluster, Layout, Model, Routing, Training
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
-from parcost_plugins.vocabulary.neighbours import divisors
+from parcost_plugins.vocabulary.neighbours import divisors_of_both
 from parcost_plugins.vocabulary.routing import (
     dispatcher_of,
     load_imbalance,
@@ -33,13 +33,14 @@ def checks(study: Study) -> Iterator[Check]:
 
 def _shape(model: Model, layout: Layout) -> Iterator[Check]:
     experts, ep, etp, tp = float(model.experts), layout.ep, layout.etp, layout.tp
+    ranks = tp * layout.cp * layout.dp
     yield Check(
         id="experts-divide",
         holds=experts % ep == 0,
         subject="layout.ep",
         message="{experts} experts are not divisible by ep = {ep}",
         inputs={"experts": experts, "ep": ep},
-        help=_nearest_divisors(experts, ep, "ep"),
+        help=_nearest_divisors(experts, ranks / etp, ep, "ep"),
     )
     yield Check(
         id="expert-width-divide",
@@ -47,7 +48,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         subject="layout.etp",
         message="an expert of width {width} is not divisible by etp = {etp}",
         inputs={"width": model.expert_ffn, "etp": etp},
-        help=_nearest_divisors(model.expert_ffn, etp, "etp"),
+        help=_nearest_divisors(model.expert_ffn, ranks / ep, etp, "etp"),
     )
     yield Check(
         id="experts-visited",
@@ -64,7 +65,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
             subject="layout.tp",
             message="shared experts of width {width} are not divisible by tp = {tp}",
             inputs={"width": model.shared_width, "tp": tp},
-            help=_nearest_divisors(model.shared_width, tp, "tp"),
+            help=_nearest_divisors(model.shared_width, 0.0, tp, "tp"),
         )
     if not layout.sequence_parallel:
         # Ranks of tp then hold the same tokens, of which each expert must see every one once.
@@ -112,7 +113,7 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
             id="routing-unread",
             holds=False,
             subject=f"{place}.{unread[0]}",
-            message=f"`{unread[0]}` says nothing while the distribution is `{said}`",
+            message=f"`{unread[0]}` has no effect while the distribution is `{said}`",
             severity="warning",
         )
 
@@ -147,6 +148,7 @@ def _drop_checks(study: Study) -> Iterator[Check]:
         },
         help="{enough:g} drops none; left out, experts take every token",
         severity="warning",
+        factor=factor / load,
     )
 
 
@@ -201,7 +203,7 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
         )
 
 
-def _nearest_divisors(of: Real, near: Real, name: str) -> str:
-    """Return the divisors of *of* next to *near*, as a help line; "" for a sweep."""
-    found = divisors(of, near)
+def _nearest_divisors(of: Real, ranks: Real, near: Real, name: str) -> str:
+    """Return the divisors of *of*, and of *ranks* where whole, next to *near*, as a help line."""
+    found = divisors_of_both(of, ranks, near) or divisors_of_both(of, 0.0, near)
     return f"nearest legal: {name} = {found}" if found else ""

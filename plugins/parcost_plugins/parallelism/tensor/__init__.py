@@ -114,20 +114,20 @@ def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool
                 if mode == "split_batch":
                     half = on_wire.price(row.operation, message, parts=2.0)
                     at = "B" if pass_ == "W" else pass_
-                    yield on_wire.work(message.named(row), at, half, message.times, window="")
+                    yield on_wire.work(message.label(row), at, half, message.times, window="")
                     continue
                 priced = on_wire.price(row.operation, message)
                 if row.part == "sum" and not sums_hide:
-                    yield on_wire.work(message.named(row), "B", priced, message.times)
+                    yield on_wire.work(message.label(row), "B", priced, message.times)
                 elif mode == "pipelined" and row.pipelined:
                     for pair, count in message.pairs.items():
                         yield from on_wire.chunk_work(row, message, pass_, pair, count)
                 elif row.host:
                     for pair, count in message.pairs.items():
-                        name, host = f"{message.named(row)}, {pair}", row.host_of_pair(pair)
+                        name, host = f"{message.label(row)}, {pair}", row.host_of_pair(pair)
                         yield on_wire.work(name, pass_, priced, count, host)
                 else:
-                    yield on_wire.work(message.named(row), pass_, priced, message.times)
+                    yield on_wire.work(message.label(row), pass_, priced, message.times)
 
 
 def _ends(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
@@ -178,5 +178,5 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study) -> list[Section]:
-    """Return the matrices of one rank, where they are asked for."""
+    """Return the matrices of one rank, where they are expected."""
     return [figures.table(study)] if study[TensorParallel].shapes else []

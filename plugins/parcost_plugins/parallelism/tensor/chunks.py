@@ -1,7 +1,7 @@
-"""What it costs to cut products into chunks, or micro-batches into halves.
+"""The cost of products in chunks, or of micro-batches in halves.
 
-A product of M / q rows fills tiles and waves worse than one of M, and is launched q
-times. The kernel model of the study says by how much: q T(M / q) - T(M).
+A product of ``M / q`` rows fills tiles and waves worse than one of M, and is launched q times. The
+kernel model of the study gives the difference: q T(M / q) - T(M).
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ class TensorGroup:
         max(T_g, T) + min(T_g, T) / q in all.
         """
         chunks = self.study[Overlap].chunks
-        whole, named = self.price(row.operation, message), message.named(row)
+        whole, named = self.price(row.operation, message), message.label(row)
         for name, text, part in (
             ("edge chunk", "t / q, of q chunks", 1.0 / chunks),
             ("other chunks", "t (1 - 1 / q), of q chunks", 1.0 - 1.0 / chunks),

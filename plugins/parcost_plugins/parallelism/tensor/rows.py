@@ -33,11 +33,10 @@ HOSTS: Mapping[str, tuple[str, str]] = {
 class LayerRow:
     """A collective over the tokens of a micro-batch.
 
-    *side* says whether it carries what products by columns read, or what those by rows
-    make, or the gradient of it. *part*: ``forward``; ``backward``, on the way to the stage
-    before; ``sum`` of input gradients; ``weights``, which only a weight gradient waits for.
-    *host* says which product it may hide under, as a whole; *pipelined* which it may run
-    beside in chunks.
+    *side* is the inputs of column-parallel products, the outputs of row-parallel products, or their
+    gradients. *part*: ``forward``; ``backward``, on the way to the stage before; ``sum`` of input
+    gradients; ``weights``, which only a weight gradient waits for. *host* is the product that may
+    hide it as a whole; *pipelined* the one that it may overlap in chunks.
     """
 
     name: str
@@ -95,7 +94,7 @@ class Message(NamedTuple):
         """How often every virtual stage sends it."""
         return reduce(partial(map_stages, add), self.pairs.values())
 
-    def named(self, row: LayerRow) -> str:
+    def label(self, row: LayerRow) -> str:
         """Return the name of *row* for this tensor."""
         return f"{row.name} of {self.tensor}" if self.tensor else row.name
 
@@ -103,10 +102,10 @@ class Message(NamedTuple):
 def messages(
     row: LayerRow, found: Mapping[str, Sequence[float]], model: Model
 ) -> Iterator[Message]:
-    """Yield what *row* sends for the pairs *found*: the residual stream, or what stands for it.
+    """Yield the tensors that *row* sends for the pairs *found*: the residual stream by default.
 
-    In front of latent attention that is the compressed queries, keys and values, which every
-    rank projects up for its own heads.
+    For latent attention they are the compressed queries, keys and values. Every rank projects them
+    up for its own heads.
     """
     whole = dict(found)
     if row.side == "columns" and model.is_latent and "attention" in whole:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd
 
 from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of, any_of, ceil_div, minimum, where
 from parcost_plugins.vocabulary import Layout, Overlap, Training
-from parcost_plugins.vocabulary.neighbours import all_divisors, first_failure, next_to
+from parcost_plugins.vocabulary.context import sequence_step
+from parcost_plugins.vocabulary.neighbours import (
+    first_failure,
+    multiples,
+    next_to,
+    tensor_degrees,
+)
 from parcost_plugins.vocabulary.run_choices import tensor_overlap
 
 PADDED_TO = (
@@ -62,13 +67,15 @@ def divisibility(study: Study) -> Iterator[Check]:
         },
         help="`layout.vocabulary_multiple = {multiple}` pads it to {padded}, as Megatron-LM does",
     )
-    yield from _sequence_rules(layout, training.sequence, heads)
+    yield from _sequence_rules(study, heads)
 
 
-def _sequence_rules(layout: Layout, sequence: Real, heads: Mask) -> Iterator[Check]:
+def _sequence_rules(study: Study, heads: Mask) -> Iterator[Check]:
+    layout, sequence = study[Layout], study[Training].sequence
     if not layout.sequence_parallel:
         return
     tp, cp = layout.tp, layout.cp
+    below, above = multiples(sequence_step(study, tp, cp), sequence)
     shares = tp * cp
     named = "tp = {shares}" if all_of(cp == 1) else "tp x cp = {shares}"
     yield Check(
@@ -79,8 +86,8 @@ def _sequence_rules(layout: Layout, sequence: Real, heads: Mask) -> Iterator[Che
         inputs={
             "sequence": sequence,
             "shares": shares,
-            "below": sequence // shares * shares,
-            "above": ceil_div(sequence, shares) * shares,
+            "below": below,
+            "above": above,
         },
         help="sequence parallelism gives every rank the same share: take {below} or {above} tokens",
     )
@@ -98,8 +105,7 @@ def _nearest_degrees(holds: Mask, tp: Real, heads: Real, kv: Real, ffn: Real) ->
     """Return the degrees next to the first that fails that divide heads and MLP, in words."""
     values = [first_failure(holds, value) for value in (tp, heads, kv, ffn)]
     tp, heads, kv, ffn = values
-    legal = (t for t in all_divisors(gcd(int(heads), int(ffn))) if 0 in (kv % t, t % kv))
-    found = next_to(tp, legal)
+    found = next_to(tp, tensor_degrees(int(heads), int(kv), int(ffn)))
     return f"nearest legal: tp = {found}" if found else ""
 
 

@@ -106,7 +106,7 @@ def test_each_second_under_compute_slows_it_down(make: Any) -> None:
     assert found.step_seconds == 4.0 + 5.0 + 0.75
 
 
-def test_what_an_idle_stage_hides_slows_nothing_down(make: Any) -> None:
+def test_terms_hidden_by_idle_time_slow_nothing_down(make: Any) -> None:
     # Stage 1 ends 3 s before the step does, which hides its reduction without compute.
     reduction = make.once("reduce", 3.0, "drain", count=(0, 1), resource="link", slowdown=0.5)
     found = make.step(*stages(make), reduction, p=2, m=4.0)

@@ -50,7 +50,7 @@ def step(framework: str = "", layout: str = "tp = 2", more: str = "") -> float:
         ("torchtitan", "zero = 3", True, True, "off", False),
     ],
 )
-def test_what_hides(
+def test_overlap_by_framework(
     framework: str, layout: str, gradients: bool, parameters: bool, tensor: str, blocks: bool
 ) -> None:
     made = study(framework, layout)
@@ -121,5 +121,5 @@ def test_deepspeed_reduces_all_gradients_to_all_ranks_under_zero_1() -> None:
     assert volumes["deepspeed"] == pytest.approx(once * (2 * wide + weights))
 
 
-def test_what_is_not_hidden_takes_longer() -> None:
+def test_exposed_communication_takes_longer() -> None:
     assert step("", "tp = 2", "overlap { gradients = off }") > step("", "tp = 2")

@@ -113,7 +113,7 @@ def test_a_group_within_a_leaf_of_known_radix_does_not_notice_it() -> None:
         ("spine", ", kind = fat_tree, radix = 64", ["radix"]),
     ],
 )
-def test_what_leaves_every_link_as_it_is_has_no_effect(
+def test_an_attribute_that_changes_no_link_has_no_effect(
     level: str, written: str, named: list[str]
 ) -> None:
     expected = [f"`{name}` of level `{level}` has no effect" for name in named]
@@ -130,3 +130,26 @@ def test_a_level_that_nothing_crosses_has_no_effect() -> None:
 
 def test_a_fact_with_a_source_is_none() -> None:
     assert unread_levels(report(16, spine=', efficiency = 50 % @measured("ours")')) == []
+
+
+@pytest.mark.parametrize(("algorithm", "count"), [("ring", 1), ("pairwise", 0)])
+def test_a_spine_that_no_ring_leaves_its_rail_for_is_a_warning(algorithm: str, count: int) -> None:
+    """Rings stay on their rails whatever the spine is; an exchange of all nodes does not."""
+    text = """
+use catalog.devices.h100_sxm
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+fabric f {
+  level node { size = 8 devices, bandwidth = 450 GB/s per_direction, latency = 3 us }
+  level network {
+    bandwidth = 50 GB/s per_direction, latency = 14 us, kind = rail, oversubscription = 8
+  }
+}
+cluster { devices = 64 }
+layout { tp = 2, zero = 1 }
+training { sequence = 8192, global_batch = 128 sequences }
+"""
+    more = TRANSFER % algorithm if algorithm != "ring" else ""
+    (scenario,) = parcost.load_text(text + more)
+    messages = [d.message for d in scenario.check()]
+    assert messages.count("`oversubscription` of level `network` has no effect") == count

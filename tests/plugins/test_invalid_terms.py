@@ -14,7 +14,7 @@ import parcost
 from parcost import Check, Edge, Figure, Formula, Memory, Once, SpecError, Study, Work, hookimpl
 from parcost.contract.terms import Names
 from parcost.plugins.discovery import Plugins, load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
@@ -80,7 +80,7 @@ def evaluate_single(plugins: Plugins | None) -> Any:
 def run_search(plugins: Plugins | None, axes: dict[str, list[Any]] | None = None) -> SearchResult:
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     axes = axes or {"layout.zero": [0, 1]}
-    return search(space(scenario, axes, list(axes)), Wish(keep=3, budget_seconds=1e9))
+    return search(space(scenario, axes, list(axes)), SearchRequest(keep=3, budget_seconds=1e9))
 
 
 FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
@@ -157,7 +157,7 @@ FAULTY: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", FAULTY)
-def test_what_no_step_has_is_left_out_and_told(case: str) -> None:
+def test_an_invalid_term_is_left_out_and_a_fault(case: str) -> None:
     make, said = FAULTY[case]
     plugins = with_(make())
     result = evaluate_single(plugins)
@@ -189,7 +189,7 @@ def test_a_search_with_a_rule_of_a_wrong_shape_names_who_made_it() -> None:
 
 @pytest.mark.parametrize("hook", ["figures", "details", "calculations"])
 @pytest.mark.parametrize("value", ["7", None, 1j, np.array([1j]), np.array(None), [1.0]])
-def test_a_figure_of_no_number_is_left_out_and_told(hook: str, value: Any) -> None:
+def test_a_figure_without_a_number_is_left_out_and_a_fault(hook: str, value: Any) -> None:
     figure = Figure(name="odd", title="odd", value=value, unit="", formula=FORMULA)
     plugins = load(("odd", SimpleNamespace(**{hook: hookimpl(lambda: [figure])})))
     result = evaluate_single(plugins)
@@ -237,11 +237,11 @@ def test_terms_of_own_kinds_are_added_up_in_a_search_as_alone() -> None:
             guest,
         ]
 
-    def held(study: Study) -> list[Memory]:
+    def memory_terms(study: Study) -> list[Memory]:
         size = 1e9 * (1 + study[Layout].zero)
         return [OwnMemory(name=n, bytes_=size, formula=FORMULA) for n in "ab"]
 
-    hooks = SimpleNamespace(terms=hookimpl(terms), memory=hookimpl(held))
+    hooks = SimpleNamespace(terms=hookimpl(terms), memory=hookimpl(memory_terms))
     plugins = load(("odd", hooks))
     best = run_search(plugins).best[0]
     outcome = evaluate_single(plugins).outcome

@@ -68,7 +68,7 @@ def test_a_window_bounds_long_documents_only(study_of: StudyOf) -> None:
     )
 
 
-def test_equal_documents_may_be_said_by_their_length(study_of: StudyOf) -> None:
+def test_equal_documents_may_be_given_by_their_length(study_of: StudyOf) -> None:
     listed = study_of(f"model m {{ {SHAPE} }}", training="documents = [512, 512, 512, 512]")
     said = study_of(f"model m {{ {SHAPE} }}", training="document = 512")
     assert attention(listed) == attention(said) == 4 * 256

@@ -1,4 +1,4 @@
-"""Rooms, axes, objectives and goals that are none: their plugin is named, wherever it fails."""
+"""Capacities, axes, objectives and goals that are none: their plugin is named, wherever it fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import parcost
 from parcost import Axis, Diagnostic, Goal, Limit, Objective, PluginError, SpecError, hookimpl
 from parcost.plugins.discovery import load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
 
@@ -34,7 +34,9 @@ def run_search(
 ) -> SearchResult:
     plugins = load(("odd", SimpleNamespace(**{k: hookimpl(v) for k, v in hooks.items()})))
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
-    return search(space(scenario, {"layout.tp": [2, 4, 8]}, names), Wish(objective=objective))
+    return search(
+        space(scenario, {"layout.tp": [2, 4, 8]}, names), SearchRequest(objective=objective)
+    )
 
 
 def raises(*_: Any) -> Any:
@@ -50,10 +52,10 @@ def objective(cost: Any = lambda s: s, value: Any = lambda c: c, name: Any = "ow
 
 
 ROOMS: dict[str, tuple[Any, str]] = {
-    "a word": ("80", "gave the room '80', which no size is"),
-    "nan": (NAN, "gave the room nan"),
-    "nothing": (None, "gave the room None"),
-    "complex": (80j, "gave the room 80j"),
+    "a word": ("80", "gave the capacity '80', which no size is"),
+    "nan": (NAN, "gave the capacity nan"),
+    "nothing": (None, "gave the capacity None"),
+    "complex": (80j, "gave the capacity 80j"),
     "one for each of five": (np.full(5, 80e9), "gave a room of shape (5,), where "),
     "a table": (np.full((2, 2), 80e9), "gave a room of shape (2, 2), where "),
 }
@@ -62,28 +64,40 @@ ROOMS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", ROOMS)
 def test_a_room_that_is_none_leaves_the_others(case: str) -> None:
     room, said = ROOMS[case]
-    result = run_search(rooms=lambda: [room])
-    assert any(f"plugin `odd` failed in `rooms`: {said}" in one for one in result.faults)
+    result = run_search(capacities=lambda: [room])
+    assert any(f"plugin `odd` failed in `capacities`: {said}" in one for one in result.faults)
     assert not result.proven
     assert [x.values for x in result.best] == [x.values for x in run_search().best]
 
 
 FAULTY: dict[str, tuple[str, Any, str]] = {
-    "limit raises": ("goals", limit(raises), "the limit `odd` raised GeneratorExit: warp"),
-    "limit of nan": ("goals", limit(lambda s, _: s * NAN), "the limit `odd` is nan where true and"),
-    "limit in words": ("goals", limit(lambda *_: "no"), "the limit `odd` is 'no' where true"),
+    "limit raises": ("search_goals", limit(raises), "the limit `odd` raised GeneratorExit: warp"),
+    "limit of nan": (
+        "search_goals",
+        limit(lambda s, _: s * NAN),
+        "the limit `odd` is nan where true and",
+    ),
+    "limit in words": (
+        "search_goals",
+        limit(lambda *_: "no"),
+        "the limit `odd` is 'no' where true",
+    ),
     "limit of no shape": (
-        "goals",
+        "search_goals",
         limit(lambda s, _: np.ones((7, 5), dtype=bool) if np.ndim(s) else True),
         "the limit `odd` is array(",
     ),
-    "no function": ("goals", limit(True), "the limit `odd` raised TypeError: "),
-    "limit says nothing": ("goals", limit(lambda *_: True, says=7), "which is none or says"),
-    "no limit": ("goals", Goal(limits=["odd"]), "gave a goal the limit 'odd'"),
-    "objective of a number": ("goals", Goal(objective=7), "gave a goal objective = 7"),  # type: ignore[arg-type]
-    "axes in a word": ("goals", Goal(axes="tp"), "gave a goal axes = 'tp'"),
-    "keeps none": ("goals", Goal(keep=0), "gave a goal keep = 0"),
-    "no limits": ("goals", Goal(limits=7), "gave a goal limits = 7"),  # type: ignore[arg-type]
+    "no function": ("search_goals", limit(True), "the limit `odd` raised TypeError: "),
+    "limit says nothing": (
+        "search_goals",
+        limit(lambda *_: True, says=7),
+        "which is none or has no",
+    ),
+    "no limit": ("search_goals", Goal(limits=["odd"]), "gave a goal the limit 'odd'"),
+    "objective of a number": ("search_goals", Goal(objective=7), "gave a goal objective = 7"),  # type: ignore[arg-type]
+    "axes in a word": ("search_goals", Goal(axes="tp"), "gave a goal axes = 'tp'"),
+    "keeps none": ("search_goals", Goal(keep=0), "gave a goal keep = 0"),
+    "no limits": ("search_goals", Goal(limits=7), "gave a goal limits = 7"),  # type: ignore[arg-type]
     "cost raises": ("objectives", objective(raises), "the cost of `own` raised GeneratorExit"),
     "cost of nan": ("objectives", objective(lambda s: s * NAN), "the cost of `own` is "),
     "cost in words": ("objectives", objective(lambda _: "7"), "the cost of `own` is '7' where"),
@@ -97,7 +111,7 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
 @pytest.mark.parametrize("case", FAULTY)
 def test_a_search_that_cannot_go_on_names_who_is_to_blame(case: str, wanted: str) -> None:
     hook, answer, said = FAULTY[case]
-    if hook == "goals" and wanted == "own":
+    if hook == "search_goals" and wanted == "own":
         wanted = "mfu"
     if "which" in said or "gave" in said:
         assert any(said in fault for fault in run_search(wanted, **{hook: lambda: [answer]}).faults)
@@ -137,8 +151,8 @@ def test_numbers_of_any_kind_are_answers() -> None:
         "own",
         ("tp", "zero"),
         axes=lambda: axes,
-        rooms=lambda: [np.float32(7e10), 2**40, INF],
-        goals=lambda: [limit(lambda *_: np.True_)],
+        capacities=lambda: [np.float32(7e10), 2**40, INF],
+        search_goals=lambda: [limit(lambda *_: np.True_)],
         objectives=lambda: [objective(lambda s: np.where(s > 1e9, INF, s), np.float32)],
     )
     assert result.proven

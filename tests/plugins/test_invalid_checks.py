@@ -13,7 +13,7 @@ import parcost
 from parcost import Check, Report, SpecError, Study, hookimpl
 from parcost.output.search import faults, rank_layouts
 from parcost.plugins.discovery import Plugins, load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
 
@@ -29,7 +29,7 @@ layout { tp = 4, zero = 1, sequence_parallel = on }
 training { sequence = 4096, global_batch = 64 sequences, recompute = full }
 """
 SWEPT = TEXT.replace("tp = 4", "tp = [2, 4]")
-HOOKS = ("checks", "verdicts", "calculations")
+HOOKS = ("checks", "outcome_checks", "calculations")
 NAN = float("nan")
 
 
@@ -48,9 +48,9 @@ FAULTY: dict[str, tuple[dict[str, Any], str]] = {
     "objects": ({"holds": np.array(None)}, "holds = array(None, dtype=object), which"),
     "severity": ({"severity": "fatal"}, "severity = 'fatal', which is not error or warning"),
     "severities": ({"severity": ["error"]}, "severity = ['error'], which is not"),
-    "id": ({"id": 7}, "`7` 7 where text is asked for"),
-    "subject": ({"subject": None}, "None where text is asked for"),
-    "message": ({"message": b"no"}, "b'no' where text is asked for"),
+    "id": ({"id": 7}, "`7` 7 where text is expected"),
+    "subject": ({"subject": None}, "None where text is expected"),
+    "message": ({"message": b"no"}, "b'no' where text is expected"),
     "no input": ({"message": "{tp} no"}, "words that cannot be said: KeyError: 'tp'"),
     "no help": ({"help": "{tp}"}, "words that cannot be said: KeyError: 'tp'"),
     "format": ({"message": "{x:zz}", "inputs": {"x": 1.5}}, "cannot be said: ValueError: "),
@@ -72,11 +72,11 @@ def evaluate_text(text: str, plugins: Plugins | None) -> Report:
     return parcost.load_text(text, plugins=plugins)[0].evaluate()
 
 
-def searched(plugins: Plugins) -> Iterator[str]:
+def search_text(plugins: Plugins) -> Iterator[str]:
     """Yield what a search tells of plugins."""
     (scenario,) = parcost.load_text(TEXT, plugins=plugins)
     try:
-        found = search(space(scenario, {"layout.tp": [2, 4]}, ["tp"]), Wish())
+        found = search(space(scenario, {"layout.tp": [2, 4]}, ["tp"]), SearchRequest())
     except SpecError as error:
         yield from (d.message for d in error.diagnostics if d.id == "plugin-failed")
     else:
@@ -86,7 +86,7 @@ def searched(plugins: Plugins) -> Iterator[str]:
 
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("case", FAULTY)
-def test_it_is_told_and_no_good_report(case: str, hook: str) -> None:
+def test_an_undecided_check_is_a_named_fault_and_exit_code_3(case: str, hook: str) -> None:
     words, said = FAULTY[case]
     for text in (TEXT, SWEPT):
         report = evaluate_text(text, with_(hook, **words))
@@ -97,7 +97,7 @@ def test_it_is_told_and_no_good_report(case: str, hook: str) -> None:
         assert report.exit_code == 3
 
 
-@pytest.mark.parametrize("hook", ["checks", "verdicts"])
+@pytest.mark.parametrize("hook", ["checks", "outcome_checks"])
 def test_no_point_of_a_sweep_is_good_by_it(hook: str) -> None:
     for row in evaluate_text(SWEPT, with_(hook, holds="yes")).rows():
         assert not row["feasible"]
@@ -109,7 +109,7 @@ def test_a_search_tells_it(case: str, hook: str) -> None:
     words, said = FAULTY[case]
     assert any(
         f"`odd` failed in `{hook}`: " in one and said in one
-        for one in searched(with_(hook, **words))
+        for one in search_text(with_(hook, **words))
     )
 
 
@@ -119,7 +119,7 @@ def test_what_holds_needs_no_words(holds: Any) -> None:
     assert report.exit_code == 0
 
 
-def test_words_are_said_of_every_point() -> None:
+def test_the_message_of_a_check_is_formatted_for_every_point() -> None:
     def checks(study: Study) -> list[Check]:
         tp = study[Layout].tp
         return [

@@ -118,7 +118,7 @@ def test_a_layout_that_cannot_fit_is_refused(layout: tuple[str, ...]) -> None:
     needs, capacity = evaluate(study).memory_bytes, study[Cluster].device.memory
     assert by_hand > 1.15 * capacity  # type: ignore[operator]
     assert needs >= by_hand
-    (room,) = [room for _, room in study.contributions("rooms")]
+    (room,) = [room for _, room in study.contributions("capacities")]
     assert needs > room
 
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parcost import Case, Pipeline, PipelineShape
-from parcost.contract.terms import Times
+from parcost.contract.pipelines import Times
 from parcost.engine.bounds import lower_bound
 from parcost.engine.orders import order_of
-from parcost.engine.replay import Plan, Timeline, run
+from parcost.engine.replay import PipelinePlan, Timeline, run
 from parcost.engine.trace import activities
 from parcost_plugins.schedules.interleaved import Interleaved
 
@@ -56,7 +56,7 @@ def spans(
     """Return how long each device is at work, from its first op to its last."""
     n = p * chunks
     cut = Pipeline(schedule="any", stages=p, micro_batches=m, chunks=chunks)
-    found = activities(Plan(schedule, cut), Times([f] * n, [b] * n, [w] * n), hop)
+    found = activities(PipelinePlan(schedule, cut), Times([f] * n, [b] * n, [w] * n), hop)
     return [device[-1].end - device[0].start for device in found]
 
 
@@ -129,7 +129,7 @@ def test_zb_v_spans_the_work_and_p_minus_1_times_what_b_is_longer_than_w(
 
 def test_dualpipe_gains_nothing_where_it_fills_and_drains(shipped: Any) -> None:
     dualpipe = shipped["dualpipe"]
-    cut = Plan(dualpipe, Pipeline(schedule="dualpipe", stages=8, micro_batches=32.0))
+    cut = PipelinePlan(dualpipe, Pipeline(schedule="dualpipe", stages=8, micro_batches=32.0))
     ten = [10] * 8
     times = Times(ten, ten, ten, dict.fromkeys(cut.pairs, 24))
     assert cut.timeline(times, 0).seconds == 864
@@ -336,7 +336,7 @@ def test_1f1b_pays_for_every_message_twice_where_sending_blocks(
     m = k * p
     times = Times([100] * p, [200] * p, [0] * p)
     cut = Pipeline(schedule="1f1b", stages=p, micro_batches=m, blocking=True)
-    found = Plan(one_f_one_b, cut).timeline(times, 1)
+    found = PipelinePlan(one_f_one_b, cut).timeline(times, 1)
     assert found.seconds == (m + p - 1) * 300 + 2 * m + 2 * p - 5
 
 
@@ -426,7 +426,7 @@ def test_closed_forms_and_bounds_of_equal_stages_hold_for_every_schedule(
     found = equal_timeline(schedule, p, m, f, b, w, hop, v).seconds
     seconds, mask = schedule.closed_form(case_of(times, hop, p, m, v))
     assert not mask or seconds == found
-    cut = Plan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
+    cut = PipelinePlan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
     assert lower_bound(cut, times, hop) <= found
 
 
@@ -442,7 +442,7 @@ def test_no_schedule_is_faster_than_its_bound_or_its_closed_form_on_any_stages(
     column = st.lists(eighths, min_size=p * v, max_size=p * v)
     times = Times(data.draw(column), data.draw(column), data.draw(column))
     found = replay(schedule, m, *map(list, times[:3]), hop, v).seconds  # type: ignore[arg-type]
-    cut = Plan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
+    cut = PipelinePlan(schedule, Pipeline(schedule=name, stages=p, micro_batches=m, chunks=v))
     assert lower_bound(cut, times, hop) <= found
     seconds, mask = schedule.closed_form(case_of(times, hop, p, m, v))
     assert not mask or seconds == found
@@ -454,7 +454,7 @@ def test_the_bound_of_1f1b_is_exact_for_one_slow_stage(
 ) -> None:
     F, B = [10] * 4, [20] * 4
     F[slow], B[slow] = 10 + more, 20 + 2 * more
-    cut = Plan(one_f_one_b, Pipeline(schedule="1f1b", stages=4, micro_batches=m))
+    cut = PipelinePlan(one_f_one_b, Pipeline(schedule="1f1b", stages=4, micro_batches=m))
     found = replay(one_f_one_b, m, F, B, [0] * 4).seconds
     assert lower_bound(cut, Times(F, B, [0] * 4), 0) == found
 

@@ -11,7 +11,7 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import offered_axes, space
 
 SPEC = """
@@ -68,7 +68,7 @@ def test_axes_have_what_the_framework_has(
     assert values(framework)[axis] == expected
 
 
-def test_what_is_left_out_of_an_axis_is_named() -> None:
+def test_values_left_out_of_an_axis_are_named() -> None:
     axes = offered_axes(parcost.load_text(spec("megatron_lm_2021"))[0].first)
     assert axes["layout.zero"].lacking == [1, 2, 3]
     assert "megatron_lm_2021" in axes["layout.zero"].lacks
@@ -84,7 +84,7 @@ def test_an_axis_of_which_the_framework_has_nothing_stays_for_the_rule_to_refuse
 def test_a_search_finds_no_layout_that_the_framework_lacks() -> None:
     (scenario,) = parcost.load_text(spec("deepspeed"))
     whole = space(scenario, {}, ["tp", "pp", "zero", "schedule", "chunks", "gradients"])
-    found = search(whole, Wish(keep=100, budget_seconds=1e9))
+    found = search(whole, SearchRequest(keep=100, budget_seconds=1e9))
     assert found.proven
     for entry in found.best:
         chosen = entry.values

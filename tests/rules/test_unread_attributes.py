@@ -107,7 +107,7 @@ def merged(one: str, other: str) -> str:
 
 
 @pytest.mark.parametrize(("written", "named", "needs"), UNREAD)
-def test_what_nothing_reads_is_told(written: str, named: str, needs: str) -> None:
+def test_an_unread_attribute_is_a_warning(written: str, named: str, needs: str) -> None:
     (found,) = unread_warnings(merged(written, "layout { zero = 1 }"))
     assert found.message == f"{named} {'have' if ',' in named else 'has'} no effect"
     assert found.help is not None
@@ -161,7 +161,7 @@ def test_the_algorithm_of_an_exchange_waits_for_several_ranks(ep: int, count: in
     assert [d.id for d in report.result.diagnostics].count("no-effect") == count
 
 
-def test_parts_of_layers_that_are_recomputed_as_a_whole_are_told() -> None:
+def test_recomputed_parts_of_wholly_recomputed_layers_are_a_warning() -> None:
     whole, parts = "layout { zero = 1 }", "recompute { norms = on%s }"
     full = SPEC.replace("micro_batch = 1", "micro_batch = 1, recompute = full")
 
@@ -174,14 +174,14 @@ def test_parts_of_layers_that_are_recomputed_as_a_whole_are_told() -> None:
     assert unread_messages(SPEC, "") == []
 
 
-def test_the_balance_of_ranks_that_trade_the_sequence_for_heads_is_told() -> None:
+def test_the_balance_of_ulysses_ranks_is_a_warning() -> None:
     base = "layout { zero = 1, cp = 2 }\n"
     (found,) = unread_warnings(base + "context { algorithm = ulysses, balance = contiguous }")
     assert found.message == "`balance` has no effect"
     assert unread_warnings(base + "context { algorithm = ring, balance = contiguous }") == []
 
 
-def test_what_the_catalogue_holds_for_every_case_is_not_told() -> None:
+def test_unread_attributes_of_the_catalogue_are_no_warning() -> None:
     assert unread_warnings("") == []
 
 
@@ -189,7 +189,7 @@ def test_what_the_catalogue_holds_for_every_case_is_not_told() -> None:
     "default",
     ["schedule { group = 1 }", "overlap { chunks = 1 }", "context { double_buffer = on }"],
 )
-def test_a_default_that_is_spelled_out_is_not_told(default: str) -> None:
+def test_a_written_default_is_no_warning(default: str) -> None:
     assert unread_warnings(default) == []
 
 
@@ -210,7 +210,7 @@ EXPERTS = SPEC.replace("llama3_8b", "mixtral_8x7b")
         ("deduplicate", "on", ["alltoall"]),
     ],
 )
-def test_what_one_dispatcher_reads_has_no_effect_beside_another(
+def test_attributes_of_another_dispatcher_have_no_effect(
     attribute: str, value: str, dispatchers: list[str]
 ) -> None:
     for dispatcher in ("alltoall", "allgather", "deepep", "hybridep"):

@@ -232,6 +232,8 @@ def mismatches(paths: Iterable[str], texts: dict[str, set[str]]) -> list[str]:
             for result in report.results:
                 for name, outer, value in formulas(result):
                     for one in parts(outer):
+                        if not one.inputs and not one.is_expression:  # a leaf: nothing is behind it
+                            continue
                         kind = "expressions" if one.is_expression else "algorithms"
                         texts[kind].add(one.text)
                         if not one.is_expression:

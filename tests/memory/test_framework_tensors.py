@@ -209,7 +209,7 @@ def test_whole_layers_keep_what_is_named_besides_their_input(keep: str, width: i
     assert kept_bytes(study) == INPUT + 2 * width * TOKENS * LAYERS + statistics
 
 
-def test_what_is_kept_is_not_run_again() -> None:
+def test_saved_tensors_are_not_recomputed() -> None:
     def recomputed_terms(keep: str) -> dict[str, float]:
         study = study_of("recompute = full", f"recompute {{ {keep} }}")
         return {op.name: op.flops for op in study.operators if op.pass_ == "R"}
@@ -276,7 +276,7 @@ def test_a_device_that_is_nearly_full_is_a_warning(share: float, expected: list[
     needs = evaluate(study_of("recompute = full")).memory_bytes
     device = f"device h100_sxm {{ memory = {share * needs:.0f} B }}"
     study = study_of("recompute = full", device)
-    asked = study.plugins.ask("verdicts", study=study, outcome=evaluate(study))
+    asked = study.plugins.ask("outcome_checks", study=study, outcome=evaluate(study))
     failed = [check for _, check in asked if not check.holds]
     assert [check.id for check in failed] == expected
     if expected == ["memory-tight"]:
@@ -287,5 +287,5 @@ def test_a_device_that_is_nearly_full_is_a_warning(share: float, expected: list[
 
 def test_a_search_may_choose_what_is_tight() -> None:
     study = study_of()
-    (room,) = [room for _, room in study.contributions("rooms")]
+    (room,) = [room for _, room in study.contributions("capacities")]
     assert room == 80 * 2**30

@@ -220,7 +220,7 @@ def test_of_dense_and_mixed_layers_the_mixed_one_is_held(study_of: StudyOf) -> N
 
 
 @pytest.mark.parametrize(("overlap", "layers"), [("on", 2), ("off", 1)])
-def test_what_goes_to_the_host_passes_through(study_of: StudyOf, overlap: str, layers: int) -> None:
+def test_offloaded_tensors_pass_the_device(study_of: StudyOf, overlap: str, layers: int) -> None:
     study = study_of("llama3_8b", extra=f"offload {{ activations = 50 %, overlap = {overlap} }}")
     passing = memory_terms(study)["queries, to and from the host"]
     assert passing.bytes_ == 0.5 * 4096 * BF16 * TOKENS

@@ -15,7 +15,7 @@ from parcost.contract.page import Line
 from parcost.engine.scenario import Scenario
 from parcost.output.search import rank_layouts, search_page
 from parcost.plugins.discovery import load
-from parcost.search.best_first import Wish, search
+from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
 from parcost.search.space import space
 from parcost_plugins.vocabulary import Layout
@@ -31,7 +31,7 @@ cluster { devices = 16 }
 layout { tp = 4 }
 training { sequence = 4096, global_batch = 32 sequences }
 """
-EVERYTHING = Wish(keep=3, budget_seconds=1e9)
+EVERYTHING = SearchRequest(keep=3, budget_seconds=1e9)
 
 
 def scenario(text: str = TEXT, **hooks: Any) -> Scenario:
@@ -63,9 +63,6 @@ class Moody(Collective):
 
     def seconds(self, _: str, n: Any, *__: Any) -> Any:
         return self._seconds + 0.0 * n
-
-    def formula(self, _: str) -> str:
-        return "as it likes"
 
     source = "none"
 
@@ -103,7 +100,7 @@ def rooms(study: Study) -> list[float]:
 
 
 def test_room_by_a_choice_is_that_of_each_layout() -> None:
-    result = run_search({"layout.sequence_parallel": ["off", "on"]}, rooms=rooms)
+    result = run_search({"layout.sequence_parallel": ["off", "on"]}, capacities=rooms)
     assert (result.legal, result.large) == (2, 1)
     assert [x.values["layout.sequence_parallel"] for x in result.best] == ["on"]
 
@@ -121,7 +118,7 @@ def test_room_by_a_choice_under_a_condition_is_refused() -> None:
     }
     text = TEXT.replace("tp = 4", "tp = 4, zero = 1, sequence_parallel = on")
     with pytest.raises(SpecError, match="depends on `layout") as error:
-        run_search(axes, text, rooms=rooms_at_zero_2)
+        run_search(axes, text, capacities=rooms_at_zero_2)
     assert error.value.diagnostics[0].id == "depends-on-choice"
 
 
@@ -132,7 +129,7 @@ def fails_at_zero_2(study: Study) -> list[Work]:
     return [nuisance(0.1)]
 
 
-def test_a_plugin_that_fails_is_told_and_nothing_is_proven() -> None:
+def test_a_failing_plugin_is_a_fault_and_nothing_is_proven() -> None:
     result = run_search({"layout.zero": [0, 1, 2]}, terms=fails_at_zero_2)
     assert not result.proven
     assert any("odd" in fault and "not today" in fault for fault in result.faults)
@@ -208,7 +205,7 @@ def test_bounds_alone_show_without_time_that_nothing_is_within_a_limit() -> None
     text = TEXT + "search { longest_step = 1 ms }\n"
     whole = space(scenario(text), {}, [])
     with pytest.raises(SpecError) as error:
-        search(whole, Wish(budget_seconds=0.0))
+        search(whole, SearchRequest(budget_seconds=0.0))
     assert error.value.diagnostics[0].id == "nothing-within-limits"
 
 
@@ -247,7 +244,7 @@ def test_a_cost_below_zero_is_proven_like_any_other() -> None:
         return [Objective(name="own", **own)]
 
     chosen = space(scenario(objectives=hookimpl(objectives)), {"layout.tp": [2, 4]}, ["layout.tp"])
-    result = search(chosen, Wish(objective="own"))
+    result = search(chosen, SearchRequest(objective="own"))
     assert result.proven
     assert result.gap == 0
     steps = [one.seconds for one in result.best]

@@ -1,0 +1,91 @@
+"""What a plugin reports: figures with their intervals, and sections of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import field
+
+from parcost.contract.fields import NO_FORMULA, NUMBER, SHARE, plain_number, split_formula
+from parcost.contract.formulas import Formula
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.numeric import Real
+
+
+def _cells(rows: Any) -> Any:
+    """Return the rows of a table, with numbers in the place of formulas."""
+    if not isinstance(rows, (list, tuple)):
+        return rows
+    return [
+        tuple([cell.value if cell.__class__ is Formula else cell for cell in row])
+        if isinstance(row, (list, tuple))
+        else row
+        for row in rows
+    ]
+
+
+@record(kw_only=True, eq=False)
+class Figure:
+    """A headline number of the report; ``expect`` may make claims about it by *name*.
+
+    *unit* is a unit of the language ("s", "B", "%", "") in which it is printed. A *detail* is
+    printed if a claim or the user names it, and is in files always. A figure with a *brief* note,
+    which may be empty, is on the report of one screen. *brief* replaces *note* there. *whole* is
+    the total that the value is a part of, if any. A figure with a *column* is a column in tables of
+    many studies or points, in increasing order. Columns that do not fit are left out from the end.
+    """
+
+    name: str
+    title: str
+    value: Real = field(converter=plain_number)
+    unit: str
+    formula: Formula = NO_FORMULA
+    note: str = ""
+    detail: bool = False
+    brief: str | None = None
+    whole: Real | None = None
+    column: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        split_formula(self, "value", "formula")
+
+
+@record(kw_only=True, eq=False)
+class Interval:
+    """Where the measured value of the figure called *name* lies, in *coverage* of all cases.
+
+    *low* and *high* are in the base unit of the figure. The report prints them beside it, and
+    the figures ``NAME_low`` and ``NAME_high`` hold them for claims and files. *formula* is that
+    of *low*, and *upper* that of *high*.
+    """
+
+    name: str
+    low: Real = field(converter=plain_number, metadata=NUMBER)
+    high: Real = field(converter=plain_number, metadata=NUMBER)
+    coverage: float = field(metadata=SHARE)
+    formula: Formula = NO_FORMULA
+    upper: Formula = NO_FORMULA
+
+    def __attrs_post_init__(self) -> None:
+        split_formula(self, "high", "upper")
+        split_formula(self, "low", "formula")
+        upper: Any = self.upper
+        object.__setattr__(self, "upper", self.formula if upper is None else upper)
+
+
+@record(kw_only=True, eq=False)
+class Section:
+    """A part of the report that a plugin adds after the figures: advice, sensitivities.
+
+    Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows
+    stand on the report of one screen as well.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Any, ...]] = field(converter=_cells)
+    notes: Sequence[str] = ()
+    lead: int = 0

@@ -1,0 +1,178 @@
+"""Groups of ranks, the links between them, and what a collective does on these."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from attrs import Factory, field
+
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.contract.formulas import Formula
+    from parcost.numeric import Real
+
+
+class Phase(NamedTuple):
+    """Part of a collective: *rounds* messages one after another on *link*.
+
+    *bytes_* are those of the busiest port in one direction, over all rounds. *reduced* are the
+    bytes that a rank adds on the way.
+    """
+
+    link: Link
+    rounds: Real
+    bytes_: Real
+    reduced: Real = 0.0
+
+
+@record(eq=False)
+class ClosedForm:
+    """The time of a collective as one expression, in letters: P ranks, n bytes, alpha, B.
+
+    Alpha and B are of *link*, or one each of several links, one for each level. There
+    ``sum(E)`` and ``max(E)`` take E for each level that has members: g are the members and
+    G the product of g over the levels below. *letters* are all others.
+    """
+
+    text: str
+    link: Link | tuple[Link, ...] = ()
+    letters: Mapping[str, Any] = MappingProxyType({})
+
+
+@record(kw_only=True)
+class Library:
+    """A communication library: the *algorithms* that it has for each operation, by name.
+
+    ``auto`` picks among them alone in a study of the library. One that no plugin offers is
+    passed over.
+    """
+
+    name: str
+    algorithms: Mapping[str, Sequence[str]]
+    source: str
+
+
+class Link(ABC):
+    """A level of the fabric that carries messages, as one rank of a group sees it.
+
+    *name* is the level. A link over several levels has the name of the one that limits long
+    messages, the outermost among equals. If candidates differ, it has :class:`Names`.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The level."""
+
+    @property
+    @abstractmethod
+    def latency(self) -> Real:
+        """Alpha: seconds per message."""
+
+    @property
+    @abstractmethod
+    def bandwidth(self) -> Real:
+        """Bytes per second in one direction: this rank's share, for long messages."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether times are read off points, which formulas name in place of alpha and B."""
+        return False
+
+    def explain_latency(self) -> Real | Formula:
+        """Return alpha, with the formula of it where there is one."""
+        return self.latency
+
+    def explain_bandwidth(self) -> Real | Formula:
+        """Return B, with the formula of it where there is one."""
+        return self.bandwidth
+
+    @property
+    def level(self) -> object:
+        """The block that describes the level, for algorithms that depend on what it can do."""
+        return None
+
+    @property
+    def also(self) -> Sequence[str]:
+        """The other levels that the link spans."""
+        return ()
+
+    @property
+    def also_busy(self) -> Sequence[Real]:
+        """The share of the time in which long messages keep each other level busy."""
+        return ()
+
+    @abstractmethod
+    def seconds(self, rounds: Real, bytes_: Real) -> Real:
+        """Return the time of *rounds* equal messages one after another, *bytes_* in all."""
+
+
+def link_resources(link: Link) -> dict[str, Any]:
+    """Return the resources that a term over *link* keeps busy: ``Work(..., **busy(link))``.
+
+    A ring over several levels runs at the rate of the slowest. The other levels are busy for a
+    share of that time. Other traffic on them has only the rest.
+    """
+    if not link.also:
+        return {"resource": link.name}
+    return {"resource": link.name, "also": link.also, "also_busy": link.also_busy}
+
+
+@record(kw_only=True, eq=False)
+class Group:
+    """Ranks that talk to one another, as they are placed on the fabric.
+
+    *shape* has a number per level, fastest first: the units of the level below that take part
+    within one unit of this level. Their product is *ranks*. Where units hold different numbers of
+    members, *shape* has the largest and *fewest* the smallest. *strides* are the places of each
+    level from one member to the next, in units of the level below: 1 where members are neighbours,
+    less where a unit holds several.
+
+    Each link is the part of one rank while all ranks communicate in their own groups of this kind.
+    Links differ in the other traffic over the same boundary:
+
+    ``links[i]``
+        joins the ``shape[i]`` units at level i; all members of a unit cross at once,
+        each with its part of the data and to any number of peers.
+    *flat*
+        joins all ranks in one ring that ignores the levels: the slowest boundary,
+        crossed through every port that the group owns there. The default is the
+        outermost link, which is exact on one level.
+    ``pairs[i]``
+        joins any two units at level i while every rank has a single partner, across
+        that level. It differs from ``links[i]`` where each peer has a port of its own.
+    *pair*
+        joins any two ranks, wherever they are: the slowest of the pairs.
+    *hop*
+        joins neighbours in the group, which cross a boundary one at a time: the
+        slowest boundary, shared only with the other groups of the unit below.
+    ``hop_after(i)``
+        is the same between ranks i and i + 1 alone: the default is *hop*. Equal
+        boundaries share one object.
+
+    *reduction* is gamma, the seconds that a rank takes to reduce one byte; 0 where the
+    reduction is part of the copy, as it is on a GPU.
+    """
+
+    name: str
+    ranks: Real
+    shape: tuple[Real, ...]
+    links: tuple[Link, ...]
+    flat: Link = field(default=Factory(lambda self: self.links[-1], takes_self=True))
+    pairs: tuple[Link, ...] = field(default=Factory(lambda self: self.links, takes_self=True))
+    pair: Link = field(default=Factory(lambda self: self.pairs[-1], takes_self=True))
+    hop: Link = field(default=Factory(lambda self: self.pair, takes_self=True))
+    hop_after: Callable[[int], Link] = field(
+        default=Factory(lambda self: lambda _: self.hop, takes_self=True)
+    )
+    fewest: tuple[Real, ...] = field(default=Factory(lambda self: self.shape, takes_self=True))
+    strides: tuple[Real, ...] = field(
+        default=Factory(lambda self: (1.0,) * len(self.shape), takes_self=True)
+    )
+    reduction: Real = 0.0

@@ -1,0 +1,60 @@
+"""What a plugin offers once, before any study: catalogues and formats of reports."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from parcost.contract.entries import Entry, Part
+    from parcost.contract.page import Paper
+
+
+@record(kw_only=True)
+class Catalogue:
+    """A directory of .par files, imported as ``use name.folder.block``.
+
+    *prelude* is the path, below *root*, of a file whose blocks every study starts
+    from and overrides: the assumptions, each with its provenance.
+    """
+
+    name: str
+    root: Any  # a pathlib.Path or importlib.resources Traversable directory
+    prelude: str = ""
+    doc: str = ""
+
+
+class Exporter(ABC):
+    """A format of text that reports are written in: ``--format name``.
+
+    *reads* is the part of each entry that it reads (see :class:`parcost.contract.entries.Entry`):
+    ``data``, ``full``, ``points`` or ``page``. No other part is made. Shards of a run are
+    entries, which ``parcost merge`` hands over as one run does.
+    """
+
+    name: str
+    reads: Part = "data"
+
+    @abstractmethod
+    def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:
+        """Yield the text of *entries*, piece by piece as they are evaluated.
+
+        An entry that is ``rejected`` is a file without a report; its diagnostics are on
+        stderr already, so that a format for people may leave it out.
+        """
+
+
+class FileExporter(ABC):
+    """A format of files that are not text, which is only written with ``--out``."""
+
+    name: str
+    reads: Part = "data"
+
+    @abstractmethod
+    def save(self, entries: Iterable[Entry], path: Path) -> None:
+        """Write *entries* into the file at *path*, which is empty."""
