@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import count
 from math import inf, nan
@@ -30,7 +30,7 @@ from parcost.search.front import Front
 from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.queue import ReplayQueue
 from parcost.search.result import Best, SearchedLayout, SearchResult
-from parcost.search.scores import ScoredLayouts, Scores
+from parcost.search.scores import ScoredLayouts, ScoredPart, Scores
 from parcost.search.space import Group, Space
 from parcost.search.tally import RefusedError, Tally, result_of
 from parcost.system.garbage import rare_collections
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 4096  # points of the flat axis that are bounded together
-_ROUND = 256  # points that are scored together, the ones with the lowest bounds
+_FIRST, _PART = 512, 4096  # points that all plugins are asked about together
+_ROUND = 512  # points of a structure that are scored together, the ones with the lowest bounds
 _MOST_REPLAYED = 128  # layouts that are replayed together
-_NARROW = 2  # structures that these are of: others are soon ruled out
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _NEVER = "cannot-run"  # what an evaluation says of a step without an end
 _MANY = 12  # schedules of structures that wait: their terms are kept
@@ -181,40 +181,82 @@ class _Search:
         scores = Scores(group, self.few)
         self.few = self.few or scores.few
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
+        group.forget()
+        most = _PART if self.best.ranking() else _FIRST
         while True:
-            worst = self.best.worst if self.points is None else nan  # all points are expected
-            matters = [bound.matters(worst, self.front) for bound in bounds]
-            least = [np.full(structure.legal.shape[-1], inf) for structure in group.structures]
-            for bound, which in zip(bounds, matters, strict=True):
-                np.minimum(least[bound.place], bound.minimum_cost(which), out=least[bound.place])
-            every = np.concatenate(least)
+            matters, least = self._lowest(bounds, [slice(None)] * len(group.structures))
+            every = np.concatenate([least[place] for place in range(len(group.structures))])
             left = np.flatnonzero(every < inf)
             if not len(left):
                 return
-            known = self.waiting or self.looked or self.best.ranking()
-            if self.late and self.points is None and known:
+            if self._is_over:
                 self.unscored = min(self.unscored, float(every.min()))
                 return
-            best = np.argsort([part.min() for part in least])[:_NARROW]
-            spans = [group.slices[place] for place in best]
-            left = np.concatenate([left[(left >= s.start) & (left < s.stop)] for s in spans])
-            if len(left) > _ROUND:
-                left = left[np.argpartition(every[left], _ROUND)[:_ROUND]]
-            left = np.sort(left)
+            if len(left) > most:
+                left = np.sort(left[np.argpartition(every[left], most)[:most]])
+            most = _PART
             kept = {
-                place: left[(left >= span.start) & (left < span.stop)] - span.start
+                place: points - span.start
                 for place, span in enumerate(group.slices)
+                if len(points := left[(left >= span.start) & (left < span.stop)])
             }
             wanted = {
-                (bound.place, bound.index): which[..., kept[bound.place]]
-                for bound, which in zip(bounds, matters, strict=True)
+                key: which[..., kept[key[0]]] for key, which in matters.items() if key[0] in kept
             }
-            for scored in scores.score_layouts(kept, wanted):
+            self._score_part(scores.part(kept, wanted), bounds, kept)
+
+    def _score_part(
+        self,
+        part: ScoredPart,
+        bounds: Sequence[LayoutBounds],
+        kept: Mapping[int, NDArray[np.intp]],
+    ) -> None:
+        """Score the layouts at points *kept* that may matter, the lowest bounds first."""
+        bounds = [bound for bound in bounds if bound.place in kept]
+        while not self._is_over:
+            matters, least = self._lowest(bounds, kept)
+            place = min(least, key=lambda place: float(least[place].min()))
+            left = np.flatnonzero(least[place] < inf)
+            if not len(left):
+                return
+            if len(left) > _ROUND:
+                left = np.sort(left[np.argpartition(least[place][left], _ROUND)[:_ROUND]])
+            wanted = {
+                index: which[..., left]
+                for (owner, index), which in matters.items()
+                if owner == place
+            }
+            for scored in part.score_layouts(place, left, wanted):
                 self._offer(scored)
             for bound in bounds:
-                bound.settle(kept[bound.place])
+                if bound.place == place:
+                    bound.settle(kept[place][left])
             if self._may_gain:
                 self.replay_some()
+
+    def _lowest(
+        self, bounds: Sequence[LayoutBounds], kept: Any
+    ) -> tuple[Mapping[tuple[int, int], NDArray[np.bool_]], Mapping[int, NDArray[np.float64]]]:
+        """Return which layouts matter at points *kept* by structure, and the lowest cost of each.
+
+        The first is by structure and position of the schedule.
+        """
+        worst = self.best.worst if self.points is None else nan  # all points are expected
+        matters: dict[tuple[int, int], NDArray[np.bool_]] = {}
+        least: dict[int, NDArray[np.float64]] = {}
+        for bound in bounds:
+            points = kept[bound.place]
+            which = matters[bound.place, bound.index] = bound.matters(worst, self.front, points)
+            cost = bound.minimum_cost(which, points)
+            known = least.get(bound.place)
+            least[bound.place] = cost if known is None else np.minimum(known, cost)
+        return matters, least
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the time is over, and something is known of the best."""
+        known = self.waiting or self.looked or self.best.ranking()
+        return bool(self.late and self.points is None and known)
 
     @property
     def _may_gain(self) -> bool:

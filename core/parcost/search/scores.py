@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from parcost.search.variants import Contribution, VariantAnswers, Variants
 
 
+_SHARE = 0.75  # of the work, that a first bound has at least
+
+
 @frozen(kw_only=True, eq=False)
 class Judge:
     """What layouts of a structure are judged by: bytes of a device, goals and objectives."""
@@ -120,6 +123,35 @@ class _Answers:
         return frozenset(k for read, _ in self.every for k in read)
 
 
+class _GroupAnswers:
+    """The answers of plugins to hooks for all structures of a group, where layouts are legal."""
+
+    def __init__(self, group: Group, legal: Sequence[NDArray[np.bool_]]) -> None:
+        """*legal* has, for each structure, a dimension for each choice."""
+        self.group, self.variants, self._own = group, group.variants, legal
+        self._any: NDArray[np.bool_] = np.any(legal, axis=0)
+
+    def every(self, hook: str) -> Sequence[_Answers]:
+        """Return the answers of all plugins."""
+        return [self.of(hook, i) for i in range(self.variants.plugins(hook))]
+
+    def of(self, hook: str, position: int) -> _Answers:
+        """Return the answers of one plugin in all legal variants."""
+        shared = self.variants.common_answers(hook, position, self._any)
+        if shared is not None:
+            return _Answers(shared=shared)
+        pairs = zip(self.group.structures, self._own, strict=True)
+        own = [s.variants.plugin_answers(hook, position, occurs) for s, occurs in pairs]
+        return _Answers(shared=None, own=own)
+
+    def one(self, position: int) -> tuple[Contribution, frozenset[int]]:
+        """Return the terms of a plugin in some legal variant, and the choices that it read."""
+        found = self.variants.common_answer("terms", position, self._any)
+        if found is not None:
+            return found
+        return self.group.structures[0].variants.one("terms", position, self._own[0])
+
+
 class _Table:
     """The terms of some plugins: those that all structures share, and those of each."""
 
@@ -160,180 +192,147 @@ class Scores:
         self._variants = group.variants
         self._slices = group.slices if len(group.structures) > 1 else None
         legal = [np.any(structure.legal, axis=-1) for structure in group.structures]
-        self._occurs: NDArray[np.bool_] = np.any(legal, axis=0)
-        self._own_occurs = legal
-        self._memory = _Table(group, self._over("memory"), Windows())
-        self._cuts = self._over("pipelines")
+        answers = _GroupAnswers(group, legal)
+        self._memory = _Table(group, answers.every("memory"), Windows())
+        self._cuts = answers.every("pipelines")
         self._choice = _scheduling(self._variants, self._cuts)
-        self._answers = {hook: self._answers_of_probe(hook) for hook in PROBES}
-        self._few = self._common(few)
+        self._answers = {hook: self._answers_of_probe(answers, hook) for hook in PROBES}
+        self.few = few or self._common(answers)
+        self._first = [answers.of("terms", i) for i in self.few]
         self._bytes: dict[tuple[int, int], Any] = {}
         self._least: dict[tuple[int, int], Any] = {}
-        self._tables: dict[Windows, _Table] = {}
-        self._all: tuple[_Table, _Table] | None = None
         self._rows: dict[Any, Any] = {}
-        self._hosts = windows(a for asked in self._few.values() for a in asked.every)
-
-    @property
-    def few(self) -> Sequence[int]:
-        """The plugins that a first bound is made of, by position: the most work comes first."""
-        return list(self._few)
+        self._variants.forget()
 
     def bound_layouts(self) -> Iterator[ScoredLayouts]:
-        """Yield all layouts, by structure and schedule, with what few of their terms come to."""
-        table = self._of_few(self._hosts)
-        schedules = self._variants.shape[self._choice] if self._choice is not None else 1
-        for place, structure in enumerate(self.group.structures):
-            known: dict[Any, Any] = {}
-            steady: dict[Any, Sequence[Real]] = {}
-            terms, memory = table.at(place), self._memory.at(place)
-            judge = self._judge(structure, place, None)
-            for index in range(schedules):
-                legal = self._part(structure.legal, index)
-                if not legal.any():
-                    continue
-                here, held = (
-                    self._under(place, index, hook, found)
-                    for hook, found in (("terms", terms), ("memory", memory))
-                )
-                pipeline, schedule = self._pipeline(place, index), self._schedule(place, index)
-                with schedule_blame(structure.study, pipeline.schedule):
-                    timed = ScheduleTimes(pipeline, schedule, [t for _, t in here], legal, known)
-                    bytes_ = timed.peak_memory([m for _, m in held], steady)
-                    seconds = timed.minimum_seconds()
-                self._bytes[place, index], self._least[place, index] = bytes_, seconds
-                self._note(timed)
-                yield ScoredLayouts(
-                    structure=structure,
-                    place=place,
-                    judge=judge,
-                    schedule=schedule,
-                    choice=self._choice,
-                    index=index,
-                    pipeline=pipeline,
-                    terms=here,
-                    memory=held,
-                    legal=legal,
-                    seconds=seconds,
-                    exact=False,
-                    bytes_=bytes_,
-                )
+        """Yield all layouts, by structure and schedule, with what few of their terms come to.
 
-    def score_layouts(
+        It does so once, and forgets these terms: they are large.
+        """
+        hosts = windows(one for asked in self._first for one in asked.every)
+        table = _Table(self.group, self._first, hosts)
+        schedules = range(self._variants.shape[self._choice] if self._choice is not None else 1)
+        for place, structure in enumerate(self.group.structures):
+            wanted: dict[int, Any] = dict.fromkeys(schedules, True)
+            terms, memory = table.at(place), self._memory.at(place)
+            steady: dict[Any, Sequence[Real]] = {}
+            for scored, timed in self._timed(place, structure, None, terms, memory, wanted, hosts):
+                with schedule_blame(structure.study, scored.pipeline.schedule):
+                    bytes_ = timed.peak_memory([m for _, m in scored.memory], steady)
+                    seconds = timed.minimum_seconds()
+                self._bytes[place, scored.index], self._least[place, scored.index] = bytes_, seconds
+                self._note(timed)
+                yield evolve(scored, seconds=seconds, bytes_=bytes_)
+        self._first.clear()
+
+    def _timed(
+        self,
+        place: int,
+        structure: Structure,
+        points: NDArray[np.intp] | None,
+        terms: Sequence[tuple[Plugin, Any]],
+        memory: Sequence[tuple[Plugin, Any]],
+        wanted: Mapping[int, Any],
+        hosts: Windows,
+    ) -> Iterator[tuple[ScoredLayouts, ScheduleTimes]]:
+        """Yield layouts without their seconds by schedule, and what times them."""
+        judge = self._judge(structure, place, points)
+        known: dict[Any, Any] = {}
+        for index, which in wanted.items():
+            legal = self.under(structure.legal, index) & which
+            if not legal.any():
+                continue
+            here = self._under(place, index, "terms", terms, hosts)
+            held = self._under(place, index, "memory", memory, Windows())
+            pipeline, schedule = self._pipeline(place, index), self._schedule(place, index)
+            if points is not None:
+                pipeline = evolve(pipeline, micro_batches=at_points(pipeline.micro_batches, points))
+            with schedule_blame(structure.study, pipeline.schedule):
+                timed = ScheduleTimes(pipeline, schedule, [t for _, t in here], legal, known)
+            layouts = ScoredLayouts(
+                structure=structure,
+                place=place,
+                judge=judge,
+                schedule=schedule,
+                choice=self._choice,
+                index=index,
+                pipeline=pipeline,
+                terms=here,
+                memory=held,
+                legal=legal,
+                seconds=0.0,
+                exact=False,
+                bytes_=0.0,
+            )
+            yield layouts, timed
+
+    def part(
         self, kept: Mapping[int, NDArray[np.intp]], wanted: Mapping[tuple[int, int], Any]
-    ) -> Iterator[ScoredLayouts]:
-        """Yield layouts at points *kept* of the flat axis, by structure, and by schedule.
+    ) -> ScoredPart:
+        """Return points *kept* of the flat axis by structure, with the terms of all plugins.
 
         *wanted* is a mask of them by structure and position of the schedule, or true for all.
         """
-        tables = self._every()
-        for place, points in kept.items():
-            if not len(points):
-                continue
-            whole = self.group.structures[place]
-            structure = whole.at(points)
-            judge = self._judge(structure, place, points)
-            terms = [t for table in tables for t in table.at(place, points)]
-            terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
-            memory = self._memory.at(place, points)
-            known: dict[Any, Any] = {}
+        group = self.group.at(kept)
+        occurs = []
+        for place, structure in zip(kept, group.structures, strict=True):
+            here = np.zeros(group.variants.shape, dtype=bool)
             for (owner, index), which in wanted.items():
-                if owner != place:
-                    continue
-                legal = self._part(structure.legal, index) & which
-                if not legal.any():
-                    continue
-                here, held = (
-                    self._under(place, index, hook, found)
-                    for hook, found in (("terms", terms), ("memory", memory))
-                )
-                pipeline, schedule = self._pipeline(place, index), self._schedule(place, index)
-                m = at_points(pipeline.micro_batches, points)
-                pipeline = evolve(pipeline, micro_batches=m)
-                with schedule_blame(structure.study, pipeline.schedule):
-                    timed = ScheduleTimes(pipeline, schedule, [t for _, t in here], legal, known)
-                    seconds, exact = timed.step()
-                self._note(timed)
-                yield ScoredLayouts(
-                    structure=structure,
-                    place=place,
-                    judge=judge,
-                    schedule=schedule,
-                    choice=self._choice,
-                    index=index,
-                    pipeline=pipeline,
-                    terms=here,
-                    memory=held,
-                    legal=legal,
-                    seconds=seconds,
-                    exact=exact,
-                    bytes_=at_points(self._bytes[place, index], points),
-                    least=at_points(self._least[place, index], points),
-                )
+                if owner == place:
+                    legal = self.under(structure.legal, index) & which
+                    self.under(here, index)[...] = legal.any(axis=-1)
+            occurs.append(here)
+        answers = _GroupAnswers(group, occurs).every("terms")
+        hosts = windows(one for asked in answers for one in asked.every)
+        table = _Table(group, answers, hosts)
+        group.forget()
+        return ScoredPart(self, kept, table, hosts)
 
-    # --- asking -------------------------------------------------------------------------
+    def score(
+        self,
+        place: int,
+        points: NDArray[np.intp],
+        terms: Sequence[tuple[Plugin, Any]],
+        wanted: Mapping[int, Any],
+        hosts: Windows,
+    ) -> Iterator[ScoredLayouts]:
+        """Yield layouts at *points* of a structure, by schedule, scored by all *terms*."""
+        structure = self.group.structures[place].at(points)
+        memory = self._memory.at(place, points)
+        for scored, timed in self._timed(place, structure, points, terms, memory, wanted, hosts):
+            with schedule_blame(structure.study, scored.pipeline.schedule):
+                seconds, exact = timed.step()
+            self._note(timed)
+            bytes_, least = self._bytes[place, scored.index], self._least[place, scored.index]
+            yield evolve(
+                scored,
+                seconds=seconds,
+                exact=exact,
+                bytes_=at_points(bytes_, points),
+                least=at_points(least, points),
+            )
 
-    def _over(self, hook: str) -> Sequence[_Answers]:
-        return [self._plugin_answers(hook, i) for i in range(self._variants.plugins(hook))]
-
-    def _plugin_answers(self, hook: str, position: int) -> _Answers:
-        """Return what a plugin answers in all legal variants."""
-        shared = self._variants.common_answers(hook, position, self._occurs)
-        if shared is not None:
-            return _Answers(shared=shared)
-        pairs = zip(self.group.structures, self._own_occurs, strict=True)
-        own = [s.variants.plugin_answers(hook, position, occurs) for s, occurs in pairs]
-        return _Answers(shared=None, own=own)
-
-    def _answers_of_probe(self, hook: str) -> Sequence[_Answers]:
+    def _answers_of_probe(self, answers: _GroupAnswers, hook: str) -> Sequence[_Answers]:
         """Return the answers to *hook*, which have to be the same under all choices."""
-        found = self._over(hook)
-        for answers in found:
-            for reads, by_part in answers.every:
+        found = answers.every(hook)
+        for one in found:
+            for reads, by_part in one.every:
                 several = {key_of(PROBES[hook](x)) for a in by_part.values() for _, x in a}
                 differ = len(several) > max(len(a) for a in by_part.values())
                 self._variants.refuse(reads if differ else (), hook)
         return found
 
-    def _common(self, few: Sequence[int]) -> dict[int, _Answers]:
-        """Return the answers, by position of the plugin, that a first bound is made of."""
-        if not few:
-            every = range(self._variants.plugins("terms"))
-            first = [self._one(i) for i in every]
-            works = [_seconds(answer) for answer, _ in first]
-            most = int(np.argmax(works))
-            wanted = {*self._plugin_answers("terms", most).read, self._choice}
-            few = [
-                most,
-                *(i for i, (_, reads) in enumerate(first) if reads <= wanted and i != most),
-            ]
-        found = {i: self._plugin_answers("terms", i) for i in few}
-        wanted = {*found[few[0]].read, self._choice}
-        return {i: answers for i, answers in found.items() if wanted.issuperset(answers.read)}
-
-    def _one(self, position: int) -> tuple[Contribution, frozenset[int]]:
-        """Return what a plugin answers in some legal variant, and the choices that it read."""
-        found = self._variants.common_answer("terms", position, self._occurs)
-        if found is not None:
-            return found
-        first = self.group.structures[0]
-        return first.variants.one("terms", position, self._own_occurs[0])
-
-    def _of_few(self, hosts: Windows) -> _Table:
-        """Return the terms of the first bound, where these windows have guests."""
-        if hosts not in self._tables:
-            self._tables[hosts] = _Table(self.group, self._few.values(), hosts)
-        return self._tables[hosts]
-
-    def _every(self) -> Sequence[_Table]:
-        """Return all terms."""
-        if self._all is None:
-            every = range(self._variants.plugins("terms"))
-            rest = [self._plugin_answers("terms", i) for i in every if i not in self._few]
-            every_answer = (a for asked in (*self._few.values(), *rest) for a in asked.every)
-            self._hosts = windows(every_answer)
-            self._all = self._of_few(self._hosts), _Table(self.group, rest, self._hosts)
-        return self._all
+    def _common(self, answers: _GroupAnswers) -> Sequence[int]:
+        """Return the plugins that a first bound is made of, by position."""
+        first = [answers.one(i) for i in range(self._variants.plugins("terms"))]
+        works = [_seconds(answer) for answer, _ in first]
+        reads = {self._choice}
+        found = 0.0
+        for i in np.argsort(works)[::-1]:
+            if found < _SHARE * sum(works):
+                reads |= first[i][1]
+                found += works[i]
+        return [i for i, (_, read) in enumerate(first) if read <= reads]
 
     def _judge(self, structure: Structure, place: int, kept: NDArray[np.intp] | None) -> Judge:
         """Return what layouts of a structure are judged by, at points *kept* if not at all."""
@@ -384,14 +383,19 @@ class Scores:
             combination[self._choice] = index
         return tuple(combination)
 
-    def _part(self, which: NDArray[np.bool_], index: int) -> NDArray[np.bool_]:
+    def under(self, which: NDArray[np.bool_], index: int) -> NDArray[np.bool_]:
         """Return what an array over the choices holds under the schedule in position *index*."""
         if self._choice is None:
             return which
         return which[(slice(None),) * self._choice + (slice(index, index + 1),)]
 
     def _under(
-        self, place: int, index: int, hook: str, terms: Sequence[tuple[Plugin, Any]]
+        self,
+        place: int,
+        index: int,
+        hook: str,
+        terms: Sequence[tuple[Plugin, Any]],
+        hosts: Windows,
     ) -> Sequence[tuple[Plugin, Any]]:
         """Return the terms of a structure under one schedule, with counts by virtual stage."""
         if self._choice is not None:
@@ -404,7 +408,7 @@ class Scores:
                 found += _between(plugin, term, self._pipeline(place, index).stages)
             else:
                 found.append((plugin, term))
-        return merge_terms(found, self._hosts if hook == "terms" else Windows())
+        return merge_terms(found, hosts)
 
     def _by_stage(
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any
@@ -457,6 +461,28 @@ class Scores:
             blame(self._variants, timed.pipeline, message + "layouts")
 
 
+class ScoredPart:
+    """Some points of the structures of a group, with the terms of all plugins."""
+
+    def __init__(
+        self, scores: Scores, kept: Mapping[int, NDArray[np.intp]], table: _Table, hosts: Windows
+    ) -> None:
+        self._scores, self._kept, self._table, self._hosts = scores, kept, table, hosts
+        self._number = {place: number for number, place in enumerate(kept)}
+
+    def score_layouts(
+        self, place: int, which: NDArray[np.intp], wanted: Mapping[int, Any]
+    ) -> Iterator[ScoredLayouts]:
+        """Yield the layouts of a structure, by schedule, at the points in positions *which*.
+
+        *wanted* is a mask of them by position of the schedule, or true for all.
+        """
+        terms = self._table.at(self._number[place], which)
+        terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
+        points = self._kept[place][which]
+        return self._scores.score(place, points, terms, wanted, self._hosts)
+
+
 def _occurs(count: Any) -> bool:
     """Return whether what is counted so is on any virtual stage."""
     return any(count) if isinstance(count, (tuple, list)) else bool(count)
@@ -499,8 +525,11 @@ def score(group: Group) -> Iterator[ScoredLayouts]:
     """Yield the layouts of *group*, by structure and schedule, all of them scored."""
     scores = Scores(group)
     wanted = {(bound.place, bound.index): True for bound in scores.bound_layouts()}
-    every = enumerate(group.structures)
-    return scores.score_layouts({i: np.arange(s.legal.shape[-1]) for i, s in every}, wanted)
+    kept = {i: np.arange(s.legal.shape[-1]) for i, s in enumerate(group.structures)}
+    part = scores.part(kept, wanted)
+    for place, points in kept.items():
+        own = {index: which for (owner, index), which in wanted.items() if owner == place}
+        yield from part.score_layouts(place, points, own)
 
 
 def _seconds(answer: Contribution) -> float:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from parcost.engine.study import SpecStudy
 
 LARGEST = 10**10  # points, legal or not
-MOST_TOGETHER = 2**25  # points, legal or not, of structures that are evaluated together
+MOST_TOGETHER = 20_000  # points of the flat axis, legal or not, of structures in one group
 
 
 @frozen(kw_only=True, eq=False, slots=False)
@@ -101,7 +101,9 @@ class Group:
     @cached_property
     def variants(self) -> Variants:
         """One study of all structures under all choices."""
-        return _together(self.structures)
+        together = _together(self.structures)
+        assert together is not None
+        return together
 
     @cached_property
     def slices(self) -> Sequence[slice]:
@@ -119,11 +121,15 @@ class Group:
         for variants in (self.variants, *(s.variants for s in self.structures)):
             variants.forget()
 
+    def at(self, kept: Mapping[int, NDArray[np.intp]]) -> Group:
+        """Return some of the points of some of the structures."""
+        return Group(structures=[self.structures[i].at(points) for i, points in kept.items()])
+
     def blocks(self, most: int) -> Iterator[Group]:
-        """Yield groups of *most* points of the flat axis, or a little more."""
+        """Yield groups of at most *most* points of the flat axis."""
         found: list[Structure] = []
         points = 0
-        for block in (b for structure in self.structures for b in structure.blocks(most // 2)):
+        for block in (b for structure in self.structures for b in structure.blocks(most)):
             count = block.legal.shape[-1]
             if found and points + count > most:
                 yield Group(structures=found)
@@ -134,16 +140,15 @@ class Group:
             yield Group(structures=found)
 
 
-def _together(structures: Sequence[Structure]) -> Variants:
-    """Return one study of *structures*, which are known to fit together."""
+def _together(structures: Sequence[Structure]) -> Variants | None:
+    """Return one study of *structures*, None where they do not fit together."""
     first = structures[0]
     if len(structures) == 1:
         return first.variants
     counts = [structure.legal.shape[-1] for structure in structures]
-    merged = merge_studies(
-        [structure.study for structure in structures], counts, _numbers(structures)
-    )
-    assert merged is not None
+    merged = merge_studies([s.study for s in structures], counts, _numbers(structures))
+    if merged is None:
+        return None
     parts = [structure.variants for structure in structures]
     return Variants(merged.study, first.choices, first.faults, merged.point, parts)
 
@@ -208,14 +213,16 @@ class Space:
                 at |= {a.attribute: v for a, v in zip(numbers, inner, strict=True)}
                 at = {axis.attribute: at[axis.attribute] for axis in self.structural}
                 for whole in self._whole(at):
-                    full = not self.merges or points + whole.legal.size > MOST_TOGETHER
-                    if found and full:
-                        yield from _groups(found)
-                        found, points = [], 0
+                    count = whole.legal.shape[-1]
+                    if found and (not self.merges or points + count > MOST_TOGETHER):
+                        groups = _groups(found)
+                        found, points = [], 0  # and their masks
+                        yield from groups
                     found.append(whole)
-                    points += whole.legal.size
-            if found:
-                yield from _groups(found)
+                    points += count
+            groups = _groups(found) if found else []
+            found = []
+            yield from groups
 
     def structures(self) -> Iterator[Structure]:
         """Yield every structure with a legal layout."""
@@ -298,22 +305,16 @@ def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
     return evolve(study.with_blocks(change_values(study.blocks, cut)), axes=axes)
 
 
-def _groups(structures: Sequence[Structure]) -> Iterator[Group]:
-    """Yield *structures* with what is legal alone, those together that fit together."""
-    counts = [structure.legal.shape[-1] for structure in structures]
-    merged = None
-    if len(structures) > 1:
-        merged = merge_studies([s.study for s in structures], counts, _numbers(structures))
-    if merged is None:
-        for structure in structures:
-            refused = _refuse([structure], structure.variants)
-            yield Group(structures=_legal_structures([structure]), refused=refused, looked=1)
-        return
-    first = structures[0]
-    parts = [structure.variants for structure in structures]
-    together = Variants(merged.study, first.choices, first.faults, merged.point, parts)
+def _groups(structures: Sequence[Structure]) -> Sequence[Group]:
+    """Return *structures* with what is legal alone, those together that fit together."""
+    together = _together(structures)
+    if together is None:
+        return [group for structure in structures for group in _groups([structure])]
     refused = _refuse(structures, together)
-    yield Group(structures=_legal_structures(structures), refused=refused, looked=len(structures))
+    for variants in (together, *(structure.variants for structure in structures)):
+        variants.forget()
+    legal = _legal_structures(structures)
+    return [Group(structures=legal, refused=refused, looked=len(structures))]
 
 
 def _refuse(structures: Sequence[Structure], together: Variants) -> Mapping[str, int]:

@@ -81,11 +81,12 @@ def _legal_degrees(study: Study, names: Sequence[str]) -> Iterator[tuple[str, Re
     These also divide what the degree splits. A sweep has none.
     """
     layout, devices = study[Layout], study[Cluster].devices
-    ranks = layout.tp * layout.cp * layout.pp
+    degrees = {"tp": layout.tp, "cp": layout.cp, "pp": stages(study)}
+    ranks = layout.tp * layout.cp * degrees["pp"]
     if is_array(devices, ranks) or devices % 1:
         return
     for name in names:
-        degree = getattr(layout, name)
+        degree = degrees[name]
         if divides(ranks / degree, devices):
             legal = {"tp": _tensor, "cp": _context, "pp": _stages}[name]
             yield name, degree, legal(study, int(devices * degree / ranks))
