@@ -80,7 +80,7 @@ def inside(path: str, axes: str) -> None:
     calls = {"space": 0, "layouts": 0}
     ask = Plugins.ask
 
-    def counted(self: Plugins, hook: str, *args: Any, only: int | None = None, **of: Any) -> Any:
+    def count_call(self: Plugins, hook: str, *args: Any, only: int | None = None, **of: Any) -> Any:
         if only is not None:
             calls["space"] += 1
         else:
@@ -95,7 +95,7 @@ def inside(path: str, axes: str) -> None:
     found = search(space(scenario, given, names or list(given)), request)
     seconds = process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    Plugins.ask = counted  # type: ignore[method-assign]
+    Plugins.ask = count_call  # type: ignore[method-assign]
     search(space(scenario, given, names or list(given)), request)
     print(found.size, found.legal, seconds, peak, calls["space"], calls["layouts"], found.gap)
 

@@ -19,7 +19,7 @@ from parcost.search.best_first import SearchRequest, search
 from parcost.search.replays import replay_layouts
 from parcost.search.result import spec_text
 from parcost.search.scores import Scores, score
-from parcost.search.space import Group, Space
+from parcost.search.space import Space, StructureGroup
 from parcost.search.space import space as space_of
 
 MODELS = {
@@ -208,7 +208,7 @@ def at_once(space: Space) -> dict[tuple[Any, ...], KnownCost]:
     return found
 
 
-def _of(group: Group, few: Sequence[int]) -> dict[tuple[Any, ...], KnownCost]:
+def _of(group: StructureGroup, few: Sequence[int]) -> dict[tuple[Any, ...], KnownCost]:
     found: dict[tuple[Any, ...], KnownCost] = {}
     bounds = {(b.place, b.index): b.seconds for b in Scores(group).bound_layouts()}
     for b in Scores(group, few).bound_layouts():  # whichever is higher may be too high

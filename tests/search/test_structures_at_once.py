@@ -78,7 +78,7 @@ def test_structures_at_once_are_what_they_are_one_by_one() -> None:
     assert best_layouts(together) == best_layouts(apart)
 
 
-def test_a_plugin_that_is_asked_by_structure_stands_beside_those_that_are_not() -> None:
+def test_a_plugin_may_depend_on_the_structure() -> None:
     together, apart = spaces(AXES | {"schedule.kind": ["one_f_one_b", "chimera"]})
     (group,) = together.groups()
     terms = range(group.variants.plugins("terms"))

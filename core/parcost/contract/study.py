@@ -312,9 +312,9 @@ class Study(ABC):
     def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return ``function(study, *arguments)``, a number that depends on the stages.
 
-        Where a search evaluates structures with other stages at once, and they differ in it, it
-        is an array, with the number of each at all of its points; of several numbers it is a
-        tuple of those. A plugin that reads the stages otherwise is asked again for each of them.
+        A search evaluates several numbers of stages at once. If the number differs between them,
+        it is an array over all of their points. Several numbers are a tuple of arrays. A plugin
+        that reads the stages in another way is called once for each number of stages.
         """
 
     @property

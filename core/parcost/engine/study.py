@@ -148,9 +148,9 @@ class SpecStudy(Study):
     def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return ``function(study, *arguments)``, a number that depends on the stages.
 
-        Where a search evaluates structures with other stages at once, and they differ in it, it
-        is an array, with the number of each at all of its points; of several numbers it is a
-        tuple of those. A plugin that reads the stages otherwise is asked again for each of them.
+        A search evaluates several numbers of stages at once. If the number differs between them,
+        it is an array over all of their points. Several numbers are a tuple of arrays. A plugin
+        that reads the stages in another way is called once for each number of stages.
         """
         if self._structures is None:
             return self.query(function, *arguments)
@@ -259,15 +259,15 @@ def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: An
         for axis in reads.axes:
             outer.note(axis, study._point[axis])  # noqa: SLF001
 
-    def together(numbers: Sequence[Any]) -> Any:
+    def joined_number(numbers: Sequence[Any]) -> Any:
         if all(number == numbers[0] for number in numbers):
             return numbers[0]
         found = np.asarray(numbers)
         return np.repeat(found if found.dtype == bool else found.astype(np.float64), counts)
 
     if isinstance(values[0], tuple):
-        return tuple(map(together, zip(*values, strict=True)))
-    return together(values)
+        return tuple(map(joined_number, zip(*values, strict=True)))
+    return joined_number(values)
 
 
 def plain_first(number: Any) -> float:

@@ -31,7 +31,7 @@ from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.queue import ReplayQueue
 from parcost.search.result import Best, SearchedLayout, SearchResult
 from parcost.search.scores import ScoredLayouts, ScoredPart, Scores
-from parcost.search.space import Group, Space
+from parcost.search.space import Space, StructureGroup
 from parcost.search.tally import RefusedError, Tally, result_of
 from parcost.system.garbage import rare_collections
 
@@ -173,7 +173,7 @@ class _Search:
             if self.late and self.points is None:
                 return
 
-    def _score(self, group: Group) -> None:
+    def _score(self, group: StructureGroup) -> None:
         """Score the layouts of *group* that may matter.
 
         Where time runs out, the lowest bound of those that are left is what is known of them.
@@ -184,7 +184,7 @@ class _Search:
         group.forget()
         most = _PART if self.best.ranking() else _FIRST
         while True:
-            matters, least = self._lowest(bounds, [slice(None)] * len(group.structures))
+            matters, least = self._minimum_costs(bounds, [slice(None)] * len(group.structures))
             every = np.concatenate([least[place] for place in range(len(group.structures))])
             left = np.flatnonzero(every < inf)
             if not len(left):
@@ -214,7 +214,7 @@ class _Search:
         """Score the layouts at points *kept* that may matter, the lowest bounds first."""
         bounds = [bound for bound in bounds if bound.place in kept]
         while not self._is_over:
-            matters, least = self._lowest(bounds, kept)
+            matters, least = self._minimum_costs(bounds, kept)
             place = min(least, key=lambda place: float(least[place].min()))
             left = np.flatnonzero(least[place] < inf)
             if not len(left):
@@ -234,7 +234,7 @@ class _Search:
             if self._may_gain:
                 self.replay_some()
 
-    def _lowest(
+    def _minimum_costs(
         self, bounds: Sequence[LayoutBounds], kept: Any
     ) -> tuple[Mapping[tuple[int, int], NDArray[np.bool_]], Mapping[int, NDArray[np.float64]]]:
         """Return which layouts matter at points *kept* by structure, and the lowest cost of each.

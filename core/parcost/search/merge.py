@@ -1,9 +1,9 @@
 """Structures that differ in numbers alone, merged into one study with an array over all points.
 
 Two structures of 300 points each, with 2 and with 4 stages, are one study of 600 points. What
-follows from the stages, such as the replicas, is an array. The number of stages itself decides
-the shape of a step, so it is on an axis that notes when it is read: what does so is asked for
-again, structure by structure. Plugins that take it from ``study.number`` are asked once.
+follows from the stages, such as the replicas, is an array. The number of stages determines the
+shape of a step, so it is on an axis that records its reads. A hook that reads it is called again
+for each structure. A hook that takes it from ``study.number`` is called once.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Merger:
             (name, self.flat([study.axes[i][1] for study in studies]))
             for i, (name, _) in enumerate(first.axes)
         ]
-        swept += [(name, self.repeated(values)) for name, values in axes.items()]
+        swept += [(name, self.repeat(values)) for name, values in axes.items()]
         study = attrs.evolve(first, blocks=blocks, axes=swept, faults=[], memo=Memo())
         return MergedStudy(study=study, point=self.point)
 
@@ -115,7 +115,7 @@ class _Merger:
             own = [vars(block)[name] for block in blocks]
             numbers = all(type(value) in (int, float) for value in own)
             if numbers and any(value != own[0] for value in own) and not fields[name].structural:
-                values[name] = self.repeated(own)
+                values[name] = self.repeat(own)
                 continue
             try:
                 values[name] = self.value(own)
@@ -138,7 +138,7 @@ class _Merger:
             parts.append(np.broadcast_to(array, (count,)))
         return np.concatenate(parts)
 
-    def repeated(self, values: Sequence[float]) -> Any:
+    def repeat(self, values: Sequence[float]) -> Any:
         """Return a number of each study, at all of its points."""
         return np.repeat(np.asarray(values, dtype=np.float64), self.counts)
 

@@ -26,7 +26,7 @@ from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
 from parcost.search.result import spec_text
-from parcost.search.space import Group, Structure
+from parcost.search.space import Structure, StructureGroup
 from parcost.search.term_arrays import (
     Windows,
     at,
@@ -126,12 +126,12 @@ class _Answers:
 class _GroupAnswers:
     """The answers of plugins to hooks for all structures of a group, where layouts are legal."""
 
-    def __init__(self, group: Group, legal: Sequence[NDArray[np.bool_]]) -> None:
+    def __init__(self, group: StructureGroup, legal: Sequence[NDArray[np.bool_]]) -> None:
         """*legal* has, for each structure, a dimension for each choice."""
         self.group, self.variants, self._own = group, group.variants, legal
         self._any: NDArray[np.bool_] = np.any(legal, axis=0)
 
-    def every(self, hook: str) -> Sequence[_Answers]:
+    def answers_to(self, hook: str) -> Sequence[_Answers]:
         """Return the answers of all plugins."""
         return [self.of(hook, i) for i in range(self.variants.plugins(hook))]
 
@@ -155,7 +155,7 @@ class _GroupAnswers:
 class _Table:
     """The terms of some plugins: those that all structures share, and those of each."""
 
-    def __init__(self, group: Group, answers: Iterable[_Answers], hosts: Windows) -> None:
+    def __init__(self, group: StructureGroup, answers: Iterable[_Answers], hosts: Windows) -> None:
         shape, answers = group.variants.shape, list(answers)
         self._slices = group.slices if len(group.structures) > 1 else None
         self._shared = stack_terms(
@@ -186,15 +186,15 @@ class Scores:
     these choices alone, and hold for all layouts that differ in others.
     """
 
-    def __init__(self, group: Group, few: Sequence[int] = ()) -> None:
+    def __init__(self, group: StructureGroup, few: Sequence[int] = ()) -> None:
         """*few* are plugins to bound by, by position, as another group has found them."""
         self.group = group
         self._variants = group.variants
         self._slices = group.slices if len(group.structures) > 1 else None
         legal = [np.any(structure.legal, axis=-1) for structure in group.structures]
         answers = _GroupAnswers(group, legal)
-        self._memory = _Table(group, answers.every("memory"), Windows())
-        self._cuts = answers.every("pipelines")
+        self._memory = _Table(group, answers.answers_to("memory"), Windows())
+        self._cuts = answers.answers_to("pipelines")
         self._choice = _scheduling(self._variants, self._cuts)
         self._answers = {hook: self._answers_of_probe(answers, hook) for hook in PROBES}
         self.few = few or self._common(answers)
@@ -216,7 +216,9 @@ class Scores:
             wanted: dict[int, Any] = dict.fromkeys(schedules, True)
             terms, memory = table.at(place), self._memory.at(place)
             steady: dict[Any, Sequence[Real]] = {}
-            for scored, timed in self._timed(place, structure, None, terms, memory, wanted, hosts):
+            for scored, timed in self._schedule_times(
+                place, structure, None, terms, memory, wanted, hosts
+            ):
                 with schedule_blame(structure.study, scored.pipeline.schedule):
                     bytes_ = timed.peak_memory([m for _, m in scored.memory], steady)
                     seconds = timed.minimum_seconds()
@@ -225,7 +227,7 @@ class Scores:
                 yield evolve(scored, seconds=seconds, bytes_=bytes_)
         self._first.clear()
 
-    def _timed(
+    def _schedule_times(
         self,
         place: int,
         structure: Structure,
@@ -282,7 +284,7 @@ class Scores:
                     legal = self.under(structure.legal, index) & which
                     self.under(here, index)[...] = legal.any(axis=-1)
             occurs.append(here)
-        answers = _GroupAnswers(group, occurs).every("terms")
+        answers = _GroupAnswers(group, occurs).answers_to("terms")
         hosts = windows(one for asked in answers for one in asked.every)
         table = _Table(group, answers, hosts)
         group.forget()
@@ -299,7 +301,9 @@ class Scores:
         """Yield layouts at *points* of a structure, by schedule, scored by all *terms*."""
         structure = self.group.structures[place].at(points)
         memory = self._memory.at(place, points)
-        for scored, timed in self._timed(place, structure, points, terms, memory, wanted, hosts):
+        for scored, timed in self._schedule_times(
+            place, structure, points, terms, memory, wanted, hosts
+        ):
             with schedule_blame(structure.study, scored.pipeline.schedule):
                 seconds, exact = timed.step()
             self._note(timed)
@@ -314,7 +318,7 @@ class Scores:
 
     def _answers_of_probe(self, answers: _GroupAnswers, hook: str) -> Sequence[_Answers]:
         """Return the answers to *hook*, which have to be the same under all choices."""
-        found = answers.every(hook)
+        found = answers.answers_to(hook)
         for one in found:
             for reads, by_part in one.every:
                 several = {key_of(PROBES[hook](x)) for a in by_part.values() for _, x in a}
@@ -521,7 +525,7 @@ def doubt(scored: ScoredLayouts) -> None:
     blame(scored.structure.variants, scored.pipeline, message)
 
 
-def score(group: Group) -> Iterator[ScoredLayouts]:
+def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
     """Yield the layouts of *group*, by structure and schedule, all of them scored."""
     scores = Scores(group)
     wanted = {(bound.place, bound.index): True for bound in scores.bound_layouts()}

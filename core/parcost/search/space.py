@@ -87,7 +87,7 @@ class Structure:
 
 
 @frozen(kw_only=True, eq=False, slots=False)
-class Group:
+class StructureGroup:
     """Structures that are asked about together; none of them is empty.
 
     *refused* counts, by rule, the points that it does not let through, and *looked* the
@@ -101,7 +101,7 @@ class Group:
     @cached_property
     def variants(self) -> Variants:
         """One study of all structures under all choices."""
-        together = _together(self.structures)
+        together = _merge_structures(self.structures)
         assert together is not None
         return together
 
@@ -121,26 +121,28 @@ class Group:
         for variants in (self.variants, *(s.variants for s in self.structures)):
             variants.forget()
 
-    def at(self, kept: Mapping[int, NDArray[np.intp]]) -> Group:
+    def at(self, kept: Mapping[int, NDArray[np.intp]]) -> StructureGroup:
         """Return some of the points of some of the structures."""
-        return Group(structures=[self.structures[i].at(points) for i, points in kept.items()])
+        return StructureGroup(
+            structures=[self.structures[i].at(points) for i, points in kept.items()]
+        )
 
-    def blocks(self, most: int) -> Iterator[Group]:
+    def blocks(self, most: int) -> Iterator[StructureGroup]:
         """Yield groups of at most *most* points of the flat axis."""
         found: list[Structure] = []
         points = 0
         for block in (b for structure in self.structures for b in structure.blocks(most)):
             count = block.legal.shape[-1]
             if found and points + count > most:
-                yield Group(structures=found)
+                yield StructureGroup(structures=found)
                 found, points = [], 0
             found.append(block)
             points += count
         if found:
-            yield Group(structures=found)
+            yield StructureGroup(structures=found)
 
 
-def _together(structures: Sequence[Structure]) -> Variants | None:
+def _merge_structures(structures: Sequence[Structure]) -> Variants | None:
     """Return one study of *structures*, None where they do not fit together."""
     first = structures[0]
     if len(structures) == 1:
@@ -198,7 +200,7 @@ class Space:
         value = spec_text(value)
         return self.texts.get(path, {}).get(value, f"{value}")
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[StructureGroup]:
         """Yield every structure in groups: some are of none that has a legal layout.
 
         Structures that differ in numbers alone stand together, those with words apart.
@@ -305,16 +307,16 @@ def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
     return evolve(study.with_blocks(change_values(study.blocks, cut)), axes=axes)
 
 
-def _groups(structures: Sequence[Structure]) -> Sequence[Group]:
+def _groups(structures: Sequence[Structure]) -> Sequence[StructureGroup]:
     """Return *structures* with what is legal alone, those together that fit together."""
-    together = _together(structures)
+    together = _merge_structures(structures)
     if together is None:
         return [group for structure in structures for group in _groups([structure])]
     refused = _refuse(structures, together)
     for variants in (together, *(structure.variants for structure in structures)):
         variants.forget()
     legal = _legal_structures(structures)
-    return [Group(structures=legal, refused=refused, looked=len(structures))]
+    return [StructureGroup(structures=legal, refused=refused, looked=len(structures))]
 
 
 def _refuse(structures: Sequence[Structure], together: Variants) -> Mapping[str, int]:
