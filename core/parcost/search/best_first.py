@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import count
-from math import inf, nan
+from math import inf, nan, prod
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 4096  # points of the flat axis that are bounded together
-_FIRST, _PART = 512, 4096  # points that all plugins are asked about together
-_ROUND = 512  # points of a structure that are scored together, the ones with the lowest bounds
+_FIRST = 512  # points that all plugins are asked about at first
+_PART = 2**19  # layouts that they are asked about later
+_ROUND = 50_000  # layouts of a structure that are scored together, the lowest bounds first
 _MOST_REPLAYED = 128  # layouts that are replayed together
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _NEVER = "cannot-run"  # what an evaluation says of a step without an end
@@ -182,7 +183,9 @@ class _Search:
         self.few = self.few or scores.few
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
         group.forget()
-        most = _PART if self.best.ranking() else _FIRST
+        choices = prod(group.variants.shape)
+        largest = max(_PART // choices, 1)
+        most = largest if self.best.ranking() else min(_FIRST, largest)
         while True:
             matters, least = self._minimum_costs(bounds, [slice(None)] * len(group.structures))
             every = np.concatenate([least[place] for place in range(len(group.structures))])
@@ -194,7 +197,7 @@ class _Search:
                 return
             if len(left) > most:
                 left = np.sort(left[np.argpartition(every[left], most)[:most]])
-            most = _PART
+            most = largest
             kept = {
                 place: points - span.start
                 for place, span in enumerate(group.slices)
@@ -203,15 +206,19 @@ class _Search:
             wanted = {
                 key: which[..., kept[key[0]]] for key, which in matters.items() if key[0] in kept
             }
-            self._score_part(scores.part(kept, wanted), bounds, kept)
+            self._score_part(scores.part(kept, wanted), bounds, kept, max(_ROUND // choices, 1))
 
     def _score_part(
         self,
         part: ScoredPart,
         bounds: Sequence[LayoutBounds],
         kept: Mapping[int, NDArray[np.intp]],
+        most: int,
     ) -> None:
-        """Score the layouts at points *kept* that may matter, the lowest bounds first."""
+        """Score the layouts at points *kept* that may matter, *most* points at once.
+
+        Those with the lowest bounds come first.
+        """
         bounds = [bound for bound in bounds if bound.place in kept]
         while not self._is_over:
             matters, least = self._minimum_costs(bounds, kept)
@@ -219,8 +226,8 @@ class _Search:
             left = np.flatnonzero(least[place] < inf)
             if not len(left):
                 return
-            if len(left) > _ROUND:
-                left = np.sort(left[np.argpartition(least[place][left], _ROUND)[:_ROUND]])
+            if len(left) > most:
+                left = np.sort(left[np.argpartition(least[place][left], most)[:most]])
             wanted = {
                 index: which[..., left]
                 for (owner, index), which in matters.items()
