@@ -184,41 +184,33 @@ class _Search:
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
         group.forget()
         choices = prod(group.variants.shape)
-        largest = max(_PART // choices, 1)
+        largest, together = (max(most // choices, 1) for most in (_PART, _ROUND))
         most = largest if self.best.ranking() else min(_FIRST, largest)
         while True:
             matters, least = self._minimum_costs(bounds, [slice(None)] * len(group.structures))
-            every = np.concatenate([least[place] for place in range(len(group.structures))])
-            left = np.flatnonzero(every < inf)
-            if not len(left):
+            lowest = {place: float(cost.min()) for place, cost in least.items()}
+            if min(lowest.values()) == inf:
                 return
             if self._is_over:
-                self.unscored = min(self.unscored, float(every.min()))
+                self.unscored = min(self.unscored, *lowest.values())
                 return
-            if len(left) > most:
-                left = np.sort(left[np.argpartition(every[left], most)[:most]])
-            most = largest
-            kept = {
-                place: points - span.start
-                for place, span in enumerate(group.slices)
-                if len(points := left[(left >= span.start) & (left < span.stop)])
-            }
+            kept: dict[int, NDArray[np.intp]] = {}
+            for place in sorted(lowest, key=lowest.__getitem__):
+                if lowest[place] < inf and sum(map(len, kept.values())) < most:
+                    kept[place] = _lowest(least[place], together)
             wanted = {
                 key: which[..., kept[key[0]]] for key, which in matters.items() if key[0] in kept
             }
-            self._score_part(scores.part(kept, wanted), bounds, kept, max(_ROUND // choices, 1))
+            self._score_part(scores.part(kept, wanted), bounds, kept)
+            most = largest
 
     def _score_part(
         self,
         part: ScoredPart,
         bounds: Sequence[LayoutBounds],
         kept: Mapping[int, NDArray[np.intp]],
-        most: int,
     ) -> None:
-        """Score the layouts at points *kept* that may matter, *most* points at once.
-
-        Those with the lowest bounds come first.
-        """
+        """Score the layouts at points *kept* that may matter, the lowest bounds first."""
         bounds = [bound for bound in bounds if bound.place in kept]
         while not self._is_over:
             matters, least = self._minimum_costs(bounds, kept)
@@ -226,8 +218,6 @@ class _Search:
             left = np.flatnonzero(least[place] < inf)
             if not len(left):
                 return
-            if len(left) > most:
-                left = np.sort(left[np.argpartition(least[place][left], most)[:most]])
             wanted = {
                 index: which[..., left]
                 for (owner, index), which in matters.items()
@@ -391,3 +381,11 @@ class _Search:
 
     def _judged_by(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
         return scored.judge.objective(self.request.objective), scored.judge.limits
+
+
+def _lowest(cost: NDArray[np.float64], most: int) -> NDArray[np.intp]:
+    """Return the positions of the *most* lowest finite numbers, in order."""
+    left = np.flatnonzero(cost < inf)
+    if len(left) > most:
+        left = np.sort(left[np.argpartition(cost[left], most)[:most]])
+    return left

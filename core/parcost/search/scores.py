@@ -198,26 +198,23 @@ class Scores:
         self._choice = _scheduling(self._variants, self._cuts)
         self._answers = {hook: self._answers_of_probe(answers, hook) for hook in PROBES}
         self.few = few or self._common(answers)
-        self._first = [answers.of("terms", i) for i in self.few]
+        first = [answers.of("terms", i) for i in self.few]
+        self._hosts = windows(one for asked in first for one in asked.every)
+        self._first = _Table(group, first, self._hosts)
         self._bytes: dict[tuple[int, int], Any] = {}
         self._least: dict[tuple[int, int], Any] = {}
         self._rows: dict[Any, Any] = {}
         self._variants.forget()
 
     def bound_layouts(self) -> Iterator[ScoredLayouts]:
-        """Yield all layouts, by structure and schedule, with what few of their terms come to.
-
-        It does so once, and forgets these terms: they are large.
-        """
-        hosts = windows(one for asked in self._first for one in asked.every)
-        table = _Table(self.group, self._first, hosts)
+        """Yield all layouts, by structure and schedule, with what few of their terms come to."""
         schedules = range(self._variants.shape[self._choice] if self._choice is not None else 1)
         for place, structure in enumerate(self.group.structures):
             wanted: dict[int, Any] = dict.fromkeys(schedules, True)
-            terms, memory = table.at(place), self._memory.at(place)
+            terms, memory = self._first.at(place), self._memory.at(place)
             steady: dict[Any, Sequence[Real]] = {}
             for scored, timed in self._schedule_times(
-                place, structure, None, terms, memory, wanted, hosts
+                place, structure, None, terms, memory, wanted, self._hosts
             ):
                 with schedule_blame(structure.study, scored.pipeline.schedule):
                     bytes_ = timed.peak_memory([m for _, m in scored.memory], steady)
@@ -225,7 +222,6 @@ class Scores:
                 self._bytes[place, scored.index], self._least[place, scored.index] = bytes_, seconds
                 self._note(timed)
                 yield evolve(scored, seconds=seconds, bytes_=bytes_)
-        self._first.clear()
 
     def _schedule_times(
         self,
