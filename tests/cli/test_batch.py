@@ -516,15 +516,20 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(
     assert resumed == Path("all.jsonl").read_text()
 
 
-# A plugin that stops at the study with `zero = 2`, as long as there is a gate.
+# A plugin that stops at the study with `zero = 2`, as long as there is a gate. It sleeps in turns: a
+# signal that comes just before a system call would leave the process in the call.
 STOPPING = """\
-import os
+import time
+from pathlib import Path
 from parcost import hookimpl
 from parcost_plugins.vocabulary import Layout
+gate = Path("gate")
 @hookimpl
 def terms(study):
-    if study[Layout].zero == 2 and os.path.exists("gate"):
-        open("gate").read()
+    if study[Layout].zero == 2 and gate.exists():
+        gate.write_text("closed")
+        while gate.exists():
+            time.sleep(0.01)
     return []
 """
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -544,20 +549,18 @@ def stopped(tmp_path: Path, *arguments: str, before: str = "") -> Iterator[subpr
     """Start a batch of 41 specs that stops at the last of them, and wait until it does."""
     files({**many_specs(40), "z.par": GOOD.replace("zero = 1", "zero = 2")})
     Path("stopping.py").write_text(STOPPING, encoding="utf-8")
-    os.mkfifo("gate")
+    gate = Path("gate")
+    gate.touch()
     child = process(*arguments, before=before, start_new_session=True)
 
-    def reader() -> int | None:
+    def stops() -> bool:
         assert child.poll() is None
-        try:
-            return os.open("gate", os.O_WRONLY | os.O_NONBLOCK)
-        except OSError:  # nobody reads yet
-            return None
+        return gate.read_text() == "closed"
 
     with ExitStack() as stack:
         stack.callback(end, child)
-        stack.callback(os.close, wait_for(reader))
-        stack.callback(Path("gate").unlink)
+        wait_for(stops)
+        stack.callback(gate.unlink)
         wait_for(lambda: cached(tmp_path))
         yield child
         wait_for(lambda: not is_alive(child.pid))
@@ -629,15 +632,15 @@ def test_workers_end_with_a_batch_that_is_killed(tmp_path: Path) -> None:
 # Signals are told to a pipe once they are handled, and a reader is waited for as long as it takes.
 TOLD = """\
 import os
-from parcost.cli import streams
+from parcost.cli import interrupts, streams
 streams._PATIENCE_SECONDS = {patience}
-note = streams.Interrupts._note
-def note_and_tell(interrupts, *signal):
+note = interrupts.Interrupts._note
+def note_and_tell(caller, *signal):
     try:
-        note(interrupts, *signal)
+        note(caller, *signal)
     finally:
         os.write({pipe}, b"!")
-streams.Interrupts._note = note_and_tell
+interrupts.Interrupts._note = note_and_tell
 """
 
 

@@ -23,16 +23,11 @@ training { sequence = 8192, micro_batch = 1, global_batch = 64 sequences }
 
 
 @pytest.fixture
-def screen(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Run:
+def screen(capsys: pytest.CaptureFixture[str], own_folder: Path) -> Run:
     """Return the screen of SPEC with some claims, in one line."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
 
     def do(claims: str) -> str:
-        (tmp_path / "a.par").write_text(f"{SPEC}expect {{ {claims} }}\n", encoding="utf-8")
+        (own_folder / "a.par").write_text(f"{SPEC}expect {{ {claims} }}\n", encoding="utf-8")
         main(["eval", "a.par"])
         return " ".join(capsys.readouterr().out.split())
 

@@ -575,19 +575,19 @@ def fake_plugin(monkeypatch: pytest.MonkeyPatch, **hooks: Any) -> None:
 def test_long_work_shows_progress_to_a_person_whose_results_go_elsewhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from parcost.cli import streams
+    from parcost.cli import messages
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
     now = iter([0.0, 1.0, 3.0, 4.0])
-    monkeypatch.setattr(streams, "monotonic", lambda: next(now))
+    monkeypatch.setattr(messages, "monotonic", lambda: next(now))
     for stdout, said in ((io.StringIO(), "\rb\x1b[K\r\x1b[K"), (Terminal(), "")):
         stderr = Terminal()
         monkeypatch.setattr(sys, "stdout", stdout)
         monkeypatch.setattr(sys, "stderr", stderr)
-        progress = streams.Progress()
+        progress = messages.Progress()
         progress.show("a")
         progress.show("b")
         progress.clear()
@@ -1254,10 +1254,10 @@ def test_long_work_on_one_file_shows_how_far_it_has_got(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a terminal too: nothing is written before all points are done."""
-    from parcost.cli import streams
+    from parcost.cli import messages
 
     shown: list[str] = []
-    monkeypatch.setattr(streams.Progress, "show", lambda _, text: shown.append(text))
+    monkeypatch.setattr(messages.Progress, "show", lambda _, text: shown.append(text))
     swept = GOOD.replace("tp = 2", "pp = [1, 2]")
     assert run("eval", "a.par", a=swept).code == 0
     assert shown[:2] == ["a.par, 0 of 2 points done", "a.par, 1 of 2 points done"]

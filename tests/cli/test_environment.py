@@ -10,7 +10,7 @@ import pytest
 
 from parcost.batch.cache import default_place
 from parcost.cli import main
-from parcost.cli.streams import paper
+from parcost.cli.pages import paper
 
 PIPELINE = "pipeline q { stages = 1, micro_batches = 3, forward = 0.1 s, backward = 0.7 s }\n"
 STEP = """

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from parcost.cli import main
 
 Run = Callable[..., Any]
 LARGE = """\
@@ -26,56 +23,41 @@ transfer a { operation = all_reduce, size = 1 GB, ranks = 8 }
 """
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in a directory of its own; files are written there first."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-    def do(*arguments: str, **files: str) -> Any:
-        for name, text in files.items():
-            (tmp_path / f"{name}.par").write_text(text, encoding="utf-8")
-        code = main(list(arguments))
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return do
-
-
 @pytest.mark.parametrize("options", [(), ("--full",), ("--compare",)])
-def test_a_verdict_is_printed_once(run: Run, options: tuple[str, ...]) -> None:
-    done = run("eval", "a.par", *options, a=LARGE)
+def test_a_verdict_is_printed_once(run_command: Run, options: tuple[str, ...]) -> None:
+    done = run_command("eval", "a.par", *options, a=LARGE)
     assert (done.code, done.err) == (1, "")
     assert done.out.count(" GiB too much") + done.out.count("GiB too\n") == 1
 
 
-def test_a_verdict_stands_on_stderr_where_the_page_is_elsewhere(run: Run) -> None:
-    run("eval", "a.par", a=LARGE)
+def test_a_verdict_stands_on_stderr_where_the_page_is_elsewhere(run_command: Run) -> None:
+    run_command("eval", "a.par", a=LARGE)
     for options in (("--out", "page.txt"), ("--format", "jsonl"), ("--section", "memory")):
-        done = run("eval", "a.par", *options)
+        done = run_command("eval", "a.par", *options)
         assert done.code == 1
         assert "error[does-not-fit]" in done.err
 
 
-def test_a_rule_points_at_what_is_wrong(run: Run) -> None:
-    done = run("eval", "a.par", a=LARGE.replace("tp = 8", "tp = 3"))
+def test_a_rule_points_at_what_is_wrong(run_command: Run) -> None:
+    done = run_command("eval", "a.par", a=LARGE.replace("tp = 8", "tp = 3"))
     assert done.code == 1
     assert "error[heads-divide]" in done.err
 
 
-def test_an_answer_that_is_not_computed_does_not_run_either(run: Run) -> None:
-    done = run("eval", "a.par", a=LINK)
+def test_an_answer_that_is_not_computed_does_not_run_either(run_command: Run) -> None:
+    done = run_command("eval", "a.par", a=LINK)
     assert done.code == 1
     assert "It cannot be calculated." in done.out
     assert "run" not in done.out.lower().replace("--", "")
 
 
-def test_sentences_wrap_for_a_person_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_wrap_for_a_person_alone(
+    run_command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = LARGE.replace("tp = 8", "tp = 3").replace("16", "7")
-    plain = run("eval", "a.par", a=text).err
+    plain = run_command("eval", "a.par", a=text).err
     monkeypatch.setenv("COLUMNS", "60")
-    narrow = run("eval", "a.par").err
+    narrow = run_command("eval", "a.par").err
     assert max(map(len, plain.splitlines())) > 60 >= max(map(len, narrow.splitlines()))
     assert narrow.split() == plain.split()  # nothing but the breaks
 
@@ -83,11 +65,13 @@ def test_sentences_wrap_for_a_person_alone(run: Run, monkeypatch: pytest.MonkeyP
 TWO = "study first { layout { tp = 8 } }\nstudy second { layout { tp = 4 } }\n"
 
 
-def test_a_table_of_several_files_names_the_file_of_each_study(run: Run, tmp_path: Path) -> None:
+def test_a_table_of_several_files_names_the_file_of_each_study(
+    run_command: Run, tmp_path: Path
+) -> None:
     small = LARGE.replace("70b", "8b").replace("layout   { tp = 8 }\n", "")
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "b.par").write_text(small + TWO, encoding="utf-8")
-    out = run("eval", ".", a=small + TWO, c=small + "layout { tp = 8 }\n").out
+    out = run_command("eval", ".", a=small + TWO, c=small + "layout { tp = 8 }\n").out
     assert [line.split()[0] for line in out.splitlines()[3:10]] == [
         "a",
         "first",
@@ -97,9 +81,9 @@ def test_a_table_of_several_files_names_the_file_of_each_study(run: Run, tmp_pat
         "first",
         "second",
     ]
-    one = run("eval", "a.par").out
+    one = run_command("eval", "a.par").out
     assert one.splitlines()[1].split() == ["first", "second"]  # of one file that goes unsaid
-    beside = run("eval", ".", "--compare").out
+    beside = run_command("eval", ".", "--compare").out
     assert {"a:first", "a:second", "deep/b:first", "deep/b:second", "c"} <= set(beside.split())
 
 
@@ -118,8 +102,8 @@ REST = (
 )
 
 
-def test_all_that_a_device_lacks_is_reported_at_once(run: Run) -> None:
-    first = run("eval", "a.par", a=DEVICE)
+def test_all_that_a_device_lacks_is_reported_at_once(run_command: Run) -> None:
+    first = run_command("eval", "a.par", a=DEVICE)
     assert first.code == 2
     for name in ("memory_bandwidth", "multiprocessors", "matmul_efficiency", "memory_efficiency"):
         assert f"`{name}`: " in first.err
@@ -127,10 +111,12 @@ def test_all_that_a_device_lacks_is_reported_at_once(run: Run) -> None:
     assert "`kernels.attention_forward_efficiency` and `attention_backward_ef" in first.err
     named = DEVICE.replace("80 GiB", f"80 GiB, {REST}, bf16 = 990 TFLOPS dense")
     named += "kernels { attention_forward_efficiency = 60 %, attention_backward_efficiency = 50 % }"
-    assert run("eval", "a.par", a=named).code == 0  # nothing else comes up
+    assert run_command("eval", "a.par", a=named).code == 0  # nothing else comes up
 
 
-def test_a_device_with_a_peak_needs_no_other(run: Run) -> None:
-    found = run("eval", "a.par", a=DEVICE.replace("80 GiB", "80 GiB, fp16 = 300 TFLOPS dense"))
+def test_a_device_with_a_peak_needs_no_other(run_command: Run) -> None:
+    found = run_command(
+        "eval", "a.par", a=DEVICE.replace("80 GiB", "80 GiB, fp16 = 300 TFLOPS dense")
+    )
     assert "it also needs the rate of attention" in found.err
     assert "it also needs the peak" not in found.err

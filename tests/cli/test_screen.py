@@ -7,13 +7,11 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import parcost
-from parcost.cli import main
 from parcost.output.studies import join_pages
 
 pytestmark = pytest.mark.slow
@@ -43,27 +41,9 @@ training { sequence = 4096, global_batch = 15360 sequences, recompute = full }
 Run = Callable[..., Any]
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in a directory of its own; files are written there first."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-    def do(*arguments: str, **files: str) -> Any:
-        for name, text in files.items():
-            (tmp_path / f"{name}.par").write_text(text, encoding="utf-8")
-        code = main(list(arguments))
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return do
-
-
 @pytest.mark.parametrize("study", ["llama3_70b_64_h100", "llama3_70b_64_h100_tiled"])
-def test_a_job_is_one_screen(run: Run, study: str) -> None:
-    done = run("eval", SEVENTY, "--study", study)
+def test_a_job_is_one_screen(run_command: Run, study: str) -> None:
+    done = run_command("eval", SEVENTY, "--study", study)
     lines = done.out.splitlines()
     assert (done.code, done.err) == (0, "")
     assert len(lines) <= 40
@@ -73,18 +53,18 @@ def test_a_job_is_one_screen(run: Run, study: str) -> None:
         assert re.search(rf"^  {title}.*? +[\d.]+ (s|%|GiB)", done.out, re.MULTILINE)
 
 
-def test_a_large_mixture_of_experts_is_one_screen(run: Run) -> None:
-    done = run("eval", "a.par", a=DEEPSEEK)
+def test_a_large_mixture_of_experts_is_one_screen(run_command: Run) -> None:
+    done = run_command("eval", "a.par", a=DEEPSEEK)
     lines = done.out.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
     causes = re.findall(r"^  (compute|expert|pipeline bubble|hops|data) ", done.out, re.MULTILINE)
     assert {"compute", "expert", "hops", "data"} <= set(causes)
-    assert "fp8 peak x 2" in run("eval", "a.par", "--section", "levers").out
+    assert "fp8 peak x 2" in run_command("eval", "a.par", "--section", "levers").out
 
 
-def test_causes_add_up_to_the_step_and_stand_in_order_of_size(run: Run) -> None:
-    out = run("eval", SEVENTY, "--study", "llama3_70b_64_h100").out
+def test_causes_add_up_to_the_step_and_stand_in_order_of_size(run_command: Run) -> None:
+    out = run_command("eval", SEVENTY, "--study", "llama3_70b_64_h100").out
     table = out.partition("by cause")[2].partition("The memory")[0]
     parts = [float(n.replace(",", "")) for n in re.findall(r"([\d,]+) ms", table)]
     assert parts == sorted(parts, reverse=True)
@@ -95,9 +75,9 @@ def test_causes_add_up_to_the_step_and_stand_in_order_of_size(run: Run) -> None:
     assert bars[1] == round(28 * parts[1] / parts[0])
 
 
-def test_a_directory_is_a_line_for_each_study_and_then_what_failed(run: Run) -> None:
+def test_a_directory_is_a_line_for_each_study_and_then_what_failed(run_command: Run) -> None:
     good = dict.fromkeys("abcd", SMALL)
-    done = run("eval", ".", **good, e=SMALL.replace("tp = 2", "tp = 3"))
+    done = run_command("eval", ".", **good, e=SMALL.replace("tp = 2", "tp = 3"))
     assert done.code == 1
     lines = done.out.splitlines()
     assert len(lines) <= 10
@@ -105,32 +85,32 @@ def test_a_directory_is_a_line_for_each_study_and_then_what_failed(run: Run) -> 
     assert "e (e.par): " in done.out.partition("  d ")[2]
 
 
-def test_a_directory_counts_warnings_and_does_not_print_them(run: Run) -> None:
+def test_a_directory_counts_warnings_and_does_not_print_them(run_command: Run) -> None:
     warned = SMALL.replace("devices = 16", "devices = 2")
     warned += "schedule { kind = one_f_one_b }\n"
-    done = run("eval", ".", a=SMALL, b=warned)
+    done = run_command("eval", ".", a=SMALL, b=warned)
     assert "warning[" not in done.err
     assert re.search(r"\d warnings?, which `parcost eval FILE` shows", done.err)
-    screen = run("eval", "b.par")
+    screen = run_command("eval", "b.par")
     assert "warning: zero 1 shards nothing" in screen.out
     assert "warning[" not in screen.err
 
 
-def test_a_section_is_found_by_part_of_its_title(run: Run) -> None:
+def test_a_section_is_found_by_part_of_its_title(run_command: Run) -> None:
     text = SMALL.replace("tp = 2", "tp = 2, pp = 2")
-    out = run("eval", "a.par", "--section", "memory", a=text).out
+    out = run_command("eval", "a.par", "--section", "memory", a=text).out
     assert "Where the memory goes" in out
     assert "Memory by stage" in out
     assert "Where the time goes" not in out
-    missed = run("eval", "a.par", "--section", "memry")
+    missed = run_command("eval", "a.par", "--section", "memry")
     assert missed.code == 2
     assert "did you mean `memory`?" in missed.err
     assert "where the time goes" in missed.err
 
 
-def test_the_whole_report_stands_in_order_of_execution_or_size(run: Run) -> None:
+def test_the_whole_report_stands_in_order_of_execution_or_size(run_command: Run) -> None:
     def titles(*options: str) -> list[str]:
-        out = run("eval", "a.par", "--section", "time goes", *options, a=SMALL).out
+        out = run_command("eval", "a.par", "--section", "time goes", *options, a=SMALL).out
         return re.findall(r"^  (forward|recompute|backward|weight gradients) ", out, re.MULTILINE)
 
     assert titles() == ["forward", "recompute", "backward", "weight gradients"]
@@ -149,14 +129,18 @@ def test_the_whole_report_stands_in_order_of_execution_or_size(run: Run) -> None
         (["--figures", ","], "names no figure"),
     ],
 )
-def test_options_that_have_no_effect_are_refused(run: Run, arguments: list[str], said: str) -> None:
-    done = run("eval", "a.par", *arguments, a=SMALL)
+def test_options_that_have_no_effect_are_refused(
+    run_command: Run, arguments: list[str], said: str
+) -> None:
+    done = run_command("eval", "a.par", *arguments, a=SMALL)
     assert done.code == 2
     assert said in done.err
 
 
-def test_studies_are_compared_in_one_table(run: Run) -> None:
-    done = run("eval", "a.par", "b.par", "--compare", a=SMALL, b=SMALL.replace("= 2,", "= 4,"))
+def test_studies_are_compared_in_one_table(run_command: Run) -> None:
+    done = run_command(
+        "eval", "a.par", "b.par", "--compare", a=SMALL, b=SMALL.replace("= 2,", "= 4,")
+    )
     (head,) = re.findall(r"^ +(a +b)$", done.out.partition("by cause")[0], re.MULTILINE)
     assert head.split() == ["a", "b"]
     (mfu,) = re.findall(r"\(MFU\) +([\d.]+) % +([\d.]+) %", done.out)
@@ -166,17 +150,19 @@ def test_studies_are_compared_in_one_table(run: Run) -> None:
     assert re.search(r"^  tensor +\S+ m?s .* %  .* %$", done.out, re.MULTILINE)
 
 
-def test_a_comparison_that_is_too_wide_goes_on_below(run: Run) -> None:
+def test_a_comparison_that_is_too_wide_goes_on_below(run_command: Run) -> None:
     text = SMALL + "".join(f"study a_rather_long_name_{i} {{ }}\n" for i in range(4))
-    done = run("eval", "a.par", "--compare", a=text)
+    done = run_command("eval", "a.par", "--compare", a=text)
     assert max(map(len, done.out.splitlines())) <= 80
     for i in range(4):
         assert f"a_rather_long_name_{i}" in done.out
 
 
-def test_csv_has_every_figure_and_what_claims_say(run: Run) -> None:
+def test_csv_has_every_figure_and_what_claims_say(run_command: Run) -> None:
     claimed = SMALL + "expect {\n mfu >= 1 %\n mfu >= 99 %\n}\n"
-    (row,) = csv.DictReader(io.StringIO(run("eval", "a.par", "--format", "csv", a=claimed).out))
+    (row,) = csv.DictReader(
+        io.StringIO(run_command("eval", "a.par", "--format", "csv", a=claimed).out)
+    )
     (scenario,) = parcost.load("a.par")
     result = scenario.evaluate().result
     names = {figure.name for _, figure in (*result.figures, *result.details)}
@@ -185,11 +171,11 @@ def test_csv_has_every_figure_and_what_claims_say(run: Run) -> None:
     assert row["claims_failed"] == "mfu >= 99 %"
 
 
-def test_figures_choose_the_columns_of_csv_sweeps_and_rows(run: Run) -> None:
+def test_figures_choose_the_columns_of_csv_sweeps_and_rows(run_command: Run) -> None:
     swept = SMALL.replace("tp = 2", "tp = [2, 4]")
-    out = run("eval", "a.par", "--format", "csv", "--figures", "bubble,mfu", a=swept).out
+    out = run_command("eval", "a.par", "--format", "csv", "--figures", "bubble,mfu", a=swept).out
     assert out.splitlines()[0] == "path,name,layout.tp,bubble_fraction,mfu_fraction,feasible,reason"
-    table = run("eval", "a.par", "--figures", "headroom,hfu").out
+    table = run_command("eval", "a.par", "--figures", "headroom,hfu").out
     assert re.search(r"^ +tp +headroom +hfu$", table, re.MULTILINE)
     (scenario,) = parcost.load("a.par")
     report = scenario.evaluate()
@@ -198,47 +184,47 @@ def test_figures_choose_the_columns_of_csv_sweeps_and_rows(run: Run) -> None:
         report.rows(["headrom"])
 
 
-def test_a_figure_that_no_study_has_is_bad_input(run: Run) -> None:
-    done = run("eval", "a.par", "b.par", "--figures", "mfuu,bubble", a=SMALL, b=SMALL)
+def test_a_figure_that_no_study_has_is_bad_input(run_command: Run) -> None:
+    done = run_command("eval", "a.par", "b.par", "--figures", "mfuu,bubble", a=SMALL, b=SMALL)
     assert done.code == 2
     assert "no figure is called `mfuu`; did you mean `mfu`?" in done.err
     assert done.err.count("mfuu") == 1
 
 
-def test_a_sweep_keeps_bubble_headroom_and_exposed_communication(run: Run) -> None:
+def test_a_sweep_keeps_bubble_headroom_and_exposed_communication(run_command: Run) -> None:
     swept = SMALL.replace("tp = 2", "tp = 2, pp = [2, 4]").replace("recompute = full", "")
-    head = run("eval", "a.par", a=swept).out.partition("What each point costs")[2]
+    head = run_command("eval", "a.par", a=swept).out.partition("What each point costs")[2]
     for title in ("bubble", "headroom", "exposed", "mfu", "memory"):
         assert title in head.partition("---")[0]
 
 
-def test_a_long_sweep_shows_twenty_points_and_says_so(run: Run) -> None:
+def test_a_long_sweep_shows_twenty_points_and_says_so(run_command: Run) -> None:
     swept = (
         SMALL.replace("recompute = full", "recompute = full, micro_batch = [1, 2]")
         .replace("tp = 2", "tp = [1, 2, 4], zero = [0, 1, 2]")
         .replace("layout   {", "overlap { bucket = [25 MB, 50 MB] }\nlayout   {")
         .replace("zero = 1, ", "")
     )
-    out = run("eval", "a.par", a=swept).out
-    points = csv.DictReader(io.StringIO(run("eval", "a.par", "--format", "csv").out))
+    out = run_command("eval", "a.par", a=swept).out
+    points = csv.DictReader(io.StringIO(run_command("eval", "a.par", "--format", "csv").out))
     runs = sum(point["feasible"] == "yes" for point in points)
     assert runs > 20
     assert f"{runs - 20} more points" in out
-    assert "more points" not in run("eval", "a.par", "--full").out
+    assert "more points" not in run_command("eval", "a.par", "--full").out
 
 
 def test_nothing_is_joined_out_of_nothing() -> None:
     assert join_pages([], beside=False, width=80) == []
 
 
-def test_one_point_more_is_no_points(run: Run) -> None:
+def test_one_point_more_is_no_points(run_command: Run) -> None:
     swept = SMALL.replace("tp = 2", "tp = [3, 5, 6, 7, 9, 10, 11]")
-    out = run("eval", "a.par", a=swept).out
+    out = run_command("eval", "a.par", a=swept).out
     assert "  1 more point: " in out
 
 
-def test_figures_stay_on_the_page(run: Run) -> None:
-    lines = run("figures", "a.par", a=SMALL).out.splitlines()
+def test_figures_stay_on_the_page(run_command: Run) -> None:
+    lines = run_command("figures", "a.par", a=SMALL).out.splitlines()
     assert len(lines) > 100
     assert max(map(len, lines)) <= 80
     (start,) = (i for i, text in enumerate(lines) if " communication_overhead " in text)
@@ -249,8 +235,8 @@ def test_figures_stay_on_the_page(run: Run) -> None:
     )  # no word is torn
 
 
-def test_figures_are_in_order_of_subject_and_name(run: Run) -> None:
-    out = run("figures", "a.par", a=SMALL).out
+def test_figures_are_in_order_of_subject_and_name(run_command: Run) -> None:
+    out = run_command("figures", "a.par", a=SMALL).out
     assert out.splitlines()[5].split()[:2] == ["headline"]
     assert out.splitlines()[6].split()[0] == "step_time"
     subjects = re.findall(r"^  (\w\S*)$", out, re.MULTILINE)
@@ -261,30 +247,30 @@ def test_figures_are_in_order_of_subject_and_name(run: Run) -> None:
         assert names
 
 
-def test_three_changes_are_listed_as_one_with_two(run: Run) -> None:
+def test_three_changes_are_listed_as_one_with_two(run_command: Run) -> None:
     big = SMALL.replace("8b", "70b").replace(", recompute = full", "").replace("zero = 1, ", "")
-    out = " ".join(run("eval", "a.par", a=big).out.split())
+    out = " ".join(run_command("eval", "a.par", a=big).out.split())
     assert "`layout.zero = 3` with `training.recompute = full` and `layout.tp = 4` comes" in out
 
 
 @pytest.mark.parametrize("columns, width", [("\u00b2", 80), ("00", 80), ("9" * 5000, 1000)])
 def test_any_number_of_columns_is_read(
-    run: Run, monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+    run_command: Run, monkeypatch: pytest.MonkeyPatch, columns: str, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    done = run("eval", "small.par", small=SMALL)
+    done = run_command("eval", "small.par", small=SMALL)
     assert done.code == 0
     assert "=" * width in done.out.splitlines()
 
 
-def test_the_bubble_of_the_figures_is_that_of_the_bars(run: Run) -> None:
+def test_the_bubble_of_the_figures_is_that_of_the_bars(run_command: Run) -> None:
     study = (SEVENTY, "--study", "llama3_70b_64_h100")
-    out = run("eval", *study).out
+    out = run_command("eval", *study).out
     figure = re.search(r"^  pipeline bubble +([\d.]+) %  of the step$", out, re.MULTILINE)
     bar = re.search(r"^  pipeline bubble +[\d.,]+ m?s +([\d.]+) %", out, re.MULTILINE)
     assert figure is not None
     assert bar is not None
     assert round(float(figure[1]), 1) == float(bar[1])
     assert "idle share" not in out
-    full = " ".join(run("eval", *study, "--full").out.split())
+    full = " ".join(run_command("eval", *study, "--full").out.split())
     assert "idle share of the pipeline's makespan" in full

@@ -39,16 +39,11 @@ routing  { dispatcher = deepep }
 
 
 @pytest.fixture
-def screen(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Run:
+def screen(capsys: pytest.CaptureFixture[str], own_folder: Path) -> Run:
     """Return what the screen of a spec says."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
 
     def do(text: str) -> str:
-        (tmp_path / "a.par").write_text(text, encoding="utf-8")
+        (own_folder / "a.par").write_text(text, encoding="utf-8")
         main(["eval", "a.par"])
         return capsys.readouterr().out
 

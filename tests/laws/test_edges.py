@@ -58,6 +58,10 @@ FOUND = {
     ),
     "layouts of nodes in a list": ("sheets", "grid large { node = [2, 8] }"),
     "latent attention of no heads": ("planned", "model planned { kv_lora = 1000000 }"),
+    "more stages than there are, and a mesh that would reduce": (
+        "dense",
+        "schedule { stages = [1, 1, 1, 1] }\nfabric net { level network { kind = mesh, in_network = on } }",
+    ),
     "efficiency of next to nothing": (
         "dense",
         "kernels { streaming large { efficiency = 1e-300 } }",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -427,3 +428,23 @@ def test_a_sweep_with_a_rule_that_fails_is_not_judged() -> None:
     page = screen_with(plugin, text=SPEC.replace("tp = 8", "tp = [4, 8]"))
     assert "Not judged: a rule of plugin `r` failed." in page
     assert "points run and fit" not in page
+
+
+def test_a_sweep_that_lacks_a_part_is_incomplete() -> None:
+    def broken() -> Any:
+        raise KeyError("warp")
+
+    plugin = ("r", SimpleNamespace(terms=hookimpl(broken)))
+    page = screen_with(plugin, text=SPEC.replace("tp = 8", "tp = [4, 8]"))
+    assert "Incomplete: plugin `r` failed in `terms`; 2 of 2 points run and fit." in " ".join(
+        page.split()
+    )
+
+
+def test_a_generator_without_an_end_is_a_fault() -> None:
+    plugin = SimpleNamespace(terms=hookimpl(lambda: itertools.repeat(None)))
+    bad = evaluate_with(("warp", plugin))
+    assert faults(bad) == [
+        "plugin `warp` terms: returned more than 100,000 items: a generator without an end?"
+    ]
+    assert bad.exit_code == 3

@@ -105,6 +105,14 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
                 "99328 or 100352 tokens are whole sequences",
             ),
         ),
+        (
+            {"training.global_batch": 100 / 1024},
+            (
+                "batch-whole",
+                "the global batch is 0.0976562 sequences of 1024 tokens",
+                "1024 or 2048 tokens are whole sequences",
+            ),
+        ),
     ],
 )
 def test_a_mistake_is_reported_once_with_its_arithmetic_and_a_way_out(

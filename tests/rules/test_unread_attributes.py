@@ -116,6 +116,12 @@ def test_an_unread_attribute_is_a_warning(written: str, named: str, needs: str) 
         assert unread_warnings(merged(written, needs)) == []
 
 
+@pytest.mark.parametrize(("offload", "warnings"), [("on", 0), ("off", 1)])
+def test_host_memory_is_read_where_outer_state_is_offloaded(offload: str, warnings: int) -> None:
+    local = f"local_updates {{ method = outer, workers = 2, period = 10, offload = {offload} }}"
+    assert len(unread_warnings(f"offload {{ host_memory = 1 TB }}\n{local}")) == warnings
+
+
 @pytest.mark.parametrize(
     ("kernels", "device", "named"),
     [

@@ -151,5 +151,5 @@ training { sequence = 8192, global_batch = 128 sequences }
 """
     more = TRANSFER % algorithm if algorithm != "ring" else ""
     (scenario,) = parcost.load_text(text + more)
-    messages = [d.message for d in scenario.check()]
+    messages = [d.message for d in scenario.evaluate().diagnostics]
     assert messages.count("`oversubscription` of level `network` has no effect") == count

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from parcost.cli.fmt import write_atomically
-from parcost.cli.streams import OutputFile
+from parcost.cli.output_files import OutputFile
 from parcost.system.temporary import file_beside, temporary_folder
 
 HOLD = """

@@ -22,16 +22,9 @@ from pathlib import Path
 import click
 
 from parcost.cli.group import Commands, UnusableCommandError
-from parcost.cli.streams import (
-    ENDINGS,
-    ClosedPipeError,
-    Interrupts,
-    Messages,
-    Results,
-    forget,
-    results,
-    write_message,
-)
+from parcost.cli.interrupts import ENDINGS, Interrupts
+from parcost.cli.messages import write_message
+from parcost.cli.streams import ClosedPipeError, Messages, Results, forget, results
 from parcost.system.threads import print_failures
 from parcost.version import __version__
 
@@ -105,7 +98,7 @@ def _usage(error: click.ClickException) -> int:
 
 def _failure(error: BaseException) -> int:
     from parcost.batch.rejections import internal_error
-    from parcost.cli.streams import Reporter
+    from parcost.cli.messages import Reporter
     from parcost.language.errors import ParcostError, SpecError
     from parcost.report.rejection import FAULT
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import paper, show, write_message
+from parcost.cli.messages import write_message
+from parcost.cli.pages import paper, show
 
 if TYPE_CHECKING:
     from parcost.contract.offers import Catalogue

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import put, results, wants_color, wrap_sentences, write_message
+from parcost.cli.messages import write_message
+from parcost.cli.pages import wants_color, wrap_sentences
+from parcost.cli.streams import put, results
 from parcost.language.escapes import escape_json
 
 if TYPE_CHECKING:

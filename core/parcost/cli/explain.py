@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, show, write_message
+from parcost.cli.messages import Reporter, write_message
+from parcost.cli.pages import show
 
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection

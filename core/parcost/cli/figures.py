@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, show
+from parcost.cli.messages import Reporter
+from parcost.cli.pages import show
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure

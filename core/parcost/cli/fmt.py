@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, put, write_message
+from parcost.cli.messages import Reporter, write_message
+from parcost.cli.streams import put
 from parcost.language.escapes import escape_line, escape_lines
 from parcost.system.temporary import file_beside
 

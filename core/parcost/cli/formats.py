@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import click
 from attrs import frozen
 
-from parcost.cli.streams import Interrupts, OutputFile, Progress, Reporter, write_message
+from parcost.cli.interrupts import Interrupts
+from parcost.cli.messages import Progress, Reporter, write_message
+from parcost.cli.output_files import OutputFile
+from parcost.cli.streams import ClosedPipeError
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
@@ -93,13 +96,11 @@ class Format:
                 target.put(piece)
 
         try:
-            call(write_all, passing=(ParcostError, click.ClickException, OSError))
+            call(write_all, passing=(ParcostError, ClosedPipeError, click.ClickException, OSError))
         except OSError as error:
             what = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
         except CallError as error:
-            if type(error.cause).__module__ == "parcost.cli.streams":
-                raise error.cause from None
             raise PluginError(f"{said}: {error.text}") from error
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import OutputFile, write_message
+from parcost.cli.messages import write_message
+from parcost.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection

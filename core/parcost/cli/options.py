@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from parcost.cli.streams import Reservation, write_message
+from parcost.cli.messages import write_message
+from parcost.cli.streams import Reservation
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import show
+from parcost.cli.pages import show
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, OutputFile, Progress, Reporter, put, show, write_message
+from parcost.cli.interrupts import Interrupts
+from parcost.cli.messages import Progress, Reporter, write_message
+from parcost.cli.output_files import OutputFile
+from parcost.cli.pages import show
+from parcost.cli.streams import put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

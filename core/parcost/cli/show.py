@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, paper, put
+from parcost.cli.messages import Reporter
+from parcost.cli.pages import paper
+from parcost.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Section

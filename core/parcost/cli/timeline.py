@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Reporter, paper, put, show, write_message
+from parcost.cli.messages import Reporter, write_message
+from parcost.cli.pages import paper, show
+from parcost.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.contract.study import Replay

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Returns of a study the value of an attribute that no spec gives, and why it has it.
+#: A function from a study to the value of an attribute that no spec gives, and its reason.
 Resolver: TypeAlias = "Callable[[Any], tuple[Any, str]]"
 
 _KEY = "parcost"
@@ -102,10 +102,10 @@ class BlockType:
 
 
 def resolver(schema: type, name: str) -> Callable[[Resolver], Resolver]:
-    """Make a function the one that decides the attribute *name* where no spec gives it.
+    """Declare the function that decides the attribute *name* if no spec gives it.
 
-    The attribute's default is None. The function returns of a study the value that is in use, and
-    why: ``("on", "by framework fsdp2")``. ``parcost show`` prints both.
+    The attribute's default is None. The function takes a study. It returns the value in use and the
+    reason: ``("on", "by framework fsdp2")``. ``parcost show`` prints both.
     """
 
     def make(function: Resolver) -> Resolver:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from itertools import islice
 from math import inf
 from operator import attrgetter
 from typing import Any, cast
@@ -70,6 +71,7 @@ _TEXTS: Mapping[type, tuple[str, ...]] = {
     figures.Section: ("title",),
 }
 _CELLS = (str, bool, int, float)
+_MOST_ITEMS = 100_000  # of one answer: a generator may have no end
 _CELL_KINDS = frozenset("fiubU")  # of arrays that a page can show
 
 
@@ -79,7 +81,10 @@ def items_of(hook: str, answer: Any) -> tuple[Sequence[Any], str]:
         return (), ""
     if isinstance(answer, (str, bytes, Mapping)) or not isinstance(answer, Iterable):
         return (), f"returned {type_name(answer)} where a list of {_expectation(hook)} is expected"
-    return list(answer), ""
+    items = list(islice(answer, _MOST_ITEMS + 1))
+    if len(items) > _MOST_ITEMS:
+        return (), f"returned more than {_MOST_ITEMS:,} items: a generator without an end?"
+    return items, ""
 
 
 def has_diagnostics(error: SpecError) -> bool:

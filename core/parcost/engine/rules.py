@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.checks import Check, check_message, first_failure
 from parcost.contract.figures import Figure
-from parcost.engine.occurrences import PointDiagnostic
+from parcost.engine.point_diagnostics import PointDiagnostic
 from parcost.engine.shapes import settle
 from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.numeric import all_of, is_array

@@ -17,7 +17,7 @@ from attrs import evolve, field, frozen
 from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
 from parcost.engine.claims import Claims
-from parcost.engine.occurrences import PointDiagnostic, PointNames, merge, merge_diagnostics
+from parcost.engine.point_diagnostics import PointDiagnostic, PointNames, merge, merge_diagnostics
 from parcost.engine.study import SpecStudy
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem

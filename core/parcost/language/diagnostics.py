@@ -108,7 +108,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
     Names that go on where *name* ends are closer than any that are spelled differently; so is
     one that *name* goes on from, but for one that differs from it in a letter. Underscores and
-    capitals make no other name.
+    capitals are ignored.
 
     >>> did_you_mean("bandwith", ["latency", "bandwidth"])
     'did you mean `bandwidth`?'

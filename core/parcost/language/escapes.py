@@ -46,6 +46,15 @@ def escape_keeping_color(text: str) -> str:
     return "".join(part if i % 2 else escape_lines(part) for i, part in enumerate(parts))
 
 
+def remove_color(text: str) -> str:
+    """Return *text* without the colours of a terminal.
+
+    >>> remove_color("\x1b[1mstep\x1b[0m")
+    'step'
+    """
+    return _COLOUR.sub("", text)
+
+
 def escape_json(text: str) -> str:
     r"""Return a text that is JSON with the same strings, spelled as JSON escapes where needed.
 

@@ -63,7 +63,7 @@ def runs(result: Result) -> bool:
 
 
 def approval(result: Result) -> str:
-    """Return in a sentence that a step runs, as far as plugins have not failed."""
+    """Return the verdict of a step that runs: it fits, or which plugins it is incomplete for."""
     return step_failure(result) or "It runs, and it fits"
 
 

@@ -13,7 +13,7 @@ from parcost.output.explanation import point_options
 from parcost.output.narrative import page_figures, section_page
 from parcost.output.screen import all_warnings, warnings
 from parcost.output.studies import head
-from parcost.report.faults import fault_lines, judgment_failure
+from parcost.report.faults import fault_lines, judgment_failure, step_failure
 from parcost.report.figures import select
 from parcost.report.rows import claims_by_point, key_of
 
@@ -43,9 +43,13 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     trains = any(result.outcome is not None for result in report.results)
     fit = "run and fit" if trains or not run else "are legal"
     counted = f"{len(run):,} of {len(points):,} points {fit}{chosen}."
-    failures = list(filter(None, map(judgment_failure, report.results)))
-    unjudged = f"{failures[0]}{chosen}." if failures and not run else ""
-    yield Line(unjudged or counted, "good" if run else "bad")
+    unjudged = next(filter(None, map(judgment_failure, report.results)), "")
+    incomplete = next(filter(None, map(step_failure, report.results)), "")
+    if unjudged and not run:
+        counted = f"{unjudged}{chosen}."
+    elif incomplete:
+        counted = f"{incomplete}; {counted}"
+    yield Line(counted, "good" if run and not incomplete else "bad")
     listed = " and ".join(f"`{name}`" for name in axes)
     yield Line(f"A list of values is a sweep: here of {listed}.", "faint")
     faults = {text for result in report.results for text in fault_lines(result)}

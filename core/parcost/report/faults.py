@@ -23,7 +23,7 @@ def fault_lines(result: Result) -> list[str]:
 
 
 def judgment_failure(result: Result) -> str:
-    """Return whose rules failed, so that a study is not judged, or ""."""
+    """Return which plugins left a study without a verdict, as a rule failed; "" if none did."""
     faults = dict.fromkeys(str(f.plugin) for f in result.faults if f.hook in RULES)
     if not faults:
         return ""
@@ -33,7 +33,7 @@ def judgment_failure(result: Result) -> str:
 
 
 def step_failure(result: Result) -> str:
-    """Return who failed at what a step consists of, or ""."""
+    """Return which plugins failed in a hook that the step is made of; "" if none did."""
     faults = [f for f in result.faults if f.hook not in (*RULES, *_SHOWN)]
     hooks = dict.fromkeys(f"`{fault.hook}`" for fault in faults)
     owners = dict.fromkeys(str(fault.plugin) for fault in faults)

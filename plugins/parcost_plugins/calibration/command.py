@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from parcost.cli import options
-from parcost.cli.streams import Interrupts, OutputFile, Progress, write_message
+from parcost.cli.interrupts import Interrupts
+from parcost.cli.messages import Progress, write_message
+from parcost.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
     from parcost import Session

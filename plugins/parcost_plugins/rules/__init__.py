@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Study, hookimpl
+from parcost import Check, Outcome, Study, hookimpl
 from parcost_plugins.rules import batch, layout, overlap, peaks, unread_attributes
 
 
@@ -20,3 +20,9 @@ def checks(study: Study) -> Iterator[Check]:
     yield from overlap.rules(study)
     yield from peaks.rules(study)
     yield from unread_attributes.rules(study)
+
+
+@hookimpl
+def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:  # noqa: ARG001
+    """Return warnings of a step that runs: attributes without which it takes as long."""
+    yield from unread_attributes.priced_rules(study)

@@ -421,6 +421,14 @@ def rules(study: Study) -> Iterator[Check]:
     yield from _levels(study)
 
 
+def priced_rules(study: Study) -> Iterator[Check]:
+    """Warn of attributes of levels without which every term takes as long.
+
+    Only of a study that breaks no rule: its terms are priced twice.
+    """
+    yield from _levels(study, priced=True)
+
+
 #: Attributes of a level that may leave all links as they are, and what would read them.
 _OF_LEVELS = {
     "efficiency": "a group of ranks that crosses the level",
@@ -438,8 +446,8 @@ _OF_LEVELS = {
 }
 
 
-def _levels(study: Study) -> Iterator[Check]:
-    """Warn of attributes of levels without which every link of the layout is the same."""
+def _levels(study: Study, *, priced: bool = False) -> Iterator[Check]:
+    """Warn of attributes of levels without which all links, or all *priced* terms, are the same."""
     cluster: Any = study.get(Cluster)
     training = study.get(Training)
     if cluster is None or training is None:
@@ -454,16 +462,18 @@ def _levels(study: Study) -> Iterator[Check]:
         for attribute, waits_for in _OF_LEVELS.items():
             if not _is_written(study, level, attribute):
                 continue
-            links = _links(study, job=not alone) if links is None else links
+            # A ring on rails need not take the links that become slower beyond them.
+            on_rails = attribute == "oversubscription" and level.kind == "rail"
+            if priced != (attribute == "in_network" or on_rails):
+                continue
             plain = evolve(level, **{attribute: block_type(Level).defaults[attribute]})
             others = tuple(plain if one is level else one for one in cluster.fabric.levels)
             changed = evolve(cluster, fabric=evolve(cluster.fabric, levels=others))
             other = study.with_blocks({Cluster: (changed,)})
-            # A ring on rails need not take the links that become slower beyond them.
-            on_rails = attribute == "oversubscription" and level.kind == "rail"
-            if attribute == "in_network" or on_rails:
+            if priced:
                 same = _are_equal(_times(study), _times(other))
             else:
+                links = _links(study, job=not alone) if links is None else links
                 same = _are_equal(links, _links(other, job=not alone))
             if same:
                 yield Check(

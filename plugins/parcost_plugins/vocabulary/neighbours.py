@@ -6,16 +6,19 @@ from collections.abc import Iterable
 from math import gcd, isqrt
 
 from parcost import Mask, Real
-from parcost.numeric import ceil_div, is_array
+from parcost.numeric import ceil_div, is_array, maximum, where
 
 
 def multiples(of: Real, near: Real) -> tuple[Real, Real]:
-    """Return the multiples of *of* next to *near*, below and above.
+    """Return the multiples of *of* next to *near*, or the first two if none is below.
 
     >>> multiples(8.0, 30.0)
     (24.0, 32.0)
+    >>> [float(multiple) for multiple in multiples(8.0, 3.0)]
+    [8.0, 16.0]
     """
-    return near // of * of, ceil_div(near, of) * of
+    below = maximum(near // of, 1.0)
+    return below * of, where(near < of, 2.0, ceil_div(near, of)) * of
 
 
 #: Numbers up to which divisors are looked for: a square root of steps takes a tenth of a second.

@@ -1,6 +1,7 @@
-"""The points of a sweep at which a diagnostic stands: one diagnostic for all, which names them.
+"""Diagnostics of a sweep, each with the points that it is about.
 
-Points are evaluated in parts, and each part has diagnostics of its own.
+Points are evaluated in parts, and each part has its own diagnostics. Those that only differ in
+their numbers are merged into one. It names the number of points and the first of them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from parcost.report.result import Result, point_count, runnable
 class PointDiagnostic(Diagnostic):
     """A diagnostic of a part of a sweep.
 
-    It stands at *count* points, of which *first* is one. *template* is alike where the
-    messages of two parts only differ in their numbers.
+    It is about *count* points, of which *first* is one. Two parts whose messages only differ in
+    their numbers have the same *template*.
     """
 
     template: str = field(default="", eq=False)
@@ -30,7 +31,7 @@ class PointDiagnostic(Diagnostic):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What is alike for all parts."""
+        """What the parts of one diagnostic have in common."""
         spans = ((label.span.source.name, label.span.start) for label in self.labels)
         return (self.id, self.severity, self.template, self.place, *spans)
 
@@ -75,7 +76,7 @@ class PointNames:
 def merge_diagnostics(
     results: Sequence[Result], axes: Sequence[tuple[str, Sequence[Any]]], units: Mapping[str, str]
 ) -> list[Result]:
-    """Return *results*, whose warnings and failed claims say at which points they stand."""
+    """Return *results* with the points of each warning and failed claim in its message."""
     total = sum(point_count(result) + len(result.infeasible) for result in results)
     running = sum(int(runnable(result).sum()) for result in results)
     found = [d for r in results for d in r.diagnostics if isinstance(d, PointDiagnostic)]
@@ -94,7 +95,7 @@ def merge_diagnostics(
 def merge(
     found: Sequence[PointDiagnostic], names: PointNames, total: int, running: int
 ) -> Callable[[Diagnostic], Diagnostic]:
-    """Return what gives for each of *found* the diagnostic of all that are alike."""
+    """Return a function from each of *found* to the merged diagnostic."""
     alike: dict[tuple[Any, ...], list[PointDiagnostic]] = {}
     for part in found:
         alike.setdefault(part.key, []).append(part)
