@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _BLOCK = 4096  # points of the flat axis that are bounded together
 _FIRST = 512  # points that all plugins are asked about at first
-_PART = 2**19  # layouts that they are asked about later
+_PART = 800_000  # layouts that they are asked about later
 _ROUND = 50_000  # layouts of a structure that are scored together, the lowest bounds first
 _MOST_REPLAYED = 128  # layouts that are replayed together
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
@@ -185,7 +185,7 @@ class _Search:
         group.forget()
         choices = prod(group.variants.shape)
         largest, together = (max(most // choices, 1) for most in (_PART, _ROUND))
-        most = largest if self.best.ranking() else min(_FIRST, largest)
+        most, own = (largest, largest) if self.best.ranking() else (_FIRST, together)
         while True:
             matters, least = self._minimum_costs(bounds, [slice(None)] * len(group.structures))
             lowest = {place: float(cost.min()) for place, cost in least.items()}
@@ -197,25 +197,29 @@ class _Search:
             kept: dict[int, NDArray[np.intp]] = {}
             for place in sorted(lowest, key=lowest.__getitem__):
                 if lowest[place] < inf and sum(map(len, kept.values())) < most:
-                    kept[place] = _lowest(least[place], together)
+                    kept[place] = _lowest_costs(least[place], own)
             wanted = {
                 key: which[..., kept[key[0]]] for key, which in matters.items() if key[0] in kept
             }
-            self._score_part(scores.part(kept, wanted), bounds, kept)
-            most = largest
+            self._score_part(scores.part(kept, wanted), bounds, kept, together)
+            most = own = largest
 
     def _score_part(
         self,
         part: ScoredPart,
         bounds: Sequence[LayoutBounds],
         kept: Mapping[int, NDArray[np.intp]],
+        most: int,
     ) -> None:
-        """Score the layouts at points *kept* that may matter, the lowest bounds first."""
+        """Score the layouts at points *kept* that may matter, *most* points at once.
+
+        Those with the lowest bounds come first.
+        """
         bounds = [bound for bound in bounds if bound.place in kept]
         while not self._is_over:
             matters, least = self._minimum_costs(bounds, kept)
             place = min(least, key=lambda place: float(least[place].min()))
-            left = np.flatnonzero(least[place] < inf)
+            left = _lowest_costs(least[place], most)
             if not len(left):
                 return
             wanted = {
@@ -383,7 +387,7 @@ class _Search:
         return scored.judge.objective(self.request.objective), scored.judge.limits
 
 
-def _lowest(cost: NDArray[np.float64], most: int) -> NDArray[np.intp]:
+def _lowest_costs(cost: NDArray[np.float64], most: int) -> NDArray[np.intp]:
     """Return the positions of the *most* lowest finite numbers, in order."""
     left = np.flatnonzero(cost < inf)
     if len(left) > most:
