@@ -203,6 +203,11 @@ def all_of(mask: Mask) -> bool:
     return bool(mask.all())
 
 
+def max_of(a: Real) -> float:
+    """Return the largest of the numbers that *a* holds, or the one that it is."""
+    return float(a.max()) if hasattr(a, "max") else float(a)
+
+
 def any_of(mask: Mask) -> bool:
     """Return whether *mask* holds anywhere."""
     if isinstance(mask, int):

@@ -8,9 +8,15 @@ Blocks of specs, which plugins receive and studies share, are frozen at run time
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["record"]
+from attrs import fields
+
+__all__ = ["record", "replace_values"]
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from attrs import frozen as record
@@ -22,3 +28,17 @@ else:
         hashed = True if eq else None  # None leaves what tells objects apart alone
         options = {"on_setattr": setters.NO_OP, **options}  # `define` converts what is set, again
         return define(cls, eq=eq, unsafe_hash=hashed, **options)
+
+
+def replace_values(record: T, values: Mapping[str, Any]) -> T:
+    """Return a copy of a record with other *values*, which nothing validates or converts."""
+    cls = type(record)
+    new = cls.__new__(cls)
+    for name in _names(cls):  # type: ignore[arg-type]
+        object.__setattr__(new, name, values[name] if name in values else getattr(record, name))
+    return new
+
+
+@cache
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls))

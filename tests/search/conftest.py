@@ -19,7 +19,7 @@ from parcost.search.best_first import SearchRequest, search
 from parcost.search.replays import replay_layouts
 from parcost.search.result import spec_text
 from parcost.search.scores import Scores, score
-from parcost.search.space import Space, Structure
+from parcost.search.space import Space, StructureGroup
 from parcost.search.space import space as space_of
 
 MODELS = {
@@ -201,21 +201,21 @@ def at_once(space: Space) -> dict[tuple[Any, ...], KnownCost]:
     found: dict[tuple[Any, ...], KnownCost] = {}
     few: Sequence[int] = ()  # plugins, which one structure finds for all
     with np.errstate(all="ignore"):
-        for structure in space.structures():
-            if structure.points:
-                few = few or Scores(structure).few
-                found |= _of(structure, few)
+        for group in space.groups():
+            if group.points:
+                few = few or Scores(group).few
+                found |= _of(group, few)
     return found
 
 
-def _of(structure: Structure, few: Sequence[int]) -> dict[tuple[Any, ...], KnownCost]:
+def _of(group: StructureGroup, few: Sequence[int]) -> dict[tuple[Any, ...], KnownCost]:
     found: dict[tuple[Any, ...], KnownCost] = {}
-    bounds = {bound.index: bound.seconds for bound in Scores(structure).bound_layouts()}
-    for bound in Scores(structure, few).bound_layouts():  # whichever is higher may be too high
-        bounds[bound.index] = np.fmax(bounds[bound.index], bound.seconds)
-    for scored in score(structure):
-        shape = scored.legal.shape
-        bound = np.broadcast_to(bounds[scored.index], shape)
+    bounds = {(b.place, b.index): b.seconds for b in Scores(group).bound_layouts()}
+    for b in Scores(group, few).bound_layouts():  # whichever is higher may be too high
+        bounds[b.place, b.index] = np.fmax(bounds[b.place, b.index], b.seconds)
+    for scored in score(group):
+        structure, shape = scored.structure, scored.legal.shape
+        bound = np.broadcast_to(bounds[scored.place, scored.index], shape)
         wide = [np.broadcast_to(a, shape) for a in (scored.seconds, scored.exact, scored.bytes_)]
         where = np.nonzero(scored.legal)
         seconds, bytes_, fits = replay_layouts(scored, where)
@@ -223,7 +223,7 @@ def _of(structure: Structure, few: Sequence[int]) -> dict[tuple[Any, ...], Known
         for i, index in enumerate(zip(*where, strict=True)):
             values: dict[str, Any] = dict(structure.values)
             values |= {n: float(v[index[-1]]) for n, v in structure.degrees.items()}
-            for k, choice in enumerate(structure.variants.choices):
+            for k, choice in enumerate(structure.choices):
                 at = scored.index if k == scored.choice else index[k]
                 values[choice.name] = choice.values[at]
             found[key_of(values)] = KnownCost(

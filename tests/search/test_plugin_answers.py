@@ -201,12 +201,12 @@ def test_limits_that_only_a_replay_breaks_are_named() -> None:
     assert error.value.diagnostics[0].id == "nothing-within-limits"
 
 
-def test_the_budget_ends_a_search_that_finds_nothing() -> None:
+def test_bounds_alone_show_without_time_that_nothing_is_within_a_limit() -> None:
     text = TEXT + "search { longest_step = 1 ms }\n"
     whole = space(scenario(text), {}, [])
     with pytest.raises(SpecError) as error:
         search(whole, SearchRequest(budget_seconds=0.0))
-    assert error.value.diagnostics[0].id == "out-of-time"
+    assert error.value.diagnostics[0].id == "nothing-within-limits"
 
 
 def test_groups_of_an_interleaved_schedule_are_an_axis() -> None:

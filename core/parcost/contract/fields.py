@@ -22,7 +22,7 @@ from attrs import frozen
 
 from parcost.contract.formulas import Formula
 from parcost.language.diagnostics import quote
-from parcost.numeric import array_kind, array_rank
+from parcost.numeric import all_of, array_kind, array_rank
 
 if TYPE_CHECKING:
     from parcost.numeric import Real
@@ -174,6 +174,13 @@ def _name_error(name: str, value: Any) -> str:
     return "" if value else f"no {name}"
 
 
+def _is_whole(value: Any) -> bool:
+    """Return whether *value* is a whole number above 0, or of several structures at once."""
+    if value.__class__ is int:
+        return bool(value > 0)
+    return array_kind(value) == "f" and bool(all_of(value >= 1))
+
+
 _PRINTABLE = "value.__class__ is str and value.isprintable()"
 NAME: Declaration = {"rule": Rule(_name_error, f"{_PRINTABLE} and value")}
 TEXT: Declaration = {"rule": Rule(_text_error, _PRINTABLE)}
@@ -182,7 +189,7 @@ FLAG = rule(is_flag, "which is neither true nor false", "value.__class__ is bool
 NUMBER = bounds(-inf, inf, "which is no number")
 AMOUNT = bounds(0.0, inf, "which no time or size is")
 SHARE = bounds(0.0, 1.0, "which is not within 0 and 1")
-WHOLE = rule(lambda n: n.__class__ is int and n > 0, "which is no whole number above 0")
+WHOLE = rule(_is_whole, "which is no whole number above 0")
 _NUMBER_OR_NAN = rule(is_number, "which is no number", "value.__class__ is float")
 
 #: What a field declares by its type, where its metadata does not.

@@ -29,6 +29,9 @@ T = TypeVar("T")
 #: An axis by name, or a query with its arguments whose plain answer was used.
 Source: TypeAlias = "str | tuple[Any, ...]"
 
+#: The axis of what differs between structures that are evaluated at once.
+STRUCTURES = "structures"
+
 #: Classes of answers that outer queries depend on by value.
 PLAIN = frozenset({bool, int, str, type(None)})
 

@@ -313,7 +313,8 @@ def on_axes(block: T, values: Mapping[str, Any], axes: Mapping[str, tuple[str, A
     own = vars(found)
     own.update(values)
     if axes:
-        own[_AXES] = {name: (*axis, own.pop(name)) for name, axis in axes.items()}
+        placed = {name: (*axis, own.pop(name)) for name, axis in axes.items()}
+        own[_AXES] = {**own.get(_AXES, {}), **placed}
     return found
 
 

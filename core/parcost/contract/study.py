@@ -309,6 +309,20 @@ class Study(ABC):
         there are *total* on all of them.
         """
 
+    @abstractmethod
+    def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return ``function(study, *arguments)``, a number that depends on the stages.
+
+        A search evaluates several numbers of stages at once. If the number differs between them,
+        it is an array over all of their points. Several numbers are a tuple of arrays. A plugin
+        that reads the stages in another way is called once for each number of stages.
+        """
+
+    @property
+    def has_structures(self) -> bool:
+        """Whether a search evaluates several numbers of stages at once."""
+        return False
+
     @property
     def operators(self) -> Sequence[Any]:
         """The operators of one rank that plugins describe."""

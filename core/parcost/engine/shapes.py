@@ -46,7 +46,7 @@ def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
     points = points_of(study)
     found = []
     for plugin, room in study.contributions("capacities"):
-        if _fits(room, points):
+        if fits_points(room, points):
             found.append(room)
         else:
             message = f"gave a room {_shape_error(room, points)}"
@@ -68,18 +68,19 @@ def shape_problem(answer: Any, points: int) -> str:
     numbers = declared.numbers(answer)
     if not _PLAIN.issuperset(map(type, numbers)):
         for name, value in zip(declared.varying, numbers, strict=True):
-            if value.__class__ not in _PLAIN and not _fits(value, points):
+            if value.__class__ not in _PLAIN and not fits_points(value, points):
                 return f"gave `{key_of(answer)}` {name} {_shape_error(value, points)}"
     series = declared.series
     for value in getattr(answer, series) if series else ():
-        if value.__class__ not in _PLAIN and not _fits(value, points):
+        if value.__class__ not in _PLAIN and not fits_points(value, points):
             called = "a boundary" if series == "boundaries" else f"a number of {series}"
             return f"gave `{key_of(answer)}` {called} {_shape_error(value, points)}"
     return ""
 
 
-def _fits(value: Any, points: int) -> bool:
-    shape = _shape(value)
+def fits_points(value: Any, points: int) -> bool:
+    """Return whether *value* is one number, or one for each of so many points."""
+    shape = () if value.__class__ in _PLAIN else _shape(value)
     return shape == () or (points > 0 and shape in ((1,), (points,)))
 
 

@@ -11,9 +11,20 @@ from parcost.contract.calls import CallError, call
 from parcost.contract.formulas import Formula, plain_of
 from parcost.contract.groups import Group
 from parcost.contract.outcome import Outcome
+from parcost.contract.pipelines import Pipeline
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.prices import price
-from parcost.contract.queries import PLAIN, PURE, READS, Answer, Branch, Memo, Reads, hash_key
+from parcost.contract.queries import (
+    PLAIN,
+    PURE,
+    READS,
+    STRUCTURES,
+    Answer,
+    Branch,
+    Memo,
+    Reads,
+    hash_key,
+)
 from parcost.contract.study import Call, Collective, Schedule, Study
 from parcost.contract.terms import (
     Memory,
@@ -34,7 +45,7 @@ from parcost.language.errors import (
     ParcostError,
     SpecError,
 )
-from parcost.numeric import INFINITY, Mask, Real, array_kind, minimum, where
+from parcost.numeric import INFINITY, Mask, Real, array_kind, is_array, minimum, where
 from parcost.records import record
 
 T = TypeVar("T")
@@ -51,6 +62,9 @@ class SpecStudy(Study):
     _memo: Memo = field(factory=Memo, repr=False)
     _point: Mapping[str, Any] = field(factory=dict, repr=False)  # values on axes of the memo
     _complaint: Callable[[str, Any, SpecStudy], str] | None = field(default=None, repr=False)
+    _structures: Callable[[], Sequence[tuple[SpecStudy, int]]] | None = field(
+        default=None, repr=False
+    )
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
 
     # --- what plugins contribute, asked once --------------------------------------
@@ -108,6 +122,8 @@ class SpecStudy(Study):
                 finally:
                     READS.reset(token)
                 reads.depend(source, value, inner.axes)
+            if is_array(value):  # here the answer is no plain one: nothing is known by it
+                return None
             node = node.children.get(value)
         return node  # type: ignore[no-any-return]
 
@@ -127,6 +143,22 @@ class SpecStudy(Study):
             return StageCounts(total(), function, *arguments)
         return self.query(function, *arguments)
 
+    def number(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return ``function(study, *arguments)``, a number that depends on the stages.
+
+        A search evaluates several numbers of stages at once. If the number differs between them,
+        it is an array over all of their points. Several numbers are a tuple of arrays. A plugin
+        that reads the stages in another way is called once for each number of stages.
+        """
+        if self._structures is None:
+            return self.query(function, *arguments)
+        return self.query(_by_structure, function, *arguments)
+
+    @property
+    def has_structures(self) -> bool:
+        """Whether a search evaluates several numbers of stages at once."""
+        return self._structures is not None
+
     def leave_out(self, fault: Fault, answer: Any) -> None:
         self.faults.append(fault)
         self.plugins.note(fault)
@@ -135,6 +167,20 @@ class SpecStudy(Study):
         if isinstance(known := self._memo.get(key), Answer):
             kept = tuple(pair for pair in known.value if pair[1] is not answer)
             self._memo.keep(key, {}, kept)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """How the step is cut, which depends on the structure where there are several."""
+        only = super().pipeline
+        return only if self._structures is None else self._of_first(only)
+
+    def _of_first(self, cut: Pipeline) -> Pipeline:
+        """Return how the first of several structures is cut, which depends on the structure."""
+        reads = READS.get()
+        if reads is not None:
+            reads.note(STRUCTURES, self._point[STRUCTURES])
+        stages, chunks = (int(plain_first(number)) for number in (cut.stages, cut.chunks))
+        return evolve(cut, stages=stages, chunks=chunks)
 
     def schedule_named(self, name: str) -> Schedule:
         offered = self.plugins.offers("schedules")
@@ -194,6 +240,39 @@ class SpecStudy(Study):
         self._memo.clear()
 
 
+def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: Any) -> Any:
+    import numpy as np
+
+    assert study._structures is not None  # noqa: SLF001
+    values, counts = [], []
+    outer, reads = READS.get(), Reads()
+    token = READS.set(reads)
+    try:
+        for one, count in study._structures():  # noqa: SLF001
+            values.append(one.query(function, *arguments))
+            counts.append(count)
+    finally:
+        READS.reset(token)
+    if outer is not None:  # a plain answer is that of a structure, and not of the study
+        for axis in reads.axes:
+            outer.note(axis, study._point[axis])  # noqa: SLF001
+
+    def joined_number(numbers: Sequence[Any]) -> Any:
+        if all(number == numbers[0] for number in numbers):
+            return numbers[0]
+        found = np.asarray(numbers)
+        return np.repeat(found if found.dtype == bool else found.astype(np.float64), counts)
+
+    if isinstance(values[0], tuple):
+        return tuple(map(joined_number, zip(*values, strict=True)))
+    return joined_number(values)
+
+
+def plain_first(number: Any) -> float:
+    """Return a number, or the first one of an array."""
+    return float(number.flat[0]) if hasattr(number, "flat") else float(number)
+
+
 def _contributions(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:
     stamped = study.query(_by_row, hook)
     return count_answers(study, hook, stamped) if hook in COUNTED else stamped
@@ -243,13 +322,16 @@ def contribution(study: SpecStudy, hook: str, position: int) -> Sequence[tuple[P
     What an evaluation would leave out is a fault.
     """
     complaint = study._complaint  # noqa: SLF001
-    found = []
+    faults, found = len(study.faults), []
     for plugin, answer in study.plugins.ask(hook, study.faults, only=position, study=study):
         wrong = complaint(hook, answer, study) if complaint is not None else ""
         if wrong:
             study.faults.append(Fault(plugin=plugin, hook=hook, message=wrong))
         else:
             found.append((plugin, answer))
+    reads = READS.get()
+    if study.has_structures and reads is not None and len(study.faults) > faults:
+        reads.note(STRUCTURES, study._point[STRUCTURES])  # noqa: SLF001  one by one it may not fail
     return tuple(found)
 
 

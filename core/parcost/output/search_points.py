@@ -100,12 +100,12 @@ class Points:
         for name, numbers in structure.degrees.items():
             own = numbers.astype(np.int64) if name in self._whole else numbers
             held[name] = own[where[-1]].tolist()
-        for k, choice in enumerate(structure.variants.choices):
+        for k, choice in enumerate(structure.choices):
             values = [plain_value(value) for value in choice.values]
             at = [scored.index] * len(flat) if k == scored.choice else where[k].tolist()
             held[choice.name] = [values[i] for i in at]
         for path in self._follows:
-            block, attribute = find(structure.variants.base, path)
+            block, attribute = find(structure.study, path)
             numbers = np.broadcast_to(getattr(block, attribute), shape[-1:])
             held[path] = [plain_value(value) for value in numbers[where[-1]].tolist()]
         held |= _figures(scored, where)
@@ -117,7 +117,7 @@ class Points:
 
 def _figures(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> dict[str, list[Any]]:
     """Return the figures of layouts, None where they are not known exactly."""
-    shape, base = scored.legal.shape, scored.structure.variants.base
+    shape, base = scored.legal.shape, scored.structure.study
     seconds, bytes_, exact = (
         np.broadcast_to(value, shape)[where]
         for value in (scored.seconds, scored.bytes_, scored.exact)
@@ -143,7 +143,7 @@ def _exact_figures(
     scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]
 ) -> dict[str, NDArray[np.float64]]:
     """Return the figures of layouts that are scored exactly, as an evaluation has them."""
-    study = scored.structure.variants.base
+    study = scored.structure.study
     outcome = outcome_of(scored, where)
     links = {link.name for _, group in study.contributions("groups") for link in group.links}
     lines = [line for line in outcome.ledger if line.resource in links]

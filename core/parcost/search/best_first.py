@@ -12,10 +12,10 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import count
-from math import inf, nan
+from math import inf, nan, prod
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from parcost.contract.searches import Limit, Objective
-from parcost.engine.shapes import rooms_of
 from parcost.report.faults import fault_line
 from parcost.search.bounds import LayoutBounds
 from parcost.search.failures import objective_of
@@ -31,16 +30,19 @@ from parcost.search.front import Front
 from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.queue import ReplayQueue
 from parcost.search.result import Best, SearchedLayout, SearchResult
-from parcost.search.scores import ScoredLayouts, Scores
-from parcost.search.space import Space, Structure
+from parcost.search.scores import ScoredLayouts, ScoredPart, Scores
+from parcost.search.space import Space, StructureGroup
 from parcost.search.tally import RefusedError, Tally, result_of
 from parcost.system.garbage import rare_collections
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_BLOCK = 8192  # points of the flat axis that are bounded together
-_FIRST, _ROUND = 128, 512  # points that are scored together, the ones with the lowest bounds
+_BLOCK = 4096  # points of the flat axis that are bounded together
+_FIRST = 512  # points that all plugins are asked about at first
+_PART = 800_000  # layouts that they are asked about later
+_ROUND = 50_000  # layouts of a structure that are scored together, the lowest bounds first
+_MOST_REPLAYED = 128  # layouts that are replayed together
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _NEVER = "cannot-run"  # what an evaluation says of a step without an end
 _MANY = 12  # schedules of structures that wait: their terms are kept
@@ -145,6 +147,8 @@ class _Search:
         self.few: Sequence[int] = ()  # plugins that layouts are bounded by
         self.crowded, self.many = _CROWDED, _MANY
         self.tie = count()
+        self.unscored = inf  # the lowest bound of layouts that are not scored, for want of time
+        self.batch = request.keep  # the first ones are kept, and spare the replay of many others
 
     @property
     def late(self) -> bool:
@@ -153,49 +157,107 @@ class _Search:
 
     def score(self) -> None:
         """Score every layout that may matter."""
-        for structure in self.space.structures():
-            self.counts.refused.update(structure.refused)
-            self.counts.totals["legal"] += structure.points
+        for group in self.space.groups():
+            self.counts.refused.update(group.refused)
+            self.counts.totals["legal"] += group.points
             self.on_progress(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
-            for block in structure.blocks(_BLOCK):
-                whole = self._score(block) and whole
-                block.variants.forget()
-            self.looked += whole
+            for block in group.blocks(_BLOCK):
+                whole = not (self.late and self.points is None and self.best.ranking())
+                if not whole:
+                    break
+                self._score(block)
+                block.forget()
+            self.looked += group.looked if whole else 0
             if self._crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()
             if self.late and self.points is None:
                 return
 
-    def _score(self, structure: Structure) -> bool:
-        """Score the layouts of *structure* that may matter; say whether time was enough."""
-        if not structure.points:
-            return True
-        scores = Scores(structure, self.few)
+    def _score(self, group: StructureGroup) -> None:
+        """Score the layouts of *group* that may matter.
+
+        Where time runs out, the lowest bound of those that are left is what is known of them.
+        """
+        scores = Scores(group, self.few)
         self.few = self.few or scores.few
         bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
-        size = _FIRST
+        group.forget()
+        choices = prod(group.variants.shape)
+        largest, together = (max(most // choices, 1) for most in (_PART, _ROUND))
+        most, own = (largest, largest) if self.best.ranking() else (_FIRST, together)
         while True:
-            worst = self.best.worst if self.points is None else nan  # all points are expected
-            matters = [bound.matters(worst, self.front) for bound in bounds]
-            lowest = [b.minimum_cost(which) for b, which in zip(bounds, matters, strict=True)]
-            least = np.minimum.reduce(lowest) if lowest else np.empty(0)
-            left = np.flatnonzero(least < inf)
+            matters, least = self._minimum_costs(bounds, [slice(None)] * len(group.structures))
+            lowest = {place: float(cost.min()) for place, cost in least.items()}
+            if min(lowest.values()) == inf:
+                return
+            if self._is_over:
+                self.unscored = min(self.unscored, *lowest.values())
+                return
+            kept: dict[int, NDArray[np.intp]] = {}
+            for place in sorted(lowest, key=lowest.__getitem__):
+                if lowest[place] < inf and sum(map(len, kept.values())) < most:
+                    kept[place] = _lowest_costs(least[place], own)
+            wanted = {
+                key: which[..., kept[key[0]]] for key, which in matters.items() if key[0] in kept
+            }
+            self._score_part(scores.part(kept, wanted), bounds, kept, together)
+            most = own = largest
+
+    def _score_part(
+        self,
+        part: ScoredPart,
+        bounds: Sequence[LayoutBounds],
+        kept: Mapping[int, NDArray[np.intp]],
+        most: int,
+    ) -> None:
+        """Score the layouts at points *kept* that may matter, *most* points at once.
+
+        Those with the lowest bounds come first.
+        """
+        bounds = [bound for bound in bounds if bound.place in kept]
+        while not self._is_over:
+            matters, least = self._minimum_costs(bounds, kept)
+            place = min(least, key=lambda place: float(least[place].min()))
+            left = _lowest_costs(least[place], most)
             if not len(left):
-                return True
-            if self.late and self.points is None and (self.waiting or self.looked):
-                return False
-            if len(left) > size:
-                left = np.sort(left[np.argpartition(least[left], size)[:size]])
-            size = _ROUND
-            pairs = zip(bounds, matters, strict=True)
-            wanted = {bound.index: which[..., left] for bound, which in pairs}
-            for scored in scores.score_layouts(left, wanted):
+                return
+            wanted = {
+                index: which[..., left]
+                for (owner, index), which in matters.items()
+                if owner == place
+            }
+            for scored in part.score_layouts(place, left, wanted):
                 self._offer(scored)
             for bound in bounds:
-                bound.settle(left)
+                if bound.place == place:
+                    bound.settle(kept[place][left])
             if self._may_gain:
                 self.replay_some()
+
+    def _minimum_costs(
+        self, bounds: Sequence[LayoutBounds], kept: Any
+    ) -> tuple[Mapping[tuple[int, int], NDArray[np.bool_]], Mapping[int, NDArray[np.float64]]]:
+        """Return which layouts matter at points *kept* by structure, and the lowest cost of each.
+
+        The first is by structure and position of the schedule.
+        """
+        worst = self.best.worst if self.points is None else nan  # all points are expected
+        matters: dict[tuple[int, int], NDArray[np.bool_]] = {}
+        least: dict[int, NDArray[np.float64]] = {}
+        for bound in bounds:
+            points = kept[bound.place]
+            which = matters[bound.place, bound.index] = bound.matters(worst, self.front, points)
+            cost = bound.minimum_cost(which, points)
+            known = least.get(bound.place)
+            least[bound.place] = cost if known is None else np.minimum(known, cost)
+        return matters, least
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the time is over, and something is known of the best."""
+        known = self.waiting or self.looked or self.best.ranking()
+        return bool(self.late and self.points is None and known)
 
     @property
     def _may_gain(self) -> bool:
@@ -206,8 +268,7 @@ class _Search:
         """Return what *bound* leaves of its layouts, and count what it does not."""
         objective, limits = self._judged_by(bound)
         totals, legal = self.counts.totals, bound.legal
-        rooms = rooms_of(bound.structure.variants.base, self.space.faults)
-        left = legal & reduce(and_, (bound.bytes_ <= room for room in rooms), True)
+        left = legal & reduce(and_, (bound.bytes_ <= room for room in bound.judge.rooms), True)
         totals["large"] += int(legal.sum()) - int(left.sum())
         if not left.any():
             bytes_ = np.broadcast_to(bound.bytes_, legal.shape)
@@ -234,7 +295,7 @@ class _Search:
         objective, limits = self._judged_by(scored)
         if self.points is not None:
             self.points(scored)
-        rooms = rooms_of(scored.structure.variants.base, self.space.faults)
+        rooms = scored.judge.rooms
         left = scored.legal & reduce(and_, (scored.bytes_ <= room for room in rooms), True)
         for limit in limits:
             bounded = left & limit.holds(scored.least, scored.bytes_)
@@ -260,7 +321,8 @@ class _Search:
         if not self.waiting:
             return
         _, tie, entry = self.waiting[0]
-        found = entry.replay(self.best.worst)
+        found = entry.replay(self.best.worst, self.batch)
+        self.batch = min(2 * self.batch, _MOST_REPLAYED)
         for degrees, layout in sorted(found.layouts, key=lambda kept: kept[1].rank):
             if not self.request.careful or self._runs(layout):
                 self.best.offer(degrees, layout)
@@ -312,7 +374,7 @@ class _Search:
             large=totals["large"],
             replayed=totals["replayed"],
             least_bytes=self.counts.least.get("needed", inf),
-            left=self.waiting[0][0] if self.waiting else inf,
+            left=min(self.waiting[0][0] if self.waiting else inf, self.unscored),
             looked=self.looked,
             unfit=totals["unfit"],
             broken=dict(self.counts.broken),
@@ -322,6 +384,12 @@ class _Search:
         )
 
     def _judged_by(self, scored: ScoredLayouts) -> tuple[Objective, Sequence[Limit]]:
-        base = scored.structure.variants.base
-        limits = [limit for _, goal in base.contributions("search_goals") for limit in goal.limits]
-        return objective_of(base, self.request.objective), limits
+        return scored.judge.objective(self.request.objective), scored.judge.limits
+
+
+def _lowest_costs(cost: NDArray[np.float64], most: int) -> NDArray[np.intp]:
+    """Return the positions of the *most* lowest finite numbers, in order."""
+    left = np.flatnonzero(cost < inf)
+    if len(left) > most:
+        left = np.sort(left[np.argpartition(cost[left], most)[:most]])
+    return left

@@ -21,7 +21,7 @@ class LayoutBounds:
     """
 
     def __init__(self, bound: ScoredLayouts, cost: Any, left: NDArray[np.bool_]) -> None:
-        self.index = bound.index
+        self.place, self.index = bound.place, bound.index
         known = (cost, bound.seconds, bound.bytes_)
         apart = np.broadcast_shapes(*(np.shape(value) for value in known))
         apart = (1,) * (left.ndim - len(apart)) + apart
@@ -31,18 +31,23 @@ class LayoutBounds:
             np.broadcast_to(value, self._left.shape) for value in known
         )
 
-    def matters(self, worst: float, front: Front) -> NDArray[np.bool_]:
+    def matters(
+        self, worst: float, front: Front, points: NDArray[np.intp] | slice = slice(None)
+    ) -> NDArray[np.bool_]:
         """Return which layouts may cost no more than *worst* or be on the *front*.
 
-        All that are left do if *worst* is not a number.
+        All that are left at *points* do if *worst* is not a number.
         """
-        gains = ~(self._cost > worst) | front.may_gain(self._seconds, self._bytes)
-        found: NDArray[np.bool_] = self._left & gains
+        cost, seconds, bytes_ = (v[..., points] for v in (self._cost, self._seconds, self._bytes))
+        gains = ~(cost > worst) | front.may_gain(seconds, bytes_)
+        found: NDArray[np.bool_] = self._left[..., points] & gains
         return found
 
-    def minimum_cost(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Return the lowest cost at each point of the flat axis, infinite where none *matters*."""
-        found: NDArray[np.float64] = np.where(matters, self._cost, inf).min(
+    def minimum_cost(
+        self, matters: NDArray[np.bool_], points: NDArray[np.intp] | slice = slice(None)
+    ) -> NDArray[np.float64]:
+        """Return the lowest cost at *points* of the flat axis, infinite where none *matters*."""
+        found: NDArray[np.float64] = np.where(matters, self._cost[..., points], inf).min(
             axis=tuple(range(matters.ndim - 1))
         )
         return found

@@ -38,7 +38,7 @@ class Front:
     """The fastest layout of each band of memory so far."""
 
     def __init__(self) -> None:
-        self._least = np.full(_BANDS, np.inf)
+        self._least = np.full(_BANDS, np.inf)  # seconds in a band or in any with less memory
         self._found: dict[int, Candidate] = {}
 
     def offer(self, scored: ScoredLayouts, left: NDArray[np.bool_]) -> None:
@@ -57,7 +57,7 @@ class Front:
                 candidate = Candidate(band, rank(seconds[i], bytes_[i], values), values)
                 if band not in self._found or candidate.rank < self._found[band].rank:
                     self._found[band] = candidate
-        self._least = np.minimum(least * (1.0 + ALIKE), self._least)
+        self._least = np.minimum.accumulate(np.minimum(least * (1.0 + ALIKE), self._least))
 
     def may_gain(self, seconds: Any, bytes_: Any) -> Any:
         """Return where a layout of no fewer seconds and bytes might be a candidate."""

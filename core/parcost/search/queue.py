@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from parcost.contract.searches import Limit, Objective
 
-_BATCH = 128  # layouts that are replayed together
-
 
 @define(eq=False)
 class ReplayResult:
@@ -76,14 +74,16 @@ class ReplayQueue:
         if not self._sorted:
             self._lowest = float(self._costs.min()) if len(self._costs) else inf
 
-    def replay(self, worst: float) -> ReplayResult:
-        """Replay the next layouts that cost no more than *worst*."""
+    def replay(self, worst: float, most: int) -> ReplayResult:
+        """Replay the next layouts that cost no more than *worst*, and *most* of them."""
         if not self._sorted:
             self.drop(worst)
             order = np.argsort(self._costs, kind="stable")
             self._points, self._costs = self._points[order], self._costs[order]
             self._sorted = True
-        last = min(self._next + _BATCH, len(self._costs))
+        if worst == inf and self.left:
+            most = self._lead_with_points(most)
+        last = min(self._next + most, len(self._costs))
         last = self._next + int(
             np.searchsorted(self._costs[self._next : last], worst, side="right")
         )
@@ -95,6 +95,19 @@ class ReplayQueue:
             doubt(self.scored)
         self._next, self.last = (last if last > self._next else len(self._costs)), len(points)
         return found
+
+    def _lead_with_points(self, most: int) -> int:
+        """Put the cheapest layout of each of *most* points first, and return how many they are.
+
+        The best layouts have different degrees: with as many of these, others are ruled out.
+        """
+        _, first = np.unique(self._points[self._next :] % self.shape[-1], return_index=True)
+        leading = np.sort(first)[:most] + self._next
+        for values in (self._points, self._costs):
+            values[self._next :] = np.concatenate(
+                [values[leading], np.delete(values, leading)[self._next :]]
+            )
+        return len(leading)
 
 
 def _replay_result(

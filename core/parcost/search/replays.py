@@ -12,7 +12,6 @@ import numpy as np
 from parcost.contract.validation import declarations
 from parcost.engine.reduce import reduce
 from parcost.engine.schedule_calls import schedule_blame
-from parcost.engine.shapes import rooms_of
 from parcost.search.scores import ScoredLayouts
 
 if TYPE_CHECKING:
@@ -38,14 +37,12 @@ def replay_layouts(
 def room_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
     """Return the bytes that layouts may hold on a device."""
     picked = _PointSelection(where)
-    variants = scored.structure.variants
-    rooms = rooms_of(variants.base, variants.faults)
-    return reduce_by(np.minimum, (picked.flat(room) for room in rooms), np.inf)
+    return reduce_by(np.minimum, (picked.flat(room) for room in scored.judge.rooms), np.inf)
 
 
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:
     """Return the outcome of layouts, with an array for them; its lines are sums of terms."""
-    study = scored.structure.variants.base
+    study = scored.structure.study
     picked = _PointSelection(where)
     pipeline = attrs.evolve(
         scored.pipeline, micro_batches=picked.flat(scored.pipeline.micro_batches)

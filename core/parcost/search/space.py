@@ -9,8 +9,10 @@ where something reads it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from functools import cached_property
+from itertools import accumulate, pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +25,11 @@ from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.search.attributes import choice_of, find
 from parcost.search.axis_kinds import AxisKinds
+from parcost.search.merge import merge_studies
 from parcost.search.result import spec_text
 from parcost.search.spec_values import setting_text
 from parcost.search.term_arrays import mask
-from parcost.search.variants import Choice, Variants
+from parcost.search.variants import Choice, VariantAnswers, Variants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,21 +40,27 @@ if TYPE_CHECKING:
     from parcost.engine.study import SpecStudy
 
 LARGEST = 10**10  # points, legal or not
+MOST_TOGETHER = 20_000  # points of the flat axis, legal or not, of structures in one group
 
 
-@frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False, slots=False)
 class Structure:
     """Everything with the same virtual stages: a study over the flat axis, and its choices.
 
-    *legal* has a dimension for each choice and one for the flat axis. *refused* counts, by
-    rule, the points that it does not let through.
+    *legal* has a dimension for each choice and one for the flat axis.
     """
 
     values: Mapping[str, Any]
-    variants: Variants
+    study: SpecStudy
+    choices: Sequence[Choice]
     degrees: Mapping[str, NDArray[np.float64]]
     legal: NDArray[np.bool_]
-    refused: Mapping[str, int]
+    faults: list[Fault]
+
+    @cached_property
+    def variants(self) -> Variants:
+        """The study under all choices."""
+        return Variants(self.study, self.choices, self.faults)
 
     @property
     def points(self) -> int:
@@ -68,15 +77,92 @@ class Structure:
             yield self.at(kept)
 
     def at(self, kept: NDArray[np.intp]) -> Structure:
-        """Return some of the points of the flat axis, of which nothing is refused."""
-        base = _at(self.variants.base, kept, self.legal.shape[-1])
+        """Return some of the points of the flat axis."""
         return evolve(
             self,
-            variants=Variants(base, self.variants.choices, self.variants.faults),
+            study=_at(self.study, kept, self.legal.shape[-1]),
             degrees={name: values[kept] for name, values in self.degrees.items()},
             legal=self.legal[..., kept],
-            refused={},
         )
+
+
+@frozen(kw_only=True, eq=False, slots=False)
+class StructureGroup:
+    """Structures that are asked about together; none of them is empty.
+
+    *refused* counts, by rule, the points that it does not let through, and *looked* the
+    structures that these are of.
+    """
+
+    structures: Sequence[Structure]
+    refused: Mapping[str, int] = {}
+    looked: int = 0
+
+    @cached_property
+    def variants(self) -> Variants:
+        """One study of all structures under all choices."""
+        together = _merge_structures(self.structures)
+        assert together is not None
+        return together
+
+    @cached_property
+    def slices(self) -> Sequence[slice]:
+        """Where the points of each structure are."""
+        ends = list(accumulate((s.legal.shape[-1] for s in self.structures), initial=0))
+        return [slice(first, last) for first, last in pairwise(ends)]
+
+    @property
+    def points(self) -> int:
+        """The number of legal layouts."""
+        return sum(structure.points for structure in self.structures)
+
+    def forget(self) -> None:
+        """Let go of every study and answer: they refer to one another, and hold arrays."""
+        for variants in (self.variants, *(s.variants for s in self.structures)):
+            variants.forget()
+
+    def at(self, kept: Mapping[int, NDArray[np.intp]]) -> StructureGroup:
+        """Return some of the points of some of the structures."""
+        return StructureGroup(
+            structures=[self.structures[i].at(points) for i, points in kept.items()]
+        )
+
+    def blocks(self, most: int) -> Iterator[StructureGroup]:
+        """Yield groups of at most *most* points of the flat axis."""
+        found: list[Structure] = []
+        points = 0
+        for block in (b for structure in self.structures for b in structure.blocks(most)):
+            count = block.legal.shape[-1]
+            if found and points + count > most:
+                yield StructureGroup(structures=found)
+                found, points = [], 0
+            found.append(block)
+            points += count
+        if found:
+            yield StructureGroup(structures=found)
+
+
+def _merge_structures(structures: Sequence[Structure]) -> Variants | None:
+    """Return one study of *structures*, None where they do not fit together."""
+    first = structures[0]
+    if len(structures) == 1:
+        return first.variants
+    counts = [structure.legal.shape[-1] for structure in structures]
+    merged = merge_studies([s.study for s in structures], counts, _numbers(structures))
+    if merged is None:
+        return None
+    parts = [structure.variants for structure in structures]
+    return Variants(merged.study, first.choices, first.faults, merged.point, parts)
+
+
+def _numbers(structures: Sequence[Structure]) -> Mapping[str, Sequence[float]]:
+    """Return the numbers by which *structures* differ."""
+    first = structures[0].values
+    return {
+        name: [structure.values[name] for structure in structures]
+        for name, value in first.items()
+        if _is_number(value)
+    }
 
 
 @frozen(kw_only=True, eq=False)
@@ -97,6 +183,7 @@ class Space:
     unsearched: Sequence[Axis] = ()
     follows: Sequence[str] = ()
     faults: list[Fault] = field(factory=list)  # plugins that failed so far
+    merges: bool = True  # structures that differ in numbers alone are asked about at once
 
     @property
     def axes(self) -> Sequence[Axis]:
@@ -113,21 +200,43 @@ class Space:
         value = spec_text(value)
         return self.texts.get(path, {}).get(value, f"{value}")
 
+    def groups(self) -> Iterator[StructureGroup]:
+        """Yield every structure in groups: some are of none that has a legal layout.
+
+        Structures that differ in numbers alone stand together, those with words apart.
+        """
+        words = [a for a in self.structural if not all(map(_is_number, a.values))]
+        numbers = [a for a in self.structural if a not in words]
+        for outer in product(*(_middle_first(axis.values) for axis in words)):
+            found: list[Structure] = []
+            points = 0
+            for inner in product(*(_middle_first(axis.values) for axis in numbers)):
+                at = {a.attribute: v for a, v in zip(words, outer, strict=True)}
+                at |= {a.attribute: v for a, v in zip(numbers, inner, strict=True)}
+                at = {axis.attribute: at[axis.attribute] for axis in self.structural}
+                for whole in self._whole(at):
+                    count = whole.legal.shape[-1]
+                    if found and (not self.merges or points + count > MOST_TOGETHER):
+                        groups = _groups(found)
+                        found, points = [], 0  # and their masks
+                        yield from groups
+                    found.append(whole)
+                    points += count
+            groups = _groups(found) if found else []
+            found = []
+            yield from groups
+
     def structures(self) -> Iterator[Structure]:
-        """Yield every structure, with a legal layout or with none."""
-        names = [axis.attribute for axis in self.structural]
-        cuts = list(product(*(range(len(axis.values)) for axis in self.cuts)))
-        for values in product(*(_middle_first(axis.values) for axis in self.structural)):
-            yield from self._structures(dict(zip(names, values, strict=True)), cuts)
+        """Yield every structure with a legal layout."""
+        for group in self.groups():
+            yield from group.structures
 
     def count(self) -> int:
         """Return the number of structures."""
         return prod(len(axis.values) for axis in (*self.structural, *self.cuts))
 
-    def _structures(
-        self, at: Mapping[str, Any], places: Sequence[tuple[int, ...]]
-    ) -> Iterator[Structure]:
-        """Yield structures that are alike but for how the model is cut."""
+    def _whole(self, at: Mapping[str, Any]) -> Iterator[Structure]:
+        """Yield structures that are alike but for how the model is cut, legal or not."""
         degrees = {axis.attribute: list(axis.values) for axis in self.degrees}
         others = {axis.attribute: axis.values[0] for axis in (*self.cuts, *self.choices)}
         varied = self.scenario.replace({**others, **at, **degrees})  # which the spec may sweep
@@ -140,35 +249,25 @@ class Space:
             raise SpecError([Diagnostic("stages-depend", message, place=path, help=help)])
         (study,) = studies
         count = prod(len(values) for values in degrees.values())
-        whole = self._variants(study, [*self.cuts, *self.choices])
-        masks = list(_masks(whole, count))
-        first = len(self.cuts)
-        for place in places:
-            legal, refused = _legal(masks, place, whole.shape[first:], count)
-            chosen = whole.choices[:first]
-            cut = {c.name: c.values[i] for c, i in zip(chosen, place, strict=True)}
-            yield self._structure({**at, **cut}, _having(study, chosen, place), legal, refused)
-
-    def _structure(
-        self,
-        at: Mapping[str, Any],
-        study: SpecStudy,
-        legal: NDArray[np.bool_],
-        refused: dict[str, int],
-    ) -> Structure:
-        kept = np.flatnonzero(legal.any(axis=tuple(range(legal.ndim - 1))))
-        bound = _at(study, kept, legal.shape[-1]) if len(kept) else study
-        return Structure(
-            values=at,
-            variants=self._variants(bound, self.choices),
-            degrees={name: np.asarray(v, dtype=np.float64)[kept] for name, v in study.axes},
-            legal=legal[..., kept],
-            refused=refused,
+        cuts, choices = (
+            [choice_of(self.scenario, study, axis) for axis in axes]
+            for axes in (self.cuts, self.choices)
         )
+        shape = [len(choice.values) for choice in choices]
+        for place in product(*(range(len(cut.values)) for cut in cuts)):
+            cut = {c.name: c.values[i] for c, i in zip(cuts, place, strict=True)}
+            yield Structure(
+                values={**at, **cut},
+                study=_having(study, cuts, place),
+                choices=choices,
+                degrees={name: np.asarray(v, dtype=np.float64) for name, v in study.axes},
+                legal=np.ones((*shape, count), dtype=bool),
+                faults=self.faults,
+            )
 
-    def _variants(self, study: SpecStudy, axes: Sequence[Axis]) -> Variants:
-        choices = [choice_of(self.scenario, study, axis) for axis in axes]
-        return Variants(study, choices, self.faults)
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _middle_first(values: Sequence[Any]) -> Sequence[Any]:
@@ -208,44 +307,69 @@ def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
     return evolve(study.with_blocks(change_values(study.blocks, cut)), axes=axes)
 
 
-def _masks(variants: Variants, count: int) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield where each rule holds, with a dimension for each choice."""
+def _groups(structures: Sequence[Structure]) -> Sequence[StructureGroup]:
+    """Return *structures* with what is legal alone, those together that fit together."""
+    together = _merge_structures(structures)
+    if together is None:
+        return [group for structure in structures for group in _groups([structure])]
+    refused = _refuse(structures, together)
+    for variants in (together, *(structure.variants for structure in structures)):
+        variants.forget()
+    legal = _legal_structures(structures)
+    return [StructureGroup(structures=legal, refused=refused, looked=len(structures))]
+
+
+def _refuse(structures: Sequence[Structure], together: Variants) -> Mapping[str, int]:
+    """Clear where a rule does not hold, and return how many points each refuses."""
+    refused: Counter[str] = Counter()
+    ends = list(accumulate((s.legal.shape[-1] for s in structures), initial=0))
     with np.errstate(all="ignore"):
-        for read, answers in variants.answers("checks"):
-            distinct = {id(a): a for a in answers.values()}
-            errors = {
-                key: [c for _, c in answer if c.severity == "error"]
-                for key, answer in distinct.items()
-            }
-            for id_ in dict.fromkeys(c.id for found in errors.values() for c in found):
-                one = {key: _all(found, id_, count) for key, found in errors.items()}
-                if not all(holds.all() for holds in one.values()):
-                    holds = {part: one[id(answer)] for part, answer in answers.items()}
-                    yield id_, mask(read, holds, variants.shape)
+        for position in range(together.plugins("checks")):
+            asked = together.common_answers("checks", position)
+            for structure, (first, last) in zip(structures, pairwise(ends), strict=True):
+                own = asked or structure.variants.plugin_answers("checks", position)
+                span = slice(first, last) if asked else slice(None)
+                count = structure.legal.shape[-1]
+                for id_, holds in _masks(own, together.shape, span, count):
+                    broken = int((~holds).sum())
+                    if broken:
+                        refused[id_] += broken * (structure.legal.size // holds.size)
+                        np.logical_and(structure.legal, holds, out=structure.legal)
+    return refused
 
 
-def _legal(
-    masks: Sequence[tuple[str, NDArray[np.bool_]]],
-    place: Sequence[int],
-    shape: Sequence[int],
-    count: int,
-) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Return where every rule holds for one way to cut, and how many points each refuses."""
-    legal = np.ones((*shape, count), dtype=bool)
-    refused: dict[str, int] = {}
-    for id_, whole in masks:
-        here = whole[tuple(0 if whole.shape[k] == 1 else i for k, i in enumerate(place))]
-        many = prod(n for n, m in zip(legal.shape, here.shape, strict=True) if m == 1)
-        refused[id_] = refused.get(id_, 0) + int((~here).sum()) * many
-        legal &= here
-    return legal, {rule: n for rule, n in refused.items() if n}
+def _legal_structures(structures: Sequence[Structure]) -> Sequence[Structure]:
+    """Return those of *structures* with a legal layout, at the points that are legal somewhere."""
+    found = []
+    for structure in structures:
+        kept = np.flatnonzero(structure.legal.any(axis=tuple(range(structure.legal.ndim - 1))))
+        if len(kept):
+            found.append(structure.at(kept))
+    return found
 
 
-def _all(checks: Sequence[Check], id_: str, count: int) -> NDArray[np.bool_]:
+def _masks(
+    asked: VariantAnswers, shape: Sequence[int], span: slice, count: int
+) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Yield where each rule holds at *count* points, with a dimension for each choice."""
+    read, answers = asked
+    distinct = {id(a): a for a in answers.values()}
+    errors = {
+        key: [c for _, c in answer if c.severity == "error"] for key, answer in distinct.items()
+    }
+    for id_ in dict.fromkeys(c.id for found in errors.values() for c in found):
+        one = {key: _all(found, id_, span, count) for key, found in errors.items()}
+        if not all(holds.all() for holds in one.values()):
+            holds = {part: one[id(answer)] for part, answer in answers.items()}
+            yield id_, mask(read, holds, shape)
+
+
+def _all(checks: Sequence[Check], id_: str, span: slice, count: int) -> NDArray[np.bool_]:
     holds = np.ones(count, dtype=bool)
     for check in checks:
         if check.id == id_:
-            holds &= np.asarray(check.holds, dtype=bool)
+            own = np.asarray(check.holds, dtype=bool)
+            holds &= own[span] if own.ndim and own.shape[-1] > 1 else own
     return holds
 
 

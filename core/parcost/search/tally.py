@@ -101,7 +101,7 @@ def result_of(
         if tally.interrupted:
             raise KeyboardInterrupt
         why: Sequence[Diagnostic]
-        if tally.looked < space.count():
+        if tally.looked < space.count() or tally.left < inf:
             why = [out_of_time(space, tally.legal)]
         elif not tally.legal:
             why = empty(space, +Counter(tally.refused))

@@ -20,6 +20,7 @@ import numpy as np
 
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.contract.validation import declarations
+from parcost.records import replace_values
 from parcost.search.variants import Combination, Contribution, VariantAnswers
 
 if TYPE_CHECKING:
@@ -89,11 +90,13 @@ def stack_terms(
     """Return the terms of all variants; *shape* has the number of values of each choice.
 
     Work that runs one after another on one resource is added up first: a ledger would have
-    to keep it apart, a search only needs the sum. *hosts* are the windows that have guests.
+    to keep it apart, a search only needs the sum, and no FLOPs. *hosts* are the windows that
+    have guests.
     """
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:
         found += _of_one(read, by_part, shape, hosts)
+    found = [(p, replace_values(t, {"flops": 0.0}) if isinstance(t, Work) else t) for p, t in found]
     return merge_terms(found, hosts)
 
 
@@ -118,7 +121,7 @@ def _of_one(
             yield plugin, _lift_term(first, len(shape))
             continue
         terms = {number: term for number, (_, term) in members.items()}
-        yield plugin, attrs.evolve(first, **_numbers(terms, len(distinct), where))
+        yield plugin, replace_values(first, _numbers(terms, len(distinct), where))
 
 
 class _Where:
@@ -236,7 +239,7 @@ def merge_terms(
         amount = getattr(first, name)
         for term in others:
             amount = amount + getattr(term, name)
-        found.append((plugin, attrs.evolve(first, **{name: amount})))
+        found.append((plugin, replace_values(first, {name: amount})))
     return found
 
 
@@ -281,22 +284,27 @@ def take(value: Any, choice: int, index: int) -> Any:
     return value[(slice(None),) * choice + (slice(index, index + 1),)]
 
 
-def at(stamped: Sequence[tuple[Plugin, Any]], kept: NDArray[np.intp]) -> list[tuple[Plugin, Any]]:
-    """Return the terms at some points of the flat axis."""
+def at(
+    stamped: Sequence[tuple[Plugin, Any]], kept: NDArray[np.intp] | slice
+) -> list[tuple[Plugin, Any]]:
+    """Return the terms at some points of the flat axis, those that are nothing there left out."""
     found = []
     for plugin, term in stamped:
         numbers: dict[str, Any] = {}
-        for name in _fields(_type(term)):
+        for name in _numbers_of(_type(term)):
             value = getattr(term, name)
-            if getattr(value, "ndim", 0) and value.shape[-1] > 1:
+            if value.__class__ is not float and np.ndim(value) and value.shape[-1] > 1:
                 numbers[name] = value[..., kept]
         if series := _several(term):
             numbers[series] = tuple(at_points(v, kept) for v in getattr(term, series))
-        found.append((plugin, attrs.evolve(term, **numbers) if numbers else term))
+        if not numbers:
+            found.append((plugin, term))
+        elif _counts_with(term, numbers):
+            found.append((plugin, replace_values(term, numbers)))
     return found
 
 
-def at_points(value: Any, kept: NDArray[np.intp]) -> Any:
+def at_points(value: Any, kept: NDArray[np.intp] | slice) -> Any:
     """Return a number at some points of the flat axis."""
     if getattr(value, "ndim", 0) and value.shape[-1] > 1:
         return value[..., kept]
@@ -322,9 +330,17 @@ def terms_under(
                 numbers[series] = parts
         if not numbers:
             found.append((plugin, term))
-        elif any(np.any(numbers.get(n, getattr(term, n, 0.0))) for n in _AMOUNTS):
-            found.append((plugin, attrs.evolve(term, **numbers)))
+        elif _counts_with(term, numbers):
+            found.append((plugin, replace_values(term, numbers)))
     return found
+
+
+def _counts_with(term: Any, numbers: Mapping[str, Any]) -> bool:
+    """Return whether *term* is anything with these *numbers* in place of its own."""
+    if _several(term):
+        return True
+    amounts = (numbers.get(n, getattr(term, n)) for n in _numbers_of(_type(term)) if n in _AMOUNTS)
+    return any(np.any(amount) for amount in amounts)
 
 
 def _lift_term(term: Any, choices: int) -> Any:
@@ -335,7 +351,7 @@ def _lift_term(term: Any, choices: int) -> Any:
             numbers[name] = lift(value, choices)
     if series := _several(term):
         numbers[series] = tuple(lift(v, choices) for v in getattr(term, series))
-    return attrs.evolve(term, **numbers) if numbers else term
+    return replace_values(term, numbers) if numbers else term
 
 
 def _kind(term: Any, windows: Windows) -> Any:

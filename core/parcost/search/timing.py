@@ -44,7 +44,7 @@ class ScheduleTimes:
         schedule: Schedule,
         terms: Sequence[Any],
         legal: NDArray[np.bool_],
-        known: dict[Any, Load],
+        known: dict[Any, Any],
     ) -> None:
         """*known* are loads that other schedules have in common with this one.
 
@@ -65,8 +65,8 @@ class ScheduleTimes:
         for x in dict.fromkeys(alike):
             key = (split, x, *map(id, works))
             if key not in known:
-                known[key] = load(works, x, split=split)
-            by_kind[x] = known[key]
+                known[key] = works, load(works, x, split=split)  # the ids of terms stay theirs
+            by_kind[x] = known[key][1]
         by_stage = [by_kind[x] for x in alike]
         paired = PlanPairs(self.plan, works, by_stage)
         self.loads = [by_stage[x] for x in self.plan.stage]

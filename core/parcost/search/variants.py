@@ -8,8 +8,10 @@ just these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import product
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -17,11 +19,12 @@ from attrs import evolve, frozen
 
 from parcost.contract.queries import READS, Memo, Reads
 from parcost.contract.schema import on_axes
+from parcost.contract.terms import StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.shapes import points_of, shape_problem
 from parcost.engine.study import SpecStudy, contribution, count_answers
 from parcost.language.diagnostics import Diagnostic
-from parcost.language.errors import SpecError
+from parcost.language.errors import ParcostError, SpecError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Combination = tuple[int, ...]  # the index of the value of every choice
+STAGES = -1  # stands among choices for what differs between structures
 
 
 @frozen(kw_only=True, eq=False)
@@ -57,10 +61,21 @@ class Variants:
     """The variants of *base*: ``at(combination)`` is a study; all of them have one memo."""
 
     def __init__(
-        self, base: SpecStudy, choices: Sequence[Choice], faults: list[Fault] | None = None
+        self,
+        base: SpecStudy,
+        choices: Sequence[Choice],
+        faults: list[Fault] | None = None,
+        point: Mapping[str, Any] = MappingProxyType({}),
+        parts: Sequence[Variants] = (),
     ) -> None:
-        """Plugins that fail under any variant are noted in *faults*."""
+        """Plugins that fail under any variant are noted in *faults*.
+
+        *point* is by axis what is no choice and differs between the points of *base* all the
+        same, which are those of *parts*: what reads it is no answer for all of them.
+        """
         self.base = base
+        self.point = point
+        self.parts = parts
         self.choices = choices
         self.faults: list[Fault] = [] if faults is None else faults
         self._points = points_of(base)
@@ -89,16 +104,6 @@ class Variants:
         self._studies.clear()
         self._made.clear()
 
-    def answers(
-        self, hook: str, legal: NDArray[np.bool_] | None = None
-    ) -> Iterator[VariantAnswers]:
-        """Yield the answers of each plugin to *hook* in all variants.
-
-        *legal* has a dimension for each choice: hooks are called for legal variants only.
-        """
-        for position in range(self.plugins(hook)):
-            yield self.plugin_answers(hook, position, legal)
-
     def plugins(self, hook: str) -> int:
         """Return how many plugins answer *hook*."""
         return len(self.base.plugins.implementing(hook))
@@ -108,7 +113,8 @@ class Variants:
     ) -> VariantAnswers:
         """Return the choices that the answers of one plugin to *hook* depend on, and these.
 
-        Answers are by the indices of these choices alone; equal ones are one object.
+        Answers are by the indices of these choices alone; equal ones are one object. *legal*
+        has a dimension for each choice: the plugin is not asked where nothing is.
         """
         read: tuple[int, ...] = ()
         while True:
@@ -117,9 +123,65 @@ class Variants:
             for part in product(*(range(self.shape[k]) for k in read)):
                 found[part], reads = self._answer(hook, position, read, part, legal)
                 union |= reads
+                if STAGES in union:
+                    return (STAGES,), {}
             if len(union) == len(read):
                 return read, found
             read = tuple(sorted(union))
+
+    def common_answers(
+        self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
+    ) -> VariantAnswers | None:
+        """Return the same with counts by row, None where it differs between structures.
+
+        So it does where the answer has read what does, has counts by virtual stage, or fails.
+        """
+        undo = self._undo()
+        faults = len(self.faults)
+        try:
+            found = self.plugin_answers(hook, position, legal)
+        except ParcostError:
+            if not self.point:
+                raise
+            found = (STAGES,), {}
+        if not self.point:
+            return found
+        answers = {id(answer): answer for answer in found[1].values()}.values()
+        by_stage = any(_by_stage(item) for answer in answers for _, item in answer)
+        if found[0] != (STAGES,) and not by_stage and len(self.faults) == faults:
+            return found
+        undo()
+        return None
+
+    def common_answer(
+        self, hook: str, position: int, legal: NDArray[np.bool_]
+    ) -> tuple[Contribution, frozenset[int]] | None:
+        """Return the same as :meth:`one`, None where it differs between structures."""
+        undo = self._undo()
+        faults = len(self.faults)
+        try:
+            found, reads = self.one(hook, position, legal)
+        except ParcostError:
+            if not self.point:
+                raise
+            reads = frozenset((STAGES,))
+        if not self.point or (STAGES not in reads and len(self.faults) == faults):
+            return found, reads
+        undo()
+        return None
+
+    def _undo(self) -> Callable[[], None]:
+        """Return what forgets the faults that are noted from here on."""
+        plugins: Any = self.base.plugins
+        noted, faults = plugins.noted, len(self.faults)
+        known = dict(noted)
+
+        def undo() -> None:
+            del self.faults[faults:]
+            noted.clear()
+            noted.update(known)
+
+        return undo
 
     def one(
         self, hook: str, position: int, legal: NDArray[np.bool_]
@@ -147,7 +209,7 @@ class Variants:
         Raises:
             SpecError: It depends on a choice.
         """
-        names = [self.choices[k].name for k in sorted(reads) if self.shape[k] > 1]
+        names = [self.choices[k].name for k in sorted(reads) if k >= 0 and self.shape[k] > 1]
         if names:
             said = " and ".join(f"`{name}`" for name in names)
             message = f"the {what} of this study depends on {said}, which a search cannot choose"
@@ -165,7 +227,7 @@ class Variants:
             answer = self.at(combination).query(function, *arguments)
         finally:
             READS.reset(token)
-        return answer, frozenset(self._number[axis] for axis in reads.axes)
+        return answer, frozenset(self._number.get(axis, STAGES) for axis in reads.axes)
 
     def _answer(
         self,
@@ -188,7 +250,33 @@ class Variants:
                 return (), frozenset()
             others = iter(np.unravel_index(int(here.argmax()), here.shape))
             index = [int(next(others)) if i == slice(None) else i for i in index]
-        return self._trace(tuple(index), _count_contribution, hook, position)
+        return self._trace(tuple(index), contribution, hook, position)
+
+    def counts(
+        self,
+        stamped: tuple[Plugin, Any],
+        hook: str,
+        combination: Combination,
+        fixed: int | None,
+    ) -> tuple[Mapping[Combination, Any], Sequence[int]]:
+        """Return the counts of a term by virtual stage, and the choices that they depend on.
+
+        They are by the indices of these choices, but for the one that is *fixed*, and None where
+        they fail.
+        """
+        read: tuple[int, ...] = ()
+        while True:
+            found = {}
+            union = set(read)
+            for part in product(*(range(self.shape[k]) for k in read)):
+                index = list(combination)
+                for k, i in zip(read, part, strict=True):
+                    index[k] = i
+                found[part], reads = self._trace(tuple(index), _count, hook, *stamped)
+                union |= reads - {fixed}
+            if len(union) == len(read):
+                return found, read
+            read = tuple(sorted(union))
 
     def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
@@ -197,9 +285,10 @@ class Variants:
             token = READS.set(None)  # under all choices it has the same stages
             try:
                 cut = study.pipeline
+                most = max([cut.stages, *(part.stages for part in self.parts)])
             finally:
                 READS.reset(token)
-            complaint = term_problem(answer, cut.stages, cut.stages * cut.chunks)
+            complaint = term_problem(answer, most, cut.stages * cut.chunks)
         return complaint
 
     def _study(self, combination: Combination) -> SpecStudy:
@@ -214,9 +303,27 @@ class Variants:
             faults=self.faults,
             left_out=set(),
             memo=self._memo,
-            point={c.name: i for c, i in zip(self.choices, combination, strict=True)},
+            point={
+                **self.point,
+                **{c.name: i for c, i in zip(self.choices, combination, strict=True)},
+            },
             complaint=self._complaint,
+            structures=partial(self._structures, combination) if self.point else None,
         )
+
+    def _structures(self, combination: Combination) -> Sequence[tuple[SpecStudy, int]]:
+        """Return the study of each part under *combination*, and how many points it has."""
+        return [(part.at(combination), max(part.count, 1)) for part in self.parts]
+
+    @cached_property
+    def stages(self) -> int:
+        """The number of devices of a pipeline, the same under all choices."""
+        return self.at((0,) * len(self.choices)).pipeline.stages
+
+    @property
+    def count(self) -> int:
+        """The number of points of the flat axis, 0 where there is none."""
+        return self._points
 
     def _observe(self, value: Any, combination: Combination) -> Any:
         """Return *value* with blocks in it, and below, that tell when a choice is read.
@@ -266,8 +373,15 @@ class Variants:
         return self._inside[id(value)]
 
 
-def _count_contribution(study: SpecStudy, hook: str, position: int) -> Contribution:
-    return count_answers(study, hook, study.query(contribution, hook, position))
+def _count(study: SpecStudy, hook: str, plugin: Plugin, term: Any) -> Any:
+    found = count_answers(study, hook, [(plugin, term)])
+    return found[0][1].count if found else None
+
+
+def _by_stage(item: Any) -> bool:
+    """Return whether a term has numbers for each virtual stage, and not by row."""
+    count = getattr(item, "count", 1.0)
+    return isinstance(count, tuple) and not isinstance(count, StageCounts)
 
 
 def _schedule(study: SpecStudy) -> Schedule:

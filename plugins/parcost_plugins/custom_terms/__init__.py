@@ -7,6 +7,7 @@ from typing import Literal
 
 from parcost import Check, Formula, Memory, Once, Real, Study, Work, block_name, formula, hookimpl
 from parcost_plugins.vocabulary import CustomTerm, layers, virtual_stages
+from parcost_plugins.vocabulary.partition import chunks, stages
 
 _WHENS: Mapping[str, Literal["fill", "drain", "end"]] = {
     "fill": "fill",
@@ -39,9 +40,9 @@ def memory(study: Study) -> list[Memory]:
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
     """Require that a term stands on a stage that there is."""
-    last = virtual_stages(study) - 1
     for term in study.all(CustomTerm):
         if term.stage is not None:
+            last = stages(study) * chunks(study) - 1
             yield Check(
                 id="term-stage",
                 holds=term.stage <= last,

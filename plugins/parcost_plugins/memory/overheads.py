@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any
 
 from parcost import Formula, Memory, Real, Study, attribute, formula, hookimpl
-from parcost.numeric import maximum, where
+from parcost.numeric import any_of, maximum, where
 from parcost_plugins.vocabulary import Layout, MemoryBudget, Training
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE, OVERHEADS
-from parcost_plugins.vocabulary.partition import ends_share_device
+from parcost_plugins.vocabulary.partition import ends_share_device, stages
 from parcost_plugins.vocabulary.stage_parameters import spread, stage_kinds
 
 #: Groups of ranks that a job always has a communicator for, where they are more than one.
@@ -103,13 +103,13 @@ def _joint_communicators(study: Study, ranks: Mapping[str, Real]) -> Real:
     the ranks of a model, and a tied embedding over the two ends of a pipeline: what they send
     is little, and their buffers are as large as any.
     """
-    layout = study[Layout]
-    widest = maximum(maximum(layout.tp, layout.cp), maximum(layout.pp, layout.dp * layout.cp))
+    layout, pp = study[Layout], stages(study)
+    widest = maximum(maximum(layout.tp, layout.cp), maximum(pp, layout.dp * layout.cp))
     found = where(ranks["job"] > widest, 1.0, 0.0)
-    if layout.pp > 1:
-        found = found + _one(layout.tp)
-        if study[Training].model.tied and not study.query(ends_share_device):
-            found = found + 1.0
+    if any_of(pp > 1):
+        found = found + where(pp > 1, _one(layout.tp), 0.0)
+        if study[Training].model.tied:
+            found = found + where(study.number(ends_share_device), 0.0, 1.0)  # so with pp = 1
     return found
 
 

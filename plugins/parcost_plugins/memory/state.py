@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from parcost import Memory, Moment, Study, attribute, formula, hookimpl, letters_of
-from parcost.numeric import any_of
+from parcost.numeric import any_of, minimum
 from parcost_plugins.vocabulary import (
     Compression,
     Layout,
@@ -148,11 +148,11 @@ def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
     """
     precision, sharding = study[Training].precision, study[Sharding]
     passes: tuple[Moment, ...] = ("forward", "backward", "gather")
-    one, gather = min(kind.layers, 1), precision.gather
+    one, gather = minimum(kind.layers, 1), precision.gather
     before, layer, after = kind.before, kind.layer, kind.after
-    layers = min(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
+    layers = minimum(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
     ends = "max(a, b - (l - k) psi)"
-    if not reshards(study) or (study[Training].model.tied and study.query(ends_share_device)):
+    if not reshards(study) or (study[Training].model.tied and study.number(ends_share_device)):
         ends = "(a + b)"
     made, remark = "max(b, k psi, a) (e + r)", "as backward makes them, and copied for the wire"
     if study[Training].framework.reduces_by_matrix:

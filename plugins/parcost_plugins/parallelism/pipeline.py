@@ -26,6 +26,7 @@ from parcost import (
     formula,
     hookimpl,
 )
+from parcost.numeric import all_of, is_array, max_of, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Layout,
@@ -36,7 +37,13 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.causes import HOPS
 from parcost_plugins.vocabulary.neighbours import all_divisors, next_to
 from parcost_plugins.vocabulary.offers import usual_schedules
-from parcost_plugins.vocabulary.partition import assignment, end_layers, stages_of_devices
+from parcost_plugins.vocabulary.partition import (
+    assignment,
+    chunks,
+    end_layers,
+    stages,
+    stages_of_devices,
+)
 from parcost_plugins.vocabulary.partition import layers as layers_of_stages
 from parcost_plugins.vocabulary.run_choices import blocks_on_transfers
 
@@ -53,8 +60,8 @@ def pipelines(study: Study) -> list[Pipeline]:
     return [
         Pipeline(
             schedule=choice.kind,
-            stages=study[Layout].pp,
-            chunks=choice.chunks,
+            stages=stages(study),
+            chunks=chunks(study),
             micro_batches=study[Training].micro_batches,
             blocking=blocks_on_transfers(study),
             overlap=choice.overlap,
@@ -70,7 +77,8 @@ def terms(study: Study) -> list[Edge]:
     without it, every rank sends the whole. A context-parallel rank has no more than its
     share anyway.
     """
-    if study[Layout].pp == 1:
+    pp = stages(study)
+    if all_of(pp == 1):
         return []
     message = _message(study)
     group, algorithm = study.group("pp"), study[CollectiveChoice].pipeline
@@ -79,7 +87,8 @@ def terms(study: Study) -> list[Edge]:
         Edge(
             name="activation hop",
             cause=HOPS,
-            seconds=call.formula,
+            seconds=call.formula if not is_array(pp) else where(pp > 1, call.seconds, 0.0),
+            formula=call.formula,
             resource=group.hop.name,
             bytes_=message.value,
             boundaries=_boundaries(study, call, message.value),
@@ -104,7 +113,7 @@ def _message(study: Study) -> Formula:
 def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
     """Return the seconds of a hop over each boundary of devices; nothing where they are alike."""
     group = study.group("pp")
-    links = [group.hop_after(rank) for rank in range(study[Layout].pp - 1)]
+    links = [group.hop_after(rank) for rank in range(int(max_of(stages(study))) - 1)]
     algorithm = study[CollectiveChoice].pipeline
     priced: dict[int, Real] = {id(group.hop): slowest.seconds}
     for link in links:
@@ -189,42 +198,48 @@ def checks(study: Study) -> Iterator[Check]:
         yield from _stage_list_checks(study)
     else:
         yield _division_check(study)
-    pp, chunks = study[Layout].pp, study[ScheduleChoice].chunks
+    v = chunks(study)
     yield Check(
         id="chunks-alone",
-        holds=pp > 1 or chunks == 1,
+        holds=(stages(study) > 1) | (v == 1),
         subject="schedule.chunks",
         message="{chunks} chunks have nothing to interleave with: pp is 1",
-        inputs={"chunks": chunks},
+        inputs={"chunks": v},
         help="chunks are turns between stages: take `chunks = 1`, or pp = 2 or more",
     )
     yield from _limits(study)
 
 
 def _division_check(study: Study) -> Check:
-    choice, pp = study[ScheduleChoice], study[Layout].pp
+    cut = stages(study) * chunks(study)
     layers = study[Training].model.layers
     ends = sum(end_layers(study))
     counted = f"{layers} layers" + ("", " and an end", " and both ends")[ends]
     if assignment(study) != "even":
         return Check(
             id="layers-few",
-            holds=min(layers_of_stages(study)) >= 0 and layers + ends >= pp * choice.chunks,
+            holds=(study.number(_fewest_layers) >= 0) & (layers + ends >= cut),
             subject="layout.pp",
             message="{counted} are too few for {stages}",
             inputs={"counted": counted, "stages": _stages(study), "most": layers + ends},
             help="at most {most} stages have something to do",
         )
-    holds = (layers + ends) % (pp * choice.chunks) == 0
-    by_chunks = choice.chunks > 1 and (layers + ends) % pp == 0
+    holds = (layers + ends) % cut == 0
+    by_chunks = all_of((chunks(study) > 1) & ((layers + ends) % stages(study) == 0))
     return Check(
         id="layers-divide",
         holds=holds,
         subject="schedule.chunks" if by_chunks else "layout.pp",
         message="{counted} are not divisible by {stages}",
         inputs={"counted": counted, "stages": _stages(study)},
-        help="" if holds else _ways_to_divide(layers, ends, pp, choice.chunks),
+        help=""
+        if is_array(cut) or holds
+        else _ways_to_divide(layers, ends, stages(study), chunks(study)),
     )
+
+
+def _fewest_layers(study: Study) -> float:
+    return float(min(layers_of_stages(study)))
 
 
 def _stage_list_checks(study: Study) -> list[Check]:
@@ -263,23 +278,34 @@ def _stage_list_checks(study: Study) -> list[Check]:
 
 def _limits(study: Study) -> Iterator[Check]:
     """Yield what the schedule itself says: it is asked once per number of micro-batches."""
-    cut = study.pipeline
-    stages = cut.stages * cut.chunks
+    m, virtual = study[Training].micro_batches, stages(study) * chunks(study)
     yield Check(
         id="schedule-length",
-        holds=cut.micro_batches * stages <= LONGEST_ORDER,
+        holds=m * virtual <= LONGEST_ORDER,
         subject="training.global_batch",
         message="{micro_batches} micro-batches on {stages} are {passes} passes, and no schedule "
         "of more than {most} is worked out",
         inputs={
-            "micro_batches": cut.micro_batches,
+            "micro_batches": m,
             "stages": _stages(study),
-            "passes": cut.micro_batches * stages,
+            "passes": m * virtual,
             "most": LONGEST_ORDER,
-            "fewer": LONGEST_ORDER // stages,
+            "fewer": LONGEST_ORDER // virtual,
         },
         help="larger micro-batches are fewer: {fewer} of them at most",
     )
+    if study.has_structures:
+        each = _micro_batch_counts(m)
+        for own, runs in zip(each, study.number(_runs, tuple(each)), strict=True):
+            yield Check(
+                id="schedule-limits",
+                holds=runs | (m != own),
+                subject="schedule.kind",
+                message="the schedule does not run with {micro_batches} micro-batches",
+                inputs={"micro_batches": own},
+            )
+        return
+    cut = study.pipeline
     for m in _micro_batch_counts(cut.micro_batches):
         shape = PipelineShape(stages=cut.stages, micro_batches=m, chunks=cut.chunks)
         if why := study.schedule.limits(shape):
@@ -297,6 +323,15 @@ def _limits(study: Study) -> Iterator[Check]:
                 },
                 help=_other_schedules(study, m),
             )
+
+
+def _runs(study: Study, each: Sequence[int]) -> tuple[bool, ...]:
+    """Return whether the schedule runs, by numbers of micro-batches."""
+    cut, limits = study.pipeline, study.schedule.limits
+    return tuple(
+        not limits(PipelineShape(stages=cut.stages, micro_batches=m, chunks=cut.chunks))
+        for m in each
+    )
 
 
 def _written_attribute(study: Study) -> str:
@@ -329,8 +364,10 @@ def _micro_batch_counts(micro_batches: Real) -> list[int]:
 
 
 def _stages(study: Study) -> str:
-    pp, chunks = study[Layout].pp, study[ScheduleChoice].chunks
-    return f"pp {pp}" if chunks == 1 else f"pp {pp} x chunks {chunks} = {pp * chunks}"
+    pp, v = stages(study), chunks(study)
+    if is_array(pp, v):
+        return "the stages"
+    return f"pp {pp}" if v == 1 else f"pp {pp} x chunks {v} = {pp * v}"
 
 
 def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:

@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary.neighbours import (
     next_to,
     tensor_degrees,
 )
-from parcost_plugins.vocabulary.partition import assignment, end_layers
+from parcost_plugins.vocabulary.partition import assignment, end_layers, stages
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -25,7 +25,7 @@ def rules(study: Study) -> Iterator[Check]:
     which their dp cannot satisfy.
     """
     layout, devices = study[Layout], study[Cluster].devices
-    tp, cp, pp, dp = layout.tp, layout.cp, layout.pp, layout.dp
+    tp, cp, pp, dp = layout.tp, layout.cp, stages(study), layout.dp
     ranks = tp * cp * pp
     whole = divides(ranks, devices)
     product = "tp {tp} x pp {pp}" if all_of(cp == 1) else "tp {tp} x cp {cp} x pp {pp}"
@@ -81,11 +81,12 @@ def _legal_degrees(study: Study, names: Sequence[str]) -> Iterator[tuple[str, Re
     These also divide what the degree splits. A sweep has none.
     """
     layout, devices = study[Layout], study[Cluster].devices
-    ranks = layout.tp * layout.cp * layout.pp
+    degrees = {"tp": layout.tp, "cp": layout.cp, "pp": stages(study)}
+    ranks = layout.tp * layout.cp * degrees["pp"]
     if is_array(devices, ranks) or devices % 1:
         return
     for name in names:
-        degree = getattr(layout, name)
+        degree = degrees[name]
         if divides(ranks / degree, devices):
             legal = {"tp": _tensor, "cp": _context, "pp": _stages}[name]
             yield name, degree, legal(study, int(devices * degree / ranks))

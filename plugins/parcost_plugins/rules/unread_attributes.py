@@ -44,6 +44,7 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, relayed_share
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
+from parcost_plugins.vocabulary.partition import stages
 from parcost_plugins.vocabulary.routing import dispatcher_of
 from parcost_plugins.vocabulary.run_choices import hides_gradients, hides_parameters, tensor_overlap
 
@@ -104,7 +105,7 @@ _IDLE = (
     _UnreadAttributes(
         ScheduleChoice,
         ("transfers", "assignment", "count_embedding", "count_head"),
-        lambda study: study[Layout].pp > 1,
+        lambda study: stages(study) > 1,
         "`layout.pp` above 1",
     ),
     _UnreadAttributes(
@@ -134,7 +135,7 @@ _IDLE = (
     _UnreadAttributes(
         ScheduleChoice,
         ("assignment", "count_embedding", "count_head"),
-        lambda study: not study[ScheduleChoice].stages or study[Layout].pp == 1,
+        lambda study: not study[ScheduleChoice].stages or stages(study) == 1,
         "assigned layers: `schedule.stages` places them",
     ),
     _UnreadAttributes(Context, (), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"),
@@ -163,7 +164,7 @@ _IDLE = (
         CollectiveChoice, ("context",), lambda study: study[Layout].cp > 1, "`layout.cp` above 1"
     ),
     _UnreadAttributes(
-        CollectiveChoice, ("pipeline",), lambda study: study[Layout].pp > 1, "`layout.pp` above 1"
+        CollectiveChoice, ("pipeline",), lambda study: stages(study) > 1, "`layout.pp` above 1"
     ),
     _UnreadAttributes(
         CollectiveChoice,

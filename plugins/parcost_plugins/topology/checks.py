@@ -18,12 +18,13 @@ from parcost_plugins.topology.decomposition import (
 from parcost_plugins.topology.placement import place
 from parcost_plugins.topology.tiers import Tier, tiers
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Layout, PlausibleRange, Training
+from parcost_plugins.vocabulary.partition import stages
 
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
     """Return the rules of placement."""
-    yield from _order(study[Layout])
+    yield from _order(study)
     yield from _same_stages(study)
     levels = tiers(study[Cluster])
     yield from kinds.rules(levels)
@@ -32,11 +33,12 @@ def checks(study: Study) -> Iterator[Check]:
     yield from _fast_domain(study)
 
 
-def _order(layout: Layout) -> Iterator[Check]:
+def _order(study: Study) -> Iterator[Check]:
     """Require that the order names every degree above 1 once, and nothing else."""
-    known = degrees()
+    layout, known = study[Layout], degrees()
+    sizes = {name: stages(study) if name == "pp" else getattr(layout, name) for name in known}
     named = layout.order.split("-") if layout.order else []
-    used = [name for name in known if not all_of(getattr(layout, name) == 1)]
+    used = [name for name in known if not all_of(sizes[name] == 1)]
     left_out = [name for name in used if name not in named]
     wrong = {
         "leaves out": left_out,
@@ -46,7 +48,7 @@ def _order(layout: Layout) -> Iterator[Check]:
     complaints = [f"{what} {_list_text(names)}" for what, names in wrong.items() if names]
     holds: Mask = len(complaints) == (1 if left_out else 0)
     for name in left_out:  # which a sweep may do without somewhere
-        holds = holds & (getattr(layout, name) == 1)
+        holds = holds & (sizes[name] == 1)
     yield Check(
         id="order-names",
         holds=holds,
@@ -63,13 +65,13 @@ def _order(layout: Layout) -> Iterator[Check]:
 
 def _same_stages(study: Study) -> Iterator[Check]:
     """Require that the dense part and the experts of a stage are on the same ranks."""
-    layout = study[Layout]
-    if layout.pp == 1 or not has_experts(study):
+    layout, pp = study[Layout], stages(study)
+    if all_of(pp == 1) or not has_experts(study):
         return
     cut = Decomposition.of(study)
     yield Check(
         id="order-of-experts",
-        holds=cut.dense == cut.experts,
+        holds=(pp == 1) | (cut.dense == cut.experts),
         subject="layout.order",
         message="with the order `{order}` the stages of the dense part are {dense} ranks apart, "
         "and those of the experts {experts}",

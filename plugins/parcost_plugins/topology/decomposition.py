@@ -11,6 +11,7 @@ from parcost import Real, Study, record
 from parcost.numeric import all_of, minimum
 from parcost_plugins.topology.occupancy import Axes
 from parcost_plugins.vocabulary import Layout, LocalUpdates, Model, Sharding
+from parcost_plugins.vocabulary.partition import stages
 
 #: Degrees of the experts that an order may place as well.
 OPTIONAL = ("ep", "etp")
@@ -75,7 +76,7 @@ class Decomposition:
     def of(cls, study: Study) -> Decomposition:
         """Return how the layout of *study* cuts its ranks, and its experts where it has any."""
         layout = study[Layout]
-        tp, cp, pp, dp = layout.tp, layout.cp, layout.pp, layout.dp
+        tp, cp, pp, dp = layout.tp, layout.cp, stages(study), layout.dp
         sizes = {"tp": tp, "cp": cp, "pp": pp, "dp": dp}
         strides = _strides(dense_order(layout.order), sizes)
         axes: dict[str, Axes] = {name: [(strides[name], sizes[name])] for name in sizes}

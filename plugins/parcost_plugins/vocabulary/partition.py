@@ -32,6 +32,24 @@ def virtual_stages(study: Study) -> int:
     return study[Layout].pp * study[ScheduleChoice].chunks
 
 
+def stages(study: Study) -> Any:
+    """Return the devices of a pipeline, as a number that broadcasts."""
+    return study.number(_stages)
+
+
+def _stages(study: Study) -> int:
+    return study[Layout].pp
+
+
+def chunks(study: Study) -> Any:
+    """Return the model chunks of a device, as a number that broadcasts."""
+    return study.number(_chunks)
+
+
+def _chunks(study: Study) -> int:
+    return study[ScheduleChoice].chunks
+
+
 def stages_of_devices(study: Study) -> Sequence[Sequence[int]]:
     """Return the virtual stages that every device of a pipeline holds, as the order lists them.
 

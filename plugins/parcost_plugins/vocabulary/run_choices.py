@@ -46,8 +46,18 @@ def blocks_on_transfers(study: Study) -> bool:
     choice, framework = study[ScheduleChoice], study[Training].framework
     if choice.transfers is not None:
         return choice.transfers == "blocking"
-    usual = framework.transfers if choice.chunks == 1 else framework.interleaved_transfers
+    usual = framework.transfers
+    if framework.interleaved_transfers != usual and study.number(_interleaves):
+        usual = framework.interleaved_transfers
     return usual == "blocking"
+
+
+def _interleaves(study: Study) -> bool:
+    return study[ScheduleChoice].chunks > 1
+
+
+def _is_pipelined(study: Study) -> bool:
+    return study[Layout].pp > 1
 
 
 def reduces_each_micro_batch(study: Study) -> bool:
@@ -55,8 +65,10 @@ def reduces_each_micro_batch(study: Study) -> bool:
     stated, framework = study[Sharding].accumulate, study[Training].framework
     if stated is not None:
         return stated == "shard"
-    pipelined = framework.pipelined_accumulate if study[Layout].pp > 1 else None
-    return (pipelined or framework.accumulate) == "shard"
+    found = framework.accumulate
+    if framework.pipelined_accumulate not in (None, found) and study.number(_is_pipelined):
+        found = framework.pipelined_accumulate
+    return found == "shard"
 
 
 def gradients_since(study: Study) -> int:
@@ -75,8 +87,10 @@ def reshards(study: Study) -> bool:
     stated, framework = study[Sharding].reshard, study[Training].framework
     if stated is not None:
         return stated
-    pipelined = framework.pipelined_reshard if study[Layout].pp > 1 else None
-    return framework.reshard if pipelined is None else pipelined
+    found = framework.reshard
+    if framework.pipelined_reshard not in (None, found) and study.number(_is_pipelined):
+        found = framework.pipelined_reshard
+    return found
 
 
 @resolver(Overlap, "gradients")

@@ -9,12 +9,12 @@ are separate on every stage, with their own replicas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from parcost import record
-from parcost.numeric import maximum
+from parcost import StageCounts, record
+from parcost.numeric import all_of, any_of, max_of, maximum, where
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
 from parcost_plugins.vocabulary.partition import layers, virtual_stages
@@ -39,7 +39,7 @@ class StageKind:
 
     stages: tuple[int, ...]
     of: int
-    layers: int
+    layers: Real
     layer: Real
     matrix: Real
     before: Real
@@ -49,10 +49,13 @@ class StageKind:
     replicas: Real
     shard: Real
     expert: bool = False
+    row: StageCounts | None = None
 
     @cached_property
     def count(self) -> tuple[float, ...]:
         """One on each of these stages and zero on the others."""
+        if self.row is not None:
+            return self.row
         return tuple(float(stage in self.stages) for stage in range(self.of))
 
     def label(self, name: str) -> str:
@@ -71,6 +74,8 @@ def stage_kinds(study: Study) -> Sequence[StageKind]:
 
 
 def _stage_kinds(study: Study) -> Sequence[StageKind]:
+    if study.has_structures:
+        return list(_of_structures(study))
     held: Sequence[Parameters] = study.parameters
     experts = [p for p in held if p.expert]
     others = [p for p in held if not p.expert] if experts else held
@@ -111,7 +116,115 @@ def _kinds(study: Study, held: Sequence[Parameters], *, expert: bool) -> list[St
     ]
 
 
-def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Real]:
+def _of_structures(study: Study) -> Iterator[StageKind]:
+    """Yield kinds of virtual stages with arrays over structures, which have as many or fewer."""
+    held: list[Parameters] = [p for _, p in study.contributions_by_row("parameters")]
+    for expert in dict.fromkeys((False, *(p.expert for p in held))):
+        own = [p for p in held if p.expert == expert]
+        rows = tuple(p.count for p in own)
+        group, replicas, shard = spread(study, expert=expert)
+        for slot in slots(study, rows, empty=not expert):
+            yield StageKind(
+                stages=(slot.number,),
+                of=1 if slot.number == 0 else _SEVERAL,
+                layers=slot.depth,
+                group=group,
+                replicas=replicas,
+                shard=shard,
+                expert=expert,
+                row=slot.row,
+                **_sizes_of_structures(slot.depth, slot.counts, own),
+            )
+
+
+_SEVERAL = 2  # stages of a kind that is not alone; which they are differs between structures
+
+
+@record(kw_only=True, eq=False)
+class Slot:
+    """Virtual stages that have as many of everything, of each of several structures.
+
+    Number 0 is for structures in which all stages are alike; in others they have further ones.
+    *depth* is the number of layers of a stage: where none is empty, the largest of *counts*.
+    *counts* has what a stage holds of each row. *row* has one on each of these stages.
+    """
+
+    number: int
+    depth: Real
+    counts: Sequence[Real]
+    row: StageCounts
+
+
+def slots(study: Study, rows: tuple[Any, ...], *, empty: bool) -> Iterator[Slot]:
+    """Yield the slots of stages by what they have of *rows*; with some of it, if not *empty*."""
+    for number in range(int(max_of(study.number(_most_slots, rows, empty)))):
+        depth, *counts = study.number(_slot, rows, empty, number)
+        if any_of(depth >= 0):
+            yield Slot(
+                number=number,
+                depth=maximum(depth, 0.0),
+                counts=counts,
+                row=StageCounts(1.0, _on_slot, rows, empty, number),
+            )
+
+
+def _of_stages(
+    study: Study, rows: tuple[Any, ...], empty: bool
+) -> Sequence[tuple[float, ...] | None]:
+    """Return the depth of each virtual stage and what it has, None where that is nothing."""
+    found: list[tuple[float, ...] | None] = []
+    counts = [row.of(study) if isinstance(row, StageCounts) else row for row in rows]
+    for depth, *own in zip(layers(study), *counts, strict=True):
+        some = empty or any(own)
+        found.append((depth if empty else max(own), *own) if some else None)
+    return found
+
+
+def _kinds_of_stages(
+    study: Study, rows: tuple[Any, ...], empty: bool
+) -> Sequence[tuple[float, ...] | None]:
+    """Return what stages of each slot have, None of a slot that there is not."""
+    of_stages = study.query(_of_stages, rows, empty)
+    kinds = list(dict.fromkeys(kind for kind in of_stages if kind is not None))
+    alone = len(kinds) == 1 and None not in of_stages
+    return kinds if alone else [None, *kinds]
+
+
+def _most_slots(study: Study, rows: tuple[Any, ...], empty: bool) -> float:
+    return float(len(study.query(_kinds_of_stages, rows, empty)))
+
+
+def _slot(study: Study, rows: tuple[Any, ...], empty: bool, number: int) -> tuple[float, ...]:
+    kinds = study.query(_kinds_of_stages, rows, empty)
+    kind = kinds[number] if number < len(kinds) else None
+    return (-1.0, *[0.0] * len(rows)) if kind is None else tuple(map(float, kind))
+
+
+def _on_slot(study: Study, rows: tuple[Any, ...], empty: bool, number: int) -> tuple[float, ...]:
+    kinds = study.query(_kinds_of_stages, rows, empty)
+    kind = kinds[number] if number < len(kinds) else None
+    own = study.query(_of_stages, rows, empty)
+    return tuple(float(kind is not None and stage == kind) for stage in own)
+
+
+def _sizes_of_structures(
+    depth: Real, counts: Sequence[Real], held: Sequence[Parameters]
+) -> dict[str, Any]:
+    """Return the parameters of a layer and of the ends of a stage, over structures."""
+    sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}
+    matrix: Real = 0.0
+    for parameters, count in zip(held, counts, strict=True):
+        if all_of(count == 0):
+            continue
+        if parameters.place == "layer":
+            matrix = maximum(matrix, where(count > 0, parameters.elements, 0.0))
+        sizes[parameters.place] = sizes[parameters.place] + parameters.elements * count
+    elements = sizes["before"] + sizes["layer"] + sizes["after"]
+    layer = where(depth > 0, sizes["layer"] / maximum(depth, 1.0), 0.0)
+    return {**sizes, "layer": layer, "matrix": matrix, "elements": elements}
+
+
+def _sizes(key: tuple[float, ...], held: Sequence[Parameters]) -> dict[str, Any]:
     """Return the parameters of a layer and of the ends of a stage."""
     depth, *counts = key
     sizes: dict[str, Real] = {"before": 0.0, "layer": 0.0, "after": 0.0}

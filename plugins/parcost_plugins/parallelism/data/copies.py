@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Group, Once, Study, formula
+from parcost.numeric import all_of
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
@@ -23,7 +24,8 @@ def copies_of_stage(study: Study) -> int:
 
 def reduction(study: Study) -> Iterator[Once]:
     """Add up the gradients of the copies of every stage, once they have drained."""
-    if study[Layout].pp == 1 or (copies := study.query(copies_of_stage)) == 1:
+    copies = study.number(copies_of_stage)
+    if all_of(copies == 1) or study[Layout].pp == 1:
         return
     pair = study.group("pp").pair
     ranks = float(copies)

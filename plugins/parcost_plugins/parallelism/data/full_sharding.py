@@ -18,10 +18,11 @@ Groups of hybrid sharding reduce their shares too, on other links and at the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 from parcost import Once, Pass, Real, Study, Work, formula
+from parcost.numeric import maximum, where
 from parcost_plugins.parallelism.data.replicas import _step_reduction, hybrid_reduction
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups
 from parcost_plugins.vocabulary import Sharding, Training
@@ -80,7 +81,7 @@ def passes(study: Study) -> Iterator[Work | Once]:
 
 def is_tied(study: Study) -> bool:
     """Return whether embedding and head are one tensor, which stays gathered between them."""
-    return study[Training].model.tied and study.query(ends_share_device)
+    return study[Training].model.tied and study.number(ends_share_device)
 
 
 def _backward_gathers(study: Study) -> list[_PassTraffic]:
@@ -98,13 +99,14 @@ def _gathers(wire: ShardGroup, rows: list[_PassTraffic], hides: bool) -> Iterato
         part: wire.call("all_gather", formula("psi a", psi=elements, a=(size, "B")))
         for part, elements in _parts(wire).items()
     }
-    for row, repeat, share in _times(wire, rows):
+    for row, count, repeat, share in _times(wire, rows):
         if row.part in calls:
             yield wire.work(
                 wire.kind.label(row.name),
                 calls[row.part],
                 row.pass_,
-                count=repeat,
+                count=count,
+                repeat=repeat,
                 bytes_=_parts(wire)[row.part] * size,
                 share=share if row.hides and hides else None,
             )
@@ -116,7 +118,7 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
     shares = {}
     if wire.across and wire.study[Sharding].replicate == "micro_batch":
         shares = {part: wire.reduce_across(elements) for part, elements in parts.items()}
-    for row, repeat, share in _times(wire, _REDUCED):
+    for row, count, repeat, share in _times(wire, _REDUCED):
         for priced, on in ((calls, wire.on), (shares, wire.on_across)):
             if row.part in priced:
                 call = priced[row.part]
@@ -125,7 +127,8 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
                     wire.kind.label(name if priced is shares else row.name),
                     call,
                     row.pass_,
-                    count=repeat,
+                    count=count,
+                    repeat=repeat,
                     bytes_=call.bytes_,
                     share=share if row.hides and hides else None,
                     on=on,
@@ -135,13 +138,21 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
 
 def _times(
     wire: ShardGroup, rows: list[_PassTraffic]
-) -> Iterator[tuple[_PassTraffic, list[float], float | None]]:
-    """Yield each row with how often it occurs, and the share of a pass that may hide it."""
-    others = max(wire.kind.layers - 1, 0)
+) -> Iterator[tuple[_PassTraffic, Sequence[Any], Real, Real]]:
+    """Yield each row with how often it occurs, and the share of a pass that may hide it.
+
+    It occurs on some stages and there, for each of the other layers, so often at a time.
+    """
+    kind = wire.kind
+    others = maximum(kind.layers - 1, 0)
+    share = others / (others + 1)
+    parts: dict[Part, Real] = {"before": kind.before, "layer": kind.layer, "after": kind.after}
     for row in rows:
-        repeat = 1 if row.repeat == "once" else others
-        if repeat:
-            yield row, [repeat * stage for stage in wire.kind.count], others / (others + 1)
+        repeat: Real = 1.0 if row.repeat == "once" else others
+        if kind.row is not None:  # some structures have stages of this kind without the part
+            yield row, kind.count, where(parts[row.part] > 0, repeat, 0.0), share
+        elif repeat:
+            yield row, [repeat * on for on in kind.count], 1.0, share
 
 
 def _parts(wire: ShardGroup) -> dict[Part, Real]:

@@ -28,12 +28,16 @@ from parcost_plugins.vocabulary.sums import reduction_algorithm
 def reduction(study: Study) -> Iterator[Once]:
     """Add the two gradients of what is held twice, once every stage has drained."""
     layout = study[Layout]
-    if layout.pp == 1:
+    copies = [
+        held  # whose total would count twice
+        for _, held in study.contributions_by_row("parameters")
+        if isinstance(held.total, float) and held.total == 0.0
+    ]
+    if not copies or layout.pp == 1:
         return
     copied: Real = 0.0
     for held in study.parameters:
-        copy = isinstance(held.total, float) and held.total == 0.0  # else it would count twice
-        if copy and held.count[-1]:
+        if any(held.name == copy.name for copy in copies) and held.count[-1]:
             copied = copied + held.elements * held.count[-1]
     if (isinstance(copied, float) and copied == 0.0) or study.query(ends_share_device):
         return

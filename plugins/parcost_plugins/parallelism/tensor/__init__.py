@@ -101,7 +101,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
-    sums_hide = sums_hide and not study.query(puts_off_weight_gradients)
+    sums_hide = sums_hide and not study.number(puts_off_weight_gradients)
     once, again = pairs(study, "F"), pairs(study, "R")
     model = study[Training].model
     for row in rows_of(study[Layout]):
@@ -132,7 +132,7 @@ def _layers(study: Study, on_wire: TensorGroup, mode: str, *, saved_inputs: bool
 
 def _ends(study: Study, on_wire: TensorGroup, mode: str) -> Iterator[Work]:
     sums_hide = mode in ("on", "weight_gradients", "pipelined")
-    sums_hide = sums_hide and not study.query(puts_off_weight_gradients)
+    sums_hide = sums_hide and not study.number(puts_off_weight_gradients)
     counts = {"first": on_first(study), "last": on_last(study)}
     for end in _ENDS_SHARDED if study[Layout].sequence_parallel else _ENDS:
         hides = end.part != "sum" or sums_hide

@@ -7,12 +7,13 @@ per step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from parcost import Once, Real, Study, formula
 from parcost_plugins.parallelism.tensor.group import TensorGroup
 from parcost_plugins.vocabulary import Layout, Parameters, Training, virtual_stages
 from parcost_plugins.vocabulary.causes import TENSOR
+from parcost_plugins.vocabulary.stage_parameters import slots
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
@@ -21,16 +22,7 @@ def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
     if not study[Layout].sequence_parallel:
         return
     e = study[Training].precision.reduction
-    copied = [p for p in study.parameters if isinstance(p, Parameters) and p.replicated]
-    kinds: dict[tuple[float, ...], list[int]] = {}
-    for stage in range(virtual_stages(study)):
-        kinds.setdefault(tuple(p.count[stage] for p in copied), []).append(stage)
-    for i, (counts, stages) in enumerate(kinds.items()):
-        elements: Real = 0.0
-        for held, count in zip(copied, counts, strict=True):
-            elements = elements + held.elements * count
-        if not any(counts):
-            continue
+    for i, elements, on in _kinds(study):
         algorithm = reduction_algorithm(study, on_wire.algorithm)
         n = formula("psi e", psi=elements, e=(e, "B"))
         call = study.collective("all_reduce", n, "tp", algorithm)
@@ -39,7 +31,32 @@ def gradients(study: Study, on_wire: TensorGroup) -> Iterator[Once]:
             cause=TENSOR,
             seconds=call.formula,
             when="end",
-            count=[float(s in stages) for s in range(virtual_stages(study))],
+            count=on,
             **on_wire.on,
             bytes_=n.value,
         )
+
+
+def _kinds(study: Study) -> Iterator[tuple[int, Real, Sequence[float]]]:
+    """Yield kinds of stages: a number, the elements that are copied, and one on each stage."""
+    if study.has_structures:
+        held = [p for _, p in study.contributions_by_row("parameters")]
+        copied = [p for p in held if isinstance(p, Parameters) and p.replicated]
+        for slot in slots(study, tuple(p.count for p in copied), empty=False):
+            yield slot.number, _elements(copied, slot.counts), slot.row
+        return
+    copied = [p for p in study.parameters if isinstance(p, Parameters) and p.replicated]
+    kinds: dict[tuple[float, ...], list[int]] = {}
+    for stage in range(virtual_stages(study)):
+        kinds.setdefault(tuple(p.count[stage] for p in copied), []).append(stage)
+    for i, (counts, stages) in enumerate(kinds.items()):
+        if any(counts):
+            on = [float(stage in stages) for stage in range(virtual_stages(study))]
+            yield i, _elements(copied, counts), on
+
+
+def _elements(copied: Sequence[Parameters], counts: Sequence[Real]) -> Real:
+    elements: Real = 0.0
+    for held, count in zip(copied, counts, strict=True):
+        elements = elements + held.elements * count
+    return elements

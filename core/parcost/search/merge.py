@@ -1,0 +1,167 @@
+"""Structures that differ in numbers alone, merged into one study with an array over all points.
+
+Two structures of 300 points each, with 2 and with 4 stages, are one study of 600 points. What
+follows from the stages, such as the replicas, is an array. The number of stages determines the
+shape of a step, so it is on an axis that records its reads. A hook that reads it is called again
+for each structure. A hook that takes it from ``study.number`` is called once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from parcost.contract.queries import STRUCTURES, Memo
+from parcost.contract.schema import block_name, block_type, on_axes
+from parcost.engine.study import SpecStudy
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class _DifferentError(Exception):
+    """Structures differ in more than numbers."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class MergedStudy:
+    """A study over the points of several, and by axis what stands for its own *point* there."""
+
+    study: SpecStudy
+    point: Mapping[str, Any]
+
+
+def merge_studies(
+    studies: Sequence[SpecStudy], counts: Sequence[int], axes: Mapping[str, Sequence[float]]
+) -> MergedStudy | None:
+    """Return *studies* with so many points each as one, None where they are too different.
+
+    *axes* are numbers by which they differ, one for each study.
+    """
+    merger = _Merger(counts)
+    try:
+        return merger.study(studies, axes)
+    except _DifferentError:
+        return None
+
+
+class _Merger:
+    """Merges blocks that stand in the same place of several studies."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self.counts = list(counts)
+        self.point: dict[str, Any] = {STRUCTURES: 0}
+        self.made: dict[tuple[int, ...], Any] = {}
+
+    def study(
+        self, studies: Sequence[SpecStudy], axes: Mapping[str, Sequence[float]]
+    ) -> MergedStudy:
+        first = studies[0]
+        for other in studies:
+            alike = (
+                other.plugins is first.plugins
+                and list(other.blocks) == list(first.blocks)
+                and [name for name, _ in other.axes] == [name for name, _ in first.axes]
+                and dict(other.lets) == dict(first.lets)
+                and list(other.lacking) == list(first.lacking)
+            )
+            if not alike:
+                raise _DifferentError
+        blocks = {
+            schema: self.value([study.blocks[schema] for study in studies])
+            for schema in first.blocks
+        }
+        swept: list[tuple[str, Any]] = [
+            (name, self.flat([study.axes[i][1] for study in studies]))
+            for i, (name, _) in enumerate(first.axes)
+        ]
+        swept += [(name, self.repeat(values)) for name, values in axes.items()]
+        study = attrs.evolve(first, blocks=blocks, axes=swept, faults=[], memo=Memo())
+        return MergedStudy(study=study, point=self.point)
+
+    def value(self, values: Sequence[Any]) -> Any:
+        """Return what stands for *values*, one of each study."""
+        first = values[0]
+        if any(isinstance(value, np.ndarray) for value in values):
+            return self.flat(values)
+        if hasattr(type(first), "__block__"):
+            return self.block(values)
+        if isinstance(first, tuple) and not _plain(first):
+            if any(not isinstance(v, tuple) or len(v) != len(first) for v in values):
+                raise _DifferentError
+            return tuple(self.value(items) for items in zip(*values, strict=True))
+        if all(_equal(first, value) for value in values):
+            return first
+        raise _DifferentError
+
+    def block(self, blocks: Sequence[Any]) -> Any:
+        """Return the block that stands for *blocks*."""
+        key = tuple(map(id, blocks))
+        if key not in self.made:
+            self.made[key] = self._block(blocks)
+        return self.made[key]
+
+    def _block(self, blocks: Sequence[Any]) -> Any:
+        first = blocks[0]
+        names = list(vars(first))
+        if any(type(b) is not type(first) or list(vars(b)) != names for b in blocks):
+            raise _DifferentError
+        fields = block_type(type(first)).fields
+        values: dict[str, Any] = {}
+        axes: dict[str, tuple[str, Any]] = {}
+        for name in names:
+            own = [vars(block)[name] for block in blocks]
+            numbers = all(type(value) in (int, float) for value in own)
+            if numbers and any(value != own[0] for value in own) and not fields[name].structural:
+                values[name] = self.repeat(own)
+                continue
+            try:
+                values[name] = self.value(own)
+            except _DifferentError:
+                if name == "label" or not all(_plain(value) for value in own):
+                    raise
+                axis = f"{block_name(first)}.{name} of structures"
+                axes[name], values[name] = (axis, own[0]), own[0]
+                self.point[axis] = own[0]
+        same = not axes and all(values[name] is vars(first)[name] for name in names)
+        return first if same else on_axes(first, values, axes)
+
+    def flat(self, values: Sequence[Any]) -> Any:
+        """Return numbers over the points of each study as one array."""
+        parts = []
+        for value, count in zip(values, self.counts, strict=True):
+            array = np.asarray(value, dtype=np.float64)
+            if array.shape not in ((), (count,)):
+                raise _DifferentError
+            parts.append(np.broadcast_to(array, (count,)))
+        return np.concatenate(parts)
+
+    def repeat(self, values: Sequence[float]) -> Any:
+        """Return a number of each study, at all of its points."""
+        return np.repeat(np.asarray(values, dtype=np.float64), self.counts)
+
+
+def _plain(value: Any) -> bool:
+    """Return whether *value* is a word, a number, or a list of them."""
+    if isinstance(value, tuple):
+        return all(map(_plain, value))
+    return isinstance(value, _PLAIN)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Return whether two values are the same to whoever reads them."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, _PLAIN):
+        return bool(a == b)
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if attrs.has(type(a)):
+        read: Callable[[Any, str], Any] = getattr
+        names = [field.name for field in attrs.fields(type(a))]
+        return all(_equal(read(a, name), read(b, name)) for name in names)
+    return False
