@@ -43,7 +43,7 @@ OPTIONS = [
 ]
 
 
-def written(**changes: Any) -> str:
+def config_text(**changes: Any) -> str:
     return json.dumps({**SMALL, **changes}, indent=2)
 
 
@@ -66,20 +66,16 @@ def test_a_model_has_its_published_parameters(name: str, tmp_path: Path) -> None
 
 
 def test_a_configuration_is_evaluated_at_once(run_command: Run) -> None:
-    done = run_command("eval", *OPTIONS, "config.json", files={"config.json": written()})
+    done = run_command("eval", *OPTIONS, "config.json", files={"config.json": config_text()})
     assert done.code == 0
     assert "step time" in done.out
 
 
 def test_the_imported_spec_is_what_is_evaluated(run_command: Run) -> None:
-    spec = run_command("import", "config.json", files={"config.json": written()}).out
-
+    spec = run_command("import", "config.json", files={"config.json": config_text()}).out
+    job = JOB.replace('use "config.json" as model\n', "").replace("layout { tp = 1 }\n", "")
     direct = run_command("eval", *OPTIONS, "config.json", "--format", "jsonl")
-    uses = "".join(f"use {OPTIONS[i + 1]}\n" for i, o in enumerate(OPTIONS) if o == "--use")
-    sets = [part for i, o in enumerate(OPTIONS) if o == "--set" for part in (o, OPTIONS[i + 1])]
-    again = run_command(
-        "eval", "job.par", *sets, "--format", "jsonl", files={"job.par": uses + spec}
-    )
+    again = run_command("eval", "job.par", "--format", "jsonl", files={"job.par": job + spec})
     first, second = (json.loads(done.out)["results"][0]["figures"] for done in (direct, again))
     assert {n: f["value"] for n, f in first.items()} == {n: f["value"] for n, f in second.items()}
 
@@ -111,7 +107,7 @@ def test_keys_that_depend_on_others(
     run_command: Run, changes: dict[str, Any], attributes: dict[str, str]
 ) -> None:
     plain = {"layers": "4", "hidden": "512", "heads": "8", "ffn": "1024", "vocabulary": "1000"}
-    assert model_of(run_command, written(**changes)) == plain | attributes
+    assert model_of(run_command, config_text(**changes)) == plain | attributes
 
 
 @pytest.mark.parametrize(
@@ -135,7 +131,7 @@ def test_keys_that_depend_on_others(
 def test_what_no_model_can_say_is_an_error_at_its_key(
     run_command: Run, changes: dict[str, Any], message: str
 ) -> None:
-    text = written(**changes)
+    text = config_text(**changes)
     done = run_command("import", "config.json", files={"config.json": text})
     assert done.code == 2
     assert f"error[import]: {message}" in done.err
@@ -156,7 +152,7 @@ def test_a_text_that_is_no_object_is_an_error(run_command: Run, text: str) -> No
 
 
 def test_a_rule_names_the_key_of_the_file(run_command: Run) -> None:
-    text = written(num_attention_heads=6)
+    text = config_text(num_attention_heads=6)
     done = run_command("check", *OPTIONS, "config.json", files={"config.json": text})
     assert done.code == 2
     assert "`num_attention_heads` is `model.heads` here" in done.out
@@ -165,7 +161,7 @@ def test_a_rule_names_the_key_of_the_file(run_command: Run) -> None:
 
 
 def test_an_unknown_key_is_listed(run_command: Run) -> None:
-    text = written(warp_factor=9)
+    text = config_text(warp_factor=9)
     done = run_command("check", *OPTIONS, "config.json", files={"config.json": text})
     assert done.code == 0
     assert "warning[import-unknown]: `config.json` has 1 key that transformers" in done.out
@@ -186,7 +182,7 @@ def test_two_files_that_contradict_are_refused(run_command: Run) -> None:
     names = ["a/config.json", "b/config.json"]
     for name, layers in zip(names, (4, 5), strict=True):
         Path(name).parent.mkdir()
-        Path(name).write_text(written(num_hidden_layers=layers), encoding="utf-8")
+        Path(name).write_text(config_text(num_hidden_layers=layers), encoding="utf-8")
     done = run_command("import", *names)
     assert done.code == 2
     assert "`model.layers` is 4 by `num_hidden_layers`, and 5 by `num_hidden_layers`" in done.err
@@ -201,7 +197,7 @@ def test_a_file_of_no_known_tool_is_refused(run_command: Run) -> None:
 
 
 def test_the_result_of_an_import_is_canonical(run_command: Run) -> None:
-    files = {"config.json": written()}
+    files = {"config.json": config_text()}
     run_command("import", "config.json", "--out", "model.par", files=files)
     assert run_command("fmt", "--check", "model.par").code == 0
 

@@ -50,7 +50,7 @@ def command(
     read = list(_read(paths, session, reading))
     if len(read) < len(paths):
         return _BAD_INPUT
-    translation = _joined([one for _, _, one in read], reading)
+    translation = _join([one for _, _, one in read], reading)
     target = OutputFile(out)
     try:
         target.put(_text(read, translation))
@@ -85,7 +85,7 @@ def _read(
             Reporter()(error.diagnostics)
 
 
-def _joined(translations: Iterable[Translation], reading: Reading) -> Translation:
+def _join(translations: Iterable[Translation], reading: Reading) -> Translation:
     """Return several translations as one; blocks of one kind and label are joined.
 
     Raises:

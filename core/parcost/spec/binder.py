@@ -27,6 +27,7 @@ from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
 from parcost.spec.definitions import Definition, Definitions, alias_of
 from parcost.spec.expressions import Expressions
+from parcost.spec.foreign import ForeignSource
 from parcost.spec.lets import unread_lets
 from parcost.spec.modules import Loader, Module, add_let
 from parcost.spec.names import NameResolver
@@ -123,9 +124,11 @@ class Binder:
             self._given[id(definition), name] = node
 
     def _add_block(self, kind: str) -> None:
-        """Add a block without a label that the study lacks, as a file would write it."""
+        """Add a block that no file of another tool can have, such as `cluster`."""
         type_ = self.types.get(kind)
         if type_ is None or type_.inside or type_.label == "required":
+            return
+        if not isinstance(self.module.source, ForeignSource):
             return
         if not self.definitions.of_kind(kind):
             self.definitions.table[kind, ""] = Definition(type_, "", None)
