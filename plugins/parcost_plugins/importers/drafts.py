@@ -92,11 +92,11 @@ class Draft:
 
     def problem(self, option: Option, message: str, help: str = "") -> None:
         """Note an error at *option*."""
-        self._problems.append(
-            ImportProblem(
-                message=f"`{option.key}`: {message}", start=option.start, end=option.end, help=help
-            )
+        found = ImportProblem(
+            message=f"`{option.key}`: {message}", start=option.start, end=option.end, help=help
         )
+        if found not in self._problems:
+            self._problems.append(found)
 
     def ignore(self, option: Option, reason: str = "") -> None:
         """List a key that changes no cost."""

@@ -119,9 +119,13 @@ def dotted(node: ast.expr) -> str:
 
 
 def constants(body: Sequence[ast.stmt]) -> Mapping[str, Any]:
-    """Return the names that the top of a file gives to values."""
+    """Return the names that the top of a file gives to values, and those that it imports."""
     names: dict[str, Any] = {}
     for statement in body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            for alias in statement.names:
+                name = (alias.asname or alias.name).partition(".")[0]
+                names[name] = Symbol(name)
         target: ast.expr | None = None
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
@@ -164,11 +168,9 @@ def _named(node: ast.Name | ast.Attribute, names: Mapping[str, Any]) -> Any:
     name = dotted(node)
     if name in names:
         return names[name]
-    if isinstance(node, ast.Name):
-        raise UnreadError(f"`{name}` has no value in this file")
-    if not name or name.partition(".")[0] in names:
-        raise UnreadError("it is code, and none is run")
-    return Symbol(name)
+    if isinstance(names.get(name.partition(".")[0]), Symbol):
+        return Symbol(name)
+    raise UnreadError(f"`{name}` has no value in this file" if name else "it is code")
 
 
 def _unary(node: ast.UnaryOp, names: Mapping[str, Any]) -> Any:
@@ -192,12 +194,13 @@ def _binary(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
             return found
     lists = [one for one in (left, right) if isinstance(one, list)]
     times = next((one for one in (left, right) if isinstance(one, int)), None)
+    joined: list[Any] = []
     if isinstance(node.op, ast.Add) and len(lists) == 2:
-        if len(left) + len(right) <= _LONGEST:
-            return left + right
+        joined = left + right
     elif isinstance(node.op, ast.Mult) and len(lists) == 1 and times is not None:
-        if 0 <= times * len(lists[0]) <= _LONGEST:
-            return lists[0] * times
+        joined = lists[0] * min(times, _LONGEST // max(len(lists[0]), 1) + 1)
+    if 0 < len(joined) <= _LONGEST:
+        return joined
     raise UnreadError("it is code, and none is run")
 
 

@@ -30,7 +30,7 @@ from parcost_plugins.importers.tables import is_listed, table
 
 TOOL = "megatron"
 _LABELS = {
-    "model": "megatron",
+    "model": "gpt",
     "framework": "",
     "precision": "",
     **dict.fromkeys(
@@ -142,7 +142,7 @@ def _rest(draft: Draft, options: Iterable[Option]) -> None:
     close = similar(strange)
     for option in strange:
         meant = close.get(option.name)
-        draft.leave(option, f"perhaps {meant} is meant" if meant else "")
+        draft.leave(option, option.unread or (f"perhaps {meant} is meant" if meant else ""))
 
 
 @hookimpl

@@ -50,9 +50,7 @@ def read_recipe(text: str) -> Recipe:
     if len(public) > 1:
         names = ", ".join(one.name for one in public[:8])
         start, _ = python.place(public[1])
-        raise PythonTextError(
-            f"the file has several recipes ({names}): keep one", start, start + 3
-        )
+        raise PythonTextError(f"the file has several recipes ({names}): keep one", start, start + 3)
     reader = _Reader(python, functions)
     if public:
         reader.visit(public[0].body)
@@ -104,9 +102,7 @@ class _Reader:
             )
         groups = options.get("num_query_groups")
         if groups is not None and not groups.unread:  # Megatron-Core has no switch for it
-            options["group_query_attention"] = groups.evolve(
-                name="group_query_attention", texts=()
-            )
+            options["group_query_attention"] = groups.evolve(name="group_query_attention", texts=())
         return Recipe(options, self._ignored, self._unread, self._model)
 
     # Statements
@@ -129,9 +125,7 @@ class _Reader:
             elif isinstance(statement, (ast.Expr, ast.Return)) and statement.value:
                 self._call(statement, statement.value, uncertain)
 
-    def _assign(
-        self, target: str, statement: ast.stmt, value: ast.expr, uncertain: bool
-    ) -> None:
+    def _assign(self, target: str, statement: ast.stmt, value: ast.expr, uncertain: bool) -> None:
         parts = target.split(".")
         if len(parts) == 1:
             self._local(target, statement, value, uncertain)
@@ -179,7 +173,9 @@ class _Reader:
                 self._visited.append(name)
                 self.visit(function.body, uncertain=uncertain)
                 self._visited.pop()
-        elif name.endswith("_config") or (isinstance(statement, ast.Expr) and "cfg" in _names(value)):
+        elif name.endswith("_config") or (
+            isinstance(statement, ast.Expr) and "cfg" in _names(value)
+        ):
             self._leave(name, value, "what it sets is in another file")
 
     # Sections and attributes
@@ -207,9 +203,7 @@ class _Reader:
             for keyword in value.keywords:
                 if keyword.arg:
                     shown = f"{key}.{keyword.arg}"
-                    self._attribute(
-                        section, keyword.arg, shown, keyword, keyword.value, uncertain
-                    )
+                    self._attribute(section, keyword.arg, shown, keyword, keyword.value, uncertain)
             if not value.keywords:
                 self._leave(key, node, "it is code, and none is run")
         elif not (isinstance(value, ast.Constant) and value.value is None):

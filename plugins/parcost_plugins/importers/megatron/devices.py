@@ -25,9 +25,7 @@ def read_devices(draft: Draft, line: CommandLine) -> None:
         return
     for names in _VARIABLES:
         found = [line.script.variables.get(name) for name in names]
-        fields = [
-            line.script.fields(name) for name, one in zip(names, found, strict=True) if one
-        ]
+        fields = [line.script.fields(name) for name, one in zip(names, found, strict=True) if one]
         values = [one[0] for one in fields if len(one) == 1 and one[0].text.isdecimal()]
         if len(values) == len(names) and all(len(one.text) < 9 for one in values):
             count = 1

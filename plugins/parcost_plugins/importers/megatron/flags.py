@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from parcost import ImportProblem
@@ -195,9 +196,7 @@ def _launcher_name(key: str) -> str:
     return key.partition("=")[0].lstrip("-").replace("_", "-")
 
 
-def _flags(
-    words: Sequence[Field], name: _Namer
-) -> tuple[Sequence[Option], Sequence[Option]]:
+def _flags(words: Sequence[Field], name: _Namer) -> tuple[Sequence[Option], Sequence[Option]]:
     """Return flags with the words that follow them, and the words of no flag."""
     switches = frozenset(table("megatron")["switches"]["names"])
     flags: list[Option] = []
@@ -228,7 +227,7 @@ def _option(run: Sequence[Field], name: _Namer) -> Option:
     """Return a flag with its values."""
     first, *rest = run
     key, equals, value = first.text.partition("=")
-    adjacent = all(one.end <= two.start for one, two in zip(run, run[1:], strict=False))
+    adjacent = all(one.end <= two.start for one, two in pairwise(run))
     return Option(
         name=name(key),
         key=key,

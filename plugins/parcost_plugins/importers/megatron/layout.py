@@ -46,9 +46,7 @@ def _sharding(options: Options) -> None:
     torch, megatron = options.get("use_torch_fsdp2"), options.get("use_megatron_fsdp")
     optimizer = options.get("use_distributed_optimizer")
     keeps = options.get("torch_fsdp2_no_reshard_after_forward")
-    used = [
-        one for one in (torch, megatron, optimizer) if one is not None and one.text != "false"
-    ]
+    used = [one for one in (torch, megatron, optimizer) if one is not None and one.text != "false"]
     if torch in used and torch is not None:
         draft.set("layout.zero", "3", torch)
         if keeps is not None and keeps.text != "false":

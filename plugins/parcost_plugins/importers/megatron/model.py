@@ -55,9 +55,7 @@ def _mlp(options: Options, hidden: int | None) -> None:
     if options.copy("ffn_hidden_size", "model.ffn", 1) is None and hidden is not None:
         if gates[:1] == ["swiglu"]:
             why = "--swiglu without --ffn-hidden-size: two thirds of 4 x hidden, a multiple of 64"
-            options.default(
-                "ffn_hidden_size", "model.ffn", digits(8 * hidden // 3 // 64 * 64), why
-            )
+            options.default("ffn_hidden_size", "model.ffn", digits(8 * hidden // 3 // 64 * 64), why)
         else:
             why = f"{_DEFAULT}: 4 x hidden"
             options.default("ffn_hidden_size", "model.ffn", digits(4 * hidden), why)
@@ -108,9 +106,7 @@ def _vocabulary(options: Options) -> None:
         return
     why = f"{_DEFAULT}: rows of the embedding are a multiple of 128 x tp"
     if options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple", 1) is None:
-        options.default(
-            "make_vocab_size_divisible_by", "layout.vocabulary_multiple", "128", why
-        )
+        options.default("make_vocab_size_divisible_by", "layout.vocabulary_multiple", "128", why)
     tokenizer = options.get("tokenizer_type")
     if options.copy("vocab_size", "model.vocabulary", 1) is not None or options.has("vocab_size"):
         return
@@ -124,13 +120,11 @@ def _vocabulary(options: Options) -> None:
         )
         return
     why = "neither --vocab-size nor a tokenizer of known size: no embedding and no head"
-    draft.assume("model.vocabulary", "0", why)
     near = tokenizer or options.get("num_layers")
+    draft.assume("model.vocabulary", "0", why, near)
     if near is not None:
-        draft.leave(
-            near.__class__(name="vocab_size", key="--vocab-size", start=near.start, end=near.end),
-            "it is not stated, and the tokenizer has none that is known: state it",
-        )
+        lacking = near.evolve(name="vocab_size", key="--vocab-size")
+        draft.leave(lacking, "not stated, and no tokenizer that is known has it: add it")
 
 
 def _norms_and_biases(options: Options) -> None:

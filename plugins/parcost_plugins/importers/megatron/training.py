@@ -82,11 +82,11 @@ def _recompute(options: Options) -> None:
     method, count = options.get("recompute_method"), options.get("recompute_num_layers")
     if word == "full" and whole is not None:
         draft.set("training.recompute", "full", whole)
-        _layers(options, method, count)
+        _layers(options, count)
     else:
-        for one in (method, count):
-            if one is not None:
-                draft.ignore(one, "without --recompute-granularity full it is not read")
+        for extra in (method, count):
+            if extra is not None:
+                draft.ignore(extra, "without --recompute-granularity full it is not read")
     modules = options.get("recompute_modules")
     option = whole if word == "selective" else short
     if option is None:
@@ -97,7 +97,7 @@ def _recompute(options: Options) -> None:
     _modules(options, option, modules)
 
 
-def _layers(options: Options, method: Option | None, count: Option | None) -> None:
+def _layers(options: Options, count: Option | None) -> None:
     """Read which layers are recomputed as a whole."""
     draft = options.draft
     word = options.word("recompute_method", "uniform", "block")
@@ -131,9 +131,9 @@ def _overlap(options: Options) -> None:
         ("overlap_grad_reduce", "gradients"),
         ("overlap_param_gather", "parameters"),
     ):
-        option = options.get(name)
-        if option is not None:
-            draft.set(f"overlap.{attribute}", _state(option), option)
+        switch = options.get(name)
+        if switch is not None:
+            draft.set(f"overlap.{attribute}", _state(switch), switch)
     option = options.get("tp_comm_overlap")
     if option is not None and option.text != "false":
         draft.set("overlap.tensor", "pipelined", option)

@@ -21,7 +21,7 @@ from parcost_plugins.importers.shell.words import (
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _REFERENCE = re.compile(r"([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])([\s\S]*))?")
-_SCHEDULER = re.compile(r"^#SBATCH[ \t]+(--[a-z-]+|-N)[= \t]*(\d+)[ \t]*(?:#.*)?$", re.M)
+_SCHEDULER = re.compile(r"^#SBATCH[ \t]+(--[a-z-]+|-N)[= \t]*(\d+)[ \t]*(?:#.*)?$", re.MULTILINE)
 _VARIABLES_OF_SCHEDULER = {
     "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
     "-N": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -155,12 +155,8 @@ class _Reader:
         for token in stream:
             if token.operator in ("<", ">", ">>", "<<", "<<-"):
                 self._redirect(words, token, stream)
-            elif token.operator == "(" and self._array(words, token, stream, uncertain):
-                continue
-            elif token.operator == "(" and len(words) == 1 and words[0].end == token.start:
-                raise ShellTextError("`(` starts a subshell: quote it", token.start, token.end)
-            elif token.operator == "(" and words and _text(words[0]).startswith("--"):
-                raise ShellTextError("`(` starts a subshell: quote it", token.start, token.end)
+            elif token.operator == "(":
+                words = self._bracket(words, token, stream, uncertain)
             elif token.operator:
                 test = self._command(words, uncertain)
                 uncertain = token.operator == "||" or (token.operator == "&&" and test)
@@ -218,6 +214,20 @@ class _Reader:
         if any(field.text.startswith("--") or " --" in field.text for field in found_fields):
             self._commands.append(found_fields)
         return bool(words) and _text(words[0]) in _TESTS
+
+    def _bracket(
+        self, words: list[Token], token: Token, stream: Iterator[Token], uncertain: bool
+    ) -> list[Token]:
+        """Read what an open bracket starts; return the words of the command that goes on."""
+        if self._array(words, token, stream, uncertain):
+            return words
+        first = _text(words[0]) if words else ""
+        if not words or first in {*_TESTS, *_SKIPPED, *_OPENING}:
+            return words
+        following = next(stream, None)
+        if len(words) == 1 and following is not None and following.operator == ")":
+            return []  # the name of a function
+        raise ShellTextError("the shell takes this `(` for its own: quote it", *token[1:3])
 
     def _assign(self, found: re.Match[str], word: Token, uncertain: bool) -> None:
         first = word.parts[0]

@@ -230,7 +230,7 @@ class _Reader:
         """Return the place behind the documents that start at *at*."""
         while self._documents:
             word = self._documents.pop(0)
-            found = re.compile(rf"^[ \t]*{re.escape(word)}[ \t]*$", re.M).search(
+            found = re.compile(rf"^[ \t]*{re.escape(word)}[ \t]*$", re.MULTILINE).search(
                 self._text, at, self._end
             )
             at = found.end() if found else self._end
