@@ -123,7 +123,7 @@ class Draft:
         )
 
 
-class Options:
+class OptionSet:
     """The options of a file by name, each read at most once into a draft."""
 
     def __init__(self, draft: Draft, options: Mapping[str, Option]) -> None:

@@ -46,7 +46,7 @@ class UnreadError(ValueError):
 
 
 @record
-class Symbol:
+class DottedName:
     """A dotted name of another module, such as ``torch.bfloat16``."""
 
     name: str
@@ -125,7 +125,7 @@ def constants(body: Sequence[ast.stmt]) -> Mapping[str, Any]:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             for alias in statement.names:
                 name = (alias.asname or alias.name).partition(".")[0]
-                names[name] = Symbol(name)
+                names[name] = DottedName(name)
         target: ast.expr | None = None
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
@@ -156,7 +156,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
         if compare and _is_number(left) and _is_number(right):
             return compare(left, right)
     elif isinstance(node, (ast.Name, ast.Attribute)):
-        return _named(node, names)
+        return _variable(node, names)
     elif isinstance(node, ast.Call) and dotted(node.func) == "bool" and len(node.args) == 1:
         found = _value(node.args[0], names)
         if isinstance(found, (bool, int)):
@@ -164,12 +164,12 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     raise UnreadError("it is code, and none is run")
 
 
-def _named(node: ast.Name | ast.Attribute, names: Mapping[str, Any]) -> Any:
+def _variable(node: ast.Name | ast.Attribute, names: Mapping[str, Any]) -> Any:
     name = dotted(node)
     if name in names:
         return names[name]
-    if isinstance(names.get(name.partition(".")[0]), Symbol):
-        return Symbol(name)
+    if isinstance(names.get(name.partition(".")[0]), DottedName):
+        return DottedName(name)
     raise UnreadError(f"`{name}` has no value in this file" if name else "it is code")
 
 

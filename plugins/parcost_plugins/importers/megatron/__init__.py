@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
-from parcost_plugins.importers.drafts import Draft, Option, Options
-from parcost_plugins.importers.megatron.bridge import Recipe, read_recipe
+from parcost_plugins.importers.drafts import Draft, Option, OptionSet
+from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe
 from parcost_plugins.importers.megatron.devices import read_devices
 from parcost_plugins.importers.megatron.experts import read_experts
 from parcost_plugins.importers.megatron.flags import (
@@ -72,7 +72,7 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     if not line.options:
         message = "the file has no arguments of Megatron-LM"
         return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
-    options = Options(draft, line.options)
+    options = OptionSet(draft, line.options)
     _read(options, "megatron_core")
     read_devices(draft, line)
     for stray in line.strays:
@@ -89,8 +89,8 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     return draft.translation()
 
 
-def _of_recipe(draft: Draft, recipe: Recipe) -> Translation:
-    options = Options(draft, recipe.options)
+def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
+    options = OptionSet(draft, recipe.options)
     if recipe.model is not None:
         entry = table(TOOL)["bridge"]["models"].get(recipe.model.text)
         if entry is not None:
@@ -108,7 +108,7 @@ def _of_recipe(draft: Draft, recipe: Recipe) -> Translation:
     return draft.translation()
 
 
-def _read(options: Options, framework: str) -> None:
+def _read(options: OptionSet, framework: str) -> None:
     for name, why in table(TOOL)["refused"].items():
         option = options.get(name)
         if option is not None and option.text != "false":

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from parcost_plugins.importers.drafts import Option
 from parcost_plugins.importers.python_values import (
+    DottedName,
     PythonText,
     PythonTextError,
-    Symbol,
     UnreadError,
     constants,
     dotted,
@@ -25,7 +25,7 @@ _DEEPEST = 8  # functions of the file that call one another
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Recipe(NamedTuple):
+class BridgeRecipe(NamedTuple):
     """What a recipe sets: *options* of flags, keys without an effect, and what is not read.
 
     *model* is the model of Hugging Face that it starts from.
@@ -37,7 +37,7 @@ class Recipe(NamedTuple):
     model: Option | None
 
 
-def read_recipe(text: str) -> Recipe:
+def read_recipe(text: str) -> BridgeRecipe:
     """Return what the recipe in a Python file sets.
 
     Raises:
@@ -51,7 +51,7 @@ def read_recipe(text: str) -> Recipe:
         names = ", ".join(one.name for one in public[:8])
         start, _ = python.place(public[1])
         raise PythonTextError(f"the file has several recipes ({names}): keep one", start, start + 3)
-    reader = _Reader(python, functions)
+    reader = _RecipeReader(python, functions)
     if public:
         reader.visit(public[0].body)
     else:
@@ -75,7 +75,7 @@ def _assigns(function: _Function) -> bool:
     return False
 
 
-class _Reader:
+class _RecipeReader:
     """Goes through the statements of a recipe in their order."""
 
     def __init__(self, python: PythonText, functions: Mapping[str, _Function]) -> None:
@@ -90,7 +90,7 @@ class _Reader:
         self._base: dict[str, Option] = {}
         self._visited: list[str] = []
 
-    def recipe(self) -> Recipe:
+    def recipe(self) -> BridgeRecipe:
         """Return what is read."""
         options = {**self._base, **self._options}
         hidden, gated = options.get("hidden_size"), "ffn_hidden_size" not in options
@@ -103,7 +103,7 @@ class _Reader:
         groups = options.get("num_query_groups")
         if groups is not None and not groups.unread:  # Megatron-Core has no switch for it
             options["group_query_attention"] = groups.evolve(name="group_query_attention", texts=())
-        return Recipe(options, self._ignored, self._unread, self._model)
+        return BridgeRecipe(options, self._ignored, self._unread, self._model)
 
     # Statements
 
@@ -275,7 +275,7 @@ def _texts(name: str, value: Any) -> Sequence[str]:
     >>> _texts("bf16", True), _texts("recompute_modules", ["mlp"]), _texts("seq_length", 8)
     (('true',), ('mlp',), ('8',))
     """
-    if isinstance(value, Symbol):
+    if isinstance(value, DottedName):
         last = value.name.rpartition(".")[2]
         return (_TYPES.get(last, last),)
     if isinstance(value, bool):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import Option, Options, digits
+from parcost_plugins.importers.drafts import Option, OptionSet, digits
 from parcost_plugins.importers.megatron.patterns import PatternTextError, pattern, period
 
 _DISPATCHERS = {
@@ -22,7 +22,7 @@ _OF_EXPERTS = (
 )
 
 
-def read_experts(options: Options) -> None:
+def read_experts(options: OptionSet) -> None:
     """Read what a model with experts has more."""
     draft = options.draft
     count = options.whole("num_experts")
@@ -51,7 +51,7 @@ def read_experts(options: Options) -> None:
     _routing(options)
 
 
-def _layers(options: Options) -> None:
+def _layers(options: OptionSet) -> None:
     """Read which layers have experts."""
     draft = options.draft
     option = options.get("moe_layer_freq")
@@ -86,7 +86,7 @@ def _layers(options: Options) -> None:
         draft.set("model.dense_first", str(found.first), option)
 
 
-def _shared(options: Options) -> None:
+def _shared(options: OptionSet) -> None:
     draft = options.draft
     width = options.whole("moe_shared_expert_intermediate_size")
     option = options.get("moe_shared_expert_intermediate_size")
@@ -101,7 +101,7 @@ def _shared(options: Options) -> None:
         draft.ignore(option, "a model without shared experts")
 
 
-def _routing(options: Options) -> None:
+def _routing(options: OptionSet) -> None:
     draft = options.draft
     _dispatcher(options)
     grouped = options.get("moe_grouped_gemm")
@@ -126,7 +126,7 @@ def _routing(options: Options) -> None:
         draft.set("routing.hide", "shared_experts", shared)
 
 
-def _dispatcher(options: Options) -> None:
+def _dispatcher(options: OptionSet) -> None:
     draft = options.draft
     option = options.get("moe_token_dispatcher_type")
     word = options.word("moe_token_dispatcher_type", *_DISPATCHERS)
@@ -153,7 +153,7 @@ def _dispatcher(options: Options) -> None:
         draft.problem(backend, f"`{backend.text}` is not modelled", "deepep and hybridep are")
 
 
-def _capacity(options: Options) -> None:
+def _capacity(options: OptionSet) -> None:
     draft = options.draft
     factor = options.number("moe_expert_capacity_factor")
     option = options.get("moe_expert_capacity_factor")

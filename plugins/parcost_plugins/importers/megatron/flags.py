@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias
 from parcost import ImportProblem
 from parcost_plugins.importers.drafts import Option
 from parcost_plugins.importers.shell.scripts import (
-    Field,
     Piece,
     Script,
+    ShellField,
     read_arguments,
     read_script,
     split,
@@ -26,7 +26,7 @@ _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "deepspeed"}
 
 
 class CommandLine(NamedTuple):
-    """Flags by name, those of the *launcher*, and what is wrong with them.
+    """Flags by name, those of the *launcher*, and their errors.
 
     *strays* are words of no flag, *repeated* flags that stand there twice.
     """
@@ -127,20 +127,20 @@ def _is_list(text: str) -> bool:
     return False
 
 
-def _opened(command: Sequence[Field]) -> Sequence[Field]:
+def _opened(command: Sequence[ShellField]) -> Sequence[ShellField]:
     """Return the words of a command, with those of ``sh -c '...'`` apart."""
-    found: list[Field] = []
+    found: list[ShellField] = []
     for field in command:
         inner = " --" in field.text and not field.unread and not field.text.startswith("--")
         found += split([Piece(*field)]) if inner else [field]
     return found
 
 
-def _is_known(field: Field) -> bool:
+def _is_known(field: ShellField) -> bool:
     return field.text.startswith("--") and _name(field.text) in _NUMBERS
 
 
-def _parted(command: Sequence[Field]) -> tuple[Sequence[Field], Sequence[Field]]:
+def _parted(command: Sequence[ShellField]) -> tuple[Sequence[ShellField], Sequence[ShellField]]:
     """Return the words of the training script, and those ahead of it."""
     for place, field in enumerate(command):
         if field.text.endswith(".py") and not field.text.startswith("-"):
@@ -149,7 +149,7 @@ def _parted(command: Sequence[Field]) -> tuple[Sequence[Field], Sequence[Field]]
     return command[first:], command[:first]
 
 
-def _read(words: Sequence[Field], ahead: Sequence[Field]) -> CommandLine:
+def _read(words: Sequence[ShellField], ahead: Sequence[ShellField]) -> CommandLine:
     before, _ = _flags(ahead, _launcher_name)
     launcher = {option.name: option for option in before}
     for field in ahead:  # which launcher it is
@@ -196,12 +196,12 @@ def _launcher_name(key: str) -> str:
     return key.partition("=")[0].lstrip("-").replace("_", "-")
 
 
-def _flags(words: Sequence[Field], name: _Namer) -> tuple[Sequence[Option], Sequence[Option]]:
+def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option], Sequence[Option]]:
     """Return flags with the words that follow them, and the words of no flag."""
     switches = frozenset(table("megatron")["switches"]["names"])
     flags: list[Option] = []
     strays: list[Option] = []
-    run: list[Field] = []
+    run: list[ShellField] = []
 
     def finish() -> None:
         if run:
@@ -223,7 +223,7 @@ def _flags(words: Sequence[Field], name: _Namer) -> tuple[Sequence[Option], Sequ
     return flags, strays
 
 
-def _option(run: Sequence[Field], name: _Namer) -> Option:
+def _option(run: Sequence[ShellField], name: _Namer) -> Option:
     """Return a flag with its values."""
     first, *rest = run
     key, equals, value = first.text.partition("=")
@@ -239,7 +239,7 @@ def _option(run: Sequence[Field], name: _Namer) -> Option:
     )
 
 
-def _is_flag(word: Field) -> bool:
+def _is_flag(word: ShellField) -> bool:
     """Return whether a word is a flag, and not a negative number."""
     text = word.text
     return text.startswith("--") or (text[:1] == "-" and text[1:2].isalpha())

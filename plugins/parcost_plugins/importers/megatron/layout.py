@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import Options
+from parcost_plugins.importers.drafts import OptionSet
 
 _DEGREES = {
     "tensor_model_parallel_size": "tp",
@@ -14,7 +14,7 @@ _STRATEGIES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params"
 _ALGORITHMS = {"p2p": "ring", "a2a": "ulysses", "allgather": "all_gather", "a2a+p2p": "hybrid"}
 
 
-def read_layout(options: Options) -> None:
+def read_layout(options: OptionSet) -> None:
     """Read the degrees of parallelism."""
     draft = options.draft
     tp: int | None = None
@@ -39,7 +39,7 @@ def read_layout(options: Options) -> None:
     _context(options)
 
 
-def _sharding(options: Options) -> None:
+def _sharding(options: OptionSet) -> None:
     """Read the stage of ZeRO, and over how many ranks it shares out."""
     draft = options.draft
     strategy = options.get("data_parallel_sharding_strategy")
@@ -75,7 +75,7 @@ def _sharding(options: Options) -> None:
         draft.set("sharding.shard", f"layout.dp * layout.cp / {instances}", option)
 
 
-def _context(options: Options) -> None:
+def _context(options: OptionSet) -> None:
     """Read how context-parallel ranks get to all keys."""
     draft = options.draft
     kind, sizes = options.get("cp_comm_type"), options.get("hierarchical_context_parallel_sizes")

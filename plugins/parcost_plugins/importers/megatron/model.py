@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from parcost_plugins.importers.drafts import Options, digits
+from parcost_plugins.importers.drafts import OptionSet, digits
 from parcost_plugins.importers.megatron.patterns import PatternTextError, pattern
 from parcost_plugins.importers.tables import table
 
@@ -18,7 +18,7 @@ _LATENT = {  # attribute, and the default of the flag
 _DEFAULT = "the default of Megatron-LM"
 
 
-def read_model(options: Options) -> None:
+def read_model(options: OptionSet) -> None:
     """Read a transformer, if the options describe one."""
     if not (options.has("num_layers") or options.has("hidden_size")):
         return
@@ -41,7 +41,7 @@ def read_model(options: Options) -> None:
         draft.leave(option, "a constant in the softmax is left out")
 
 
-def _mlp(options: Options, hidden: int | None) -> None:
+def _mlp(options: OptionSet, hidden: int | None) -> None:
     draft = options.draft
     gates = [name for name in ("swiglu", "quick_geglu") if options.on(name)]
     gate = options.get(gates[0]) if gates else None
@@ -64,7 +64,7 @@ def _mlp(options: Options, hidden: int | None) -> None:
         draft.set("model.clamped", "on", option)
 
 
-def _attention(options: Options) -> None:
+def _attention(options: OptionSet) -> None:
     draft = options.draft
     latent = options.on("multi_latent_attention")
     for name, (attribute, default) in _LATENT.items():
@@ -94,7 +94,7 @@ def _attention(options: Options) -> None:
         draft.set("model.qk_norm", "on", norm)
 
 
-def _vocabulary(options: Options) -> None:
+def _vocabulary(options: OptionSet) -> None:
     draft = options.draft
     padded = options.get("padded_vocab_size")
     if padded is not None:
@@ -127,7 +127,7 @@ def _vocabulary(options: Options) -> None:
         draft.leave(lacking, "not stated, and no tokenizer that is known has it: add it")
 
 
-def _norms_and_biases(options: Options) -> None:
+def _norms_and_biases(options: OptionSet) -> None:
     draft = options.draft
     norm = options.word("normalization", "LayerNorm", "RMSNorm")
     option = options.get("normalization")
@@ -151,7 +151,7 @@ def _norms_and_biases(options: Options) -> None:
         options.default("untie_embeddings_and_output_weights", "model.tied", "on", why)
 
 
-def _positions(options: Options) -> None:
+def _positions(options: OptionSet) -> None:
     draft = options.draft
     rows = options.get("max_position_embeddings")
     kind = options.get("position_embedding_type")
@@ -172,7 +172,7 @@ def _positions(options: Options) -> None:
         draft.leave(kind, "positions are taken as rotated")
 
 
-def _window(options: Options) -> None:
+def _window(options: OptionSet) -> None:
     draft = options.draft
     option, every = options.get("window_size"), options.get("window_attn_skip_freq")
     if option is None:

@@ -31,7 +31,7 @@ def pattern(text: str) -> Sequence[int]:
     Raises:
         PatternTextError: The text is something else.
     """
-    return _Expression(text).numbers()
+    return _ListExpression(text).numbers()
 
 
 def period(numbers: Sequence[int]) -> Period | None:
@@ -51,7 +51,7 @@ def period(numbers: Sequence[int]) -> Period | None:
     return Period(first, every)
 
 
-class _Expression:
+class _ListExpression:
     """Sums and products of lists."""
 
     def __init__(self, text: str) -> None:

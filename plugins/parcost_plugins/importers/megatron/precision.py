@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import Option, Options
+from parcost_plugins.importers.drafts import Option, OptionSet
 from parcost_plugins.importers.tables import table
 
 _OWN = "mixed"  # the recipe of the file, where it differs from that of the catalogue
@@ -11,7 +11,7 @@ _GATHERED = {"fp8_delayed": 1.0, "fp8_current": 1.0, "mxfp8": 2.0}  # written by
 _SAME = "update_traffic"
 
 
-def read_precision(options: Options) -> None:
+def read_precision(options: OptionSet) -> None:
     """Read the recipe."""
     draft = options.draft
     base, option = _base(options)
@@ -35,7 +35,7 @@ def read_precision(options: Options) -> None:
         draft.assume("training.precision", label, "the default of Megatron-LM")
 
 
-def _base(options: Options) -> tuple[str | None, Option | None]:
+def _base(options: OptionSet) -> tuple[str | None, Option | None]:
     """Return the recipe of the catalogue, and the option that names it."""
     draft = options.draft
     wide = [name for name in ("bf16", "fp16") if options.on(name)]
@@ -71,7 +71,7 @@ def _base(options: Options) -> tuple[str | None, Option | None]:
     return str(known[word]), recipe or narrow[0]
 
 
-def _gathers(options: Options, base: str) -> float:
+def _gathers(options: OptionSet, base: str) -> float:
     """Read whether parameters are narrow themselves; return the bytes of one."""
     option = options.get("fp8_param_gather")
     usual = 4.0 if base == "fp32" else 2.0
@@ -86,7 +86,7 @@ def _gathers(options: Options, base: str) -> float:
     return _GATHERED[base]
 
 
-def _state_bytes(options: Options, base: str, weights: float) -> None:
+def _state_bytes(options: OptionSet, base: str, weights: float) -> None:
     """Read the bytes of gradients and of the optimizer."""
     draft = options.draft
     gradients, optimizer = 4, 8 if base == "fp32" else 12
@@ -133,13 +133,13 @@ def _state_bytes(options: Options, base: str, weights: float) -> None:
     draft.assume("precision.update_traffic", f"{traffic:g} B", why, changed)
 
 
-def _typed(options: Options, name: str, usual: int) -> int:
+def _typed(options: OptionSet, name: str, usual: int) -> int:
     """Return the bytes of the type that an option names."""
     word = options.word(name, *_BYTES)
     return _BYTES[word] if word is not None else usual
 
 
-def _products(options: Options, base: str) -> None:
+def _products(options: OptionSet, base: str) -> None:
     """Read which products stay wide."""
     draft = options.draft
     narrow = base not in ("bf16", "fp16", "fp32")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost_plugins.importers.drafts import Option, Options
+from parcost_plugins.importers.drafts import Option, OptionSet
 from parcost_plugins.importers.megatron.stages import Stage, StagesTextError, stages
 
 _LAYOUT = "pipeline_model_parallel_layout"
@@ -17,7 +17,7 @@ _EMBEDDING, _LOSS = (
 )
 
 
-def read_schedule(options: Options) -> None:
+def read_schedule(options: OptionSet) -> None:
     """Read the schedule, chunks and stages."""
     draft = options.draft
     pp = options.whole("pipeline_model_parallel_size", 1) or 1
@@ -29,9 +29,9 @@ def read_schedule(options: Options) -> None:
         return
     chunks = _chunks(options, pp)
     if options.get(_LAYOUT) is not None:
-        _written(options, pp, chunks)
+        _stages(options, pp, chunks)
     elif options.has(_FIRST) or options.has(_LAST):
-        _uneven(options, pp, chunks or 1)
+        _end_stages(options, pp, chunks or 1)
     for name, attribute in ((_EMBEDDING, "count_embedding"), (_LOSS, "count_head")):
         option = options.get(name)
         if option is not None:
@@ -45,7 +45,7 @@ def read_schedule(options: Options) -> None:
             draft.ignore(option, "without interleaving, Megatron-LM waits for messages anyway")
 
 
-def _chunks(options: Options, pp: int) -> int | None:
+def _chunks(options: OptionSet, pp: int) -> int | None:
     """Read how many chunks a device has."""
     option = options.get(_VIRTUAL)
     chunks = options.whole(_VIRTUAL, 1)
@@ -71,7 +71,7 @@ def _chunks(options: Options, pp: int) -> int | None:
     return chunks
 
 
-def _interleave(options: Options, option: Option, chunks: int) -> None:
+def _interleave(options: OptionSet, option: Option, chunks: int) -> None:
     if chunks > 1:
         options.draft.set("schedule.kind", "interleaved", option)
         options.draft.set("schedule.chunks", str(chunks), option)
@@ -79,7 +79,7 @@ def _interleave(options: Options, option: Option, chunks: int) -> None:
         options.draft.ignore(option, "one chunk of each device is no interleaving")
 
 
-def _written(options: Options, pp: int, chunks: int | None) -> None:
+def _stages(options: OptionSet, pp: int, chunks: int | None) -> None:
     """Read stages that are written out; flags that state *chunks* too are to agree with them."""
     draft = options.draft
     option = options.get(_LAYOUT)
@@ -112,7 +112,7 @@ def _written(options: Options, pp: int, chunks: int | None) -> None:
                 draft.leave(beside, why)
 
 
-def _predicts(options: Options, option: Option, found: Sequence[Stage]) -> bool:
+def _predicts(options: OptionSet, option: Option, found: Sequence[Stage]) -> bool:
     """Return whether layers that predict further tokens are as many as the model has."""
     model = options.whole("mtp_num_layers") or 0
     count = sum(stage.predict for stage in found)
@@ -126,7 +126,7 @@ def _predicts(options: Options, option: Option, found: Sequence[Stage]) -> bool:
     return True
 
 
-def _uneven(options: Options, pp: int, chunks: int) -> None:
+def _end_stages(options: OptionSet, pp: int, chunks: int) -> None:
     """Read stages whose first or last has layers of its own number."""
     draft = options.draft
     first, last = options.whole(_FIRST, 1), options.whole(_LAST, 1)
@@ -154,7 +154,7 @@ def _uneven(options: Options, pp: int, chunks: int) -> None:
         draft.ignore(other, f"read with {option.key}")
 
 
-def _list(options: Options, option: Option, layers: Sequence[int]) -> None:
+def _list(options: OptionSet, option: Option, layers: Sequence[int]) -> None:
     if len(layers) > 1:
         shown = ", ".join(str(count) for count in layers)
         options.draft.set("schedule.stages", f"[{shown}]", option)

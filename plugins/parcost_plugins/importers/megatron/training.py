@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import Option, Options, digits
+from parcost_plugins.importers.drafts import Option, OptionSet, digits
 
 _PARTS = {
     "core_attn": "",
@@ -21,7 +21,7 @@ _SWITCHED_OFF = {  # fusions that flags turn off, and what the framework has the
 }
 
 
-def read_training(options: Options, framework: str) -> None:
+def read_training(options: OptionSet, framework: str) -> None:
     """Read how the job runs, in a *framework* of the catalogue."""
     draft = options.draft
     options.copy("seq_length", "training.sequence", 1)
@@ -50,7 +50,7 @@ def read_training(options: Options, framework: str) -> None:
     draft.assume("training.framework", label, "the framework of this file")
 
 
-def _dropout(options: Options) -> None:
+def _dropout(options: OptionSet) -> None:
     """Read whether masks are kept."""
     draft = options.draft
     found = {name: options.number(name) for name in ("hidden_dropout", "attention_dropout")}
@@ -65,7 +65,7 @@ def _dropout(options: Options) -> None:
         options.default(missing, "training.dropout", "on", why)
 
 
-def _recompute(options: Options) -> None:
+def _recompute(options: OptionSet) -> None:
     draft = options.draft
     whole, short = options.get("recompute_granularity"), options.get("recompute_activations")
     if short is not None and short.text == "false":
@@ -97,7 +97,7 @@ def _recompute(options: Options) -> None:
     _modules(options, option, modules)
 
 
-def _layers(options: Options, count: Option | None) -> None:
+def _layers(options: OptionSet, count: Option | None) -> None:
     """Read which layers are recomputed as a whole."""
     draft = options.draft
     word = options.word("recompute_method", "uniform", "block")
@@ -109,7 +109,7 @@ def _layers(options: Options, count: Option | None) -> None:
         draft.leave(count, why)
 
 
-def _modules(options: Options, option: Option, modules: Option | None) -> None:
+def _modules(options: OptionSet, option: Option, modules: Option | None) -> None:
     """Read which parts of a layer are recomputed."""
     draft = options.draft
     if modules is None:
@@ -125,7 +125,7 @@ def _modules(options: Options, option: Option, modules: Option | None) -> None:
             draft.leave(modules, why)
 
 
-def _overlap(options: Options) -> None:
+def _overlap(options: OptionSet) -> None:
     draft = options.draft
     for name, attribute in (
         ("overlap_grad_reduce", "gradients"),
@@ -144,7 +144,7 @@ def _overlap(options: Options) -> None:
         draft.set("overlap.bucket", f"{digits(size)} * {width} B", option)
 
 
-def _offload(options: Options) -> None:
+def _offload(options: OptionSet) -> None:
     draft = options.draft
     layers = options.whole("cpu_offloading_num_layers")
     option = options.get("cpu_offloading_num_layers")
@@ -164,7 +164,7 @@ def _offload(options: Options) -> None:
         draft.problem(share, "a share from 0 to 1 is expected")
 
 
-def _kernels(options: Options) -> None:
+def _kernels(options: OptionSet) -> None:
     draft = options.draft
     option = options.get("attention_backend")
     word = options.word("attention_backend", "auto", *_KERNELS)
@@ -191,7 +191,7 @@ def _kernels(options: Options) -> None:
             draft.ignore(option, "without --cross-entropy-loss-fusion it is not read")
 
 
-def _graphs(options: Options) -> None:
+def _graphs(options: OptionSet) -> None:
     """Read what is captured as a graph."""
     draft = options.draft
     kinds = ("none", "local", "transformer_engine", "full_iteration")
@@ -217,7 +217,7 @@ def _graphs(options: Options) -> None:
         draft.set("kernels.cuda_graphs", "layer", option, why)
 
 
-def _fusions(options: Options) -> None:
+def _fusions(options: OptionSet) -> None:
     """Read fusions that are turned off."""
     for name, (attribute, word) in _SWITCHED_OFF.items():
         option = options.get(name)

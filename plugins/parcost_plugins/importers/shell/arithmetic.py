@@ -23,7 +23,7 @@ def number(text: str, value: Callable[[str], int]) -> int:
     Raises:
         ArithmeticTextError: The text is something else, or has no value.
     """
-    return _Expression(_symbols(text), value).number()
+    return _ArithmeticExpression(_symbols(text), value).number()
 
 
 def _symbols(text: str) -> Sequence[str | int]:
@@ -39,7 +39,7 @@ def _symbols(text: str) -> Sequence[str | int]:
     return found
 
 
-class _Expression:
+class _ArithmeticExpression:
     def __init__(self, symbols: Sequence[str | int], value: Callable[[str], int]) -> None:
         self._symbols = symbols
         self._value = value

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from parcost_plugins.importers.shell.arithmetic import ArithmeticTextError, number
 from parcost_plugins.importers.shell.words import (
-    Part,
     ShellTextError,
-    Token,
+    ShellToken,
+    WordPart,
     arguments,
     quoted_parts,
     tokens,
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     assumption: str = ""
 
 
-class Field(NamedTuple):
+class ShellField(NamedTuple):
     """A word of a command, with its references replaced."""
 
     text: str
@@ -70,10 +70,10 @@ class Script(NamedTuple):
     """
 
     variables: Mapping[str, Variable]
-    commands: Sequence[Sequence[Field]]
-    conditional: Sequence[Field]
+    commands: Sequence[Sequence[ShellField]]
+    conditional: Sequence[ShellField]
 
-    def fields(self, name: str) -> Sequence[Field]:
+    def fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable."""
         variable = self.variables[name]
         return [field for value in variable.values for field in split(value)]
@@ -85,20 +85,20 @@ def read_script(text: str) -> Script:
     Raises:
         ShellTextError: The text is no script.
     """
-    return _Reader(text).script()
+    return _ScriptReader(text).script()
 
 
-def read_arguments(text: str) -> Sequence[Field]:
+def read_arguments(text: str) -> Sequence[ShellField]:
     """Return the words of a bare list of arguments.
 
     Raises:
         ShellTextError: A quote has no end.
     """
-    reader = _Reader(text)
+    reader = _ScriptReader(text)
     return [field for token in arguments(text) for field in reader.fields(token)]
 
 
-def split(pieces: Sequence[Piece], *, whole: bool = False) -> Iterator[Field]:
+def split(pieces: Sequence[Piece], *, whole: bool = False) -> Iterator[ShellField]:
     """Yield the words of *pieces*, which blanks part, or all of them as a *whole*."""
     run: list[Piece] = []
     for piece in pieces:
@@ -122,8 +122,8 @@ def split(pieces: Sequence[Piece], *, whole: bool = False) -> Iterator[Field]:
         yield _field(run)
 
 
-def _field(pieces: Sequence[Piece], start: int | None = None, end: int | None = None) -> Field:
-    return Field(
+def _field(pieces: Sequence[Piece], start: int | None = None, end: int | None = None) -> ShellField:
+    return ShellField(
         "".join(piece.text for piece in pieces),
         min(piece.start for piece in pieces) if start is None else start,
         max(piece.end for piece in pieces) if end is None else end,
@@ -132,14 +132,14 @@ def _field(pieces: Sequence[Piece], start: int | None = None, end: int | None = 
     )
 
 
-class _Reader:
+class _ScriptReader:
     """Goes through the commands of a script in their order."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._variables: dict[str, Variable] = {}
-        self._commands: list[Sequence[Field]] = []
-        self._conditional: list[Field] = []
+        self._commands: list[Sequence[ShellField]] = []
+        self._conditional: list[ShellField] = []
         self._nesting: list[str] = []
         self._size = 0
         for found in _SCHEDULER.finditer(text):
@@ -149,7 +149,7 @@ class _Reader:
 
     def script(self) -> Script:
         """Read all commands."""
-        words: list[Token] = []
+        words: list[ShellToken] = []
         stream = iter(tokens(self._text))
         uncertain = False
         for token in stream:
@@ -166,10 +166,10 @@ class _Reader:
         self._command(words, uncertain)
         return Script(self._variables, self._commands, self._conditional)
 
-    def fields(self, token: Token) -> Sequence[Field]:
+    def fields(self, token: ShellToken) -> Sequence[ShellField]:
         """Return the words that a word becomes."""
         pieces: list[Piece] = []
-        found: list[Field] = []
+        found: list[ShellField] = []
         referring = False
         for part in token.parts:
             array = self._array_of(part)
@@ -180,7 +180,7 @@ class _Reader:
                 return found
             one = self._pieces(part)
             if part.quoted and part.kind != "text":
-                one = [Piece("".join(p.text for p in one), *_ends(part), *_known(one))]
+                one = [Piece("".join(p.text for p in one), *_ends(part), *_notes(one))]
             referring = referring or part.kind != "text"
             if part.kind == "text" or part.quoted:
                 one = [_Solid(*piece) for piece in one]
@@ -193,7 +193,7 @@ class _Reader:
 
     # Commands
 
-    def _command(self, words: Sequence[Token], uncertain: bool) -> bool:
+    def _command(self, words: Sequence[ShellToken], uncertain: bool) -> bool:
         """Read a command; return whether it is a test."""
         words = list(words)
         while words and (key := _text(words[0])) in {*_SKIPPED, *_OPENING, *_OPENING.values()}:
@@ -216,8 +216,12 @@ class _Reader:
         return bool(words) and _text(words[0]) in _TESTS
 
     def _bracket(
-        self, words: list[Token], token: Token, stream: Iterator[Token], uncertain: bool
-    ) -> list[Token]:
+        self,
+        words: list[ShellToken],
+        token: ShellToken,
+        stream: Iterator[ShellToken],
+        uncertain: bool,
+    ) -> list[ShellToken]:
         """Read what an open bracket starts; return the words of the command that goes on."""
         if self._array(words, token, stream, uncertain):
             return words
@@ -229,9 +233,9 @@ class _Reader:
             return []  # the name of a function
         raise ShellTextError("the shell takes this `(` for its own: quote it", *token[1:3])
 
-    def _assign(self, found: re.Match[str], word: Token, uncertain: bool) -> None:
+    def _assign(self, found: re.Match[str], word: ShellToken, uncertain: bool) -> None:
         first = word.parts[0]
-        rest = Part("text", first.text[found.end() :], first.start + found.end(), first.end)
+        rest = WordPart("text", first.text[found.end() :], first.start + found.end(), first.end)
         parts = [rest, *word.parts[1:]] if rest.text else word.parts[1:]
         value: list[Piece] = []
         for part in parts:
@@ -239,7 +243,11 @@ class _Reader:
         self._set(found[1], bool(found[2]), Variable([value]), uncertain)
 
     def _array(
-        self, words: list[Token], token: Token, stream: Iterator[Token], uncertain: bool
+        self,
+        words: list[ShellToken],
+        token: ShellToken,
+        stream: Iterator[ShellToken],
+        uncertain: bool,
     ) -> bool:
         """Read ``NAME=( ... )``, whose bracket is *token*; return whether it is one."""
         found = _ASSIGNMENT.fullmatch(_text(words[-1])) if words else None
@@ -276,7 +284,7 @@ class _Reader:
             self._variables[name] = Variable([], variable.array, why)
 
     @staticmethod
-    def _redirect(words: list[Token], token: Token, stream: Iterator[Token]) -> None:
+    def _redirect(words: list[ShellToken], token: ShellToken, stream: Iterator[ShellToken]) -> None:
         """Leave out where a command writes to."""
         if words and words[-1].end == token.start and _text(words[-1]).isdigit():
             words.pop()
@@ -288,12 +296,12 @@ class _Reader:
 
     # References
 
-    def _array_of(self, part: Part) -> Variable | None:
+    def _array_of(self, part: WordPart) -> Variable | None:
         found = _REFERENCE.fullmatch(part.text) if part.kind == "variable" else None
         variable = self._variables.get(found[1]) if found and found[2] else None
         return variable if variable and variable.array and not variable.unread else None
 
-    def _pieces(self, part: Part) -> list[Piece]:
+    def _pieces(self, part: WordPart) -> list[Piece]:
         if part.kind == "text":
             return [Piece(part.text, part.start, part.end)]
         shown = self._text[part.start : part.end]
@@ -303,7 +311,7 @@ class _Reader:
             return [self._arithmetic(part, shown)]
         return self._variable(part, shown)
 
-    def _variable(self, part: Part, shown: str) -> list[Piece]:
+    def _variable(self, part: WordPart, shown: str) -> list[Piece]:
         found = _REFERENCE.fullmatch(part.text)
         if found is None:
             why = f"`{_short(shown)}` is not read"
@@ -333,7 +341,7 @@ class _Reader:
             return pieces
         return [Piece(shown, *_ends(part), f"`{name}` is not set in the file")]
 
-    def _default(self, part: Part, offset: int, why: str) -> list[Piece]:
+    def _default(self, part: WordPart, offset: int, why: str) -> list[Piece]:
         """Return the default of a reference, which stands *offset* behind its brace."""
         pieces: list[Piece] = []
         for inner in quoted_parts(self._text, part.start + 2 + offset, part.end - 1):
@@ -342,7 +350,7 @@ class _Reader:
                 pieces.append(piece._replace(assumption=assumption))
         return pieces
 
-    def _arithmetic(self, part: Part, shown: str) -> Piece:
+    def _arithmetic(self, part: WordPart, shown: str) -> Piece:
         notes: list[str] = []
 
         def value(name: str) -> int:
@@ -364,7 +372,7 @@ class _Reader:
             return Piece(shown, *_ends(part), why)
         return Piece(found, *_ends(part), "", next(filter(None, notes), ""))
 
-    def _count(self, found: Sequence[Piece | Field]) -> None:
+    def _count(self, found: Sequence[Piece | ShellField]) -> None:
         """Refuse references that become too much, such as ``A=$A$A`` over and over."""
         self._size += sum(len(piece.text) + 1 for piece in found)
         if self._size > _MOST + len(self._text):
@@ -375,7 +383,7 @@ class _Solid(Piece):
     """A piece that is not split at blanks."""
 
 
-def _split_loose(pieces: Sequence[Piece]) -> Iterator[Field]:
+def _split_loose(pieces: Sequence[Piece]) -> Iterator[ShellField]:
     """Yield the words of pieces, of which those that are solid are not split."""
     blank = re.compile(r"\s")
     if not any(blank.search(p.text) for p in pieces if not isinstance(p, _Solid) and not p.unread):
@@ -416,16 +424,16 @@ def _spaced(values: Sequence[Sequence[Piece]]) -> Iterator[Sequence[Piece]]:
         yield value
 
 
-def _known(pieces: Sequence[Piece]) -> tuple[str, str]:
+def _notes(pieces: Sequence[Piece]) -> tuple[str, str]:
     field = _field(pieces or [Piece("", 0, 0)])
     return field.unread, field.assumption
 
 
-def _ends(part: Part) -> tuple[int, int]:
+def _ends(part: WordPart) -> tuple[int, int]:
     return part.start, part.end
 
 
-def _text(token: Token) -> str:
+def _text(token: ShellToken) -> str:
     first = token.parts[0] if token.parts else None
     return first.text if first and first.kind == "text" and not first.quoted else ""
 

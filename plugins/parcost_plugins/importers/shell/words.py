@@ -28,7 +28,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 _DEEPEST = 50  # references inside of references
 
 
-class Part(NamedTuple):
+class WordPart(NamedTuple):
     """A part of a word, at characters *start* to *end* of the file.
 
     *kind* is ``text``, ``variable``, ``arithmetic`` or ``command``. The text of a variable is what
@@ -42,10 +42,10 @@ class Part(NamedTuple):
     quoted: bool = False
 
 
-class Token(NamedTuple):
+class ShellToken(NamedTuple):
     """A word with its *parts*; or an *operator*, such as ``;`` or the end of a line."""
 
-    parts: Sequence[Part]
+    parts: Sequence[WordPart]
     start: int
     end: int
     operator: str = ""
@@ -60,7 +60,7 @@ class ShellTextError(ValueError):
         self.end = end
 
 
-def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[Token]:
+def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[ShellToken]:
     """Yield the words and operators of *text* between *start* and *end*.
 
     >>> [token.operator or token.parts[0].text for token in tokens("a 'b c' | d")]
@@ -69,31 +69,31 @@ def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[Token]
     Raises:
         ShellTextError: A quote, brace or parenthesis has no end.
     """
-    return _Reader(text, len(text) if end is None else end).tokens(start)
+    return _WordReader(text, len(text) if end is None else end).tokens(start)
 
 
-def arguments(text: str) -> Iterator[Token]:
+def arguments(text: str) -> Iterator[ShellToken]:
     """Yield the words of a bare list of arguments, whose operators are plain characters.
 
-    >>> [token.parts[0].text for token in arguments("--layout E|(t|)*3,L")]
+    >>> ["".join(part.text for part in one.parts) for one in arguments("--layout E|(t|)*3,L")]
     ['--layout', 'E|(t|)*3,L']
 
     Raises:
         ShellTextError: A quote or brace has no end.
     """
-    return _Reader(text, len(text), bare=True).tokens(0)
+    return _WordReader(text, len(text), bare=True).tokens(0)
 
 
-def quoted_parts(text: str, start: int, end: int) -> Sequence[Part]:
+def quoted_parts(text: str, start: int, end: int) -> Sequence[WordPart]:
     """Return the parts of what stands between *start* and *end*, as in double quotes.
 
     Raises:
         ShellTextError: A brace or parenthesis has no end.
     """
-    return _Reader(text, end).quoted(start, closed=False)[0]
+    return _WordReader(text, end).quotation(start, closed=False)[0]
 
 
-class _Reader:
+class _WordReader:
     """Reads a text once, from left to right."""
 
     def __init__(self, text: str, end: int, *, bare: bool = False) -> None:
@@ -102,8 +102,8 @@ class _Reader:
         self._bare = bare
         self._documents: list[str] = []  # ends of the documents that follow the line
 
-    def tokens(self, at: int) -> Iterator[Token]:
-        parts: list[Part] = []
+    def tokens(self, at: int) -> Iterator[ShellToken]:
+        parts: list[WordPart] = []
         first = at
         while at < self._end:
             found = _TOKEN.match(self._text, at, self._end)
@@ -116,10 +116,10 @@ class _Reader:
                 continue
             if separates:
                 if parts:
-                    yield Token(tuple(parts), first, at)
+                    yield ShellToken(tuple(parts), first, at)
                     parts = []
                 if kind != "blank" and not self._bare:
-                    yield Token((), at, found.end(), here)
+                    yield ShellToken((), at, found.end(), here)
                 at = found.end()
                 if kind == "operator" and here in ("<<", "<<-"):
                     at = self._document(at)
@@ -130,18 +130,18 @@ class _Reader:
                 first = at
             at = self._add(parts, kind, at, found.end())
         if parts:
-            yield Token(tuple(parts), first, at)
+            yield ShellToken(tuple(parts), first, at)
 
-    def _add(self, parts: list[Part], kind: str, at: int, end: int) -> int:
+    def _add(self, parts: list[WordPart], kind: str, at: int, end: int) -> int:
         """Add what starts at *at* to the parts of a word; return where it ends."""
         text = self._text
         if kind == "double":
-            inner, end = self.quoted(at + 1)
-            parts += inner or [Part("text", "", at, end, True)]
+            inner, end = self.quotation(at + 1)
+            parts += inner or [WordPart("text", "", at, end, True)]
         elif kind == "single":
-            parts.append(Part("text", text[at + 1 : end - 1], at + 1, end - 1, True))
+            parts.append(WordPart("text", text[at + 1 : end - 1], at + 1, end - 1, True))
         elif kind == "escape":
-            parts.append(Part("text", text[at + 1 : end], at, end, True))
+            parts.append(WordPart("text", text[at + 1 : end], at, end, True))
         elif kind == "other" and text[at] == "'":
             raise ShellTextError("this quote has no end", at, at + 1)
         elif kind in ("variable", "arithmetic", "command", "braces"):
@@ -149,12 +149,12 @@ class _Reader:
             parts.append(part)
             end = part.end
         else:
-            parts.append(Part("text", text[at:end], at, end))
+            parts.append(WordPart("text", text[at:end], at, end))
         return end
 
-    def quoted(self, at: int, *, closed: bool = True) -> tuple[list[Part], int]:
+    def quotation(self, at: int, *, closed: bool = True) -> tuple[list[WordPart], int]:
         """Return the parts up to the double quote that ends them, and the place behind it."""
-        parts: list[Part] = []
+        parts: list[WordPart] = []
         start = at - 1
         while at < self._end:
             found = _QUOTED.match(self._text, at, self._end)
@@ -163,36 +163,36 @@ class _Reader:
             if kind == "end" and closed:
                 return parts, end
             if kind == "escape":
-                parts.append(Part("text", found.group()[1:], at, end, True))
+                parts.append(WordPart("text", found.group()[1:], at, end, True))
             elif kind in ("variable", "arithmetic", "command", "braces"):
                 part = self._reference(kind, at, end, quoted=True)
                 parts.append(part)
                 end = part.end
             elif kind not in ("join", "end"):
-                parts.append(Part("text", found.group(), at, end, True))
+                parts.append(WordPart("text", found.group(), at, end, True))
             at = end
         if closed:
             raise ShellTextError("this quote has no end", start, start + 1)
         return parts, at
 
-    def _reference(self, kind: str, at: int, end: int, *, quoted: bool) -> Part:
+    def _reference(self, kind: str, at: int, end: int, *, quoted: bool) -> WordPart:
         if kind == "variable":
-            return Part("variable", self._text[at + 1 : end], at, end, quoted)
+            return WordPart("variable", self._text[at + 1 : end], at, end, quoted)
         if kind == "braces":
             end = self._closing(end, "{", "}")
-            return Part("variable", self._text[at + 2 : end - 1], at, end, quoted)
+            return WordPart("variable", self._text[at + 2 : end - 1], at, end, quoted)
         if kind == "arithmetic":
             close = self._closing(end, "(", ")")
             if self._text.startswith(")", close):
-                return Part("arithmetic", self._text[end : close - 1], at, close + 1, quoted)
+                return WordPart("arithmetic", self._text[end : close - 1], at, close + 1, quoted)
             end = at + 2
         if self._text[at] == "`":
             found = self._text.find("`", end, self._end)
             if found < 0:
                 raise ShellTextError("this quote has no end", at, at + 1)
-            return Part("command", self._text[at : found + 1], at, found + 1, quoted)
+            return WordPart("command", self._text[at : found + 1], at, found + 1, quoted)
         end = self._closing(end, "(", ")")
-        return Part("command", self._text[at:end], at, end, quoted)
+        return WordPart("command", self._text[at:end], at, end, quoted)
 
     def _closing(self, at: int, opening: str, closing: str) -> int:
         """Return the place behind the bracket that closes the one ahead of *at*."""

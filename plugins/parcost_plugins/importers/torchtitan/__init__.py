@@ -6,7 +6,7 @@ Python is parsed, and none of it is run.
 from __future__ import annotations
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
-from parcost_plugins.importers.drafts import Draft, Option, Options
+from parcost_plugins.importers.drafts import Draft, Option, OptionSet
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.tables import is_listed, table
 from parcost_plugins.importers.torchtitan.job import read_job
@@ -77,7 +77,7 @@ def _translation(draft: Draft, fields: dict[str, Option], *, python: bool) -> Tr
     if not any(name.startswith(("parallelism.", "training.", "model.")) for name in fields):
         message = "the file has no section of torchtitan"
         return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
-    options = Options(draft, fields)
+    options = OptionSet(draft, fields)
     read_job(options, python=python)
     tables = table(TOOL)
     for option in options.rest():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import Options
+from parcost_plugins.importers.drafts import OptionSet
 
 _DEFAULT = "the default of torchtitan"
 _OWN = "own"
 
 
-def read_execution(options: Options, *, pp: int, zero: int, recent: bool) -> None:
+def read_execution(options: OptionSet, *, pp: int, zero: int, recent: bool) -> None:
     """Read the rest; a *recent* configuration is one of 2026-08."""
     draft = options.draft
     framework = "torchtitan_2026_08" if recent else "torchtitan"
@@ -35,7 +35,7 @@ def read_execution(options: Options, *, pp: int, zero: int, recent: bool) -> Non
         draft.leave(name, "its state and its update are taken as those of Adam")
 
 
-def _recompute(options: Options, *, recent: bool) -> None:
+def _recompute(options: OptionSet, *, recent: bool) -> None:
     draft = options.draft
     field, choice = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
     mode, kind = options.get(field), options.get(choice)
@@ -76,7 +76,7 @@ def _recompute(options: Options, *, recent: bool) -> None:
         options.default(choice, path, value, why)
 
 
-def _precision(options: Options) -> None:
+def _precision(options: OptionSet) -> None:
     """Read the recipe: what is kept, what is multiplied, and what is narrow."""
     draft = options.draft
     kept = options.word("training.dtype", "float32", "bfloat16")
@@ -123,7 +123,7 @@ def _precision(options: Options) -> None:
         draft.assume("training.precision", label, _DEFAULT)
 
 
-def _kernels(options: Options, pp: int, *, recent: bool) -> None:
+def _kernels(options: OptionSet, pp: int, *, recent: bool) -> None:
     draft = options.draft
     option, parts = options.get("compile.enable"), options.get("compile.components")
     if option is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from parcost import record
-from parcost_plugins.importers.drafts import Option, Options, digits
+from parcost_plugins.importers.drafts import Option, OptionSet, digits
 from parcost_plugins.importers.tables import table
 from parcost_plugins.importers.torchtitan.execution import read_execution
-from parcost_plugins.importers.torchtitan.parallel import Degrees, integer, read_parallelism
+from parcost_plugins.importers.torchtitan.parallel import ParallelDegrees, integer, read_parallelism
 
 _TOKENS, _STEP, _LENGTH = (
     "training.num_tokens_per_microbatch_per_dp_rank",
@@ -30,7 +30,7 @@ class Flavor:
     experts: bool
 
 
-def read_job(options: Options, *, python: bool) -> None:
+def read_job(options: OptionSet, *, python: bool) -> None:
     """Read a configuration; one in *python* has the defaults of the main branch."""
     flavor = _flavor(options)
     budget = python and not any(options.has(name) for name in (_LOCAL, _GLOBAL, _SEQUENCE))
@@ -44,7 +44,7 @@ def read_job(options: Options, *, python: bool) -> None:
     read_execution(options, pp=degrees.pp, zero=degrees.zero, recent=budget)
 
 
-def _flavor(options: Options) -> Flavor | None:
+def _flavor(options: OptionSet) -> Flavor | None:
     """Read which model it is."""
     draft = options.draft
     flavors = table("torchtitan")["flavors"]
@@ -82,7 +82,7 @@ def _short(option: Option) -> str:
     return option.text
 
 
-def _sequences(options: Options, degrees: Degrees) -> None:
+def _sequences(options: OptionSet, degrees: ParallelDegrees) -> None:
     """Read a batch that is counted in sequences."""
     draft = options.draft
     if options.copy(_SEQUENCE, "training.sequence", 1) is None:
@@ -113,7 +113,7 @@ def _sequences(options: Options, degrees: Degrees) -> None:
     _global(options, degrees, count)
 
 
-def _global(options: Options, degrees: Degrees, local: int) -> None:
+def _global(options: OptionSet, degrees: ParallelDegrees, local: int) -> None:
     draft = options.draft
     option = options.get(_GLOBAL)
     number = integer(options, _GLOBAL)
@@ -131,7 +131,7 @@ def _global(options: Options, degrees: Degrees, local: int) -> None:
         draft.leave(option, why)
 
 
-def _tokens(options: Options, degrees: Degrees) -> None:
+def _tokens(options: OptionSet, degrees: ParallelDegrees) -> None:
     """Read a batch that is counted in tokens."""
     draft = options.draft
     length = options.copy(_LENGTH, "training.sequence", 1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from parcost import record
-from parcost_plugins.importers.drafts import Option, Options, digits
+from parcost_plugins.importers.drafts import Option, OptionSet, digits
 from parcost_plugins.importers.tables import table
 
 _DEFAULT = "the default of torchtitan"
@@ -24,7 +24,7 @@ _LAYER = re.compile(r"layers\.(\d+)")
 
 
 @record(kw_only=True)
-class Degrees:
+class ParallelDegrees:
     """What others need of a layout: stages, replicas if they are known, and ZeRO's stage."""
 
     pp: int
@@ -33,8 +33,8 @@ class Degrees:
 
 
 def read_parallelism(
-    options: Options, *, layers: int | None, experts: bool, python: bool
-) -> Degrees:
+    options: OptionSet, *, layers: int | None, experts: bool, python: bool
+) -> ParallelDegrees:
     """Read the degrees, for a model of so many *layers*."""
     draft = options.draft
     degree: dict[str, int] = {}
@@ -58,10 +58,10 @@ def read_parallelism(
     _tensor(options, degree["tp"], python=python)
     _context(options, degree["cp"])
     _pipeline(options, degree["pp"], layers)
-    return Degrees(pp=degree["pp"], replicas=max(0, replicate * shard), zero=zero)
+    return ParallelDegrees(pp=degree["pp"], replicas=max(0, replicate * shard), zero=zero)
 
 
-def integer(options: Options, name: str) -> int | None:
+def integer(options: OptionSet, name: str) -> int | None:
     """Return the whole number of a field, which -1 leaves open."""
     option = options.get(name)
     if option is None:
@@ -72,7 +72,7 @@ def integer(options: Options, name: str) -> int | None:
     return int(option.text)
 
 
-def _experts(options: Options, experts: bool) -> None:
+def _experts(options: OptionSet, experts: bool) -> None:
     draft = options.draft
     for name, attribute in (("expert", "ep"), ("expert_tensor", "etp")):
         field = f"parallelism.{name}_parallel_degree"
@@ -96,7 +96,7 @@ def _experts(options: Options, experts: bool) -> None:
         draft.set("routing.capacity_factor", option.text, option)
 
 
-def _sharding(options: Options, replicate: int, shard: int, cp: int) -> int:
+def _sharding(options: OptionSet, replicate: int, shard: int, cp: int) -> int:
     """Read what data-parallel ranks share out; return the stage of ZeRO."""
     draft = options.draft
     option, copies = options.get(_SHARD), options.get(_REPLICATE)
@@ -120,7 +120,7 @@ def _sharding(options: Options, replicate: int, shard: int, cp: int) -> int:
     return zero
 
 
-def _tensor(options: Options, tp: int, *, python: bool) -> None:
+def _tensor(options: OptionSet, tp: int, *, python: bool) -> None:
     draft = options.draft
     name = "parallelism.enable_sequence_parallel"
     option = options.get(name)
@@ -148,7 +148,7 @@ def _tensor(options: Options, tp: int, *, python: bool) -> None:
             draft.set("overlap.tensor", "pipelined", overlap)
 
 
-def _context(options: Options, cp: int) -> None:
+def _context(options: OptionSet, cp: int) -> None:
     draft = options.draft
     rotation = options.get("parallelism.context_parallel_rotate_method")
     balance = options.get("parallelism.context_parallel_load_balancer")
@@ -170,7 +170,7 @@ def _context(options: Options, cp: int) -> None:
         draft.leave(balance, "shares are balanced by their ends here: zigzag")
 
 
-def _pipeline(options: Options, pp: int, layers: int | None) -> None:
+def _pipeline(options: OptionSet, pp: int, layers: int | None) -> None:
     """Read the schedule and the stages."""
     draft = options.draft
     schedules = table("torchtitan")["schedules"]
@@ -192,16 +192,16 @@ def _pipeline(options: Options, pp: int, layers: int | None) -> None:
     else:
         options.default(name, "schedule.kind", found["kind"], _DEFAULT)
     chunks = int(found["stages"])
-    written = _written(options, layers)
+    written = _parts(options, layers)
     if written is not None:
         near, counts = written
-        _explicit(options, near, counts, pp, chunks)
+        _stages(options, near, counts, pp, chunks)
         return
-    _even(options, option, pp, chunks, layers)
+    _equal_stages(options, option, pp, chunks, layers)
 
 
-def _explicit(
-    options: Options, option: Option, counts: Sequence[int], pp: int, chunks: int
+def _stages(
+    options: OptionSet, option: Option, counts: Sequence[int], pp: int, chunks: int
 ) -> None:
     draft = options.draft
     if len(counts) % pp or (chunks == 1 and len(counts) != pp):
@@ -212,8 +212,8 @@ def _explicit(
     draft.set("schedule.stages", f"[{', '.join(map(str, counts))}]", option)
 
 
-def _even(
-    options: Options, schedule: Option | None, pp: int, chunks: int, layers: int | None
+def _equal_stages(
+    options: OptionSet, schedule: Option | None, pp: int, chunks: int, layers: int | None
 ) -> None:
     """Read stages of as many layers each, but for the ends."""
     draft = options.draft
@@ -253,7 +253,7 @@ def _even(
     if layers is None:
         draft.leave(near, "the layers of the model are not known")
         return
-    counts = _dealt(layers, pp * chunks, before, behind)
+    counts = _deal(layers, pp * chunks, before, behind)
     if min(counts) < 0:
         draft.problem(near, "a stage would have fewer layers than none")
         return
@@ -262,7 +262,7 @@ def _even(
         draft.ignore(last, f"read with {near.key}")
 
 
-def _dealt(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
+def _deal(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
     """Return the layers of stages: as many each, the first ones one more, fewer at the ends."""
     each, more = divmod(layers + before + behind, stages)
     counts = [each + (place < more) for place in range(stages)]
@@ -271,7 +271,7 @@ def _dealt(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
     return counts
 
 
-def _written(options: Options, layers: int | None) -> tuple[Option, Sequence[int]] | None:
+def _parts(options: OptionSet, layers: int | None) -> tuple[Option, Sequence[int]] | None:
     """Return the layers of parts that are written out."""
     option = options.get("parallelism.module_fqns_per_model_part")
     if option is not None and isinstance(option.value, list) and option.value:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from parcost_plugins.importers.drafts import Option
 from parcost_plugins.importers.python_values import (
+    DottedName,
     PythonText,
     PythonTextError,
-    Symbol,
     UnreadError,
     constants,
     dotted,
@@ -54,7 +54,7 @@ def read_configuration(text: str) -> Configuration:
             else ("the file has no function that returns a Trainer.Config")
         )
         raise PythonTextError(message, start, start + 3)
-    reader = _Reader(python, functions)
+    reader = _ConfigurationReader(python, functions)
     reader.visit(tops[0])
     return Configuration(reader.options, reader.unread)
 
@@ -72,7 +72,7 @@ def _is_trainer(call: ast.Call) -> bool:
     return name.endswith("Trainer.Config") or name == "JobConfig"
 
 
-class _Reader:
+class _ConfigurationReader:
     """Goes through the statements of functions in their order."""
 
     def __init__(self, python: PythonText, functions: Mapping[str, ast.FunctionDef]) -> None:
@@ -266,7 +266,7 @@ def texts(value: Any) -> Sequence[str]:
     """
     if value is None:
         return ()
-    if isinstance(value, Symbol):
+    if isinstance(value, DottedName):
         return (value.name.rpartition(".")[2],)
     if isinstance(value, bool):
         return ("true" if value else "false",)

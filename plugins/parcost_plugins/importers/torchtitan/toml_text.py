@@ -28,7 +28,7 @@ class TomlTextError(ValueError):
 
 
 @record
-class Entry:
+class TomlEntry:
     """The value of a key, and the characters of both."""
 
     value: Any
@@ -36,7 +36,7 @@ class Entry:
     end: int
 
 
-def read_toml(text: str) -> Mapping[str, Entry]:
+def read_toml(text: str) -> Mapping[str, TomlEntry]:
     """Return the entries of a TOML text by dotted keys.
 
     >>> {key: entry.value for key, entry in read_toml("[a.b]\\nc = 1").items()}
@@ -55,7 +55,7 @@ def read_toml(text: str) -> Mapping[str, Entry]:
     except RecursionError:
         raise TomlTextError("it nests too deeply", 0, 1) from None
     places = dict(_places(text))
-    return {key: Entry(value, *places.get(key, (0, 0))) for key, value in _flat(values, "")}
+    return {key: TomlEntry(value, *places.get(key, (0, 0))) for key, value in _flat(values, "")}
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
