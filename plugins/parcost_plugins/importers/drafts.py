@@ -155,9 +155,9 @@ class OptionSet:
             return None
         text = option.text.replace("_", "")
         if len(option.texts) != 1 or not text.isdecimal() or len(text) > 15 or int(text) < least:
-            expected = "a whole number is expected" if not least else "a number from 1 on"
+            expected = "a whole number" if not least else "a whole number from 1 on"
             shown = " ".join(option.texts)[:40] or "nothing"
-            self.draft.problem(option, f"{expected}, and {shown} follows")
+            self.draft.problem(option, f"{expected} is expected, and {shown} follows")
             return None
         return int(text)
 

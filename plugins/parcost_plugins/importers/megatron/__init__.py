@@ -26,7 +26,7 @@ from parcost_plugins.importers.megatron.schedule import read_schedule
 from parcost_plugins.importers.megatron.training import read_training
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.shell.words import ShellTextError
-from parcost_plugins.importers.tables import is_listed, table
+from parcost_plugins.importers.tables import is_ignored, table
 
 TOOL = "megatron"
 _LABELS = {
@@ -69,7 +69,7 @@ class Megatron(Importer):
 def _of_command(draft: Draft, line: CommandLine) -> Translation:
     if line.problems:
         return Translation(problems=sorted(line.problems, key=lambda one: one.start))
-    if not line.options:
+    if not known_flags().intersection(line.options):
         message = "the file has no arguments of Megatron-LM"
         return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
     options = OptionSet(draft, line.options)
@@ -81,7 +81,7 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
         draft.ignore(option, "it stands there twice")
     if line.script is not None:
         for option in conditional(line.script):
-            if is_listed(option.name, table(TOOL)["ignored"]["names"]):
+            if is_ignored(TOOL, option.name):
                 draft.ignore(option)
             else:
                 draft.leave(option, "it is set under a condition, which is not run")
@@ -131,7 +131,7 @@ def _rest(draft: Draft, options: Iterable[Option]) -> None:
             draft.ignore(option, "it is off")
         elif option.name in tables["reasons"]:
             draft.ignore(option, tables["reasons"][option.name])
-        elif is_listed(option.name, tables["ignored"]["names"]):
+        elif is_ignored(TOOL, option.name):
             draft.ignore(option)
         elif option.name in tables["unread"]:
             draft.leave(option, tables["unread"][option.name])

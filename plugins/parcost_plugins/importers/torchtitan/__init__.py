@@ -8,7 +8,7 @@ from __future__ import annotations
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.drafts import Draft, Option, OptionSet
 from parcost_plugins.importers.python_values import PythonTextError
-from parcost_plugins.importers.tables import is_listed, table
+from parcost_plugins.importers.tables import is_ignored, table
 from parcost_plugins.importers.torchtitan.job import read_job
 from parcost_plugins.importers.torchtitan.python_text import read_configuration, texts
 from parcost_plugins.importers.torchtitan.toml_text import TomlTextError, read_toml
@@ -83,7 +83,7 @@ def _translation(draft: Draft, fields: dict[str, Option], *, python: bool) -> Tr
     for option in options.rest():
         if option.name in tables["reasons"]:
             draft.ignore(option, tables["reasons"][option.name])
-        elif is_listed(option.name, tables["ignored"]["names"]):
+        elif is_ignored(TOOL, option.name):
             draft.ignore(option)
         elif option.name in tables["unread"]:
             if option.texts in ((), ("",), ("false",), ("fused",)):

@@ -151,7 +151,7 @@ class _ConfigurationReader:
             self._loss(key, node, value)
         elif name in ("model_converters", "model.converters"):
             self._converters(key, node, value)
-        elif isinstance(value, ast.Call):
+        elif isinstance(value, ast.Call) and "." not in name:
             section = table("torchtitan")["classes"].get(dotted(value.func), name)
             for keyword in value.keywords:
                 if keyword.arg:
@@ -162,6 +162,8 @@ class _ConfigurationReader:
                         keyword.value,
                         uncertain,
                     )
+            if not value.keywords and not dotted(value.func).endswith("Config"):
+                self._set(name, key, node, value, uncertain)
         else:
             self._set(name, key, node, value, uncertain)
 
