@@ -103,7 +103,7 @@ def values(found: Translation) -> dict[str, str]:
     return {path: setting.value for path, setting in settings(found).items()}
 
 
-def stated(found: Translation) -> dict[str, str]:
+def file_values(found: Translation) -> dict[str, str]:
     """Return the values that a file states: those without an assumption."""
     return {path: one.value for path, one in settings(found).items() if not one.assumption}
 
@@ -152,7 +152,7 @@ def test_the_vocabulary_is_padded_by_the_default(tmp_path: Path) -> None:
     text = LLAMA.replace("--make-vocab-size-divisible-by 64", "")
     (tmp_path / "one").mkdir()
     plain, padded = figures(tmp_path / "one", LLAMA, 64), figures(tmp_path, text, 64)
-    assert "layout.vocabulary_multiple" not in stated(read(text))
+    assert "layout.vocabulary_multiple" not in file_values(read(text))
     more = padded.figure("weights_memory") - plain.figure("weights_memory")
     assert more == (128_512 - 128_256) * 8192 / 4 * 2
 
@@ -210,7 +210,7 @@ def test_query_groups_need_their_switch() -> None:
 def test_a_vocabulary_that_nothing_states_is_listed() -> None:
     found = read(small("--tokenizer-type HuggingFaceTokenizer"))
     assert [key.name for key in found.unknown] == ["--vocab-size"]
-    assert "model.vocabulary" not in stated(found)
+    assert "model.vocabulary" not in file_values(found)
 
 
 # Layouts
@@ -435,6 +435,8 @@ def test_layers_that_do_not_divide_are_an_error_at_a_flag(run_command: Run) -> N
         ("GPUS_PER_NODE=8\nNNODES=3\npython pretrain_gpt.py {}", "24"),
         ("WORLD_SIZE=$((8 * (2 + 1)))\npython pretrain_gpt.py {}", "24"),
         ("#SBATCH --nodes=16\ntorchrun --nproc_per_node 8 --nnodes $SLURM_NNODES x.py {}", "128"),
+        ("#SBATCH -N 4\nsrun --nodes=4 --ntasks-per-node=8 python -u a.py {}", "32"),
+        ('C="python a.py {} $@"\nsrun --nodes=2 --ntasks-per-node=4 sh -c "$C"', "8"),
         ("bash -c 'torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py {}'", "16"),
         ('CMD="torchrun --nnodes 2 --nproc_per_node 8 a.py {}"\neval $CMD', "16"),
         ("main() {{\n  torchrun --nnodes 2 --nproc_per_node 8 a.py {}\n}}\nmain", "16"),
@@ -486,7 +488,7 @@ def test_an_array_of_words_with_blanks_is_split() -> None:
     found = translate(Megatron(), "run.sh", text)
     assert values(found)["training.precision"] == "fp8_delayed"
     place = settings(found)["training.precision"]
-    assert text[place.start : place.end] == '"--fp8-format hybrid"'
+    assert text[place.start : place.end] == "--fp8-format hybrid"
 
 
 def test_unknown_flags_are_listed_with_what_may_be_meant() -> None:
@@ -677,7 +679,7 @@ def test_a_recipe_is_read(tmp_path: Path) -> None:
         "model.biases": "off",
         "model.tied": "off",
     }
-    assert expected.items() <= stated(found).items()
+    assert expected.items() <= file_values(found).items()
     # The function that recipes start from sets the rest.
     assumed = settings(found)["layout.zero"]
     assert (assumed.value, "_pretrain_common" in assumed.assumption) == ("1", True)

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 from parcost import ImportProblem
 from parcost_plugins.importers.drafts import Option
 from parcost_plugins.importers.shell.scripts import (
-    Piece,
     Script,
     ShellField,
     read_arguments,
@@ -51,7 +50,8 @@ def command_line(text: str) -> CommandLine:
     commands = [one for one in map(_opened, script.commands) if any(map(_is_known, one))]
     if not commands:  # a file of variables, for another one to use
         stored = [field for name in script.variables for field in script.fields(name)]
-        return _read(stored, ())._replace(script=script)
+        places = {(field.start, field.end, field.text): field for field in stored}
+        return _read(list(places.values()), ())._replace(script=script)
     line = _read(*_parted(commands[0]))
     others = [next(filter(_is_known, command)) for command in commands[1:]]
     twice = [
@@ -131,8 +131,8 @@ def _opened(command: Sequence[ShellField]) -> Sequence[ShellField]:
     """Return the words of a command, with those of ``sh -c '...'`` apart."""
     found: list[ShellField] = []
     for field in command:
-        inner = " --" in field.text and not field.unread and not field.text.startswith("--")
-        found += split([Piece(*field)]) if inner else [field]
+        inner = " --" in field.text and not field.text.startswith("--")
+        found += split(field.pieces) if inner else [field]
     return found
 
 
@@ -145,7 +145,8 @@ def _parted(command: Sequence[ShellField]) -> tuple[Sequence[ShellField], Sequen
     for place, field in enumerate(command):
         if field.text.endswith(".py") and not field.text.startswith("-"):
             return command[place + 1 :], command[:place]
-    first = next(place for place, field in enumerate(command) if _is_known(field))
+    names = known_flags()
+    first = next(place for place, field in enumerate(command) if _name(field.text) in names)
     return command[first:], command[:first]
 
 

@@ -36,23 +36,28 @@ _MOST = 8_000_000  # characters that references may become
 
 
 class Piece(NamedTuple):
-    """A text of one place. *unread* is why it is not known, *assumption* why it is taken."""
+    """A text of one place. *unread* is why it is not known, *assumption* why it is taken.
+
+    A *solid* piece is not split at blanks.
+    """
 
     text: str
     start: int
     end: int
     unread: str = ""
     assumption: str = ""
+    solid: bool = False
 
 
 class ShellField(NamedTuple):
-    """A word of a command, with its references replaced."""
+    """A word of a command, with its references replaced; *pieces* are what it is made of."""
 
     text: str
     start: int
     end: int
-    unread: str = ""
-    assumption: str = ""
+    unread: str
+    assumption: str
+    pieces: Sequence[Piece]
 
 
 class Variable(NamedTuple):
@@ -102,9 +107,12 @@ def split(pieces: Sequence[Piece], *, whole: bool = False) -> Iterator[ShellFiel
     """Yield the words of *pieces*, which blanks part, or all of them as a *whole*."""
     run: list[Piece] = []
     for piece in pieces:
-        if whole or piece.unread or not re.search(r"\s", piece.text):
+        if whole or piece.solid or piece.unread or not re.search(r"\s", piece.text):
             run.append(piece)
             continue
+        if piece.text.isspace() and run:
+            yield _field(run)
+            run = []
         exact = len(piece.text) == piece.end - piece.start
         at = 0
         for found in re.finditer(r"\S+", piece.text):
@@ -122,14 +130,24 @@ def split(pieces: Sequence[Piece], *, whole: bool = False) -> Iterator[ShellFiel
         yield _field(run)
 
 
-def _field(pieces: Sequence[Piece], start: int | None = None, end: int | None = None) -> ShellField:
+def _field(pieces: Sequence[Piece]) -> ShellField:
     return ShellField(
         "".join(piece.text for piece in pieces),
-        min(piece.start for piece in pieces) if start is None else start,
-        max(piece.end for piece in pieces) if end is None else end,
+        min(piece.start for piece in pieces),
+        max(piece.end for piece in pieces),
         next((piece.unread for piece in pieces if piece.unread), ""),
         next((piece.assumption for piece in pieces if piece.assumption), ""),
+        tuple(piece._replace(solid=False) if piece.solid else piece for piece in pieces),
     )
+
+
+def _at(field: ShellField, start: int, end: int) -> ShellField:
+    """Return a word where it stands; one with blanks keeps the places of what it is made of."""
+    placed = field._replace(start=start, end=end)
+    if re.search(r"\s", field.text):
+        return placed
+    one = Piece(field.text, start, end, field.unread, field.assumption)
+    return placed._replace(pieces=(one,))
 
 
 class _ScriptReader:
@@ -179,15 +197,13 @@ class _ScriptReader:
                 self._count(found)
                 return found
             one = self._pieces(part)
-            if part.quoted and part.kind != "text":
-                one = [Piece("".join(p.text for p in one), *_ends(part), *_notes(one))]
             referring = referring or part.kind != "text"
             if part.kind == "text" or part.quoted:
-                one = [_Solid(*piece) for piece in one]
+                one = [piece._replace(solid=True) for piece in one]
             pieces += one
-        found = list(_split_loose(pieces)) if referring else [_field(pieces)] if pieces else []
+        found = list(split(pieces)) if referring else [_field(pieces)] if pieces else []
         if len(found) == 1:
-            found = [found[0]._replace(start=token.start, end=token.end)]
+            found = [_at(found[0], token.start, token.end)]
         self._count(found)
         return found
 
@@ -264,7 +280,7 @@ class _ScriptReader:
                 message = f"`{word.operator}` ends the word: quote it"
                 raise ShellTextError(message, word.start, word.end)
             if not word.operator:
-                values += [[Piece(*field)] for field in self.fields(word)]
+                values += [list(field.pieces) for field in self.fields(word)]
         raise ShellTextError("this `(` has no `)`", token.start, token.end)
 
     def _set(self, name: str, adds: bool, variable: Variable, uncertain: bool) -> None:
@@ -379,35 +395,6 @@ class _ScriptReader:
             raise ShellTextError("references in this file become too much text", 0, 1)
 
 
-class _Solid(Piece):
-    """A piece that is not split at blanks."""
-
-
-def _split_loose(pieces: Sequence[Piece]) -> Iterator[ShellField]:
-    """Yield the words of pieces, of which those that are solid are not split."""
-    blank = re.compile(r"\s")
-    if not any(blank.search(p.text) for p in pieces if not isinstance(p, _Solid) and not p.unread):
-        if pieces:
-            yield _field(pieces)
-        return
-    run: list[Piece] = []
-    for piece in pieces:
-        if isinstance(piece, _Solid) or piece.unread or not blank.search(piece.text):
-            run.append(piece)
-            continue
-        found = list(split([piece]))
-        if piece.text[:1].isspace() and run:
-            yield _field(run)
-            run = []
-        for number_of, field in enumerate(found):
-            run.append(Piece(*field))
-            if number_of < len(found) - 1 or piece.text[-1:].isspace():
-                yield _field(run)
-                run = []
-    if run:
-        yield _field(run)
-
-
 def _extend(values: list[list[Piece]], more: Variable) -> None:
     """Add to an array, or to the end of a text."""
     if more.array or not values:
@@ -422,11 +409,6 @@ def _spaced(values: Sequence[Sequence[Piece]]) -> Iterator[Sequence[Piece]]:
         if number_of and value:
             yield [Piece(" ", value[0].start, value[0].start)]
         yield value
-
-
-def _notes(pieces: Sequence[Piece]) -> tuple[str, str]:
-    field = _field(pieces or [Piece("", 0, 0)])
-    return field.unread, field.assumption
 
 
 def _ends(part: WordPart) -> tuple[int, int]:
