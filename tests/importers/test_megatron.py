@@ -752,6 +752,7 @@ def test_code_of_a_recipe_is_listed_and_not_run(tmp_path: Path) -> None:
         ("x = " + "-" * 100_000 + "1", "no"),
         ("def a():\n    cfg.model.seq_length = 9**9**9\n", ""),
         ("\x00", "no Python"),
+        ("def a():\n    cfg.model.seq_length = 1if x else 2\n", ""),
     ],
 )
 def test_python_that_is_no_recipe_has_an_answer(text: str, message: str) -> None:
@@ -760,6 +761,15 @@ def test_python_that_is_no_recipe_has_an_answer(text: str, message: str) -> None
         assert message in found.problems[0].message
     else:
         assert "cfg.model.seq_length" in reasons(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("run.args", DEEPSEEK), ("train.sh", MIXTRAL), ("recipe.py", RECIPE)]
+)
+def test_a_part_of_a_file_has_an_answer(name: str, text: str) -> None:
+    for end in range(0, len(text), 17):
+        found = Megatron().translate(name, text[:end])
+        assert found.blocks or found.problems or found.unknown
 
 
 def test_the_file_is_recognized() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -62,7 +63,9 @@ class PythonText:
             PythonTextError: It is no Python.
         """
         try:
-            self.tree = ast.parse(text)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the file, which is not run
+                self.tree = ast.parse(text)
         except SyntaxError as error:
             at = self._offset(text, error.lineno or 1, error.offset or 1)
             raise PythonTextError(f"no Python: {error.msg}", at, at + 1) from None
