@@ -608,6 +608,7 @@ def test_references_that_grow_without_end_are_an_error() -> None:
     assert "become too much text" in problems(text, "run.sh")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flood", ["--warp-{n} {n} ", "ARGS+=(--warp-{n} {n})\n", "((((", "$(("])
 def test_a_megabyte_of_arguments_has_an_answer(flood: str) -> None:
     body = "".join(flood.format(n=n) for n in range(1_000_000 // (len(flood) + 4)))
