@@ -60,7 +60,7 @@ def checks(study: Study) -> Iterator[Check]:
         yield Check(
             id="model-incomplete",
             holds=False,
-            subject=block_name(model),
+            subject=f"{block_name(model)}.{lacking[0]}",
             message=f"model `{block_name(model)}` has no {names}",
             help="write them, or `parameters = ...` for a nominal model of that size",
         )

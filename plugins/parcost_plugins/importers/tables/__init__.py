@@ -23,3 +23,17 @@ def is_listed(key: str, patterns: Iterable[str]) -> bool:
     True
     """
     return any(fnmatchcase(key, pattern) for pattern in patterns)
+
+
+def is_ignored(tool: str, key: str) -> bool:
+    """Return whether the table of a tool has *key* among the names that change no cost."""
+    plain, prefixes = _ignored_names(tool)
+    return key in plain or key.startswith(prefixes)
+
+
+@cache
+def _ignored_names(tool: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the names that a tool ignores, and the beginnings of those that end in ``*``."""
+    names = table(tool)["ignored"]["names"]
+    plain = frozenset(name for name in names if not name.endswith("*"))
+    return plain, tuple(name[:-1] for name in names if name.endswith("*"))

@@ -1,0 +1,233 @@
+"""A translation in the making: settings of blocks, and the keys that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from parcost import ForeignBlock, ImportProblem, Key, Setting, Translation, record
+
+
+@record(kw_only=True)
+class Option:
+    """What a file states: a *key* as its users write it, and the *texts* that follow.
+
+    *name* is that of the table. *unread* is why its value is not known, and *assumption* why it
+    is taken. A *value* is there where the file has types.
+    """
+
+    name: str
+    key: str
+    texts: Sequence[str] = ()
+    start: int = 0
+    end: int = 0
+    unread: str = ""
+    assumption: str = ""
+    value: Any = None
+
+    @property
+    def text(self) -> str:
+        """The first of its texts."""
+        return self.texts[0] if self.texts else ""
+
+    def evolve(self, **changes: Any) -> Option:
+        """Return an option like this one, with *changes*."""
+        return evolve(self, **changes)
+
+
+class Draft:
+    """Blocks of a translation, attribute by attribute."""
+
+    def __init__(self, labels: Mapping[str, str]) -> None:
+        """Make blocks in the order of *labels*, which are those of blocks by kind."""
+        self._labels = dict(labels)
+        self._settings: dict[str, dict[str, Setting]] = {kind: {} for kind in labels}
+        self._uses: dict[str, Setting] = {}
+        self._problems: list[ImportProblem] = []
+        self._ignored: list[Key] = []
+        self._unknown: list[Key] = []
+
+    def set(self, path: str, value: str, option: Option, assumption: str = "") -> None:
+        """Set an attribute, such as ``layout.tp``, to what *option* states."""
+        kind, _, name = path.partition(".")
+        why = assumption or option.assumption
+        if why and option.assumption and option.assumption != why:
+            why = f"{why}; {option.assumption}"
+        self._settings[kind][name] = Setting(
+            name=name,
+            value=value,
+            key=option.key,
+            start=option.start,
+            end=option.end,
+            assumption=why,
+        )
+
+    def assume(self, path: str, value: str, why: str, option: Option | None = None) -> None:
+        """Set an attribute that no key states, unless it is set; *option* is near to it."""
+        kind, _, name = path.partition(".")
+        start, end = (option.start, option.end) if option else (0, 0)
+        self._settings[kind].setdefault(
+            name, Setting(name=name, value=value, start=start, end=end, assumption=why)
+        )
+
+    def use(self, entry: str, why: str = "", option: Option | None = None) -> None:
+        """Use an entry of a catalogue."""
+        start, end = (option.start, option.end) if option else (0, 0)
+        key = option.key if option else ""
+        self._uses.setdefault(
+            entry,
+            Setting(name="use", value=entry, key=key, start=start, end=end, assumption=why),
+        )
+
+    def label(self, kind: str, label: str) -> None:
+        """Give the block of a *kind* a label."""
+        self._labels[kind] = label
+
+    def has(self, path: str) -> bool:
+        """Return whether an attribute, or any of a block, is set."""
+        kind, _, name = path.partition(".")
+        return name in self._settings[kind] if name else bool(self._settings[kind])
+
+    def problem(self, option: Option, message: str, help: str = "") -> None:
+        """Note an error at *option*."""
+        found = ImportProblem(
+            message=f"`{option.key}`: {message}", start=option.start, end=option.end, help=help
+        )
+        if found not in self._problems:
+            self._problems.append(found)
+
+    def ignore(self, option: Option, reason: str = "") -> None:
+        """List a key that changes no cost."""
+        self._ignored.append(_key(option, reason))
+
+    def leave(self, option: Option, reason: str = "") -> None:
+        """List a key that is not read, though it could change a cost."""
+        self._unknown.append(_key(option, reason))
+
+    def translation(self) -> Translation:
+        """Return the translation; that of a file with errors has no blocks."""
+        if self._problems:
+            return Translation(problems=sorted(self._problems, key=lambda one: one.start))
+        blocks = [
+            ForeignBlock(kind=kind, label=self._labels[kind], settings=tuple(found.values()))
+            for kind, found in self._settings.items()
+            if found
+        ]
+        return Translation(
+            blocks=blocks,
+            uses=tuple(self._uses.values()),
+            ignored=tuple(self._ignored),
+            unknown=tuple(self._unknown),
+        )
+
+
+class OptionSet:
+    """The options of a file by name, each read at most once into a draft."""
+
+    def __init__(self, draft: Draft, options: Mapping[str, Option]) -> None:
+        self.draft = draft
+        self._options = options
+        self._read: set[str] = set()
+
+    def get(self, name: str) -> Option | None:
+        """Return an option whose value is known, if the file has it."""
+        option = self._options.get(name)
+        if option is None:
+            return None
+        if not option.unread:
+            self._read.add(name)
+            return option
+        if name not in self._read:
+            self.draft.leave(option, option.unread)
+            self._read.add(name)
+        return None
+
+    def has(self, name: str) -> bool:
+        """Return whether the file has an option, read or not."""
+        return name in self._options
+
+    def whole(self, name: str, least: int = 0) -> int | None:
+        """Return the whole number of an option, of at least *least*; others are errors."""
+        option = self.get(name)
+        if option is None:
+            return None
+        text = option.text.replace("_", "")
+        if len(option.texts) != 1 or not text.isdecimal() or len(text) > 15 or int(text) < least:
+            expected = "a whole number" if not least else "a whole number from 1 on"
+            shown = " ".join(option.texts)[:40] or "nothing"
+            self.draft.problem(option, f"{expected} is expected, and {shown} follows")
+            return None
+        return int(text)
+
+    def number(self, name: str) -> float | None:
+        """Return the number of an option; others are errors."""
+        option = self.get(name)
+        if option is None:
+            return None
+        try:
+            found = float(option.text)
+        except ValueError:
+            found = -1.0
+        if len(option.texts) != 1 or not 0 <= found < 1e15:
+            shown = " ".join(option.texts)[:40] or "nothing"
+            self.draft.problem(option, f"a number is expected, and {shown} follows")
+            return None
+        return found
+
+    def word(self, name: str, *known: str) -> str | None:
+        """Return the word of an option; one that is not *known* is an error."""
+        option = self.get(name)
+        if option is None:
+            return None
+        if len(option.texts) == 1 and (not known or option.text in known):
+            return option.text
+        shown = " ".join(option.texts)[:40] or "nothing"
+        self.draft.problem(option, f"{shown} is not known", f"known are {', '.join(known)}")
+        return None
+
+    def on(self, name: str) -> bool:
+        """Return whether a switch is on."""
+        return self.state(name) is True
+
+    def state(self, name: str) -> bool | None:
+        """Return whether a switch is on or off, or that the file has it not."""
+        option = self.get(name)
+        if option is None:
+            return None
+        if option.text not in ("", "true", "false") or len(option.texts) > 1:
+            shown = " ".join(option.texts)[:40]
+            self.draft.problem(option, f"it is a switch, and {shown} follows")
+        return option.text != "false"
+
+    def copy(self, name: str, path: str, least: int = 0) -> int | None:
+        """Set an attribute to the whole number of an option, and return it."""
+        found = self.whole(name, least)
+        if found is not None:
+            self.draft.set(path, digits(found), self._options[name])
+        return found
+
+    def default(self, name: str, path: str, value: str, why: str) -> None:
+        """Set an attribute that the file does not state; *name* is the option that would."""
+        option = self._options.get(name)
+        if option is not None and option.unread:
+            why = f"{option.key} is not read: {option.unread}; {why}"
+        self.draft.assume(path, value, why, option if option and option.unread else None)
+
+    def rest(self) -> Sequence[Option]:
+        """Return the options that are not read."""
+        return [option for name, option in self._options.items() if name not in self._read]
+
+
+def digits(number: int) -> str:
+    """Return a whole number as the language writes it.
+
+    >>> digits(128256), digits(8192)
+    ('128_256', '8192')
+    """
+    return f"{number:_}" if number >= 10_000 else str(number)
+
+
+def _key(option: Option, reason: str) -> Key:
+    return Key(name=option.key, start=option.start, end=option.end, reason=reason)

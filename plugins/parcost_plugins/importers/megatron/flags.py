@@ -1,0 +1,246 @@
+"""Flags of a command line, and of the launcher ahead of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from parcost import ImportProblem
+from parcost_plugins.importers.drafts import Option
+from parcost_plugins.importers.shell.scripts import (
+    Script,
+    ShellField,
+    read_arguments,
+    read_script,
+    split,
+)
+from parcost_plugins.importers.tables import table
+
+_Namer: TypeAlias = "Callable[[str], str]"
+_CLOSE = 20  # unknown flags that a similar one is sought for
+_LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "deepspeed"}
+
+
+class CommandLine(NamedTuple):
+    """Flags by name, those of the *launcher*, and their errors.
+
+    *strays* are words of no flag, *repeated* flags that stand there twice.
+    """
+
+    options: Mapping[str, Option]
+    launcher: Mapping[str, Option]
+    strays: Sequence[Option]
+    repeated: Sequence[Option]
+    problems: Sequence[ImportProblem]
+    script: Script | None = None
+
+
+def command_line(text: str) -> CommandLine:
+    """Return the flags of a script, or of a bare list of arguments.
+
+    Raises:
+        ShellTextError: The text is neither.
+    """
+    if _is_list(text):
+        return _read(read_arguments(text), ())
+    script = read_script(text)
+    commands = [one for one in map(_opened, script.commands) if any(map(_is_known, one))]
+    if not commands:  # a file of variables, for another one to use
+        stored = [field for name in script.variables for field in script.fields(name)]
+        places = {(field.start, field.end, field.text): field for field in stored}
+        return _read(list(places.values()), ())._replace(script=script)
+    line = _read(*_parted(commands[0]))
+    others = [next(filter(_is_known, command)) for command in commands[1:]]
+    twice = [
+        ImportProblem(
+            message="another command with arguments of Megatron-LM stands ahead of this one",
+            start=field.start,
+            end=field.end,
+            help="keep one of them in the file",
+        )
+        for field in others
+    ]
+    return line._replace(script=script, problems=[*line.problems, *twice])
+
+
+def conditional(script: Script) -> Iterable[Option]:
+    """Return the flags that a script sets under conditions."""
+    flags, _ = _flags(script.conditional, _name)
+    return flags
+
+
+def similar(options: Iterable[Option]) -> Mapping[str, str]:
+    """Return the flags that some unknown ones are probably meant to be."""
+    found: dict[str, str] = {}
+    for option in list(options)[:_CLOSE]:
+        close = get_close_matches(option.name[:60], sorted(known_flags()), 1, 0.85)
+        if close:
+            found[option.name] = f"--{close[0].replace('_', '-')}"
+    return found
+
+
+@cache
+def known_flags() -> frozenset[str]:
+    """Return the names of flags that decide on a cost, or on which one does."""
+    tables = table("megatron")
+    lists = (tables["switches"]["names"], tables["reasons"], tables["unread"], tables["refused"])
+    plain = [name for name in tables["ignored"]["names"] if not name.endswith("*")]
+    return frozenset([*_NUMBERS, *plain, *(name for one in lists for name in one)])
+
+
+# Flags with values that modules of this package read.
+_NUMBERS = (
+    *("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
+    *("ffn_hidden_size", "vocab_size", "padded_vocab_size", "make_vocab_size_divisible_by"),
+    *("tokenizer_type", "normalization", "position_embedding_type", "max_position_embeddings"),
+    *("window_size", "window_attn_skip_freq", "softmax_type", "mtp_num_layers", "q_lora_rank"),
+    *("activation_func_clamp_value", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim"),
+    *("v_head_dim", "num_experts", "moe_router_topk", "moe_ffn_hidden_size", "moe_layer_freq"),
+    *("moe_shared_expert_intermediate_size", "moe_token_dispatcher_type", "moe_deepep_num_sms"),
+    *("moe_flex_dispatcher_backend", "moe_hybridep_num_sms", "moe_expert_capacity_factor"),
+    *("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"),
+    *("expert_model_parallel_size", "expert_tensor_parallel_size", "cp_comm_type"),
+    *("data_parallel_sharding_strategy", "num_distributed_optimizer_instances"),
+    *("hierarchical_context_parallel_sizes", "pipeline_model_parallel_layout"),
+    *("num_virtual_stages_per_pipeline_rank", "num_layers_per_virtual_pipeline_stage"),
+    *("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"),
+    *("microbatch_group_size_per_virtual_pipeline_stage", "fp8_format", "fp8_recipe"),
+    *("fp4_format", "fp4_recipe", "main_grads_dtype", "main_params_dtype", "exp_avg_dtype"),
+    *("exp_avg_sq_dtype", "optimizer", "num_layers_at_start_in_bf16", "seq_length"),
+    *("num_layers_at_end_in_bf16", "micro_batch_size", "global_batch_size", "hidden_dropout"),
+    *("attention_dropout", "recompute_granularity", "recompute_method", "recompute_num_layers"),
+    *("recompute_modules", "ddp_bucket_size", "cpu_offloading_num_layers", "attention_backend"),
+    *("optimizer_offload_fraction", "flash_attention_version", "cuda_graph_impl"),
+    *("cuda_graph_scope", "cross_entropy_fusion_impl"),
+)
+
+
+def _is_list(text: str) -> bool:
+    """Return whether a text is arguments and nothing else."""
+    for line in text.splitlines():
+        words = line.split("#")[0].split()
+        if words:
+            return words[0].startswith("--")
+    return False
+
+
+def _opened(command: Sequence[ShellField]) -> Sequence[ShellField]:
+    """Return the words of a command, with those of ``sh -c '...'`` apart."""
+    found: list[ShellField] = []
+    for field in command:
+        inner = " --" in field.text and not field.text.startswith("--")
+        found += split(field.pieces) if inner else [field]
+    return found
+
+
+def _is_known(field: ShellField) -> bool:
+    return field.text.startswith("--") and _name(field.text) in _NUMBERS
+
+
+def _parted(command: Sequence[ShellField]) -> tuple[Sequence[ShellField], Sequence[ShellField]]:
+    """Return the words of the training script, and those ahead of it."""
+    for place, field in enumerate(command):
+        if field.text.endswith(".py") and not field.text.startswith("-"):
+            return command[place + 1 :], command[:place]
+    names = known_flags()
+    first = next(place for place, field in enumerate(command) if _name(field.text) in names)
+    return command[first:], command[:first]
+
+
+def _read(words: Sequence[ShellField], ahead: Sequence[ShellField]) -> CommandLine:
+    before, _ = _flags(ahead, _launcher_name)
+    launcher = {option.name: option for option in before}
+    for field in ahead:  # which launcher it is
+        name = field.text.rpartition("/")[2]
+        if name in _LAUNCHERS and name not in launcher:
+            launcher[name] = Option(name=name, key=name, start=field.start, end=field.end)
+    flags, strays = _flags(words, _name)
+    options: dict[str, Option] = {}
+    repeated: list[Option] = []
+    problems: list[ImportProblem] = []
+    for option in flags:
+        first = options.setdefault(option.name, option)
+        if first is option:
+            continue
+        repeated.append(option)
+        if first.texts != option.texts:
+            problems += _conflict(first, option)
+    return CommandLine(options, launcher, strays, repeated, problems)
+
+
+def _conflict(first: Option, second: Option) -> Iterator[ImportProblem]:
+    """Yield an error at both places of a flag with two values."""
+    one, other = (" ".join(option.texts)[:40] or "set" for option in (first, second))
+    for here, place, there in ((one, first, other), (other, second, one)):
+        yield ImportProblem(
+            message=f"`{place.key}` is {here} here, and {there} elsewhere in the file",
+            start=place.start,
+            end=place.end,
+            help="keep one of them",
+        )
+
+
+def _name(key: str) -> str:
+    """Return the name of a flag in the table.
+
+    >>> _name("--encoder-num-layers=4")
+    'num_layers'
+    """
+    name = key.partition("=")[0].lstrip("-").replace("-", "_")
+    return str(table("megatron")["aliases"].get(name, name))
+
+
+def _launcher_name(key: str) -> str:
+    return key.partition("=")[0].lstrip("-").replace("_", "-")
+
+
+def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option], Sequence[Option]]:
+    """Return flags with the words that follow them, and the words of no flag."""
+    switches = frozenset(table("megatron")["switches"]["names"])
+    flags: list[Option] = []
+    strays: list[Option] = []
+    run: list[ShellField] = []
+
+    def finish() -> None:
+        if run:
+            flags.append(_option(run, name))
+            run.clear()
+
+    for word in words:
+        if _is_flag(word):
+            finish()
+            run.append(word)
+        elif run and (name is not _name or _name(run[0].text) not in switches):
+            run.append(word)
+        else:
+            finish()
+            why = word.unread or "a word that belongs to no flag"
+            key = word.text[:60]
+            strays.append(Option(name="", key=key, start=word.start, end=word.end, unread=why))
+    finish()
+    return flags, strays
+
+
+def _option(run: Sequence[ShellField], name: _Namer) -> Option:
+    """Return a flag with its values."""
+    first, *rest = run
+    key, equals, value = first.text.partition("=")
+    adjacent = all(one.end <= two.start for one, two in pairwise(run))
+    return Option(
+        name=name(key),
+        key=key,
+        texts=(*((value,) if equals else ()), *(field.text for field in rest)),
+        start=first.start,
+        end=run[-1].end if adjacent else first.end,
+        unread=next((field.unread for field in run if field.unread), ""),
+        assumption=next((field.assumption for field in run if field.assumption), ""),
+    )
+
+
+def _is_flag(word: ShellField) -> bool:
+    """Return whether a word is a flag, and not a negative number."""
+    text = word.text
+    return text.startswith("--") or (text[:1] == "-" and text[1:2].isalpha())

@@ -1,0 +1,204 @@
+"""The model: sizes, norms, biases, positions and attention."""
+
+from __future__ import annotations
+
+import re
+
+from parcost_plugins.importers.drafts import OptionSet, digits
+from parcost_plugins.importers.megatron.patterns import PatternTextError, pattern
+from parcost_plugins.importers.tables import table
+
+_LATENT = {  # attribute, and the default of the flag
+    "q_lora_rank": ("q_lora", 0),
+    "kv_lora_rank": ("kv_lora", 32),
+    "qk_head_dim": ("nope_dim", 128),
+    "qk_pos_emb_head_dim": ("rope_dim", 64),
+    "v_head_dim": ("v_dim", 128),
+}
+_DEFAULT = "the default of Megatron-LM"
+
+
+def read_model(options: OptionSet) -> None:
+    """Read a transformer, if the options describe one."""
+    if not (options.has("num_layers") or options.has("hidden_size")):
+        return
+    draft = options.draft
+    options.copy("num_layers", "model.layers", 1)
+    hidden = options.copy("hidden_size", "model.hidden", 1)
+    options.copy("num_attention_heads", "model.heads", 1)
+    _mlp(options, hidden)
+    _attention(options)
+    _vocabulary(options)
+    _norms_and_biases(options)
+    _positions(options)
+    _window(options)
+    options.copy("mtp_num_layers", "model.prediction_layers")
+    kind = options.word("softmax_type", "vanilla", "learnable", "off-by-one")
+    option = options.get("softmax_type")
+    if option is not None and kind == "learnable":
+        draft.set("model.sinks", "on", option)
+    elif option is not None and kind == "off-by-one":
+        draft.leave(option, "a constant in the softmax is left out")
+
+
+def _mlp(options: OptionSet, hidden: int | None) -> None:
+    draft = options.draft
+    gates = [name for name in ("swiglu", "quick_geglu") if options.on(name)]
+    gate = options.get(gates[0]) if gates else None
+    plain = options.get("squared_relu")
+    if gate is not None:
+        draft.set("model.gated", "on", gate)
+    elif plain is not None:
+        draft.set("model.gated", "off", plain)
+    else:
+        options.default("swiglu", "model.gated", "off", f"{_DEFAULT}: GELU")
+    if options.copy("ffn_hidden_size", "model.ffn", 1) is None and hidden is not None:
+        if gates[:1] == ["swiglu"]:
+            why = "--swiglu without --ffn-hidden-size: two thirds of 4 x hidden, a multiple of 64"
+            options.default("ffn_hidden_size", "model.ffn", digits(8 * hidden // 3 // 64 * 64), why)
+        else:
+            why = f"{_DEFAULT}: 4 x hidden"
+            options.default("ffn_hidden_size", "model.ffn", digits(4 * hidden), why)
+    option = options.get("activation_func_clamp_value")
+    if option is not None:
+        draft.set("model.clamped", "on", option)
+
+
+def _attention(options: OptionSet) -> None:
+    draft = options.draft
+    latent = options.on("multi_latent_attention")
+    for name, (attribute, default) in _LATENT.items():
+        option = options.get(name)
+        if not latent:
+            if option is not None:
+                draft.ignore(option, "without --multi-latent-attention it is not read")
+        elif options.copy(name, f"model.{attribute}") is None and default:
+            options.default(name, f"model.{attribute}", str(default), _DEFAULT)
+    grouped, groups = options.on("group_query_attention"), options.get("num_query_groups")
+    for name in ("kv_channels", "num_query_groups", "qk_layernorm"):
+        option = options.get(name)
+        if latent and option is not None:
+            draft.ignore(option, "compressed keys and values have sizes and norms of their own")
+    if latent:
+        return
+    options.copy("kv_channels", "model.head_dim", 1)
+    if grouped and groups is not None:
+        options.copy("num_query_groups", "model.kv_heads", 1)
+    elif grouped:
+        options.default("num_query_groups", "model.kv_heads", "1", f"{_DEFAULT}: one group")
+    elif groups is not None:
+        why = "without --group-query-attention every query head has keys of its own"
+        draft.ignore(groups, why)
+    norm = options.get("qk_layernorm")
+    if norm is not None and norm.text != "false":
+        draft.set("model.qk_norm", "on", norm)
+
+
+def _vocabulary(options: OptionSet) -> None:
+    draft = options.draft
+    padded = options.get("padded_vocab_size")
+    if padded is not None:
+        options.copy("padded_vocab_size", "model.vocabulary", 1)
+        for name in ("vocab_size", "make_vocab_size_divisible_by"):
+            option = options.get(name)
+            if option is not None:
+                draft.ignore(option, "--padded-vocab-size is what the embedding has")
+        return
+    why = f"{_DEFAULT}: rows of the embedding are a multiple of 128 x tp"
+    if options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple", 1) is None:
+        options.default("make_vocab_size_divisible_by", "layout.vocabulary_multiple", "128", why)
+    tokenizer = options.get("tokenizer_type")
+    if options.copy("vocab_size", "model.vocabulary", 1) is not None or options.has("vocab_size"):
+        return
+    known = table("megatron")["tokenizers"]
+    if tokenizer is not None and tokenizer.text in known:
+        draft.set(
+            "model.vocabulary",
+            digits(known[tokenizer.text]),
+            tokenizer,
+            f"the vocabulary of {tokenizer.text}",
+        )
+        return
+    why = "neither --vocab-size nor a tokenizer of known size: no embedding and no head"
+    near = tokenizer or options.get("num_layers")
+    draft.assume("model.vocabulary", "0", why, near)
+    if near is not None:
+        lacking = near.evolve(name="vocab_size", key="--vocab-size")
+        draft.leave(lacking, "not stated, and no tokenizer that is known has it: add it")
+
+
+def _norms_and_biases(options: OptionSet) -> None:
+    draft = options.draft
+    norm = options.word("normalization", "LayerNorm", "RMSNorm")
+    option = options.get("normalization")
+    if norm and option is not None:
+        draft.set("model.norm", "rms" if norm == "RMSNorm" else "layer", option)
+    elif option is None:
+        options.default("normalization", "model.norm", "layer", f"{_DEFAULT}: LayerNorm")
+    option = options.get("disable_bias_linear")
+    if option is not None:
+        draft.set("model.biases", "on" if option.text == "false" else "off", option)
+    else:
+        options.default("disable_bias_linear", "model.biases", "on", _DEFAULT)
+    added = options.get("add_qkv_bias")
+    if added is not None and added.text != "false" and options.on("disable_bias_linear"):
+        draft.set("model.qkv_biases", "on", added)
+    option = options.get("untie_embeddings_and_output_weights")
+    if option is not None:
+        draft.set("model.tied", "on" if option.text == "false" else "off", option)
+    else:
+        why = f"{_DEFAULT}, without --untie-embeddings-and-output-weights"
+        options.default("untie_embeddings_and_output_weights", "model.tied", "on", why)
+
+
+def _positions(options: OptionSet) -> None:
+    draft = options.draft
+    rows = options.get("max_position_embeddings")
+    kind = options.get("position_embedding_type")
+    rotary = options.get("use_rotary_position_embeddings")
+    known = ("learned_absolute", "rope", "mrope", "yarn", "relative", "none")
+    word = options.word("position_embedding_type", *known)
+    if rotary is not None and rotary.text != "false":
+        word = "rope"
+    learned = word in (None, "learned_absolute") and not options.on("multi_latent_attention")
+    if learned and rows is not None:
+        why = "" if word else f"{_DEFAULT}: learned positions"
+        count = options.whole("max_position_embeddings", 1)
+        if count is not None:
+            draft.set("model.positions", digits(count), rows, why)
+    elif not learned and rows is not None:
+        draft.ignore(rows, "positions are rotated: it is a limit of the sequence")
+    if kind is not None and word in ("mrope", "relative", "none"):
+        draft.leave(kind, "positions are taken as rotated")
+
+
+def _window(options: OptionSet) -> None:
+    draft = options.draft
+    option, every = options.get("window_size"), options.get("window_attn_skip_freq")
+    if option is None:
+        if every is not None:
+            draft.ignore(every, "without --window-size it is not read")
+        return
+    found = re.fullmatch(r"\(?\s*(\d{1,9})[\s,]+(-?\d{1,9})\s*\)?", " ".join(option.texts))
+    if found is None:
+        draft.problem(option, "two whole numbers are expected, as in 127,0")
+        return
+    # A query attends to as many tokens ahead of it, and to itself.
+    draft.set("model.window", digits(int(found[1]) + 1), option)
+    if every is None:
+        return
+    if every.text.isdecimal():
+        options.copy("window_attn_skip_freq", "model.full_every", 1)
+        return
+    try:
+        numbers = pattern(" ".join(every.texts))
+    except PatternTextError:
+        draft.problem(every, "a number or a list such as [1,1,1,0]*3 is expected")
+        return
+    full = numbers.index(0) + 1 if 0 in numbers else 0
+    if [place for place, one in enumerate(numbers, 1) if not one] != (
+        list(range(full, len(numbers) + 1, full)) if full else []
+    ):
+        draft.problem(every, "these layers follow no pattern of one full layer in every n layers")
+    elif full:
+        draft.set("model.full_every", str(full), every)

@@ -1,0 +1,211 @@
+"""Values that stand in a Python file: constants, names of them, and arithmetic on them.
+
+The file is parsed into a tree and never executed. What is a call or a condition is left unread.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from parcost import record
+
+_LARGEST = 10**18
+_LONGEST = 100_000  # elements of a list
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+
+class PythonTextError(ValueError):
+    """A text that is no Python file, and where."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+
+
+class UnreadError(ValueError):
+    """An expression without a value that stands in the file."""
+
+
+@record
+class DottedName:
+    """A dotted name of another module, such as ``torch.bfloat16``."""
+
+    name: str
+
+
+class PythonText:
+    """A Python file as a tree, with the places of its nodes."""
+
+    def __init__(self, text: str) -> None:
+        """Parse the *text*.
+
+        Raises:
+            PythonTextError: It is no Python.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of the file, which is not run
+                self.tree = ast.parse(text)
+        except SyntaxError as error:
+            at = self._offset(text, error.lineno or 1, error.offset or 1)
+            raise PythonTextError(f"no Python: {error.msg}", at, at + 1) from None
+        except (RecursionError, MemoryError, ValueError):
+            raise PythonTextError("no Python that can be read", 0, 1) from None
+        self._lines = text.splitlines(keepends=True)
+        self._starts = [0]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line))
+
+    def place(self, node: ast.AST) -> tuple[int, int]:
+        """Return the first character of a node and the one behind it."""
+        start = self._at(getattr(node, "lineno", 1), getattr(node, "col_offset", 0))
+        end = self._at(getattr(node, "end_lineno", 1), getattr(node, "end_col_offset", 0))
+        return start, max(end, start + 1)
+
+    def _at(self, line: int, column: int) -> int:
+        """Return the place of a *column*, which the tree counts in bytes."""
+        if line > len(self._lines):
+            return self._starts[-1]
+        before = self._lines[line - 1].encode()[:column]
+        return self._starts[line - 1] + len(before.decode(errors="ignore"))
+
+    @staticmethod
+    def _offset(text: str, line: int, column: int) -> int:
+        lines = text.splitlines(keepends=True)
+        before = sum(map(len, lines[: line - 1]))
+        return min(before + column - 1, max(len(text) - 1, 0))
+
+
+def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return the value of an expression; *names* are those of variables.
+
+    >>> static_value(ast.parse("8 * N", mode="eval").body, {"N": 1024})
+    8192
+
+    Raises:
+        UnreadError: It is more than constants, names and arithmetic.
+    """
+    try:
+        return _value(node, names)
+    except RecursionError:
+        raise UnreadError("it nests too deeply") from None
+
+
+def dotted(node: ast.expr) -> str:
+    """Return the dotted name that an expression is, or an empty text."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = dotted(node.value)
+        return f"{before}.{node.attr}" if before else ""
+    return ""
+
+
+def constants(body: Sequence[ast.stmt]) -> Mapping[str, Any]:
+    """Return the names that the top of a file gives to values, and those that it imports."""
+    names: dict[str, Any] = {}
+    for statement in body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            for alias in statement.names:
+                name = (alias.asname or alias.name).partition(".")[0]
+                names[name] = DottedName(name)
+        target: ast.expr | None = None
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+        elif isinstance(statement, ast.AnnAssign):
+            target = statement.target
+        value = getattr(statement, "value", None)
+        if isinstance(target, ast.Name) and isinstance(value, ast.expr):
+            try:
+                names[target.id] = static_value(value, names)
+            except UnreadError:
+                names.pop(target.id, None)
+    return names
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, (int, float, str, bool, type(None))):
+            return node.value
+    elif isinstance(node, (ast.List, ast.Tuple)):
+        return [_value(element, names) for element in node.elts]
+    elif isinstance(node, ast.UnaryOp):
+        return _unary(node, names)
+    elif isinstance(node, ast.BinOp):
+        return _binary(node, names)
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        left, right = _value(node.left, names), _value(node.comparators[0], names)
+        compare = _COMPARISONS.get(type(node.ops[0]))
+        if compare and _is_number(left) and _is_number(right):
+            return compare(left, right)
+    elif isinstance(node, (ast.Name, ast.Attribute)):
+        return _variable(node, names)
+    elif isinstance(node, ast.Call) and dotted(node.func) == "bool" and len(node.args) == 1:
+        found = _value(node.args[0], names)
+        if isinstance(found, (bool, int)):
+            return bool(found)
+    raise UnreadError("it is code, and none is run")
+
+
+def _variable(node: ast.Name | ast.Attribute, names: Mapping[str, Any]) -> Any:
+    name = dotted(node)
+    if name in names:
+        return names[name]
+    if isinstance(names.get(name.partition(".")[0]), DottedName):
+        return DottedName(name)
+    raise UnreadError(f"`{name}` has no value in this file" if name else "it is code")
+
+
+def _unary(node: ast.UnaryOp, names: Mapping[str, Any]) -> Any:
+    found = _value(node.operand, names)
+    if isinstance(node.op, ast.USub) and _is_number(found):
+        return -found
+    if isinstance(node.op, ast.Not) and isinstance(found, bool):
+        return not found
+    raise UnreadError("it is code, and none is run")
+
+
+def _binary(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
+    left, right = _value(node.left, names), _value(node.right, names)
+    operation = _OPERATIONS.get(type(node.op))
+    if operation is not None and _is_number(left) and _is_number(right):
+        try:
+            found = operation(left, right)
+        except (ArithmeticError, ValueError):
+            raise UnreadError("it has no value") from None
+        if abs(found) <= _LARGEST:
+            return found
+    lists = [one for one in (left, right) if isinstance(one, list)]
+    times = next((one for one in (left, right) if isinstance(one, int)), None)
+    joined: list[Any] = []
+    if isinstance(node.op, ast.Add) and len(lists) == 2:
+        joined = left + right
+    elif isinstance(node.op, ast.Mult) and len(lists) == 1 and times is not None:
+        joined = lists[0] * min(times, _LONGEST // max(len(lists[0]), 1) + 1)
+    if 0 < len(joined) <= _LONGEST:
+        return joined
+    raise UnreadError("it is code, and none is run")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,443 @@
+"""Configurations of torchtitan, in TOML and in Python: values, places, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Setting, Translation
+from parcost_plugins.importers.torchtitan import Torchtitan
+from parcost_plugins.importers.torchtitan.toml_text import TomlTextError, read_toml
+
+Run = Callable[..., Any]
+
+MACHINE = (
+    *("--from", "torchtitan", "--use", "catalog.devices.h100_sxm"),
+    *("--use", "catalog.fabrics.hgx_h100"),
+)
+OF_ENDS = "pipeline_parallel_{}_stage_less_layers = {}"
+TOML = """\
+# 256 devices: 32 x 8
+[job]
+description = "a # in a text"
+
+[model]
+name = "llama3"
+flavor = "70B"
+
+[training]
+local_batch_size = 8
+global_batch_size = 256   # of a step
+seq_len = 8_192
+steps = 1000
+
+[parallelism]
+data_parallel_shard_degree = 32
+tensor_parallel_degree = 8
+
+[activation_checkpoint]
+mode = "full"
+"""
+PYTHON = '''\
+"""Ä configuration."""
+from torchtitan.config import ParallelismConfig, TrainingConfig
+from torchtitan.distributed.activation_checkpoint import FullAC
+from torchtitan.models.llama3 import model_registry
+from torchtitan.trainer import Trainer
+
+LENGTH = 8192
+
+
+def llama3_70b() -> Trainer.Config:
+    return Trainer.Config(
+        model_spec=model_registry("70B"),
+        training=TrainingConfig(
+            num_tokens_per_microbatch_per_dp_rank=8 * LENGTH,
+            num_tokens_per_train_step=256 * LENGTH,
+            max_context_length=LENGTH,
+            steps=1000,
+        ),
+        parallelism=ParallelismConfig(
+            data_parallel_shard_degree=32,
+            tensor_parallel_degree=8,
+        ),
+        activation_checkpoint=FullAC.Config(),
+    )
+'''
+
+
+def settings(found: Translation) -> dict[str, Setting]:
+    """Return the settings of blocks, as ``layout.tp``."""
+    return {f"{block.kind}.{one.name}": one for block in found.blocks for one in block.settings}
+
+
+def read(text: str, name: str = "run.toml") -> Translation:
+    """Return the translation of a file without errors; every place is one in the file."""
+    found = Torchtitan().translate(name, text)
+    assert not found.problems, [problem.message for problem in found.problems]
+    for place in (*settings(found).values(), *found.ignored, *found.unknown):
+        assert 0 <= place.start <= place.end <= len(text)
+    return found
+
+
+def values(found: Translation) -> dict[str, str]:
+    return {path: setting.value for path, setting in settings(found).items()}
+
+
+def reasons(found: Translation) -> dict[str, str]:
+    return {key.name: key.reason for key in (*found.ignored, *found.unknown)}
+
+
+def problems(text: str, name: str = "run.toml") -> list[str]:
+    return [problem.message for problem in Torchtitan().translate(name, text).problems]
+
+
+def toml(**sections: str) -> str:
+    """Return sections of a configuration; each is lines of keys."""
+    named = {"model": 'name = "llama3"\nflavor = "8B"', **sections}
+    return "\n".join(f"[{name}]\n{lines}" for name, lines in named.items())
+
+
+def pipeline(lines: str, training: str = "", model: str = "") -> str:
+    """Return a configuration with four stages."""
+    own = {"model": model} if model else {}
+    return toml(parallelism=f"pipeline_parallel_degree = 4\n{lines}", training=training, **own)
+
+
+def test_a_toml_configuration_is_read() -> None:
+    found = read(TOML)
+    expected = {
+        "cluster.devices": "256",  # 32 x 8
+        "layout.tp": "8",
+        "layout.zero": "3",
+        "layout.sequence_parallel": "on",
+        "training.model": "llama31_70b",
+        "training.sequence": "8192",
+        "training.micro_batch": "8",
+        "training.global_batch": "256 sequences",
+        "training.recompute": "full",
+        "training.framework": "torchtitan",
+        "training.precision": "bf16_fsdp",
+    }
+    assert expected.items() <= values(found).items()
+    assert not found.unknown
+
+
+def test_a_python_configuration_of_tokens_is_the_same_job() -> None:
+    one, other = values(read(TOML)), values(read(PYTHON, "config.py"))
+    same = {"training.framework", "training.global_batch"}
+    assert {k: v for k, v in one.items() if k not in same} == {
+        k: v for k, v in other.items() if k not in same
+    }
+    assert other["training.global_batch"] == "2_097_152 tokens"  # 256 x 8192
+    assert other["training.framework"] == "torchtitan_2026_08"
+
+
+@pytest.mark.parametrize(("name", "text"), [("run.toml", TOML), ("config.py", PYTHON)])
+def test_a_key_has_its_own_place(name: str, text: str) -> None:
+    for setting in settings(read(text, name)).values():
+        if setting.key:
+            last = setting.key.rpartition(".")[2]
+            assert text[setting.start : setting.end].startswith(last)
+    batch = settings(read(TOML))["training.global_batch"]
+    assert TOML[batch.start : batch.end] == "global_batch_size = 256"
+
+
+@pytest.mark.parametrize(("name", "text"), [("run.toml", TOML), ("config.py", PYTHON)])
+def test_the_model_has_its_published_parameters(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    machine = "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+    (study,) = parcost.load_text(f'use "{name}"\n{machine}', str(tmp_path / "job.par"))
+    assert study.evaluate().result.figure("parameters") == 70_553_706_496
+
+
+@pytest.mark.parametrize(
+    ("family", "flavor", "entry"),
+    [
+        ("llama3", "405B", "llama31_405b"),
+        ("llama3", "8B_flex", "llama3_8b"),
+        ("deepseek_v3", "16B", "deepseek_v2_lite"),
+        ("deepseek_v3", "236B", "deepseek_v2"),
+        ("deepseek_v3", "671B", "deepseek_v3"),
+        ("llama4", "17bx16e", "llama4_scout"),
+        ("qwen3", "30B-A3B", "qwen3_30b_a3b"),
+    ],
+)
+def test_flavors(family: str, flavor: str, entry: str) -> None:
+    found = read(toml(model=f'name = "{family}"\nflavor = "{flavor}"'))
+    assert f"catalog.models.{entry}" in [use.value for use in found.uses]
+    assert values(found)["training.model"] == entry
+    source = f"from torchtitan.models.{family} import model_registry\n" + PYTHON.replace(
+        "from torchtitan.models.llama3 import model_registry\n", ""
+    ).replace('"70B"', f'"{flavor}"')
+    assert values(read(source, "config.py"))["training.model"] == entry
+
+
+@pytest.mark.parametrize(
+    ("lines", "attributes"),
+    [
+        ("", {"layout.zero": "3", "layout.tp": "1"}),
+        ("data_parallel_shard_degree = 1", {"layout.zero": "0"}),
+        ("data_parallel_shard_degree = 1\ncontext_parallel_degree = 2", {"layout.zero": "3"}),
+        (
+            "data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 8",
+            {"sharding.shard": "8", "cluster.devices": "16"},
+        ),
+        (
+            "data_parallel_replicate_degree = 2",
+            {"sharding.shard": "layout.dp * layout.cp / 2"},
+        ),
+        ('fsdp_reshard_after_forward = "never"', {"sharding.reshard": "off"}),
+        (
+            'context_parallel_degree = 2\ncontext_parallel_rotate_method = "alltoall"',
+            {"context.algorithm": "ring"},
+        ),
+    ],
+)
+def test_layouts(lines: str, attributes: dict[str, str]) -> None:
+    assert attributes.items() <= values(read(toml(parallelism=lines))).items()
+
+
+def test_the_rest_of_the_ranks_leaves_the_devices_open() -> None:
+    found = read(toml(parallelism="data_parallel_shard_degree = -1"))
+    assert "cluster.devices" not in values(found)
+
+
+def test_experts_need_a_model_with_experts() -> None:
+    lines = "expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 1"
+    dense = read(toml(parallelism=lines))
+    assert "layout.ep" not in values(dense)
+    assert reasons(dense)["parallelism.expert_parallel_degree"] == "a model without experts"
+    mixed = read(toml(model='name = "deepseek_v3"\nflavor = "16B"', parallelism=lines))
+    assert values(mixed)["layout.ep"] == "4"
+    assert values(mixed)["layout.etp"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "attributes"),
+    [
+        ("", {"schedule.kind": "one_f_one_b"}),
+        ('pipeline_parallel_schedule = "GPipe"', {"schedule.kind": "gpipe"}),
+        (
+            'pipeline_parallel_schedule = "Interleaved1F1B"',
+            {"schedule.kind": "interleaved", "schedule.chunks": "2"},
+        ),
+        # 32 + 1 + 1 layers of 3: 12 stages, three of each device.
+        (
+            'pipeline_parallel_schedule = "Interleaved1F1B"\npipeline_parallel_layers_per_stage = 3',
+            {"schedule.chunks": "3"},
+        ),
+        (
+            f"{OF_ENDS.format('first', 0)}\n{OF_ENDS.format('last', 2)}",
+            {"schedule.stages": "[9, 9, 8, 6]"},  # 34 layers: 9, 9, 8, 8, less 0 and 2
+        ),
+        (
+            'module_fqns_per_model_part = [["embed", "layers.0"], ["layers.1"], [], ["layers.2"]]',
+            {"schedule.stages": "[1, 1, 0, 1]"},
+        ),
+        (
+            'pipeline_parallel_split_points = ["layers.8", "layers.16", "layers.30"]',
+            {"schedule.stages": "[8, 8, 14, 2]"},
+        ),
+        ('pipeline_parallel_schedule = "ZBVZeroBubble"', {"schedule.kind": "zb_v"}),
+    ],
+)
+def test_pipelines(lines: str, attributes: dict[str, str]) -> None:
+    assert attributes.items() <= values(read(pipeline(lines))).items()
+
+
+def test_a_local_batch_is_cut_into_micro_batches_of_a_pipeline() -> None:
+    found = read(pipeline("pipeline_parallel_microbatch_size = 2", "local_batch_size = 16"))
+    assert values(found)["training.micro_batch"] == "2"
+    assert values(found)["training.global_batch"] == "(16 * layout.dp) sequences"
+
+
+def test_tokens_of_a_pipeline_are_those_of_a_micro_batch() -> None:
+    text = PYTHON.replace("256 * LENGTH", "-1").replace(
+        "tensor_parallel_degree=8", "pipeline_parallel_degree=4, num_pp_microbatches=6"
+    )
+    found = values(read(text, "config.py"))
+    assert found["training.micro_batch"] == "8"
+    assert found["training.global_batch"] == "(393_216 * layout.dp) tokens"  # 8 x 8192 x 6
+    assert found["kernels.cuda_graphs"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("lines", "attributes"),
+    [
+        ('mode = "none"', {"training.recompute": "none"}),
+        ('mode = "full"', {"training.recompute": "full"}),
+        ("", {"training.recompute": "full", "recompute.every": "2"}),
+        (
+            'mode = "selective"\nselective_ac_option = "op"',
+            {"training.recompute": "full", "recompute.alternate": "on"},
+        ),
+        ('mode = "selective"\nselective_ac_option = "3"', {"recompute.every": "3"}),
+    ],
+)
+def test_recomputation(lines: str, attributes: dict[str, str]) -> None:
+    assert attributes.items() <= values(read(toml(activation_checkpoint=lines))).items()
+
+
+@pytest.mark.parametrize(
+    ("sections", "attributes"),
+    [
+        ({"training": 'dtype = "bfloat16"'}, {"precision.reduction": "4 B"}),
+        ({"training": 'mixed_precision_param = "float32"'}, {"training.precision": "fp32"}),
+        (
+            {"model": 'name = "llama3"\nflavor = "8B"\nconverters = ["float8"]'},
+            {"precision.gather": "2 B", "training.precision": "own"},
+        ),
+        (
+            {
+                "model": 'flavor = "405B"\nconverters = ["quantize.linear.float8"]',
+                "quantize.linear.float8": "enable_fsdp_float8_all_gather = true",
+            },
+            {"training.precision": "fp8_torchao"},
+        ),
+        ({"compile": "enable = true"}, {"kernels.mode": "compiled"}),
+        ({"compile": 'enable = true\ncomponents = ["loss"]'}, {"kernels.mode": "eager"}),
+        ({"training": "compile = true"}, {"kernels.mode": "compiled"}),
+        (
+            {"training": "enable_cpu_offload = true"},
+            {"offload.optimizer": "100 %", "offload.parameters": "100 %"},
+        ),
+        (
+            {
+                "compile": "enable = true",
+                "parallelism": "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true",
+            },
+            {"overlap.tensor": "pipelined"},
+        ),
+    ],
+)
+def test_how_the_job_runs(sections: dict[str, str], attributes: dict[str, str]) -> None:
+    assert attributes.items() <= values(read(toml(**sections))).items()
+
+
+def test_a_configuration_made_of_another_one_is_read() -> None:
+    text = PYTHON + (
+        "\n\ndef wider() -> Trainer.Config:\n"
+        "    config = llama3_70b()\n"
+        "    config.parallelism.tensor_parallel_degree = 4\n"
+        "    config.loss = ChunkedCELoss.Config(num_chunks=16)\n"
+        "    return config\n"
+    )
+    found = values(read(text, "config.py"))
+    assert found["layout.tp"] == "4"
+    assert found["training.loss_chunks"] == "16"
+    assert found["training.model"] == "llama31_70b"
+
+
+def test_unknown_keys_are_listed(run_command: Run) -> None:
+    text = f"{TOML}\n[warp]\nfactor = 9\n"
+    assert [key.name for key in read(text).unknown] == ["warp.factor"]
+    done = run_command("check", *MACHINE, "run.toml", files={"run.toml": text})
+    assert "warning[import-unknown]" in done.out
+    assert "`warp.factor`" in done.out
+
+
+def test_a_rule_names_the_key_of_the_file(run_command: Run) -> None:
+    text = TOML.replace("tensor_parallel_degree = 8", "tensor_parallel_degree = 7")
+    done = run_command("check", *MACHINE, "run.toml", files={"run.toml": text})
+    assert done.code == 1
+    assert "`parallelism.tensor_parallel_degree` is `layout.tp` here" in done.out
+    line = 1 + text[: text.index("tensor_parallel_degree")].count("\n")
+    assert f"run.toml:{line}:1" in done.out
+
+
+def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    text = PYTHON.replace(
+        "    return Trainer", f"    open({str(mark)!r}, 'w')\n    return Trainer"
+    ).replace("tensor_parallel_degree=8", "tensor_parallel_degree=int(input())")
+    found = read(text, "config.py")
+    assert not mark.exists()
+    assert reasons(found)["parallelism.tensor_parallel_degree"] == "it is code, and none is run"
+    assert "is not read" in settings(found)["layout.tp"].assumption
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[model", "no TOML"),
+        ("a = 1\na = 2", "no TOML"),
+        ("x = 1", "the file has no section of torchtitan"),
+        (toml(model='name = "llama3"\nflavor = "9B"'), "`9B` of llama3 is in no catalogue"),
+        (toml(model='name = "llama3"\nflavor = "debugmodel"'), "is in no catalogue"),
+        (toml(model='name = "warp"\nflavor = "8B"'), "`warp` is not known"),
+        (toml(model='flavor = "8B"'), "the family of this flavor is not known"),
+        (toml(parallelism="tensor_parallel_degree = 0"), "a whole number from 1 on is expected"),
+        (toml(parallelism='tensor_parallel_degree = "two"'), "a whole number from 1 on"),
+        (toml(parallelism="data_parallel_shard_degree = -2"), "is no number from 1 on"),
+        (pipeline('pipeline_parallel_schedule = "InterleavedZeroBubble"'), "is not modelled"),
+        (pipeline("pipeline_parallel_layers_per_stage = 3"), "make 12 stages of 3"),
+        (pipeline('pipeline_parallel_split_points = ["norm"]'), "names such as layers.8"),
+        (
+            pipeline('module_fqns_per_model_part = [["layers.0"]]'),
+            "1 parts do not fit 4 devices",
+        ),
+        (
+            pipeline("pipeline_parallel_microbatch_size = 3", "local_batch_size = 8"),
+            "a local batch of 8 is no multiple of 3",
+        ),
+        (
+            toml(activation_checkpoint='mode = "memory_budget"'),
+            "what a compiler recomputes for a budget is not known ahead",
+        ),
+        (toml(activation_checkpoint='selective_ac_option = "some"'), "op or a number of layers"),
+        ("[" * 100_000, "no TOML"),
+        ("a = " + "[" * 100_000, ""),
+    ],
+)
+def test_what_is_wrong_with_toml_is_an_error(text: str, message: str) -> None:
+    found = problems(text)
+    assert found
+    assert message in found[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def a(:", "no Python"),
+        ("x = 1", "no function that returns a Trainer.Config"),
+        (PYTHON + PYTHON.replace("llama3_70b", "other"), "the file has several configurations"),
+        (PYTHON.replace("8 * LENGTH", "8 * LENGTH + 1"), "65537 tokens are no whole sequences"),
+        (PYTHON.replace('"70B"', '"70C"'), "`70C` of llama3 is in no catalogue"),
+        (PYTHON.replace("FullAC", "MemoryBudgetAC"), "is not known ahead"),
+    ],
+)
+def test_what_is_wrong_with_python_is_an_error(text: str, message: str) -> None:
+    assert message in problems(text, "config.py")[0]
+
+
+def test_places_of_toml() -> None:
+    text = 'a.b = 1\n[c]\nd = "x # y"  # z\ne = [\n  1,\n]\n[f.g]\n"h" = true\n'
+    found = read_toml(text)
+    shown = {key: text[one.start : one.end] for key, one in found.items()}
+    assert shown == {"a.b": "a.b = 1", "c.d": 'd = "x # y"', "c.e": "e = [", "f.g.h": '"h" = true'}
+    with pytest.raises(TomlTextError) as error:
+        read_toml("a = 1\nb = = 2\n")
+    assert (error.value.start, error.value.end) == (10, 11)
+
+
+def test_the_file_is_recognized() -> None:
+    importer = Torchtitan()
+    assert importer.recognizes("run.toml", TOML)
+    assert importer.recognizes("config.py", PYTHON)
+    assert not importer.recognizes("pyproject.toml", "[project]\n")
+    assert not importer.recognizes("a.py", "print()")
+
+
+@pytest.mark.parametrize(("name", "text"), [("run.toml", TOML), ("config.py", PYTHON)])
+def test_a_translation_is_what_is_evaluated(run_command: Run, name: str, text: str) -> None:
+    direct = run_command("eval", *MACHINE, "--format", "jsonl", name, files={name: text})
+    spec = run_command("import", name, *MACHINE[2:]).out
+    again = run_command("eval", "job.par", "--format", "jsonl", files={"job.par": spec})
+    first, second = (json.loads(done.out)["results"][0]["figures"] for done in (direct, again))
+    assert {n: f["value"] for n, f in first.items()} == {n: f["value"] for n, f in second.items()}
