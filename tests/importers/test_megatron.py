@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Importer, Setting, Translation
+from parcost import ImportedValue, Importer, Translation
 from parcost_plugins.importers.megatron import Megatron
 
 Run = Callable[..., Any]
@@ -85,7 +85,7 @@ torchrun ${LAUNCH[@]} pretrain_gpt.py \\
 """
 
 
-def settings(found: Translation) -> dict[str, Setting]:
+def settings(found: Translation) -> dict[str, ImportedValue]:
     """Return the settings of blocks, as ``layout.tp``."""
     return {f"{block.kind}.{one.name}": one for block in found.blocks for one in block.settings}
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Setting, Translation
+from parcost import ImportedValue, Translation
 from parcost_plugins.importers.torchtitan import Torchtitan
 from parcost_plugins.importers.torchtitan.toml_text import TomlTextError, read_toml
 
@@ -71,7 +71,7 @@ def llama3_70b() -> Trainer.Config:
 '''
 
 
-def settings(found: Translation) -> dict[str, Setting]:
+def settings(found: Translation) -> dict[str, ImportedValue]:
     """Return the settings of blocks, as ``layout.tp``."""
     return {f"{block.kind}.{one.name}": one for block in found.blocks for one in block.settings}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import ForeignBlock, ImportProblem, Key, Setting, Translation, record
+from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation, record
 
 
 @record(kw_only=True)
@@ -43,11 +43,11 @@ class Draft:
     def __init__(self, labels: Mapping[str, str]) -> None:
         """Make blocks in the order of *labels*, which are those of blocks by kind."""
         self._labels = dict(labels)
-        self._settings: dict[str, dict[str, Setting]] = {kind: {} for kind in labels}
-        self._uses: dict[str, Setting] = {}
+        self._settings: dict[str, dict[str, ImportedValue]] = {kind: {} for kind in labels}
+        self._uses: dict[str, ImportedValue] = {}
         self._problems: list[ImportProblem] = []
-        self._ignored: list[Key] = []
-        self._unknown: list[Key] = []
+        self._ignored: list[ImportedKey] = []
+        self._unknown: list[ImportedKey] = []
 
     def set(self, path: str, value: str, option: Option, assumption: str = "") -> None:
         """Set an attribute, such as ``layout.tp``, to what *option* states."""
@@ -55,7 +55,7 @@ class Draft:
         why = assumption or option.assumption
         if why and option.assumption and option.assumption != why:
             why = f"{why}; {option.assumption}"
-        self._settings[kind][name] = Setting(
+        self._settings[kind][name] = ImportedValue(
             name=name,
             value=value,
             key=option.key,
@@ -69,7 +69,7 @@ class Draft:
         kind, _, name = path.partition(".")
         start, end = (option.start, option.end) if option else (0, 0)
         self._settings[kind].setdefault(
-            name, Setting(name=name, value=value, start=start, end=end, assumption=why)
+            name, ImportedValue(name=name, value=value, start=start, end=end, assumption=why)
         )
 
     def use(self, entry: str, why: str = "", option: Option | None = None) -> None:
@@ -78,7 +78,7 @@ class Draft:
         key = option.key if option else ""
         self._uses.setdefault(
             entry,
-            Setting(name="use", value=entry, key=key, start=start, end=end, assumption=why),
+            ImportedValue(name="use", value=entry, key=key, start=start, end=end, assumption=why),
         )
 
     def label(self, kind: str, label: str) -> None:
@@ -111,7 +111,7 @@ class Draft:
         if self._problems:
             return Translation(problems=sorted(self._problems, key=lambda one: one.start))
         blocks = [
-            ForeignBlock(kind=kind, label=self._labels[kind], settings=tuple(found.values()))
+            ImportedBlock(kind=kind, label=self._labels[kind], settings=tuple(found.values()))
             for kind, found in self._settings.items()
             if found
         ]
@@ -229,5 +229,5 @@ def digits(number: int) -> str:
     return f"{number:_}" if number >= 10_000 else str(number)
 
 
-def _key(option: Option, reason: str) -> Key:
-    return Key(name=option.key, start=option.start, end=option.end, reason=reason)
+def _key(option: Option, reason: str) -> ImportedKey:
+    return ImportedKey(name=option.key, start=option.start, end=option.end, reason=reason)
