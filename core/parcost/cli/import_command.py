@@ -91,20 +91,26 @@ def _join(translations: Iterable[Translation], reading: Reading) -> Translation:
     Raises:
         SpecError: Two files set an attribute to different values.
     """
-    from parcost.contract.importers import ForeignBlock, Setting, Translation
+    from parcost.contract.importers import Setting, Translation
 
     uses: dict[str, Setting] = {}
-    blocks: dict[tuple[str, str], ForeignBlock] = {}
+    blocks: list[ForeignBlock] = []
     for translation in translations:
         for use in translation.uses:
             uses.setdefault(use.value, use)
-        for block in translation.blocks:
-            key = (block.kind, block.label)
-            before = blocks.get(key, ForeignBlock(kind=block.kind, label=block.label))
-            blocks[key] = _both(before, block)
+        blocks += translation.blocks
     for entry in reading.uses:
         uses.setdefault(entry, Setting(name="use", value=entry))
-    return Translation(uses=list(uses.values()), blocks=list(blocks.values()))
+    return Translation(uses=list(uses.values()), blocks=_merged(blocks))
+
+
+def _merged(blocks: Iterable[ForeignBlock]) -> list[ForeignBlock]:
+    """Return blocks of one kind and label as one block each."""
+    merged: dict[tuple[str, str], ForeignBlock] = {}
+    for block in blocks:
+        before = merged.get((block.kind, block.label))
+        merged[block.kind, block.label] = block if before is None else _both(before, block)
+    return list(merged.values())
 
 
 def _both(one: ForeignBlock, other: ForeignBlock) -> ForeignBlock:
@@ -127,7 +133,7 @@ def _both(one: ForeignBlock, other: ForeignBlock) -> ForeignBlock:
         kind=one.kind,
         label=one.label,
         settings=tuple(settings.values()),
-        blocks=(*one.blocks, *other.blocks),
+        blocks=_merged([*one.blocks, *other.blocks]),
     )
 
 
@@ -145,13 +151,18 @@ def _text(read: Iterable[tuple[Source, Importer, Translation]], translation: Tra
 def _remarks(source: Source, importer: Importer, translation: Translation) -> Iterator[str]:
     """Yield what is read of a file, what is not, and what is assumed."""
     settings = list(_settings(translation.blocks))
-    counted = len({setting.key for setting in settings if setting.key})
+    counted = len({one.key for one in (*translation.uses, *settings) if one.key})
     yield (
         f"{source.name}, {importer.title}: {_keys(counted)} read, "
         f"{len(translation.ignored)} without effect, {len(translation.unknown)} unknown"
+        + (f", {len(translation.missing)} left open" if translation.missing else "")
     )
     yield from _names("unknown", translation.unknown)
+    yield from _names("left open", translation.missing)
     yield from _names("without effect", translation.ignored)
+    for use in translation.uses:
+        if use.assumption:
+            yield f"  assumed: {use.value}: {use.assumption}"
     for setting in settings:
         if setting.assumption:
             yield f"  assumed: {setting.name} = {setting.value}: {setting.assumption}"

@@ -34,11 +34,13 @@ class Entry:
 def read_object(text: str) -> Mapping[str, Entry]:
     """Return the entries of a JSON object by key; those of inner objects by dotted keys.
 
+    An inner object without entries is a value of its key.
+
     >>> {key: entry.value for key, entry in read_object('{"a": 1, "b": {"c": [2]}}').items()}
     {'a': 1, 'b.c': [2]}
 
     Raises:
-        JsonTextError: The text is no JSON object.
+        JsonTextError: The text is no JSON object, or has a key twice.
     """
     try:
         json.loads(text)
@@ -61,9 +63,11 @@ def _object(text: str, at: int, prefix: str, entries: dict[str, Entry]) -> int:
         start = at
         key, at = scanstring(text, at + 1, True)
         at = _skip(text, _skip(text, at) + 1)
-        if text[at] == "{":
+        if text[at] == "{" and text[_skip(text, at + 1)] != "}":
             at = _object(text, at, f"{prefix}{key}.", entries)
         else:
+            if f"{prefix}{key}" in entries:
+                raise JsonTextError(f"the key `{prefix}{key}` stands here a second time", start)
             value, at = _DECODER.raw_decode(text, at)
             entries[f"{prefix}{key}"] = Entry(value, start, at)
         at = _skip(text, at)
