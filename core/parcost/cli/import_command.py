@@ -155,10 +155,10 @@ def _remarks(source: Source, importer: Importer, translation: Translation) -> It
     yield (
         f"{source.name}, {importer.title}: {_keys(counted)} read, "
         f"{len(translation.ignored)} without effect, {len(translation.unknown)} unknown"
-        + (f", {len(translation.missing)} left open" if translation.missing else "")
+        + (f", {len(translation.missing)} not set" if translation.missing else "")
     )
     yield from _names("unknown", translation.unknown)
-    yield from _names("left open", translation.missing)
+    yield from _names("not set", translation.missing)
     yield from _names("without effect", translation.ignored)
     for use in translation.uses:
         if use.assumption:

@@ -163,14 +163,16 @@ def _settings(blocks: Iterable[ForeignBlock]) -> Iterator[tuple[str, Setting]]:
 def _remarks(
     importer: Importer, source: ForeignSource, translation: Translation
 ) -> Iterator[Diagnostic]:
-    """Yield warnings of the keys that are in no table, and of what the file leaves open."""
+    """Yield warnings of the keys that are in no table, and of what the file does not set."""
     if translation.missing:
         first = translation.missing[0]
         yield problem(
             "import-missing",
-            f"`{source.name}` leaves open: {_names(key.name for key in translation.missing)}",
+            f"in `{source.name}`, what changes the cost and sets nothing: "
+            f"{_names(key.name for key in translation.missing)}",
             Span(source, first.start, first.end),
-            first.reason,
+            "not set",
+            help=first.reason or None,
             severity=Severity.WARNING,
         )
     if translation.unknown:

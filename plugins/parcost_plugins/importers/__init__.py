@@ -5,6 +5,9 @@ has keys of no table is read all the same, and these keys are listed.
 """
 
 PARTS = (
+    "accelerate",
     "deepspeed",
     "huggingface",
+    "nanotron",
+    "nemo",
 )

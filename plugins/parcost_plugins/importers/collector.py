@@ -21,9 +21,7 @@ def read_configuration(name: str, text: str) -> Mapping[str, Entry] | ImportProb
         at = min(error.at, len(text))
         return ImportProblem(message=str(error), start=at, end=at + 1)
     except YamlTextError as error:
-        return ImportProblem(
-            message=str(error), start=error.start, end=error.end, help=error.help
-        )
+        return ImportProblem(message=str(error), start=error.start, end=error.end, help=error.help)
 
 
 class SettingCollector:
@@ -106,14 +104,16 @@ class SettingCollector:
             for start, end in ((before.start, before.end), (entry.start, entry.end)):
                 self._problems.append(ImportProblem(message=message, start=start, end=end))
             return
-        settings[name] = Setting(
-            name=name, value=value, key=key, start=entry.start, end=entry.end
-        )
+        settings[name] = Setting(name=name, value=value, key=key, start=entry.start, end=entry.end)
 
     def assume(self, block: str, name: str, value: str, why: str) -> None:
         """Set an attribute, unless it is set, to what the file does not state."""
         one = Setting(name=name, value=value, assumption=why)
         self._blocks.setdefault(block, {}).setdefault(name, one)
+
+    def has_block(self, block: str) -> bool:
+        """Return whether a block has any attribute."""
+        return block in self._blocks
 
     def use(self, entry: str, key: str = "", why: str = "") -> None:
         """Import an entry of a catalogue."""
@@ -201,11 +201,12 @@ class SettingCollector:
                 continue
             reason = next((why for p, why in reasons.items() if is_listed(key, [p])), "")
             cost = next((why for p, why in costs.items() if is_listed(key, [p])), "")
-            empty = entry.value in (None, False, 0, {}, [])
-            if cost and not empty:
+            if cost and entry.value not in (None, False, 0, {}, []):
                 self.leave_open(key, cost)
+            elif entry.value is None:  # as if it were left out
+                self.ignore(key)
             elif key in self._keys:
-                self.ignore(key, reason or ("" if empty else "it is read beside other keys"))
+                self.ignore(key, reason or "read beside other keys")
             elif reason or cost or is_listed(key, listed):
                 self.ignore(key, reason)
             else:

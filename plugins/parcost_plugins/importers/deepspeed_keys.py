@@ -118,13 +118,17 @@ class DeepSpeedKeys:
                 )
         elif found.value(number) or found.value(f"{prefix}.partition_activations"):
             found.value(number)
-            why = "activation_checkpointing sets checkpoints up, which the model makes of its layers"
+            why = (
+                "activation_checkpointing sets checkpoints up, which the model makes of its layers"
+            )
             found.assume("training", "recompute", "full", why)
             if number in found:
                 found.ignore(number, "the model makes the checkpoints, as a rule one of each layer")
         if found.switch(on_host):
             found.set("offload", "activations", "100 %", on_host)
-            why = "activation_checkpointing sets checkpoints up, which the model makes of its layers"
+            why = (
+                "activation_checkpointing sets checkpoints up, which the model makes of its layers"
+            )
             found.assume("training", "recompute", "full", why)
 
     def _stage(self, default: int) -> int | None:
@@ -188,7 +192,9 @@ class DeepSpeedKeys:
     def _offload(self, stage: int) -> None:
         """Read what the host keeps."""
         found = self._settings
-        self._kept("optimizer", "zero_optimization.cpu_offload", "zero_optimization.offload_optimizer")
+        self._kept(
+            "optimizer", "zero_optimization.cpu_offload", "zero_optimization.offload_optimizer"
+        )
         names = ("zero_optimization.cpu_offload_param", "zero_optimization.offload_param")
         device = self.key(f"{names[1]}.device")
         if stage < 3 and found.value(device) == _ON_CPU:

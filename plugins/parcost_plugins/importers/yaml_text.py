@@ -153,9 +153,7 @@ class _Reader:
 
     def _name(self, key: Node) -> str:
         if _kind(key) in ("map", "seq"):
-            raise YamlTextError(
-                "a key is a plain value", key.start_mark.index, key.end_mark.index
-            )
+            raise YamlTextError("a key is a plain value", key.start_mark.index, key.end_mark.index)
         return str(key.value)
 
 

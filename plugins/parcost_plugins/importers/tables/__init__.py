@@ -24,6 +24,4 @@ def is_listed(key: str, patterns: Iterable[str]) -> bool:
     >>> is_listed("rope_scaling", ["rope_scaling.*"])
     True
     """
-    return any(
-        fnmatchcase(key, pattern) or fnmatchcase(f"{key}.", pattern) for pattern in patterns
-    )
+    return any(fnmatchcase(key, pattern) or fnmatchcase(f"{key}.", pattern) for pattern in patterns)
