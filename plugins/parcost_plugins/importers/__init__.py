@@ -9,5 +9,8 @@ PARTS = (
     "deepspeed",
     "huggingface",
     "nanotron",
+    "nccl_tests",
     "nemo",
+    "slurm",
+    "topology",
 )
