@@ -143,11 +143,11 @@ class SettingCollector:
     def problem(self, key: str, message: str, help: str = "") -> None:
         """Report an error in the value of a key."""
         entry = self._entries[key]
-        self._problems.append(
-            ImportProblem(
-                message=f"`{key}`: {message}", start=entry.start, end=entry.end, help=help
-            )
+        one = ImportProblem(
+            message=f"`{key}`: {message}", start=entry.start, end=entry.end, help=help
         )
+        if one not in self._problems:
+            self._problems.append(one)
 
     # Tables
 

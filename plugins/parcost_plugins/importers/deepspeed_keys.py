@@ -192,7 +192,7 @@ class DeepSpeedKeys:
     def _offload(self, stage: int) -> None:
         """Read what the host keeps."""
         found = self._settings
-        self._kept(
+        self._offload_share(
             "optimizer", "zero_optimization.cpu_offload", "zero_optimization.offload_optimizer"
         )
         names = ("zero_optimization.cpu_offload_param", "zero_optimization.offload_param")
@@ -200,9 +200,9 @@ class DeepSpeedKeys:
         if stage < 3 and found.value(device) == _ON_CPU:
             found.problem(device, "parameters are offloaded with stage 3 alone")
             return
-        self._kept("parameters", *names)
+        self._offload_share("parameters", *names)
 
-    def _kept(self, what: str, old: str, new: str) -> None:
+    def _offload_share(self, what: str, old: str, new: str) -> None:
         found = self._settings
         device, ratio = self.key(f"{new}.device"), f"{new}.ratio"
         share = found.value(ratio, 1)

@@ -54,7 +54,7 @@ class CollectiveLog(Importer):
         except UnreadableError as error:
             return Translation(problems=[ImportProblem(message=str(error), end=len(text))])
         problems = [problem for one in tables for problem in _problems(one, text)]
-        problems = problems or _repeated(tables, text)
+        problems = problems or _second_tables(tables, text)
         if problems:
             return Translation(problems=problems)
         ordered = sorted(tables, key=lambda one: one.nodes > 1)
@@ -114,7 +114,7 @@ def _problems(one: Timings, text: str) -> list[ImportProblem]:
     return []
 
 
-def _repeated(tables: Sequence[Timings], text: str) -> list[ImportProblem]:
+def _second_tables(tables: Sequence[Timings], text: str) -> list[ImportProblem]:
     """Return a problem of tables of one level: a log has one inside of nodes, and one between."""
     problems: list[ImportProblem] = []
     levels: set[bool] = set()

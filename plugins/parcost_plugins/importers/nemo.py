@@ -39,10 +39,10 @@ class NeMo(Importer):
         entries = read_configuration(name, text)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
-        return _Reader(entries).translation()
+        return _NeMoReader(entries).translation()
 
 
-class _Reader:
+class _NeMoReader:
     """Reads the entries of a configuration, whose prefixes are those of NeMo 1 or 2."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:

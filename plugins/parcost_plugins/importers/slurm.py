@@ -23,8 +23,8 @@ from parcost import (
 from parcost_plugins.importers.hostlist import HostListError, expand
 from parcost_plugins.importers.slurm_topology import (
     LevelSize,
-    Line,
     TopologyError,
+    TopologyLine,
     levels,
     read_lines,
 )
@@ -97,7 +97,7 @@ class Host:
 
     name: str
     slots: int
-    line: Line
+    line: TopologyLine
 
 
 def _hosts(text: str) -> Translation:
@@ -133,7 +133,7 @@ def _read_hosts(text: str) -> Iterator[Host]:
     at = 0
     for line in text.splitlines(keepends=True):
         plain = line.partition("#")[0].rstrip()
-        place = Line({}, at, at + len(plain))
+        place = TopologyLine({}, at, at + len(plain))
         at += len(line)
         if not plain.strip():
             continue
@@ -199,7 +199,7 @@ def _environment(text: str) -> Translation:
 
 def _number(name: str, text: str, start: int, end: int) -> int:
     if not text.isdigit() or not int(text):
-        raise TopologyError(f"{name} is no number of at least 1", Line({}, start, end))
+        raise TopologyError(f"{name} is no number of at least 1", TopologyLine({}, start, end))
     return int(text)
 
 

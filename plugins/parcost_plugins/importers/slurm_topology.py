@@ -15,7 +15,7 @@ _FIELD = re.compile(r"(\w+)=(\S+)")
 
 
 @record
-class Line:
+class TopologyLine:
     """The fields of a line, in lower case, and where it stands."""
 
     fields: Mapping[str, str]
@@ -30,14 +30,14 @@ class LevelSize:
     name: str
     units: int
     key: str
-    line: Line
+    line: TopologyLine
     assumption: str = ""
 
 
 class TopologyError(ValueError):
     """A file that is no topology, and where."""
 
-    def __init__(self, message: str, line: Line) -> None:
+    def __init__(self, message: str, line: TopologyLine) -> None:
         super().__init__(message)
         self.line = line
 
@@ -46,23 +46,23 @@ class TopologyError(ValueError):
         return ImportProblem(message=str(self), start=self.line.start, end=self.line.end)
 
 
-def read_lines(text: str) -> list[Line]:
+def read_lines(text: str) -> list[TopologyLine]:
     """Return the lines with fields; comments are left out."""
     return list(_lines(text))
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _lines(text: str) -> Iterator[TopologyLine]:
     at = 0
     for line in text.splitlines(keepends=True):
         plain = line.partition("#")[0].rstrip()
         fields = {key.lower(): value for key, value in _FIELD.findall(plain)}
         if fields:
             start = at + len(plain) - len(plain.lstrip())
-            yield Line(fields, start, at + len(plain))
+            yield TopologyLine(fields, start, at + len(plain))
         at += len(line)
 
 
-def levels(lines: Sequence[Line]) -> tuple[list[LevelSize], list[Key]]:
+def levels(lines: Sequence[TopologyLine]) -> tuple[list[LevelSize], list[Key]]:
     """Return the levels of a topology from the nodes outwards, and the fields without effect.
 
     Raises:
@@ -81,22 +81,22 @@ def levels(lines: Sequence[Line]) -> tuple[list[LevelSize], list[Key]]:
     return found, ignored
 
 
-def _names(line: Line, field: str) -> list[str]:
+def _names(line: TopologyLine, field: str) -> list[str]:
     try:
         return expand(line.fields[field], table("slurm")["limits"]["hosts"])
     except HostListError as error:
         raise TopologyError(str(error), line) from None
 
 
-def _tree(switches: Sequence[Line]) -> list[LevelSize]:
+def _tree(switches: Sequence[TopologyLine]) -> list[LevelSize]:
     """Return the levels of a tree: switches by their height above the nodes."""
-    by_name: dict[str, Line] = {}
+    by_name: dict[str, TopologyLine] = {}
     for line in switches:
         for name in _names(line, "switchname"):
             if name in by_name:
                 raise TopologyError(f"the switch `{name}` stands here a second time", line)
             by_name[name] = line
-    units: dict[int, list[tuple[int, Line]]] = {}
+    units: dict[int, list[tuple[int, TopologyLine]]] = {}
     heights: dict[str, int] = {}
     for name, line in by_name.items():
         height = _height(name, by_name, heights, [])
@@ -110,7 +110,7 @@ def _tree(switches: Sequence[Line]) -> list[LevelSize]:
 
 
 def _height(
-    name: str, by_name: Mapping[str, Line], heights: dict[str, int], path: list[str]
+    name: str, by_name: Mapping[str, TopologyLine], heights: dict[str, int], path: list[str]
 ) -> int:
     """Return the switches from *name* down to a node, itself included."""
     line = by_name[name]
@@ -136,7 +136,7 @@ def _height(
     return heights[name]
 
 
-def _level(name: str, height: int, units: Sequence[tuple[int, Line]]) -> LevelSize:
+def _level(name: str, height: int, units: Sequence[tuple[int, TopologyLine]]) -> LevelSize:
     """Return a level of switches; of unequal ones, with the size that most of them have."""
     counts = Counter(count for count, _ in units)
     size = max(counts, key=lambda count: (counts[count], count))
@@ -147,7 +147,7 @@ def _level(name: str, height: int, units: Sequence[tuple[int, Line]]) -> LevelSi
     return LevelSize(name, size, "Nodes" if height == 1 else "Switches", line, why)
 
 
-def _blocks(blocks: Sequence[Line], lines: Sequence[Line]) -> list[LevelSize]:
+def _blocks(blocks: Sequence[TopologyLine], lines: Sequence[TopologyLine]) -> list[LevelSize]:
     """Return the levels of blocks, and of the groups of blocks that are planned with."""
     counts = [(len(_names(line, "nodes")), line) for line in blocks if "nodes" in line.fields]
     if not counts:
@@ -174,7 +174,7 @@ def _blocks(blocks: Sequence[Line], lines: Sequence[Line]) -> list[LevelSize]:
     return found
 
 
-def _sizes(line: Line) -> list[int]:
+def _sizes(line: TopologyLine) -> list[int]:
     """Return the sizes of blocks, each a multiple of the one before it."""
     text = line.fields["blocksizes"]
     parts = text.split(",")

@@ -60,7 +60,7 @@ def read_mapping(text: str) -> Mapping[str, Entry]:
         raise YamlTextError("it nests too deeply") from None
     if root is None or _kind(root) != "map":
         raise YamlTextError("a mapping is expected", 0, len(text))
-    return _Reader().entries(root)
+    return _EntryReader().entries(root)
 
 
 def _kind(node: Node) -> str:
@@ -84,7 +84,7 @@ def _kind(node: Node) -> str:
     )
 
 
-class _Reader:
+class _EntryReader:
     """Nodes as entries; *count* of them were visited."""
 
     def __init__(self) -> None:
