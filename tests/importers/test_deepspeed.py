@@ -180,7 +180,9 @@ def test_a_secondary_copy_of_the_parameters_is_listed() -> None:
 def test_shards_of_some_ranks_are_those_of_mics() -> None:
     found = translate({"zero_optimization": {"stage": 3, "mics_shard_size": 8}})
     assert settings(found)["sharding.shard"] == "8"
-    assert "sharding.shard" not in settings(translate({"zero_optimization": {"mics_shard_size": -1}}))
+    assert "sharding.shard" not in settings(
+        translate({"zero_optimization": {"mics_shard_size": -1}})
+    )
 
 
 def test_state_on_the_host_is_read() -> None:
@@ -199,7 +201,11 @@ def test_state_on_the_host_is_read() -> None:
 @pytest.mark.parametrize(
     ("zero", "message", "part"),
     [
-        ({"offload_optimizer": {"device": "nvme"}}, "on a disk cannot be written", '"device": "nvme"'),
+        (
+            {"offload_optimizer": {"device": "nvme"}},
+            "on a disk cannot be written",
+            '"device": "nvme"',
+        ),
         ({"stage": 2, "offload_param": {"device": "cpu"}}, "stage 3 alone", '"device": "cpu"'),
         ({"stage": 4}, "stages of ZeRO are 0 to 3", '"stage": 4'),
         ({"stage": "two"}, "a whole number", '"stage": "two"'),
