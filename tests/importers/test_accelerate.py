@@ -160,9 +160,19 @@ def test_a_file_of_deepspeed_is_named_and_not_opened() -> None:
         "distributed_type: DEEPSPEED\nnum_processes: 2\n"
         "deepspeed_config:\n  deepspeed_config_file: ../zero1.json\n"
     )
+    found = translate(text + "mixed_precision: bf16\n")
+    assert uses(found) == ["frameworks.deepspeed", "precisions.bf16_zero_paper"]
+    assert not found.unknown
     (one,) = translate(text).missing
     assert one.name == "deepspeed_config.deepspeed_config_file"
     assert "parcost import ... ../zero1.json" in one.reason
+
+
+def test_sections_of_another_type_are_listed() -> None:
+    found = translate(FSDP_1.replace("FSDP\n", "MULTI_GPU\n", 1))
+    assert settings(found)["layout.zero"] == "0"
+    assert "fsdp_config.fsdp_sharding_strategy" in names(found.ignored)
+    assert not found.unknown
 
 
 def test_replicas_are_those_of_pytorch() -> None:

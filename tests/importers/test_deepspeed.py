@@ -303,6 +303,13 @@ def test_what_changes_the_cost_and_cannot_be_written_is_listed() -> None:
     assert names(found.ignored) == {"optimizer.params.lr", "sparse_gradients"}
 
 
+def test_sections_without_entries_set_nothing() -> None:
+    found = translate({"train_batch_size": 8, "fp16": {}, "zero_optimization": {}})
+    assert settings(found)["layout.zero"] == "0"
+    assert not found.unknown
+    assert settings(translate({"zero_optimization": True}))["layout.zero"] == "1"
+
+
 def test_keys_of_no_table_are_listed_with_their_place() -> None:
     text = '{"train_batch_size": 8, "trian_steps": 3}'
     (one,) = IMPORTER.translate("ds.json", text).unknown

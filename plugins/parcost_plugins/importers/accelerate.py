@@ -6,6 +6,8 @@ launches. A file of DeepSpeed that it names is not read: both can be imported to
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
@@ -15,6 +17,7 @@ TOOL = "accelerate"
 _FSDP = "fsdp_config.fsdp_"
 _MESH = "parallelism_config.parallelism_config_"
 _FSDP_TYPES = "Accelerate, utils/dataclasses.py: parameters, messages and buffers have one type"
+_SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
 _WHOLE_NODES = "hybrid strategies shard within a node: num_processes / num_machines"
 _AUTOCAST = "autocast of PyTorch: parameters and gradients stay in fp32"
 
@@ -52,10 +55,19 @@ class Accelerate(Importer):
             _replicas(found)
         elif kind == "megatron":
             _megatron(found)
+        _other_sections(found, entries, kind or "")
         _mesh(found)
         _compile(found)
         found.read_table()
         return found.translation()
+
+
+def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) -> None:
+    """List the keys of the sections that the type of the run does not read."""
+    for key in entries:
+        section = key.partition("_config.")[0]
+        if section in _SECTIONS and _SECTIONS[section] != kind:
+            found.ignore(key, "another `distributed_type` reads it")
 
 
 def _fsdp(found: SettingCollector) -> None:
@@ -141,15 +153,13 @@ def _deepspeed(found: SettingCollector) -> None:
         found.leave_open(
             other, f"import this file as well: parcost import ... {found.value(other)}"
         )
-        _accumulation(found)
-        return
-    keys = DeepSpeedKeys(found, table(TOOL)["deepspeed"])
-    keys.zero(default=2)
+    else:
+        DeepSpeedKeys(found, table(TOOL)["deepspeed"]).zero(default=2)
     _accumulation(found)
     kind = found.word("mixed_precision", {"no": "fp32", "bf16": "bf16_zero_paper", "fp16": "fp16"})
     if kind is not None:
         found.use(f"precisions.{kind}", "mixed_precision")
-    elif "mixed_precision" not in found:
+    elif "mixed_precision" not in found and other not in found:
         found.use("precisions.fp32", why="Accelerate's default: mixed_precision is no")
 
 

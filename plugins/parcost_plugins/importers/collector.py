@@ -203,7 +203,7 @@ class SettingCollector:
             cost = next((why for p, why in costs.items() if is_listed(key, [p])), "")
             if cost and entry.value not in (None, False, 0, {}, []):
                 self.leave_open(key, cost)
-            elif entry.value is None:  # as if it were left out
+            elif entry.value is None or entry.value == {}:  # as if it were left out
                 self.ignore(key)
             elif key in self._keys:
                 self.ignore(key, reason or "read beside other keys")

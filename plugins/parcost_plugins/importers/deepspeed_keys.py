@@ -229,8 +229,7 @@ class DeepSpeedKeys:
             found.problem(device, f"`{where}` is not known", "known are cpu, nvme, none")
 
     def _is_enabled(self, name: str) -> bool:
-        key = f"{name}.enabled"
-        return found is True if (found := self._settings.value(key)) != AUTO else False
+        return self._settings.switch(f"{name}.enabled") is True
 
     def _is_open(self, name: str) -> bool:
         return self._settings.is_auto(f"{name}.enabled")
