@@ -142,6 +142,23 @@ def test_a_batch_that_is_no_product_is_an_error_at_the_key(run_command: Callable
     assert "`gradient_accumulation_steps` is `training.micro_batches` here" in done.out
 
 
+def test_an_evaluation_warns_of_what_a_file_does_not_set(run_command: Callable[..., Any]) -> None:
+    done = run_command(
+        "check", "ds.json", "--from", "deepspeed",
+        *("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"),
+        *("--use", "catalog.models.llama3_8b", "--use", "catalog.precisions.bf16_zero_paper"),
+        *("--set", "cluster.devices=8", "--set", "training.sequence=1024"),
+        *("--set", "training.global_batch=8 sequences"),
+        files={"ds.json": json.dumps(STAGE_1, indent=1)},
+    )  # fmt: skip
+    assert done.code == 0, done.out
+    assert "warning[import-missing]" in done.out
+    assert "`train_micro_batch_size_per_gpu`, `gradient_accumulation_steps`" in done.out
+    assert '"train_batch_size": "auto"' in done.out
+    done = run_command("import", "ds.json")
+    assert "2 keys read, 2 without effect, 0 unknown, 5 not set" in done.err
+
+
 @pytest.mark.parametrize(
     ("stage", "stated", "hides"),
     [(1, None, "off"), (2, None, "off"), (3, None, "on"), (2, True, "on"), (3, False, "off")],

@@ -90,6 +90,11 @@ def test_between_nodes_a_message_is_the_part_of_one_port() -> None:
     assert "size = 8 devices" in one.reason
 
 
+def test_large_messages_have_the_start_up_time_of_the_maker_of_the_device() -> None:
+    text = log(ONE_NODE, 8, 1, 1.75).replace("Example Accelerator", "AMD Instinct MI300X")
+    assert settings(IMPORTER.translate("a.log", text))["fabric.node.latency"] == "2.1 us"
+
+
 @pytest.mark.parametrize(
     ("name", "rounds", "share"),
     [

@@ -146,7 +146,7 @@ def _level(one: Timings, name: str, text: str) -> ForeignBlock:
         settings.append(Setting(name="size", value=f"{one.ranks} devices", key="Rank", **place))
     bandwidth = f'curve({curve}) per_direction @measured("{source}")'
     settings.append(Setting(name="bandwidth", value=bandwidth, key="time", **place))
-    settings.append(_latency(points, across=across))
+    settings.append(_latency(points, one))
     return ForeignBlock(
         kind="level", label="network" if across else "node", settings=tuple(settings)
     )
@@ -166,14 +166,15 @@ def _messages(one: Timings, operation: str) -> list[tuple[float, float]]:
     return [(size, sum(of) / len(of)) for size, of in sorted(times.items())]
 
 
-def _latency(points: Sequence[tuple[float, float]], *, across: bool) -> Setting:
+def _latency(points: Sequence[tuple[float, float]], one: Timings) -> Setting:
     """Return the start-up time of a message."""
     usual = table(TOOL)["latency"]
     size, seconds = points[0]
     if size <= usual["largest"]:
         why = f"the time of the smallest message that was timed, {_bytes(size)}"
         return Setting(name="latency", value=_time(seconds), assumption=why)
-    entry = usual["network" if across else "node"]
+    inner = "amd" if one.device.startswith("AMD") else "node"
+    entry = usual["network" if one.nodes > 1 else inner]
     why = f"the smallest message that was timed has {_bytes(size)}; {entry['source']}"
     return Setting(name="latency", value=entry["value"], assumption=why)
 
