@@ -28,6 +28,7 @@ SCALE_UP = {
     "tpu_v5e_pod": 4 * 50,
     "tpu_v5p_pod": 6 * 100,
     "tpu_v6e_pod": 4 * 100,
+    "pcie4_nvlink_pairs": 4 * 14.0625,
     # lanes x transfers per second, after 128b/130b and, in generation 6, flits
     "pcie3_roce_100g": 16 * 8 / 8 * 128 / 130,
     "pcie4_roce_200g": 16 * 16 / 8 * 128 / 130,

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = {"distributed", "duckdb", "scipy"}
+EXTRAS = {"distributed", "duckdb", "scipy", "yaml"}
 LIBRARIES = {"attrs", "click", "numpy", *EXTRAS, *sys.stdlib_module_names}
 
 

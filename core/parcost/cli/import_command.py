@@ -97,20 +97,26 @@ def _join(translations: Iterable[Translation], reading: ImportOptions) -> Transl
     Raises:
         SpecError: Two files set an attribute to different values.
     """
-    from parcost.contract.importers import ImportedBlock, ImportedValue, Translation
+    from parcost.contract.importers import ImportedValue, Translation
 
     uses: dict[str, ImportedValue] = {}
-    blocks: dict[tuple[str, str], ImportedBlock] = {}
+    blocks: list[ImportedBlock] = []
     for translation in translations:
         for use in translation.uses:
             uses.setdefault(use.value, use)
-        for block in translation.blocks:
-            key = (block.kind, block.label)
-            before = blocks.get(key, ImportedBlock(kind=block.kind, label=block.label))
-            blocks[key] = _both(before, block)
+        blocks += translation.blocks
     for entry in reading.uses:
         uses.setdefault(entry, ImportedValue(name="use", value=entry))
-    return Translation(uses=list(uses.values()), blocks=list(blocks.values()))
+    return Translation(uses=list(uses.values()), blocks=_merge(blocks))
+
+
+def _merge(blocks: Iterable[ImportedBlock]) -> list[ImportedBlock]:
+    """Return blocks of one kind and label as one block each."""
+    merged: dict[tuple[str, str], ImportedBlock] = {}
+    for block in blocks:
+        before = merged.get((block.kind, block.label))
+        merged[block.kind, block.label] = block if before is None else _both(before, block)
+    return list(merged.values())
 
 
 def _both(one: ImportedBlock, other: ImportedBlock) -> ImportedBlock:
@@ -133,7 +139,7 @@ def _both(one: ImportedBlock, other: ImportedBlock) -> ImportedBlock:
         kind=one.kind,
         label=one.label,
         settings=tuple(settings.values()),
-        blocks=(*one.blocks, *other.blocks),
+        blocks=_merge([*one.blocks, *other.blocks]),
     )
 
 
@@ -151,13 +157,18 @@ def _text(read: Iterable[tuple[Source, Importer, Translation]], translation: Tra
 def _remarks(source: Source, importer: Importer, translation: Translation) -> Iterator[str]:
     """Yield what is read of a file, what is not, and what is assumed."""
     settings = list(_settings(translation.blocks))
-    counted = len({setting.key for setting in settings if setting.key})
+    counted = len({one.key for one in (*translation.uses, *settings) if one.key})
     yield (
         f"{source.name}, {importer.title}: {_keys(counted)} read, "
         f"{len(translation.ignored)} without effect, {len(translation.unknown)} unknown"
+        + (f", {len(translation.missing)} not set" if translation.missing else "")
     )
     yield from _names("unknown", translation.unknown)
+    yield from _names("not set", translation.missing)
     yield from _names("without effect", translation.ignored)
+    for use in translation.uses:
+        if use.assumption:
+            yield f"  assumed: {use.value}: {use.assumption}"
     for setting in settings:
         if setting.assumption:
             yield f"  assumed: {setting.name} = {setting.value}: {setting.assumption}"

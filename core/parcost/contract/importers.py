@@ -64,14 +64,15 @@ class Translation:
     """A file of another tool as blocks of the language.
 
     *uses* are entries of catalogues that the blocks refer to: ``catalog.precisions.bf16``.
-    *ignored* keys are known, and change no cost. *unknown* keys are in no table. *name* is that
-    of the study.
+    *ignored* keys are known, and change no cost. *unknown* keys are in no table. *missing* is what
+    the blocks need and the file leaves open; the reason is what to write.
     """
 
     blocks: Sequence[ImportedBlock] = ()
     uses: Sequence[ImportedValue] = ()
     ignored: Sequence[ImportedKey] = ()
     unknown: Sequence[ImportedKey] = ()
+    missing: Sequence[ImportedKey] = ()
     problems: Sequence[ImportProblem] = ()
 
 

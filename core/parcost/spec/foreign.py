@@ -130,8 +130,9 @@ def parse_foreign(importer: Importer, source: Source) -> tuple[Source, s.Block, 
 def spec_lines(translation: Translation) -> Iterator[SpecLine]:
     """Yield the lines of the spec that a translation is."""
     for use in translation.uses:
-        why = f"  # {use.assumption}" if use.assumption else ""
-        yield SpecLine(f"use {use.value}{why}", use.start, use.end)
+        why = ": ".join(" ".join(text.split()) for text in (use.key, use.assumption) if text)
+        comment = f"  # {why}" if why else ""
+        yield SpecLine(f"use {use.value}{comment}", use.start, use.end)
     for block in translation.blocks:
         yield SpecLine("")
         yield from _block_lines(block, "")
@@ -168,7 +169,18 @@ def _settings(blocks: Iterable[ImportedBlock]) -> Iterator[tuple[str, ImportedVa
 def _remarks(
     importer: Importer, source: ForeignSource, translation: Translation
 ) -> Iterator[Diagnostic]:
-    """Yield a warning of the keys that are in no table."""
+    """Yield warnings of the keys that are in no table, and of what the file does not set."""
+    if translation.missing:
+        first = translation.missing[0]
+        yield problem(
+            "import-missing",
+            f"in `{source.name}`, what changes the cost and sets nothing: "
+            f"{_names(key.name for key in translation.missing)}",
+            Span(source, first.start, first.end),
+            "not set",
+            help=first.reason or None,
+            severity=Severity.WARNING,
+        )
     if translation.unknown:
         first = translation.unknown[0]
         yield problem(

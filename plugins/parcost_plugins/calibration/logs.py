@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import evolve, frozen
 
-from parcost_plugins.calibration import links, spec, tables
+from parcost_plugins.calibration import links, spec
 from parcost_plugins.calibration.inputs import FieldError, TableRow, number, text
 from parcost_plugins.calibration.least_squares import FittedLine
-from parcost_plugins.calibration.tables import Timings
 from parcost_plugins.validation.rows import Flaw
+from parcost_plugins.vocabulary import collective_timings
+from parcost_plugins.vocabulary.collective_timings import Timings
 
 if TYPE_CHECKING:
     from parcost import Collective
@@ -77,8 +78,8 @@ def read(name: str, options: Options) -> Timings:
 
     content = decode(read_stdin(LOG), "<stdin>") if name == "-" else read_text(name, LOG)
     try:
-        found = tables.read(content)
-    except tables.UnreadableError as error:
+        found = collective_timings.read(content)
+    except collective_timings.UnreadableError as error:
         raise click.UsageError(f"{name}: {error}") from error
     table = options.table
     if table is None and len(found) > 1:
@@ -235,7 +236,7 @@ def _common_line(logs: Sequence[Log]) -> FittedLine:
 
 
 def _guessed_operation(timings: Timings, ranks: int, name: str) -> str:
-    may = tables.guess(timings, ranks)
+    may = collective_timings.guess(timings, ranks)
     if len(may) == 1:
         return may[0]
     why = f"its bandwidths fit {', '.join(may)}" if may else "nor do its bandwidths"

@@ -4,4 +4,15 @@ Each tool has a table of its names, ``tables/TOOL.toml``, made for stated versio
 has keys of no table is read all the same, and these keys are listed.
 """
 
-PARTS = ("huggingface", "megatron", "torchtitan")
+PARTS = (
+    "accelerate",
+    "deepspeed",
+    "huggingface",
+    "megatron",
+    "nanotron",
+    "nccl_tests",
+    "nemo",
+    "slurm",
+    "topology",
+    "torchtitan",
+)

@@ -34,6 +34,8 @@ class JsonEntry:
 def read_object(text: str) -> Mapping[str, JsonEntry]:
     """Return the entries of a JSON object by key; those of inner objects by dotted keys.
 
+    An inner object without entries is a value of its key.
+
     >>> {key: entry.value for key, entry in read_object('{"a": 1, "b": {"c": [2]}}').items()}
     {'a': 1, 'b.c': [2]}
 
@@ -61,9 +63,11 @@ def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> i
         start = at
         key, at = scanstring(text, at + 1, True)
         at = _skip(text, _skip(text, at) + 1)
-        if text[at] == "{":
+        if text[at] == "{" and text[_skip(text, at + 1)] != "}":
             at = _object(text, at, f"{prefix}{key}.", entries)
         else:
+            if f"{prefix}{key}" in entries:
+                raise JsonTextError(f"the key `{prefix}{key}` stands here a second time", start)
             value, at = _DECODER.raw_decode(text, at)
             if f"{prefix}{key}" in entries:
                 raise JsonTextError(f"`{key}` stands here twice", start)

@@ -21,8 +21,10 @@ def is_listed(key: str, patterns: Iterable[str]) -> bool:
 
     >>> is_listed("rope_scaling.factor", ["rope_theta", "rope_scaling.*"])
     True
+    >>> is_listed("rope_scaling", ["rope_scaling.*"])
+    True
     """
-    return any(fnmatchcase(key, pattern) for pattern in patterns)
+    return any(fnmatchcase(key, pattern) or fnmatchcase(f"{key}.", pattern) for pattern in patterns)
 
 
 def is_ignored(tool: str, key: str) -> bool:

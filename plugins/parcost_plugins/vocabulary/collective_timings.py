@@ -47,7 +47,8 @@ _OPERATIONS = {
 class Timings:
     """One table: *sizes* are n, the big buffer in bytes; *seconds* of one call.
 
-    *operation*, *ranks* and *nodes* are empty or 0 where the log does not say.
+    *operation*, *ranks* and *nodes* are empty or 0 where the log does not say. The table stands
+    from *start* to *end* of the text.
     """
 
     sizes: Sequence[float]
@@ -57,6 +58,8 @@ class Timings:
     nodes: int = 0
     device: str = ""
     factor: float = 0.0  # bus bandwidth over algorithm bandwidth, 0 where it is not printed
+    start: int = 0
+    end: int = 0
 
 
 class UnreadableError(ValueError):
@@ -82,30 +85,38 @@ def read(text: str) -> list[Timings]:
     return found
 
 
+def has_row(text: str) -> bool:
+    """Return whether any line is a row of nccl-tests."""
+    return any(len(line) <= _LONGEST_LINE and _ROW.search(line) for line in text.splitlines())
+
+
 def _read_log(text: str) -> Iterator[Timings]:
     operation, device = "", ""
     hosts: dict[int, str] = {}
     rows: list[tuple[float, float, float]] = []
-    for line in text.splitlines():
+    start = end = after = 0
+    for line in text.splitlines(keepends=True):
+        at, after = after, after + len(line)
         if len(line) > _LONGEST_LINE:  # no row, and long to search
             continue
         if match := _STARTING.search(line) or (not operation and _COMMAND.search(line)):
             operation = _operation(match.group(1)) or operation
         if match := _RANK.search(line):
             if rows:
-                yield _table(rows, operation, hosts, device)
+                yield _table(rows, operation, hosts, device, (start, end))
                 rows, hosts = [], {}
             hosts[int(match.group(1))] = match.group(2)
             device = match.group(3)
         elif _HEAD.search(line) and rows:
-            yield _table(rows, operation, hosts, device)
+            yield _table(rows, operation, hosts, device, (start, end))
             rows = []
         elif match := _ROW.search(line):
             time, algbw, busbw = (float(match.group(n)) for n in ("time", "algbw", "busbw"))
             ratio = busbw / algbw if algbw >= 1.0 else 0.0  # printed to 0.01: small ones say little
+            start, end = (start if rows else at), at + len(line.rstrip())
             rows.append((float(match.group("size")), time * 1e-6, ratio))
     if rows:
-        yield _table(rows, operation, hosts, device)
+        yield _table(rows, operation, hosts, device, (start, end))
 
 
 def _table(
@@ -113,11 +124,12 @@ def _table(
     operation: str,
     hosts: Mapping[int, str],
     device: str,
+    place: tuple[int, int],
 ) -> Timings:
     kept = _nonempty_rows([(size, seconds) for size, seconds, _ in rows])
     if not kept:
         raise UnreadableError("the table has no row with a size and a time")
-    ratios = sorted(ratio for _, _, ratio in rows if ratio)
+    ratios = [ratio for _, _, ratio in rows if ratio]
     return Timings(
         sizes=[size for size, _ in kept],
         seconds=[seconds for _, seconds in kept],
@@ -125,8 +137,15 @@ def _table(
         ranks=len(hosts),
         nodes=len(set(hosts.values())),
         device=device,
-        factor=ratios[len(ratios) // 2] if ratios else 0.0,
+        factor=_median(ratios),
+        start=place[0],
+        end=place[1],
     )
+
+
+def _median(ratios: Sequence[float]) -> float:
+    """Return the median of ratios; 0 of none."""
+    return sorted(ratios)[len(ratios) // 2] if ratios else 0.0
 
 
 def _nonempty_rows(rows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -148,6 +167,9 @@ def _read_json(text: str) -> Timings:
         ranks = len({d["rank"] for d in devices})
         nodes = len({d["hostname"] for d in devices})
         device = str(devices[0]["device_info"]) if devices else ""
+        calls = [row["out_of_place"] for row in results]
+        widths = [(call.get("alg_bw"), call.get("bus_bw")) for call in calls]
+        ratios = [float(bus) / float(alg) for alg, bus in widths if alg and bus and alg >= 1.0]
     except (*_MALFORMED, RecursionError) as error:
         message = f"not the JSON that nccl-tests writes: {error}"
         raise UnreadableError(message) from error
@@ -162,6 +184,7 @@ def _read_json(text: str) -> Timings:
         ranks=ranks,
         nodes=nodes,
         device=device,
+        factor=_median(ratios),
     )
 
 

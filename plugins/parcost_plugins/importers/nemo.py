@@ -1,0 +1,250 @@
+"""YAML configurations of NVIDIA NeMo 1, and those that NeMo 2 exports.
+
+What a file names as a class, ``_target_``, is looked up in a table, and never loaded. References
+to other keys are resolved; those to the environment and to other resolvers are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
+from parcost_plugins.importers.interpolation import MANDATORY, resolve
+from parcost_plugins.importers.json_text import JsonEntry
+from parcost_plugins.importers.nemo_precision import read_precision
+from parcost_plugins.importers.tables import table
+
+TOOL = "nemo"
+_MODELS = ("model.config.", "model.", "config.")
+_STRATEGIES = ("trainer.strategy.", "model.", "strategy.")
+_BATCHES = ("data.", "model.", "model.config.")
+_MARKS = ("tensor_model_parallel_size:", "_target_: nemo.")
+
+
+class NeMo(Importer):
+    """Configurations of NeMo."""
+
+    name = TOOL
+    title = str(table(TOOL)["title"])
+    source = str(table(TOOL)["source"])
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is YAML with a layout of NeMo or with its classes."""
+        return name.endswith((".yaml", ".yml")) and any(mark in text for mark in _MARKS)
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a configuration."""
+        entries = read_configuration(name, text)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        return _NeMoReader(entries).translation()
+
+
+class _NeMoReader:
+    """Reads the entries of a configuration, whose prefixes are those of NeMo 1 or 2."""
+
+    def __init__(self, entries: Mapping[str, JsonEntry]) -> None:
+        self._table: Mapping[str, Any] = table(TOOL)
+        self._entries = resolve(entries)
+        self._found = SettingCollector(self._entries, self._table)
+        self._exported = any(key.endswith("_target_") for key in entries)
+
+    def translation(self) -> Translation:
+        """Return what the configuration says."""
+        found = self._found
+        found.use("frameworks.nemo")
+        self._mandatory()
+        self._devices()
+        self._layout()
+        self._batch()
+        self._model()
+        self._recompute()
+        self._optimizer()
+        read_precision(found, exported=self._exported)
+        return found.translation()
+
+    def _mandatory(self) -> None:
+        """List the values that the command line has to give."""
+        paths = self._table["model"]["numbers"], self._table["layout"]["numbers"]
+        names = {*self._table["batch"], *paths[0], *paths[1], "num_nodes", "devices"}
+        for key, entry in self._entries.items():
+            if entry.value == MANDATORY and key.rpartition(".")[2] in names:
+                self._found.leave_open(key, f"`{MANDATORY}` is a value that the command line gives")
+
+    def _key(self, name: str, prefixes: Sequence[str]) -> str | None:
+        """Return the key that the file has for a name."""
+        for prefix in prefixes:
+            key = f"{prefix}{name}"
+            if key in self._found and self._entries[key].value != MANDATORY:
+                return key
+        return None
+
+    def _devices(self) -> None:
+        """Read the devices: nodes times devices of each."""
+        nodes, each = self._key("num_nodes", ["trainer."]), self._key("devices", ["trainer."])
+        if each is None:
+            return
+        if self._found.value(each) in (-1, "auto"):
+            self._found.leave_open(each, "all devices of a node: write `cluster { devices = N }`")
+            return
+        devices = self._found.whole(each)
+        count = 1 if nodes is None else self._found.whole(nodes)
+        if devices is not None and count is not None:
+            self._found.set("cluster", "devices", f"{count} * {devices}", nodes or each)
+
+    def _layout(self) -> None:
+        """Read the degrees and the schedule."""
+        found = self._found
+        for name, path in self._table["layout"]["numbers"].items():
+            key = self._key(name, _STRATEGIES)
+            number = None if key is None else found.whole(key)
+            if key is not None and number is not None:
+                block, _, attribute = path.partition(".")
+                found.set(block, attribute, digits(number), key)
+                if attribute == "chunks" and number > 1:
+                    found.set("schedule", "kind", "interleaved", key)
+        self._switches(self._table["layout"]["switches"], _STRATEGIES)
+        multiple = self._key("make_vocab_size_divisible_by", _MODELS)
+        number = None if multiple is None else found.whole(multiple)
+        if multiple is not None and number is not None:
+            found.set("layout", "vocabulary_multiple", str(number), multiple)
+        for name in ("ub_tp_comm_overlap", "tp_comm_overlap"):
+            key = self._key(name, ("model.", "model.config."))
+            if key is not None and found.switch(key):
+                found.set("overlap", "tensor", "pipelined", key)
+
+    def _batch(self) -> None:
+        """Read sequences and batches."""
+        found = self._found
+        for name, path in self._table["batch"].items():
+            key = self._key(name, _BATCHES)
+            number = None if key is None else found.whole(key)
+            if key is not None and number is not None:
+                block, _, attribute = path.partition(".")
+                found.set(block, attribute, digits(number), key)
+        key = self._key("global_batch_size", _BATCHES)
+        number = None if key is None else found.whole(key)
+        if key is not None and number is not None:
+            found.set("training", "global_batch", f"{digits(number)} sequences", key)
+
+    def _model(self) -> None:
+        """Read the sizes of the model, or the class that has them."""
+        found = self._found
+        base = self._class_of_model()
+        sized = self._key("num_layers", _MODELS)
+        if base is None and sized is None:
+            found.lack("the sizes of the model", "write `use catalog.models.NAME`")
+            return
+        block = f"model nemo extends {base}" if base else "model nemo"
+        for name, attribute in self._table["model"]["numbers"].items():
+            key = self._key(name, _MODELS)
+            number = None if key is None else found.whole(key)
+            if key is not None and number is not None:
+                found.set(block, attribute, digits(number), key)
+        switches = {n: f"{block}.{a}" for n, a in self._table["model"]["switches"].items()}
+        self._switches(switches, _MODELS)
+        for name, words in (("activation", "activations"), ("normalization", "norms")):
+            key = self._key(name, _MODELS)
+            value = None if key is None else found.word(key, self._table["model"][words])
+            if key is not None and value is not None:
+                found.set(block, "gated" if name == "activation" else "norm", value, key)
+        self._positions(block)
+        self._dropout()
+        if base and found.has_block(block):
+            found.assume("training", "model", "nemo", "the model that this file changes")
+        if not self._exported:
+            for name, default in self._table["model"]["defaults"].items():
+                found.assume(block, name, default["value"], default["why"])
+            if self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS):
+                return
+            why = "the tokenizer has it: write `model mine extends nemo { vocabulary = N }`"
+            found.lack("the vocabulary", why)
+
+    def _class_of_model(self) -> str | None:
+        """Return the model of the catalogue that a class stands for; it is imported."""
+        for key in ("model.config._target_", "config._target_", "model._target_"):
+            name = str(self._found.value(key, "")).rpartition(".")[2]
+            entry = self._table["classes"].get(name)
+            if entry is not None:
+                self._found.use(f"models.{entry}", key)
+                return str(entry)
+        return None
+
+    def _positions(self, block: str) -> None:
+        """Read learned positions, which NeMo 1 has unless it is told otherwise."""
+        found = self._found
+        kind = self._key("position_embedding_type", _MODELS)
+        rows = self._key("max_position_embeddings", _MODELS)
+        learned = found.value(kind) == "learned_absolute" if kind else not self._exported
+        number = None if rows is None else found.whole(rows)
+        if learned and rows is not None and number is not None:
+            found.set(block, "positions", digits(number), rows)
+
+    def _dropout(self) -> None:
+        key = self._key("hidden_dropout", _MODELS)
+        rate = 0 if key is None else self._found.value(key)
+        if key is not None and isinstance(rate, int | float):
+            self._found.set("training", "dropout", "on" if rate else "off", key)
+
+    def _recompute(self) -> None:
+        """Read what is made again in backward."""
+        found = self._found
+        kinds = {"full": "full", "selective": "selective"}
+        for name in ("activations_checkpoint_granularity", "recompute_granularity"):
+            key = self._key(name, _MODELS)
+            kind = None if key is None else found.word(key, kinds)
+            if key is not None and kind is not None:
+                found.set("training", "recompute", kind, key)
+        method = self._key("activations_checkpoint_method", _MODELS)
+        method = method or self._key("recompute_method", _MODELS)
+        for name in ("activations_checkpoint_num_layers", "recompute_num_layers"):
+            key = self._key(name, _MODELS)
+            number = None if key is None else found.whole(key, least=0)
+            if key is None or number is None:
+                continue
+            if method is not None and found.value(method) == "block" and number:
+                found.set("recompute", "layers", str(number), key)
+            elif number > 1:
+                found.leave_open(key, f"checkpoints of {number} layers cannot be written")
+        modules = self._key("recompute_modules", _MODELS)
+        if modules is not None:
+            found.leave_open(modules, "write the block `recompute`: norms, activation, mlp, moe")
+
+    def _optimizer(self) -> None:
+        """Read what the optimizer shards, and what hides."""
+        found = self._found
+        name = self._key("name", ["model.optim."])
+        stage = None if name is None else found.word(name, self._table["optimizers"])
+        if name is not None and stage is not None:
+            found.set("layout", "zero", stage, name)
+        for prefix in ("optim.config.", "trainer.strategy.ddp."):
+            key = self._key("use_distributed_optimizer", [prefix])
+            on = None if key is None else found.switch(key)
+            if key is not None and on is not None:
+                found.set("layout", "zero", "1" if on else "0", key)
+        ddp = ("trainer.strategy.ddp.", "model.optim.")
+        pairs = {
+            "overlap_grad_reduce": "gradients", "overlap_grad_sync": "gradients",
+            "overlap_param_gather": "parameters", "overlap_param_sync": "parameters",
+        }  # fmt: skip
+        self._switches({n: f"overlap.{a}" for n, a in pairs.items()}, ddp)
+        bucket = self._key("bucket_cap_mb", ["model.optim."])
+        size = None if bucket is None else found.whole(bucket)
+        if bucket is not None and size is not None:
+            found.set("overlap", "bucket", f"{size} MiB", bucket)
+
+    def _switches(self, paths: Mapping[str, str], prefixes: Sequence[str]) -> None:
+        for name, path in paths.items():
+            key = self._key(name, prefixes)
+            on = None if key is None else self._found.switch(key)
+            if key is not None and on is not None:
+                block, _, attribute = path.rpartition(".")
+                self._found.set(block, attribute, "on" if on else "off", key)
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of NeMo."""
+    return [NeMo()]

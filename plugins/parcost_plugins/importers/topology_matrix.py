@@ -1,0 +1,136 @@
+"""The matrix of ``nvidia-smi topo -m``: how devices and network cards of a node are joined."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from parcost import record
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_NAME = re.compile(r"(?:GPU|NIC|mlx\d+_|bnxt\w*_|hfi1_)\d+$")
+_CODE = re.compile(r"(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)$")
+_TAIL = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")  # columns that are no codes
+_CLOSE = ("PIX", "PXB")  # behind the same PCIe switches
+
+
+class MatrixError(ValueError):
+    """A text that is no matrix, and where."""
+
+    def __init__(self, message: str, start: int = 0, end: int = 1) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+
+
+@record
+class Word:
+    """A word of a line, and where it stands."""
+
+    text: str
+    start: int
+    end: int
+
+
+@record
+class Matrix:
+    """The codes of every pair, by their names; *header* and *rows* are places of the text."""
+
+    devices: Sequence[str]
+    cards: Sequence[str]
+    codes: Mapping[tuple[str, str], Word]
+    header: tuple[int, int]
+    rest: Sequence[Word]  # columns that are no codes
+
+    def between(self, one: str, other: str) -> str:
+        """Return the code of a pair."""
+        return self.codes[one, other].text
+
+    def links(self) -> set[str]:
+        """Return the codes that pairs of devices have."""
+        return {self.between(a, b) for a in self.devices for b in self.devices if a != b}
+
+    def close_cards(self) -> list[str]:
+        """Return the cards that stand behind the PCIe switches of a device."""
+        return [
+            card
+            for card in self.cards
+            if any(self.between(device, card) in _CLOSE for device in self.devices)
+        ]
+
+    def groups(self) -> list[list[str]]:
+        """Return the devices that NVLink joins, each group in order."""
+        left, groups = list(self.devices), []
+        while left:
+            group = [left.pop(0)]
+            for one in group:
+                joined = [other for other in left if self.between(one, other).startswith("NV")]
+                group += joined
+                left = [other for other in left if other not in joined]
+            groups.append(group)
+        return groups
+
+
+def read_matrix(text: str) -> Matrix:
+    """Return the matrix of a text; what stands around it is passed over.
+
+    Raises:
+        MatrixError: There is none, or a row has too few columns.
+    """
+    columns: list[str] = []
+    codes: dict[tuple[str, str], Word] = {}
+    seen: list[str] = []
+    place = (0, 1)
+    rest: list[Word] = []
+    for line, at in _lines(text):
+        words = list(_words(line, at))
+        names = [word.text for word in words if _NAME.match(word.text)]
+        if not columns:
+            if names and names[0] == "GPU0":
+                if len(words) > 1 and _CODE.match(words[1].text):
+                    raise MatrixError("the header of the matrix is missing", at, at + len(line))
+                columns = names
+                place = words[0].start, words[-1].end
+                rest = [
+                    Word(column, at + line.index(column), at + line.index(column) + len(column))
+                    for column in _TAIL
+                    if column in line
+                ]
+            continue
+        if not words or words[0].text not in columns or len(words) < 2:
+            continue
+        row = words[0].text
+        values = words[1 : 1 + len(columns)]
+        if len(values) < len(columns) or not all(_CODE.match(word.text) for word in values):
+            message = f"the row of {row} has fewer codes than the header has names"
+            raise MatrixError(message, words[0].start, words[-1].end)
+        seen.append(row)
+        codes.update({(row, name): word for name, word in zip(columns, values, strict=True)})
+    if not columns:
+        raise MatrixError("no header with GPU0, GPU1, ... is found", 0, min(len(text), 1))
+    devices = [name for name in columns if name.startswith("GPU")]
+    missing = [name for name in devices if name not in seen]
+    if missing:
+        raise MatrixError(f"the matrix has no row of {missing[0]}", *place)
+    cards = [name for name in columns if not name.startswith("GPU")]
+    for one in devices:
+        for other in devices:
+            there, back = codes[one, other], codes[other, one]
+            if there.text != back.text:
+                message = f"{one} and {other} are joined by {there.text} and by {back.text}"
+                raise MatrixError(message, back.start, back.end)
+    return Matrix(devices, cards, codes, place, rest)
+
+
+def _lines(text: str) -> Iterator[tuple[str, int]]:
+    at = 0
+    for line in text.splitlines(keepends=True):
+        yield line, at
+        at += len(line)
+
+
+def _words(line: str, at: int) -> Iterator[Word]:
+    """Yield the words of a line; codes of a terminal are blanks."""
+    plain = _ANSI.sub(lambda match: " " * len(match[0]), line)
+    for match in re.finditer(r"\S+", plain):
+        yield Word(match[0], at + match.start(), at + match.end())

@@ -1,0 +1,508 @@
+"""YAML with places, and the configurations of nanotron and NeMo."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import Translation
+from parcost_plugins.importers.nanotron import Nanotron
+from parcost_plugins.importers.nemo import NeMo
+from parcost_plugins.importers.yaml_text import (
+    LONGEST,
+    MOST_VALUES,
+    YamlTextError,
+    read_mapping,
+)
+
+from .translations import assumptions, names, problems, settings, uses
+
+# Text -------------------------------------------------------------------------------------------
+
+
+def test_keys_have_the_places_of_their_values() -> None:
+    text = "a: 1\nb:\n  c: [x, y]\n  d:\n  - e: true\n  - f: null\n"
+    found = read_mapping(text)
+    assert {key: (one.value, text[one.start : one.end]) for key, one in found.items()} == {
+        "a": (1, "a: 1"),
+        "b.c": (["x", "y"], "c: [x, y]"),
+        "b.d.0.e": (True, "e: true"),
+        "b.d.1.f": (None, "f: null"),
+    }
+
+
+def test_plain_values_are_what_yaml_has_them_as() -> None:
+    text = "a: no\nb: 'no'\nc: 1e-5\nd: 1.0e-5\ne: 1_000\nf: {}\ng: 2024-01-02\nh: 010\n"
+    found = {key: one.value for key, one in read_mapping(text).items()}
+    assert found == {
+        "a": False, "b": "no", "c": "1e-5", "d": 1e-5, "e": 1000, "f": {}, "g": "2024-01-02",
+        "h": "010",
+    }  # fmt: skip
+
+
+def test_aliases_and_merge_keys_are_followed() -> None:
+    text = "base: &b {x: 1, y: 2}\nuse: *b\nown:\n  <<: *b\n  y: 3\n"
+    found = {key: one.value for key, one in read_mapping(text).items()}
+    assert found == {"base.x": 1, "base.y": 2, "use.x": 1, "use.y": 2, "own.x": 1, "own.y": 3}
+
+
+def laughs(depth: int) -> str:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, depth)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "part"),
+    [
+        (laughs(9), f"more than {MOST_VALUES:,} values", None),
+        ("a: &a [*a]\n", "nests too deeply", None),
+        ("a: &a {b: *a}\n", "nests too deeply", None),
+        ("a: " + "[" * 2000 + "]" * 2000, "nests too deeply", None),
+        (
+            "a: !!python/object/apply:os.system [ls]\n",
+            "asks for an object",
+            "!!python/object/apply:os.system [ls]",
+        ),
+        ("a: !Thing {x: 1}\n", "`!Thing` asks for an object", "!Thing {x: 1}"),
+        ("a: !!binary aGk=\n", "`!!binary` are not read", "!!binary aGk="),
+        ("!!python/name:os.system x: 1\n", "asks for an object", None),
+        ("a: 1\na: 2\n", "`a` stands here a second time", "a: 2"),
+        ("? [x, y]\n: 1\n", "a key is a plain value", None),
+        ("a: [1\n", "expected ',' or ']'", None),
+        ("a: \x07\n", "special characters are not allowed", None),
+        ("- a\n", "a mapping is expected", None),
+        ("", "a mapping is expected", None),
+        ("a: 1\n---\nb: 2\n", "but found another document", None),
+        ("<<: 3\n", "a merge key takes mappings", None),
+        ("a: x" + "y" * LONGEST, "more than the 131,072 of a configuration", None),
+    ],
+)
+def test_a_text_that_is_no_configuration_is_an_error(
+    text: str, message: str, part: str | None
+) -> None:
+    with pytest.raises(YamlTextError) as caught:
+        read_mapping(text)
+    assert message in str(caught.value)
+    if part is not None:
+        assert text[caught.value.start : caught.value.end] == part
+
+
+def test_without_pyyaml_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, run_command: Callable[..., Any]
+) -> None:
+    original = builtins.__import__
+
+    def refuse(name: str, *arguments: Any, **more: Any) -> Any:
+        if name == "yaml":
+            raise ImportError(name)
+        return original(name, *arguments, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    done = run_command("import", "a.yaml", files={"a.yaml": "distributed_type: FSDP\n"})
+    assert done.code == 2
+    assert "pip install 'parcost[yaml]'" in done.out + done.err
+
+
+# nanotron ---------------------------------------------------------------------------------------
+
+LLAMA = """\
+general: {project: p, run: r, seed: 1}
+model:
+  dtype: bfloat16
+  ddp_bucket_cap_mb: 25
+  make_vocab_size_divisible_by: 2
+  init_method: {std: 0.02}
+  model_config:
+    is_llama_config: true
+    hidden_act: silu
+    hidden_size: 1024
+    intermediate_size: 4096
+    num_hidden_layers: 8
+    num_attention_heads: 16
+    num_key_value_heads: 4
+    vocab_size: 50000
+    max_position_embeddings: 4096
+    rope_scaling: null
+    tie_word_embeddings: false
+optimizer:
+  zero_stage: 1
+  accumulate_grad_in_fp32: true
+  clip_grad: 1.0
+  learning_rate_scheduler: {learning_rate: 3.0e-4}
+  optimizer_factory: {name: adamW, adam_beta1: 0.9}
+parallelism:
+  dp: 4
+  tp: 2
+  pp: 2
+  tp_mode: REDUCE_SCATTER
+  tp_linear_async_communication: false
+  pp_engine: 1f1b
+  recompute_layer: true
+tokens: {sequence_length: 2048, micro_batch_size: 3, batch_accumulation_per_replica: 8, train_steps: 5}
+"""
+QWEN = """\
+model:
+  dtype: bfloat16
+  model_config:
+    is_qwen2_config: true
+    hidden_size: 512
+    intermediate_size: 1024
+    num_hidden_layers: 6
+    num_attention_heads: 8
+    vocab_size: 1000
+    sliding_window_size: 256
+    attention_bias: true
+    moe_config:
+      num_experts: 16
+      top_k: 4
+      moe_intermediate_size: 256
+      enable_shared_expert: true
+      shared_expert_intermediate_size: 128
+      layers: [2, 3, 4, 5]
+      token_dispatcher_type: allgather
+optimizer: {zero_stage: 0, accumulate_grad_in_fp32: false, optimizer_factory: {name: sgd}}
+parallelism: {dp: 8, tp: 1, pp: 2, expert_parallel_size: 4, context_parallel_size: 2, tp_recompute_allgather: false}
+tokens: {sequence_length: 1024, micro_batch_size: 2, batch_accumulation_per_replica: 4, train_steps: 5}
+"""
+
+
+def nanotron(text: str) -> Translation:
+    return Nanotron().translate("run.yaml", text)
+
+
+def test_a_llama_of_nanotron_is_read() -> None:
+    found = nanotron(LLAMA)
+    assert settings(found) == {
+        "cluster.devices": "16",
+        "training.global_batch": "(3 * 8 * layout.dp) sequences",
+        "training.recompute": "full",
+        "training.sequence": "2048",
+        "training.micro_batch": "3",
+        "training.micro_batches": "8",
+        "schedule.kind": "one_f_one_b",
+        "layout.sequence_parallel": "on",
+        "layout.zero": "1",
+        "layout.dp": "4",
+        "layout.tp": "2",
+        "layout.pp": "2",
+        "layout.vocabulary_multiple": "2",
+        "overlap.tensor": "off",
+        "overlap.bucket": "25 MiB",
+        "model.layers": "8",
+        "model.hidden": "1024",
+        "model.heads": "16",
+        "model.kv_heads": "4",
+        "model.ffn": "4096",
+        "model.vocabulary": "50_000",
+        "model.tied": "off",
+    }
+    assert uses(found) == ["precisions.bf16"]
+    assert not found.unknown
+    assert not found.missing
+    assert set(assumptions(found)) == {"cluster.devices", "training.global_batch"}
+
+
+def test_a_study_of_nanotron_has_the_batch_and_the_parameters(tmp_path: Any) -> None:
+    """3 x 8 x 4 = 96 sequences; 8 layers of h = 1024 with 4 of 16 heads, f = 4096, V = 50000."""
+    (tmp_path / "run.yaml").write_text(LLAMA, encoding="utf-8")
+    (scenario,) = parcost.load_text(
+        'use "run.yaml"\nuse catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n',
+        str(tmp_path / "job.par"),
+    )
+    from parcost_plugins.vocabulary import Training
+
+    report = scenario.evaluate()
+    assert not [one for one in report.diagnostics if one.severity.value == "error"]
+    attention = 1024 * 1024 * 2 + 2 * 1024 * 256
+    total = 8 * (attention + 3 * 1024 * 4096 + 2 * 1024) + 2 * 50_000 * 1024 + 1024
+    assert report.result.figure("parameters") == total
+    assert scenario.studies()[0][Training].global_batch == 96
+
+
+def test_a_mixture_of_experts_of_nanotron_is_read() -> None:
+    found = nanotron(QWEN)
+    values = settings(found)
+    assert {name: value for name, value in values.items() if name.startswith("model.")} == {
+        "model.layers": "6",
+        "model.hidden": "512",
+        "model.heads": "8",
+        "model.ffn": "1024",
+        "model.vocabulary": "1000",
+        "model.window": "256",
+        "model.qkv_biases": "on",
+        "model.experts": "16",
+        "model.top_k": "4",
+        "model.expert_ffn": "256",
+        "model.shared_experts": "1",
+        "model.shared_ffn": "128",
+        "model.dense_first": "2",
+        "model.tied": "off",
+    }
+    assert values["cluster.devices"] == "32"
+    assert (values["layout.ep"], values["layout.cp"]) == ("4", "2")
+    assert values["routing.dispatcher"] == "allgather"
+    assert values["schedule.kind"] == "gpipe"
+    assert "afab" in assumptions(found)["schedule.kind"]
+    assert uses(found) == ["precisions.bf16_pure"]
+    assert names(found.missing) == {
+        "parallelism.tp_recompute_allgather",
+        "optimizer.optimizer_factory.name",
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("zero_stage: 1", "zero_stage: 2", "nanotron has ZeRO 0 and 1"),
+        ("pp_engine: 1f1b", "pp_engine: dualpipe", "`dualpipe` is not known"),
+        ("dp: 4", "dp: many", "a whole number"),
+        ("dtype: bfloat16", "dtype: int4", "`int4` is not known"),
+        ("hidden_size: 1024", "hidden_size: -1", "a whole number of at least 1"),
+    ],
+)
+def test_an_error_stands_at_its_value(old: str, new: str, message: str) -> None:
+    (found,) = problems(Nanotron(), LLAMA.replace(old, new), "run.yaml")
+    assert message in found[0]
+    assert found[1] == new
+
+
+def test_layers_with_experts_that_follow_no_pattern_are_an_error() -> None:
+    (found,) = problems(Nanotron(), QWEN.replace("[2, 3, 4, 5]", "[1, 3, 5]"), "run.yaml")
+    assert "only the first layers can be dense" in found[0]
+
+
+# NeMo -------------------------------------------------------------------------------------------
+
+NEMO_1 = """\
+name: megatron_llama
+trainer: {devices: 8, num_nodes: 4, precision: bf16, max_steps: 100}
+exp_manager:
+  name: x
+  checkpoint_callback_params:
+    model_parallel_size: ${multiply:${model.tensor_model_parallel_size}, 2}
+model:
+  mcore_gpt: True
+  micro_batch_size: 1
+  global_batch_size: 128
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: 4
+  sequence_parallel: True
+  encoder_seq_length: ${.max_position_embeddings}
+  max_position_embeddings: 4096
+  num_layers: 32
+  hidden_size: 4096
+  ffn_hidden_size: 11008
+  num_attention_heads: 32
+  num_query_groups: null
+  override_vocab_size: 32000
+  hidden_dropout: 0.1
+  normalization: rmsnorm
+  activation: fast-swiglu
+  bias: False
+  position_embedding_type: rope
+  share_embeddings_and_output_weights: False
+  make_vocab_size_divisible_by: 128
+  megatron_amp_O2: True
+  activations_checkpoint_granularity: full
+  activations_checkpoint_method: block
+  activations_checkpoint_num_layers: 3
+  tokenizer:
+    library: sentencepiece
+    model: ???
+  data:
+    data_prefix: ???
+    seq_length: ${model.encoder_seq_length}
+  optim:
+    name: distributed_fused_adam
+    lr: 2e-4
+    bucket_cap_mb: 200
+    overlap_grad_sync: True
+"""
+NEMO_2 = """\
+_partial_: true
+_target_: nemo.collections.llm.api.pretrain
+data: {_target_: nemo.x.MockDataModule, global_batch_size: 128, micro_batch_size: 1, seq_length: 8192}
+model:
+  _target_: nemo.collections.llm.gpt.model.llama.LlamaModel
+  config:
+    _target_: nemo.collections.llm.gpt.model.llama.Llama3Config8B
+    cross_entropy_fusion_impl: te
+optim:
+  config: {_target_: x.OptimizerConfig, lr: 0.0003, use_distributed_optimizer: true}
+trainer:
+  callbacks:
+  - _target_: nemo.utils.exp_manager.TimingCallback
+  devices: 8
+  num_nodes: 2
+  plugins:
+    _target_: nemo.lightning.pytorch.plugins.mixed_precision.MegatronMixedPrecision
+    first_last_layers_bf16: true
+    fp8: hybrid
+    fp8_recipe: tensorwise
+    grad_reduce_in_fp32: false
+    num_layers_at_end_in_bf16: 1
+    num_layers_at_start_in_bf16: 2
+    precision: bf16-mixed
+  strategy:
+    _target_: nemo.lightning.pytorch.strategies.megatron_strategy.MegatronStrategy
+    context_parallel_size: 2
+    ddp: {_target_: x, grad_reduce_in_fp32: true, overlap_grad_reduce: true, overlap_param_gather: false}
+    sequence_parallel: false
+    tensor_model_parallel_size: 1
+    virtual_pipeline_model_parallel_size: null
+"""
+
+
+def nemo(text: str) -> Translation:
+    return NeMo().translate("run.yaml", text)
+
+
+def test_nemo_1_is_read() -> None:
+    found = nemo(NEMO_1)
+    assert settings(found) == {
+        "cluster.devices": "4 * 8",
+        "layout.tp": "4",
+        "layout.pp": "2",
+        "layout.sequence_parallel": "on",
+        "layout.vocabulary_multiple": "128",
+        "layout.zero": "1",
+        "schedule.chunks": "4",
+        "schedule.kind": "interleaved",
+        "training.micro_batch": "1",
+        "training.sequence": "4096",
+        "training.global_batch": "128 sequences",
+        "training.dropout": "on",
+        "training.recompute": "full",
+        "recompute.layers": "3",
+        "overlap.gradients": "on",
+        "overlap.bucket": "200 MiB",
+        "model.layers": "32",
+        "model.hidden": "4096",
+        "model.heads": "32",
+        "model.ffn": "11_008",
+        "model.vocabulary": "32_000",
+        "model.tied": "off",
+        "model.biases": "off",
+        "model.gated": "on",
+        "model.norm": "rms",
+    }
+    assert uses(found) == ["frameworks.nemo", "precisions.bf16"]
+    assert not found.unknown
+    assert not found.missing
+
+
+def test_what_nemo_1_leaves_out_has_its_defaults() -> None:
+    lines = [
+        line
+        for line in NEMO_1.splitlines()
+        if not any(
+            key in line
+            for key in ("normalization", "activation:", "bias:", "share_emb", "embedding_type")
+        )
+    ]
+    found = nemo("\n".join(lines).replace("override_vocab_size: 32000", "seed: 1"))
+    values = settings(found)
+    assert (values["model.norm"], values["model.gated"]) == ("layer", "off")
+    assert (values["model.biases"], values["model.tied"]) == ("on", "on")
+    assert values["model.positions"] == "4096"
+    assert assumptions(found)["model.norm"] == "NeMo 1: normalization is layernorm"
+    assert names(found.missing) == {"the vocabulary"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "recipe"),
+    [
+        ("amp_O2: True", "amp_O2: False", "bf16_fsdp"),
+        ("precision: bf16", "precision: 16-mixed", "fp16"),
+        ("precision: bf16", "precision: 32", "fp32"),
+        ("amp_O2: True", "amp_O2: True\n  fp8: True\n  fp8_hybrid: True", "fp8_delayed"),
+        ("amp_O2: True", "amp_O2: True\n  fp8: True\n  fp8_params: True", "fp8_param_gather"),
+    ],
+)
+def test_the_precision_of_nemo_1_is_a_recipe(old: str, new: str, recipe: str) -> None:
+    assert uses(nemo(NEMO_1.replace(old, new)))[1] == f"precisions.{recipe}"
+
+
+def test_nemo_2_is_read() -> None:
+    found = nemo(NEMO_2)
+    assert settings(found) == {
+        "cluster.devices": "2 * 8",
+        "layout.tp": "1",
+        "layout.cp": "2",
+        "layout.sequence_parallel": "off",
+        "layout.zero": "1",
+        "training.micro_batch": "1",
+        "training.sequence": "8192",
+        "training.global_batch": "128 sequences",
+        "training.precision": "nemo",
+        "overlap.gradients": "on",
+        "overlap.parameters": "off",
+        "precision.wide_first": "2",
+        "precision.wide_last": "1",
+    }
+    assert uses(found) == ["frameworks.nemo", "models.llama3_8b", "precisions.fp8_current_nemo"]
+    assert not found.unknown
+    assert not found.missing
+
+
+def test_a_class_with_other_sizes_is_a_model_of_its_own() -> None:
+    found = nemo(NEMO_2.replace("cross_entropy_fusion_impl: te", "num_layers: 16"))
+    labels = [block.label for block in found.blocks if block.kind == "model"]
+    assert labels == ["nemo extends llama3_8b"]
+    assert settings(found)["model.layers"] == "16"
+    assert settings(found)["training.model"] == "nemo"
+
+
+def test_a_class_of_no_table_leaves_the_model_open() -> None:
+    found = nemo(NEMO_2.replace("Llama3Config8B", "OursConfig9B"))
+    assert names(found.missing) == {"the sizes of the model"}
+
+
+def test_what_the_command_line_gives_is_listed() -> None:
+    found = nemo(NEMO_1.replace("micro_batch_size: 1\n", "micro_batch_size: ???\n"))
+    assert names(found.missing) == {"model.micro_batch_size"}
+    assert "training.micro_batch" not in settings(found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("micro_batch_size: 1", "micro_batch_size: ${oc.env:MBS}", "a whole number"),
+        ("num_layers: 32", "num_layers: ${model.num_layers}", "a whole number"),
+        ("name: distributed_fused_adam", "name: lion", "`lion` is not known"),
+        ("activation: fast-swiglu", "activation: tanh", "`tanh` is not known"),
+        ("sequence_parallel: True", "sequence_parallel: 7", "true or false"),
+    ],
+)
+def test_an_error_of_nemo_stands_at_its_value(old: str, new: str, message: str) -> None:
+    (found,) = problems(NeMo(), NEMO_1.replace(old, new), "run.yaml")
+    assert message in found[0]
+    assert found[1] == new
+
+
+def test_nothing_of_a_class_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    original = builtins.__import__
+
+    def record(name: str, *arguments: Any, **more: Any) -> Any:
+        loaded.append(name)
+        return original(name, *arguments, **more)
+
+    monkeypatch.setattr(builtins, "__import__", record)
+    nemo(NEMO_2.replace("Llama3Config8B", "antigravity.Fly"))
+    assert not [name for name in loaded if name.startswith(("nemo", "antigravity"))]
+
+
+@pytest.mark.parametrize("tool", ["accelerate", "nanotron", "nemo"])
+def test_a_file_is_recognized_by_one_importer(tool: str) -> None:
+    from parcost_plugins.importers.accelerate import Accelerate
+
+    importers = {"accelerate": Accelerate(), "nanotron": Nanotron(), "nemo": NeMo()}
+    texts = {"accelerate": "distributed_type: FSDP\n", "nanotron": LLAMA, "nemo": NEMO_1}
+    assert [n for n, one in importers.items() if one.recognizes("a.yaml", texts[tool])] == [tool]
