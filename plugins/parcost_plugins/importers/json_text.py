@@ -69,8 +69,6 @@ def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> i
             if f"{prefix}{key}" in entries:
                 raise JsonTextError(f"the key `{prefix}{key}` stands here a second time", start)
             value, at = _DECODER.raw_decode(text, at)
-            if f"{prefix}{key}" in entries:
-                raise JsonTextError(f"`{key}` stands here twice", start)
             entries[f"{prefix}{key}"] = JsonEntry(value, start, at)
         at = _skip(text, at)
         if text[at] == ",":
