@@ -280,6 +280,7 @@ def test_files_are_opened_in_one_place() -> None:
         "core/parcost/spec/sources.py",  # a file inside of a wheel
         "core/parcost/references/api.py",  # writes docs/api.md
         "core/parcost/references/language.py",  # makes docs/language.md
+        "plugins/parcost_plugins/importers/tables/__init__.py",  # ships with us
     }
     found = [one for one in opened_elsewhere() if one.partition(":")[0] not in allowed]
     found = [one for one in found if not one.startswith("grammar/")]
