@@ -56,6 +56,7 @@ def model_of(run: Run, text: str, name: str = "config.json") -> dict[str, str]:
     return {name.strip(): value.strip().replace("_", "") for name, _, value in pairs}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_a_model_has_its_published_parameters(name: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(MODELS[name]["config"]), encoding="utf-8")

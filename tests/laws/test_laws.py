@@ -176,6 +176,7 @@ def test_no_collective_of_many_steps_beats_its_bound(monkeypatch: pytest.MonkeyP
     assert not list(below_their_bounds(25, range(500), monkeypatch))
 
 
+@pytest.mark.slow
 def test_the_laws_see_a_step_that_breaks_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A law that nothing can break says nothing: here seconds shrink as they grow."""
     plain = Scenario.evaluate

@@ -271,6 +271,7 @@ def test_without_a_fault_everything_holds(law: str, make: Any) -> None:
     assert not fails(law, make)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_noticed(
     fault: Fault, make: Any, monkeypatch: pytest.MonkeyPatch

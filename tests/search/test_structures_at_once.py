@@ -17,6 +17,8 @@ from parcost.search.best_first import SearchRequest, search
 from parcost.search.space import Space, space
 from parcost_plugins.vocabulary import Layout, ScheduleChoice
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 use catalog.devices.h100_sxm
 use catalog.devices.b200

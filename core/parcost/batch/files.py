@@ -13,9 +13,9 @@ from pathlib import Path
 from attrs import frozen
 
 from parcost.batch.rejections import reject
+from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
-from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.system.files import project_root, real_path
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field, frozen
 
 from parcost.contract.calls import CallError, call
+from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.contract.plugin import Plugin
 from parcost.output.view import View
 from parcost.plugins.selection import PluginSelection, files_of, module_of, name_of, texts
-from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.system.files import CODE, read_bytes
 from parcost.version import __version__
 

@@ -10,10 +10,10 @@ from attrs import evolve
 
 from parcost.batch.files import Spec, specs
 from parcost.batch.rejections import attempt, reject
+from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
-from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from parcost.cli.streams import put, results
 from parcost.language.escapes import escape_json
 
 if TYPE_CHECKING:
+    from parcost.contract.importers import ImportOptions
     from parcost.engine.scenario import Scenario
     from parcost.language.diagnostics import Diagnostic
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
-    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("check")

@@ -16,10 +16,10 @@ from parcost.cli.output_files import OutputFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from parcost.contract.importers import ImportOptions
     from parcost.diff.studies import Difference, Side
     from parcost.diff.thresholds import Threshold
     from parcost.plugins.selection import PluginSelection
-    from parcost.spec.foreign import ImportOptions
 
 _SEVERAL = 2
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from parcost.batch.shards import Shard
     from parcost.batch.worker import Worker
     from parcost.cli.formats import Format
+    from parcost.contract.importers import ImportOptions
     from parcost.output.view import Kind, Order, View
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
-    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("eval")

@@ -11,9 +11,9 @@ from parcost.cli.messages import Reporter, write_message
 from parcost.cli.pages import show
 
 if TYPE_CHECKING:
+    from parcost.contract.importers import ImportOptions
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
-    from parcost.spec.foreign import ImportOptions
 
 _PROPOSED = 3  # names that may be meant
 

@@ -13,11 +13,11 @@ from parcost.cli.pages import show
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure
+    from parcost.contract.importers import ImportOptions
     from parcost.contract.page import Item
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
     from parcost.report.result import Result
-    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("figures")

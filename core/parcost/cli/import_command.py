@@ -18,12 +18,12 @@ if TYPE_CHECKING:
         ImportedKey,
         ImportedValue,
         Importer,
+        ImportOptions,
         Translation,
     )
     from parcost.engine.session import Session
     from parcost.language.text import Source
     from parcost.plugins.selection import PluginSelection
-    from parcost.spec.foreign import ImportOptions
 
 _BAD_INPUT = 2
 

@@ -71,7 +71,7 @@ def reading(command: F) -> F:
     )
     @wraps(command)
     def run(*, tool: str, uses: tuple[str, ...], **rest: Any) -> Any:
-        from parcost.spec.foreign import ImportOptions
+        from parcost.contract.importers import ImportOptions
 
         return command(reading=ImportOptions(tool, uses), **rest)
 

@@ -20,6 +20,7 @@ from parcost.cli.streams import put
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from parcost.contract.importers import ImportOptions
     from parcost.contract.searches import Goal
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from parcost.search.best_first import SearchRequest
     from parcost.search.result import SearchResult
     from parcost.search.space import Space
-    from parcost.spec.foreign import ImportOptions
 
 _FAULT = 3
 _FAILED = {"search-disagrees", "plugin-failed"}

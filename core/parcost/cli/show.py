@@ -21,12 +21,12 @@ from parcost.cli.streams import put
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Section
+    from parcost.contract.importers import ImportOptions
     from parcost.contract.plugin import Plugin
     from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
     from parcost.plugins.selection import PluginSelection
     from parcost.report.rejection import Rejection
-    from parcost.spec.foreign import ImportOptions
 
 
 _ALL = "all"

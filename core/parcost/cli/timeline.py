@@ -13,10 +13,10 @@ from parcost.cli.pages import paper, show
 from parcost.cli.streams import put
 
 if TYPE_CHECKING:
+    from parcost.contract.importers import ImportOptions
     from parcost.contract.study import Replay
     from parcost.plugins.selection import PluginSelection
     from parcost.report.report import Report
-    from parcost.spec.foreign import ImportOptions
 
 
 @click.command("timeline")

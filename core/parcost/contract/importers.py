@@ -12,6 +12,17 @@ from collections.abc import Sequence
 from parcost.records import record
 
 
+@record
+class ImportOptions:
+    """How a file is read: by the importer *tool*, and with *uses* of a catalogue added."""
+
+    tool: str = ""
+    uses: tuple[str, ...] = ()
+
+
+PLAIN = ImportOptions()  # a spec, or a file of a tool that its content shows
+
+
 @record(kw_only=True)
 class ImportedValue:
     """``name = value``, of characters *start* to *end* of the file.

@@ -8,13 +8,13 @@ from typing import Any
 
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import passed_over, scenarios
+from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.diff.changes import StudyChange, compare
 from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session
 from parcost.records import record
 from parcost.report.rejection import Rejection
 from parcost.report.report import Report
-from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.spec.modules import Module
 
 Key = tuple[str, str]  # the file of a study below the side's paths, and its name

@@ -17,6 +17,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.engine.scenario import Scenario
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
@@ -24,7 +25,6 @@ from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
 from parcost.spec.defaults import setting
-from parcost.spec.foreign import PLAIN, ImportOptions
 from parcost.spec.modules import Loader, Module, label_of
 from parcost.spec.requirements import check
 

@@ -48,17 +48,6 @@ class ForeignSource(Source):
 
 
 @frozen
-class ImportOptions:
-    """How a file is read: by the importer *tool*, and with *uses* of a catalogue added."""
-
-    tool: str = ""
-    uses: tuple[str, ...] = ()
-
-
-PLAIN = ImportOptions()  # a spec, or a file of a tool that its content shows
-
-
-@frozen
 class SpecLine:
     """A line of a spec, and the characters of the file that it comes from."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import Factory, define
 
-from parcost.contract.importers import Importer
+from parcost.contract.importers import PLAIN, Importer, ImportOptions
 from parcost.contract.offers import Catalogue
 from parcost.contract.origin import Origin
 from parcost.language import syntax as s
@@ -23,7 +23,7 @@ from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.spec import sources
-from parcost.spec.foreign import PLAIN, ForeignSource, ImportOptions, importer_for, parse_foreign
+from parcost.spec.foreign import ForeignSource, importer_for, parse_foreign
 from parcost.spec.values import BoundValue
 from parcost.system.files import current_folder, failure, project_root, real_path
 
@@ -135,7 +135,8 @@ class Loader:
         """Return the module that *text* spells; relative imports start here."""
         self._begin()
         source = Source(name, text)
-        return self._module(source, Path(current_folder(), name), f"text:{name}", None, keep=False)
+        path = Path(current_folder(), name)
+        return self._module(source, path, f"text:{name}", None, keep=False, plain=True)
 
     def catalogue_file(self, catalogue: Catalogue, steps: tuple[str, ...]) -> Module:
         """Return the module of a catalogue at ``steps`` (folders and a file's stem)."""
@@ -188,8 +189,9 @@ class Loader:
         catalogue: str = "",
         keep: bool = True,
         reading: ImportOptions = PLAIN,
+        plain: bool = False,
     ) -> Module:
-        source, tree, found = self._parse(source, path, reading)
+        source, tree, found = self._parse(source, path, reading, plain=plain)
         module = Module(source, path, catalogue)
         module.diagnostics += found
         if keep:
@@ -212,10 +214,10 @@ class Loader:
         return module
 
     def _parse(
-        self, source: Source, path: Path | None, reading: ImportOptions
+        self, source: Source, path: Path | None, reading: ImportOptions, *, plain: bool
     ) -> tuple[Source, s.Block, Sequence[Diagnostic]]:
-        """Return the syntax tree of a file, be it a spec or a file of another tool."""
-        if path is None or (path.suffix in ("", sources.SUFFIX) and not reading.tool):
+        """Return the syntax tree of a file, be it a *plain* spec or a file of another tool."""
+        if plain or path is None or (path.suffix == sources.SUFFIX and not reading.tool):
             return source, *parse(source)
         importer = importer_for(source.name, source.text, self.importers, reading.tool)
         return parse_foreign(importer, source)
