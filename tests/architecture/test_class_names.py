@@ -6,9 +6,12 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_no_two_classes_share_a_name() -> None:
     places = defaultdict(list)
     for folder in ("core", "plugins", "grammar", "specs"):

@@ -68,12 +68,14 @@ def words(name: str) -> str:
     return text.removeprefix("test_")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_names_are_nouns_and_verbs(folder: str) -> None:
     bad = [f"{place}: {name}" for place, name in definitions(folder) if words(name) in FORBIDDEN]
     assert not bad, "\n".join(bad)
 
 
+@pytest.mark.slow
 def test_tests_are_named_by_their_assertions() -> None:
     bad = [
         f"{place}: {name}"

@@ -46,6 +46,7 @@ def _is_literal(block: str) -> bool:
     return any(line.startswith(("    ", ">>>", "Raises:")) for line in block.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_sentence_has_twenty_words_at_most(folder: str) -> None:
     long = [
@@ -57,6 +58,7 @@ def test_a_sentence_has_twenty_words_at_most(folder: str) -> None:
     assert not long, "\n".join(long)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_no_phrase_is_banned(folder: str) -> None:
     found = [

@@ -23,6 +23,7 @@ transfer a { operation = all_reduce, size = 1 GB, ranks = 8 }
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--full",), ("--compare",)])
 def test_a_verdict_is_printed_once(run_command: Run, options: tuple[str, ...]) -> None:
     done = run_command("eval", "a.par", *options, a=LARGE)
@@ -30,6 +31,7 @@ def test_a_verdict_is_printed_once(run_command: Run, options: tuple[str, ...]) -
     assert done.out.count(" GiB too much") + done.out.count("GiB too\n") == 1
 
 
+@pytest.mark.slow
 def test_a_verdict_stands_on_stderr_where_the_page_is_elsewhere(run_command: Run) -> None:
     run_command("eval", "a.par", a=LARGE)
     for options in (("--out", "page.txt"), ("--format", "jsonl"), ("--section", "memory")):

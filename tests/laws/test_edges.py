@@ -149,6 +149,7 @@ def test_a_spec_is_written_as_it_was_read() -> None:
         assert read(name, spec.text) == spec
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ten", range(8))
 def test_settings_at_random_make_no_plugin_fail(ten: int) -> None:
     for number in range(10 * ten, 10 * (ten + 1)):

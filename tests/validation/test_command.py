@@ -243,6 +243,7 @@ def test_a_condition_that_selects_nothing(
     assert reason in found.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "code"),
     [
