@@ -171,6 +171,13 @@ def test_an_unknown_key_is_listed(run_command: Run) -> None:
     assert "unknown: warp_factor" in listed.err
 
 
+def test_a_list_of_unknown_keys_has_an_end(run_command: Run) -> None:
+    text = config_text(**{f"warp_{i}": i for i in range(1, 1002)})
+    done = run_command("import", "config.json", files={"config.json": text})
+    assert "warp_500 and 501 more\n" in done.err
+    assert len(done.err) < 10_000
+
+
 def test_only_the_text_model_of_several_is_read(run_command: Run) -> None:
     text = json.dumps({"model_type": "llava", "text_config": SMALL, "vision_config": {"depth": 3}})
     found = model_of(run_command, text)

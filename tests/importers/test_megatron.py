@@ -403,6 +403,15 @@ def test_flags_under_a_condition_are_listed() -> None:
     assert "--log-interval" in {key.name for key in found.ignored}
 
 
+def test_a_check_says_which_flag_may_be_meant(run_command: Run) -> None:
+    text = MIXTRAL.replace("--tensor-model-parallel-size", "--tensor-model-paralel-size")
+    assert text != MIXTRAL
+    done = run_command("check", *MACHINE, "train.sh", files={"train.sh": text})
+    assert (
+        "`--tensor-model-paralel-size`: perhaps --tensor-model-parallel-size is meant" in done.out
+    )
+
+
 def test_a_rule_names_the_flag_of_a_script(run_command: Run) -> None:
     done = run_command("check", *MACHINE, "train.sh", files={"train.sh": MIXTRAL})
     assert done.code == 1

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from parcost.plugins.selection import PluginSelection
 
 _BAD_INPUT = 2
+_MOST_KEYS = 500  # in a list: aliases of YAML make thousands of a few lines
 
 
 @click.command("import")
@@ -187,7 +188,8 @@ def _keys(count: int) -> str:
 def _names(title: str, keys: Sequence[ImportedKey]) -> Iterator[str]:
     plain = [key.name for key in keys if not key.reason]
     if plain:
-        yield f"  {title}: {', '.join(plain)}"
+        more = f" and {len(plain) - _MOST_KEYS:,} more" if len(plain) > _MOST_KEYS else ""
+        yield f"  {title}: {', '.join(plain[:_MOST_KEYS])}{more}"
     for key in keys:
         if key.reason:
             yield f"  {title}: {key.name}: {key.reason}"

@@ -169,7 +169,12 @@ def _attributes(changes: Sequence[AttributeChange], *, full: bool) -> Iterator[I
         Row((change.name, change.before or _NOTHING, change.after or _NOTHING, change.place))
         for change in given
     ]
-    columns = (Column(), Column("before"), Column("after"), Column("", optional=True))
+    columns = (
+        Column(),
+        Column("before", flexible=True),
+        Column("after", flexible=True),
+        Column(""),
+    )
     if rows:
         yield Table(columns, rows)
     follow = len(changes) - len(given)

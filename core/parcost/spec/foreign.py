@@ -178,6 +178,9 @@ def _remarks(
             f"have by our table: {_names(key.name for key in translation.unknown)}",
             Span(source, first.start, first.end),
             "not read",
+            notes=[f"`{k.name}`: {k.reason}" for k in translation.unknown if k.reason][
+                :_MOST_NAMES
+            ],
             severity=Severity.WARNING,
         )
 

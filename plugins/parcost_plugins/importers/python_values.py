@@ -87,7 +87,7 @@ class PythonText:
         if line > len(self._lines):
             return self._starts[-1]
         before = self._lines[line - 1].encode()[:column]
-        return self._starts[line - 1] + len(before.decode(errors="ignore"))
+        return self._starts[line - 1] + len(before.decode())
 
     @staticmethod
     def _offset(text: str, line: int, column: int) -> int:
