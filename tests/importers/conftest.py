@@ -1,4 +1,4 @@
-"""A folder of its own, commands in it, and a job for a model."""
+"""Commands in a folder of their own."""
 
 from __future__ import annotations
 
@@ -10,21 +10,6 @@ from typing import Any
 import pytest
 
 from parcost.cli import main
-
-JOB = (
-    "--use",
-    "catalog.devices.h100_sxm",
-    "--use",
-    "catalog.fabrics.hgx_h100",
-    "--use",
-    "catalog.precisions.bf16",
-    "--set",
-    "cluster.devices=8",
-    "--set",
-    "training.sequence=1024",
-    "--set",
-    "training.global_batch=32 sequences",
-)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ class ThresholdError(ValueError):
 
 @record
 class Threshold:
-    """A relation that the change of a figure must not have: more than *limit* of it before.
+    """A change of a figure that fails a comparison; *limit* is a share of the figure before.
 
     >>> Threshold.parse("step_time > +2 %")
     Threshold(figure='step_time', relation='>', limit=0.02)
