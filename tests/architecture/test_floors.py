@@ -30,6 +30,7 @@ FLOORS = (
     "output",
     "batch",
     "diff",
+    "testing",
     "cli",
     "",  # the package itself, which has the public names
     "references",

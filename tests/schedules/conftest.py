@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from parcost.plugins.discovery import load
+from parcost.testing import simulate as simulate_orders
 
 
 def _orders() -> Any:
@@ -68,4 +69,4 @@ def any_pairs() -> Callable[[int], Any]:
 
 @pytest.fixture(scope="session")
 def simulate() -> Callable[..., Any]:
-    return ORDERS.simulate  # type: ignore[no-any-return]
+    return simulate_orders

@@ -1,13 +1,13 @@
-"""Op orders to time, any that can run, and a slow simulator of them."""
+"""Op orders to time: any that can run."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 from parcost import Op, Pair, Schedule
+from parcost.testing.simulator import inputs_of, ops_of
 
 
 class ListedSchedule(Schedule):
@@ -36,7 +36,7 @@ def any_order(seed: int) -> Any:
         done: set[tuple[str, int, int]] = set()
         lists: list[list[Op]] = [[] for _ in range(p)]
         while todo:
-            op = dice.choice(sorted(op for op in todo if needs(op, p * v) <= done))
+            op = dice.choice(sorted(op for op in todo if inputs_of(op, p * v) <= done))
             todo.remove(op)
             done.add(("B" if op.kind == "BW" else op.kind, op.micro_batch, op.stage))
             lists[device[op.stage]].append(op)
@@ -58,7 +58,7 @@ def any_pairs(seed: int) -> Any:
         done: set[tuple[str, int, int]] = set()
         lists: list[list[Op | Pair]] = [[] for _ in range(p)]
         while todo:
-            ready = sorted(op for op in todo if needs(op, p * v) <= done)
+            ready = sorted(op for op in todo if inputs_of(op, p * v) <= done)
             op = dice.choice(ready)
             d = way[op.micro_batch][op.stage]
             beside = [o for o in ready if way[o.micro_batch][o.stage] == d and o.kind != op.kind]
@@ -72,99 +72,3 @@ def any_pairs(seed: int) -> Any:
         return lists
 
     return ListedSchedule(f"pairs_{seed}", order, copies=2)
-
-
-def needs(op: Op, virtual: int) -> set[tuple[str, int, int]]:
-    """Return what must be done before *op*, anywhere; B stands for BW as well."""
-    kind, j, x = op
-    if kind == "F":
-        return {("F", j, x - 1)} if x else set()
-    if kind == "W":
-        return {("B", j, x)}
-    return {("F", j, x)} | ({("B", j, x + 1)} if x + 1 < virtual else set())
-
-
-def ops_of(entry: Op | Pair) -> list[Op]:
-    """Return the op, or both."""
-    return [entry.forward, entry.backward] if isinstance(entry, Pair) else [entry]
-
-
-def simulate(
-    lists: Sequence[Sequence[Op | Pair]],
-    times: Mapping[str, Any],
-    hop: Any = 0,
-    releases: Mapping[tuple[int, int], Any] | None = None,
-    *,
-    blocking: bool = False,
-) -> Any:
-    """Simulate in the words of the model: sweep over devices until nothing is left.
-
-    *hop* is one number, or one for each boundary of neighbouring devices. ``times["FB"]``
-    are pairs, by stages. *releases*, *starts* and *ends* are by stage and device.
-    """
-    virtual = len(times["F"])
-    hops = hop if isinstance(hop, (list, tuple)) else [hop] * (len(lists) - 1)
-    home = {
-        (op.micro_batch, op.stage): d
-        for d, entries in enumerate(lists)
-        for entry in entries
-        for op in ops_of(entry)
-    }
-
-    def way(a: int, b: int) -> Any:
-        return max(hops[min(a, b) : max(a, b)], default=0)
-
-    def lasts(entry: Op | Pair) -> Any:
-        if isinstance(entry, Pair):
-            x, y = entry.forward.stage, entry.backward.stage
-            alone = times["F"][x] + times["B"][y] + times["W"][y]
-            return times.get("FB", {}).get((x, y), alone)
-        return sum(times[k][entry.stage] for k in entry.kind)
-
-    end: dict[tuple[str, int, int], Any] = {}
-    when: list[tuple[int, Op | Pair, Any, Any]] = []
-    clock = [0] * len(lists)
-    left = [list(entries) for entries in lists]
-    begun: set[tuple[int, int]] = set()
-    while any(left):
-        moved = False
-        for d, entries in enumerate(left):
-            while entries and all(needs(op, virtual) <= end.keys() for op in ops_of(entries[0])):
-                entry = entries.pop(0)
-                start = clock[d]
-                for op in ops_of(entry):
-                    for key in needs(op, virtual):
-                        start = max(start, end[key] + way(home[key[1], key[2]], d))
-                    if op.kind == "F" and (op.stage, d) not in begun:
-                        begun.add((op.stage, d))
-                        start = max(start, (releases or {}).get((op.stage, d), 0))
-                clock[d] = start + lasts(entry)
-                when.append((d, entry, start, clock[d]))
-                for op in ops_of(entry):
-                    end[op.kind[0], op.micro_batch, op.stage] = when[-1][3]
-                    reader = op.stage + (1 if op.kind == "F" else -1)
-                    if blocking and op.kind != "W" and 0 <= reader < virtual:
-                        clock[d] += way(home[op.micro_batch, reader], d)
-                moved = True
-        assert moved, "deadlock"
-    copies = sorted({(op.stage, d) for d, entry, _, _ in when for op in ops_of(entry)})
-    on = {
-        copy: [
-            (op.kind, start, stop)
-            for d, entry, start, stop in when
-            for op in ops_of(entry)
-            if (op.stage, d) == copy
-        ]
-        for copy in copies
-    }
-    return SimpleNamespace(
-        seconds=max(clock),
-        starts={copy: min(s for kind, s, _ in on[copy] if kind == "F") for copy in copies},
-        ends={copy: max(e for kind, _, e in on[copy] if kind != "F") for copy in copies},
-        spans=[
-            max(stop for at, _, _, stop in when if at == d)
-            - min(start for at, _, start, _ in when if at == d)
-            for d in range(len(lists))
-        ],
-        when=when,
-    )

@@ -1,0 +1,37 @@
+"""Contract tests: what every plugin must keep, as classes for pytest.
+
+A test module of a plugin derives from a contract, and names what it is about:
+
+    from parcost.testing import PluginContract, ScheduleContract
+
+    class TestSchedule(ScheduleContract):
+        schedule = EAGER_1F1B
+
+    class TestPlugin(PluginContract):
+        plugin, name, spec = parcost_eager_1f1b, "eager_1f1b", SPEC
+
+pytest collects the tests of the contract with the class. What parcost ships passes the same tests.
+They need pytest, which is not a dependency of parcost.
+"""
+
+from parcost.testing.collectives import CollectiveContract, PlainLink, one_level, two_levels
+from parcost.testing.exporters import ExporterContract
+from parcost.testing.formula_text import compute
+from parcost.testing.importers import ImporterContract
+from parcost.testing.plugins import PluginContract, plugins_with
+from parcost.testing.schedules import ScheduleContract
+from parcost.testing.simulator import simulate
+
+__all__ = [
+    "CollectiveContract",
+    "ExporterContract",
+    "ImporterContract",
+    "PlainLink",
+    "PluginContract",
+    "ScheduleContract",
+    "compute",
+    "one_level",
+    "plugins_with",
+    "simulate",
+    "two_levels",
+]

@@ -1,0 +1,92 @@
+"""The contract of a format: it writes every kind of report, and escapes what comes from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from attrs import evolve
+
+from parcost.batch.entries import entry_of
+from parcost.batch.rejections import attempt
+from parcost.contract.entries import PARTS, Entry
+from parcost.contract.offers import Exporter, FileExporter
+from parcost.contract.page import Paper
+from parcost.engine.session import load, load_text
+from parcost.report.report import Report
+
+_HOSTILE = "<b>&\"'|`\\ \x1b[31m\x07\r\n\u202e{{7*7}} =1+1 %0A::error::.par"
+
+
+class ExporterContract:
+    """Tests of one format.
+
+    *exporter* is the object that the hook offers, and *specs* are texts or files of studies: one
+    that runs, a sweep, one that breaks a rule. A subclass that can read its format back
+    overrides :meth:`parse`.
+    """
+
+    exporter: ClassVar[Exporter | FileExporter]
+    specs: ClassVar[Sequence[str | Path]]
+    bad: ClassVar[str] = "layout {"
+
+    def parse(self, written: Any) -> Any:
+        """Read back what was written, with another reader; raise an error if that fails."""
+        return written
+
+    def write(self, entries: Sequence[Entry], folder: Path) -> Any:
+        """Return what the format writes of *entries*: a text, or the path of a file."""
+        if isinstance(self.exporter, FileExporter):
+            path = folder / f"reports.{self.exporter.name}"
+            path.touch()
+            self.exporter.save(iter(entries), path)
+            return path
+        return "".join(self.exporter.write(iter(entries), Paper()))
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the entries of all studies, and of a file that is none."""
+        for spec in self.specs:
+            found = load(spec) if isinstance(spec, Path) else load_text(spec, "spec.par")
+            for scenario in found:
+                yield entry_of(scenario.evaluate(), self.exporter.reads)
+        yield self._rejection()
+
+    def _rejection(self) -> Entry:
+        def evaluate() -> Report:
+            return load_text(self.bad, "bad.par")[0].evaluate()
+
+        return entry_of(attempt("bad.par", evaluate), self.exporter.reads)
+
+    def test_it_has_a_name_and_reads_a_part(self) -> None:
+        """``--format`` takes the name; the part is one that entries have."""
+        assert self.exporter.name.replace("-", "_").isidentifier()
+        assert self.exporter.reads in PARTS
+
+    def test_it_writes_every_kind_of_report(self, tmp_path: Path) -> None:
+        """Reports that run, sweeps, broken rules and files without a report, alone and joined."""
+        entries = list(self.entries())
+        for entry in entries:
+            self.parse(self.write([entry], tmp_path))
+        self.parse(self.write(entries, tmp_path))
+
+    def test_it_writes_nothing_of_nothing(self, tmp_path: Path) -> None:
+        """A run without a report, such as an empty shard, is no error."""
+        self.parse(self.write([], tmp_path))
+
+    def test_it_writes_the_same_twice(self, tmp_path: Path) -> None:
+        """No time, no random number and no order of a set is in it."""
+        if isinstance(self.exporter, FileExporter):
+            pytest.skip("files may hold when they were written")
+        entries = list(self.entries())
+        assert self.write(entries, tmp_path) == self.write(entries, tmp_path)
+
+    def test_names_from_outside_are_escaped(self, tmp_path: Path) -> None:
+        """A path with control characters drives neither a terminal nor the reader."""
+        entries = [evolve(entry, path=_HOSTILE) for entry in self.entries()]
+        written = self.write(entries, tmp_path)
+        self.parse(written)
+        if isinstance(written, str):
+            wild = [c for c in written if not (c.isprintable() or c in "\n\t ")]
+            assert not wild, f"control characters are written: {wild}"

@@ -1,0 +1,1 @@
+"""``parcost new-plugin``: a distribution to start a plugin from, with its tests."""
