@@ -47,8 +47,8 @@ class ExporterContract:
 
     def entries(self) -> Iterator[Entry]:
         """Yield the entries of all studies, and of a file that is none."""
-        for spec in self.specs:
-            found = load(spec) if isinstance(spec, Path) else load_text(spec, "spec.par")
+        for i, spec in enumerate(self.specs):
+            found = load(spec) if isinstance(spec, Path) else load_text(spec, f"spec{i}.par")
             for scenario in found:
                 yield entry_of(scenario.evaluate(), self.exporter.reads)
         yield self._rejection()
@@ -84,7 +84,7 @@ class ExporterContract:
 
     def test_names_from_outside_are_escaped(self, tmp_path: Path) -> None:
         """A path with control characters drives neither a terminal nor the reader."""
-        entries = [evolve(entry, path=_HOSTILE) for entry in self.entries()]
+        entries = [evolve(entry, path=f"{i}{_HOSTILE}") for i, entry in enumerate(self.entries())]
         written = self.write(entries, tmp_path)
         self.parse(written)
         if isinstance(written, str):

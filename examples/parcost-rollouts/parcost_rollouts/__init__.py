@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import RATE, Formula, Once, Real, Study, block, hookimpl, integer, quantity
+from parcost import RATE, Once, Real, Study, block, formula, hookimpl, integer, quantity
 from parcost_plugins.vocabulary import Layout, Training
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
@@ -39,24 +39,19 @@ def terms(study: Study) -> Iterator[Once]:
         return
     each, replicas = study[Training].precision.weights, study[Layout].dp
     for stages in stage_kinds(study):  # one line for all pipeline stages that hold the same
-        bytes_ = stages.elements * each / replicas
+        sent = formula("psi b / d", psi=stages.elements, b=(each, "B"), d=replicas)
         yield Once(
             name=stages.label("weights to rollouts"),
             cause="rollouts",
-            seconds=bytes_ / rollouts.bandwidth / rollouts.every,
-            formula=Formula(
-                text="psi b / d / B / k",
-                inputs={
-                    "psi": (stages.elements, ""),
-                    "b": (each, "B"),
-                    "d": (replicas, ""),
-                    "B": (rollouts.bandwidth, "B/s"),
-                    "k": (rollouts.every, ""),
-                },
+            seconds=formula(
+                "n / B / k",
+                n=(sent, "B"),
+                B=(rollouts.bandwidth, "B/s"),
+                k=rollouts.every,
                 source="every byte is sent once, by one device",
             ),
             when="end",
             count=stages.count,
             resource="rollouts",
-            bytes_=bytes_ / rollouts.every,
+            bytes_=sent.value / rollouts.every,
         )
