@@ -12,6 +12,7 @@ from parcost import Edge, Formula, Memory, Once, Outcome, Pipeline, Work
 from parcost.contract.plugin import Plugin
 from parcost.engine.reduce import reduce
 from parcost.plugins.discovery import load
+from parcost.testing import simulate
 
 PLUGIN = Plugin("test")
 FORMULA = Formula(text="given")
@@ -43,7 +44,7 @@ class Make:
         self.listed = ORDERS.ListedSchedule
         self.any_order = ORDERS.any_order
         self.any_pairs = ORDERS.any_pairs
-        self.simulate = ORDERS.simulate
+        self.simulate = simulate
 
     @staticmethod
     def work(name: str, seconds: Any, pass_: Any = "F", **more: Any) -> Work:
