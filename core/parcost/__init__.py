@@ -145,9 +145,14 @@ if TYPE_CHECKING:
     from parcost.records import record as record
     from parcost.report.report import Report as Report
     from parcost.report.result import Result as Result
+    from parcost.search.layout_search import search_layouts as search_layouts
+    from parcost.search.result import SearchedLayout as SearchedLayout
+    from parcost.search.result import SearchResult as SearchResult
 
 #: The public names by the module, below parcost, that defines them.
 HOMES = {
+    "search.layout_search": ("search_layouts",),
+    "search.result": ("SearchResult", "SearchedLayout"),
     "language.diagnostics": ("Diagnostic",),
     "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),

@@ -37,7 +37,11 @@ FLOORS = (
 )
 
 #: Libraries that a function may import, and what runs without them.
-HEAVY = {"duckdb": "only Parquet needs it", "numpy": "`--help`, `fmt` and single specs wait less"}
+HEAVY = {
+    "duckdb": "only Parquet needs it",
+    "numpy": "`--help`, `fmt` and single specs wait less",
+    "pandas": "only notebooks need it",
+}
 
 #: Modules whose functions may import whatever they need, and why.
 LAZY = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import parcost
@@ -51,3 +53,20 @@ def test_help_lists_functions_and_classes() -> None:
     text = pydoc.plain(pydoc.render_doc(parcost))
     for name in ("load(path", "load_text(text", "class Report", "class Scenario"):
         assert name in text
+
+
+def test_a_sweep_is_a_data_frame() -> None:
+    (scenario,) = parcost.load_text(SPEC)
+    report = scenario.replace({"layout.tp": [1, 2]}).evaluate()
+    frame = report.to_pandas(["step_time", "mfu"])
+    assert list(frame.columns) == ["layout.tp", "step_time", "mfu", "feasible", "reason"]
+    for tp, seconds in zip(frame["layout.tp"], frame["step_time"], strict=True):
+        single = scenario.replace({"layout.tp": int(tp)}).evaluate().result
+        assert seconds == pytest.approx(single.figure("step_time"), rel=1e-12)
+
+
+def test_a_data_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    (scenario,) = parcost.load_text(SPEC)
+    with pytest.raises(ImportError, match=r"pip install 'parcost\[notebook\]'"):
+        scenario.evaluate().to_pandas()

@@ -22,7 +22,7 @@ from parcost.output.narrative import section_page
 from parcost.report.faults import fault_lines
 from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
-from parcost.search.result import SearchedLayout, SearchResult, plain_value
+from parcost.search.result import SearchedLayout, SearchResult, plain_value, varying_axes
 from parcost.search.sensitivity import Neighbour
 
 if TYPE_CHECKING:
@@ -187,12 +187,6 @@ def eval_command(space: Space, entry: RankedLayout) -> str:
         *(f"--set {quote(f'{path}={text}')}" for path, text in said.items()),
     ]
     return f"parcost eval {quote(scenario.path)} {' '.join(flags)}"
-
-
-def varying_axes(found: SearchResult) -> list[str]:
-    """Return the axes on which the best layouts differ, and then those of the winner's."""
-    names = list(found.best[0].values)
-    return [n for n in names if len({str(x.values[n]) for x in found.best}) > 1] or names
 
 
 def _short(path: str) -> str:

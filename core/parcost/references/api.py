@@ -49,6 +49,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "language.errors",
         ),
     ),
+    ("Searching layouts", ("search.layout_search", "search.result")),
     ("Declaring blocks and attributes", ("contract.schema",)),
     (
         "What plugins are asked and return",

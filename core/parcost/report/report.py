@@ -14,6 +14,7 @@ from typing import Any
 from parcost.language.diagnostics import Diagnostic
 from parcost.records import record
 from parcost.report.figures import missing_names
+from parcost.report.frames import data_frame
 from parcost.report.result import Result, figure_text, headline, is_good, meets_claims, runnable
 from parcost.report.rows import rows
 
@@ -72,6 +73,15 @@ class Report:
             return int(not all(map(is_good, self.results)))
         runs = any(bool(runnable(result).any()) for result in self.results)
         return int(not (runs and all(map(meets_claims, self.results))))
+
+    def to_pandas(self, figures: Sequence[str] = ()) -> Any:
+        """Return :meth:`rows` as a ``pandas.DataFrame``, a row for each point.
+
+        Raises:
+            ImportError: pandas is not installed.
+            KeyError: No figure has that name.
+        """
+        return data_frame(self.rows(figures))
 
     def rows(self, figures: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
         """Return one mapping per point: axis values, figures, ``feasible``, ``reason``.

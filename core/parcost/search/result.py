@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import field, frozen
+
+from parcost.language.numbers import quantity
+from parcost.report.frames import data_frame
 
 if TYPE_CHECKING:
     from parcost.contract.searches import Objective
@@ -34,9 +38,9 @@ class SearchedLayout:
         return rank(self.cost, self.bytes_, self.values)
 
 
-@frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False, repr=False)
 class SearchResult:
-    """The result of a search.
+    """The result of a search: *best* is the ranking, *front* the Pareto front of time and memory.
 
     *gap* is the optimality gap: the share by which a layout without a replay may be below the best.
     It is None if some layouts were not visited. The ranking is *proven* if no other layout can be
@@ -64,6 +68,71 @@ class SearchResult:
     seconds: float
     sampled: int = 0
     cut_short: bool = False
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """Return one mapping per layout of the ranking: its values, and what it comes to.
+
+        Names and base units are those of ``parcost search --out FILE.csv``.
+        """
+        return [
+            {
+                "rank": rank,
+                **{name: plain_value(value) for name, value in layout.values.items()},
+                **({} if self._is_of_time else {self.objective.name: layout.value}),
+                "step_time_seconds": layout.seconds,
+                "memory_bytes": layout.bytes_,
+            }
+            for rank, layout in enumerate(self.best, 1)
+        ]
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`rows` as a ``pandas.DataFrame``.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return data_frame(self.rows())
+
+    @property
+    def _is_of_time(self) -> bool:
+        """Whether the objective is the step time, which is there already."""
+        return all(layout.value == layout.seconds for layout in self.best)
+
+    def __repr__(self) -> str:
+        """Return the size of the space and the best layout, in one line."""
+        best = self.best[0]
+        values = ", ".join(f"{n} = {plain_value(best.values[n])}" for n in varying_axes(self)[:6])
+        proof = "proven" if self.proven else "not proven"
+        shown = quantity(best.value, self.objective.unit)
+        return f"<SearchResult of {self.legal:,} legal layouts, {proof}: {shown} with {values}>"
+
+    def _repr_html_(self) -> str:
+        """Return the ranking as a small table for notebooks."""
+        names = varying_axes(self)
+        objective = [] if self._is_of_time else [self.objective]
+        heads = [*names, *(one.title for one in objective), "step time", "memory"]
+        cells = [
+            [
+                *(str(plain_value(layout.values[name])) for name in names),
+                *(quantity(layout.value, one.unit) for one in objective),
+                quantity(layout.seconds, "s"),
+                quantity(layout.bytes_, "B"),
+            ]
+            for layout in self.best
+        ]
+        head = "".join(f"<th>{escape(text)}</th>" for text in heads)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in cells
+        )
+        proof = "the ranking is proven" if self.proven else "the ranking is not proven"
+        caption = escape(f"{self.legal:,} legal layouts of {self.size:,}; {proof}")
+        return f"<table><caption>{caption}</caption><tr>{head}</tr>{body}</table>"
+
+
+def varying_axes(found: SearchResult) -> list[str]:
+    """Return the axes on which the best layouts differ, or all if they do not differ."""
+    names = list(found.best[0].values)
+    return [n for n in names if len({str(x.values[n]) for x in found.best}) > 1] or names
 
 
 @frozen(eq=False)

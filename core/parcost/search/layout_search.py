@@ -1,0 +1,104 @@
+"""A search from a study and the wishes of its user: the axes, the space, the request.
+
+    (scenario,) = parcost.load("study.par")
+    found = parcost.search_layouts(scenario, over={"layout.tp": [1, 2, 4, 8]}, top=5)
+    found.best[0].values, found.to_pandas()
+
+What the caller leaves out is that of the spec, and else the standard of a search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from parcost.engine.scenario import Scenario
+from parcost.language.errors import SpecError
+from parcost.search.best_first import SearchRequest, search
+from parcost.search.goals import goal_of, unknown_axes, unknown_objective
+from parcost.search.result import SearchResult
+from parcost.search.sample import sample
+from parcost.search.space import LARGEST, Space, space
+
+
+@frozen(kw_only=True)
+class LayoutSearch:
+    """What to search: a *space* of layouts, and the *request*."""
+
+    space: Space
+    request: SearchRequest
+
+
+def layout_search(
+    scenario: Scenario,
+    *,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    axes: Sequence[str] = (),
+    objective: str | None = None,
+    top: int | None = None,
+    budget_seconds: float | None = None,
+    most: float = LARGEST,
+) -> LayoutSearch:
+    """Return the search of *scenario*; its arguments are those of :func:`search_layouts`.
+
+    *most* is the largest number of layouts in a space.
+
+    Raises:
+        SpecError: There is no such axis or objective, or the space is empty or too large.
+    """
+    goal = goal_of(scenario.first)
+    stated = {name: list(values) for name, values in scenario.axes}
+    stated |= {name: list(values) for name, values in (over or {}).items()}
+    wrong = [] if axes else list(unknown_axes(scenario, stated))
+    wrong += [] if objective else unknown_objective(scenario)
+    if wrong:
+        raise SpecError(wrong)
+    standard = SearchRequest()
+    budget = goal.budget_seconds if budget_seconds is None else budget_seconds
+    request = SearchRequest(
+        objective=objective or goal.objective or standard.objective,
+        keep=top or goal.keep or standard.keep,
+        budget_seconds=standard.budget_seconds if budget is None else budget,
+    )
+    whole = space(scenario, stated, list(axes) or list(goal.axes), most=most)
+    return LayoutSearch(space=whole, request=request)
+
+
+def search_layouts(
+    scenario: Scenario,
+    *,
+    over: Mapping[str, Sequence[Any]] | None = None,
+    axes: Sequence[str] = (),
+    objective: str | None = None,
+    top: int | None = None,
+    budget_seconds: float | None = None,
+    samples: int | None = None,
+    seed: int = 0,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> SearchResult:
+    """Return the best layouts of a study for its model and machine, as ``parcost search`` does.
+
+    *over* has the values of axes, such as ``{"layout.tp": [1, 2, 4]}``. *axes* are the only ones
+    to search. *objective* is ``step_time`` by default, *top* the number of layouts, 10 by default.
+    *budget_seconds* is the time limit, 60 by default. With *samples*, as many random legal layouts
+    are evaluated, drawn with *seed*. *on_progress* takes a line of text now and then.
+
+    Raises:
+        SpecError: There is no such axis or objective, or no layout is legal, fits and is within
+            the limits.
+    """
+    most = LARGEST if samples is None else float("inf")
+    wanted = layout_search(
+        scenario,
+        over=over,
+        axes=axes,
+        objective=objective,
+        top=top,
+        budget_seconds=budget_seconds,
+        most=most,
+    )
+    if samples is None:
+        return search(wanted.space, wanted.request, on_progress=on_progress)
+    return sample(wanted.space, wanted.request, samples, seed=seed, on_progress=on_progress)
