@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from attrs import field
 
@@ -299,13 +299,13 @@ def _pass_layout(run: PipelineRun, key: _Key) -> _Layout:
 
 
 #: The passes of an op, in groups within which what has an empty window may hide.
-_PARTS: Mapping[str, Sequence[Sequence[Pass]]] = {
+_PARTS: Mapping[str, Sequence[tuple[Pass, ...]]] = {
     "F": [("F",)],
     "B": [("R", "B")],
     "W": [("W",)],
     "BW": [("R", "B", "W")],
 }
-_PARTS_SPLIT = {**_PARTS, "BW": [("R", "B"), ("W",)]}
+_PARTS_SPLIT: Mapping[str, Sequence[tuple[Pass, ...]]] = {**_PARTS, "BW": [("R", "B"), ("W",)]}
 
 
 def _costs(load: Load, passes: Sequence[Pass], hidden: Sequence[float]) -> Sequence[_Cost]:
@@ -496,8 +496,7 @@ class _OncePlaces:
                 at = self._put(once[d], k, done, covered=False)
                 once[d] += self._slowdowns(k, at)
                 releases[k] = at + slows
-                self._put(once[d], k, at, covered=True)
-                done += self.seconds(k)
+                done = max(done + self.seconds(k), self._put(once[d], k, at, covered=True))
         return releases
 
     def drain(self, once: Sequence[list[Slice]], last: Sequence[Activity]) -> float:
@@ -516,11 +515,16 @@ class _OncePlaces:
         return latest
 
     def finish(self, once: Sequence[list[Slice]], end: float) -> None:
-        """Place the terms that begin when the pipeline has come to its *end*."""
+        """Place the terms that begin when the pipeline has come to its *end*.
+
+        Each runs for all stages of a device before the next, so that all devices agree on the order
+        of what they do together.
+        """
         for d, held in enumerate(self._plan.held):
             at = end
-            for k in held:
-                at = self._put(once[d], k, at, covered=False)
+            for i in range(len(self._stamped)):
+                for k in held:
+                    at = self._put(once[d], k, at, covered=False, only=i)
 
     def _slows(self, k: int) -> float:
         stage = self._group.stages[k]
@@ -540,10 +544,16 @@ class _OncePlaces:
                 )
                 at += slows
 
-    def _put(self, once: list[Slice], k: int, at: float, *, covered: bool) -> float:
-        """Place what compute has *covered* of each term, or the rest; return the end."""
+    def _put(
+        self, once: list[Slice], k: int, at: float, *, covered: bool, only: int | None = None
+    ) -> float:
+        """Place what compute has *covered* of each term, or the rest; return the end.
+
+        *only* is the number of one term.
+        """
         stage, x = self._group.stages[k], self._plan.stage[k]
-        rows = zip(self._stamped, stage.took, stage.covered, strict=True)
+        which = slice(None) if only is None else slice(only, only + 1)
+        rows = zip(self._stamped[which], stage.took[which], stage.covered[which], strict=True)
         for (plugin, term), took, under in rows:
             part = float(under) if covered else float(took) - float(under)
             if part > _ROUNDING * float(took):
@@ -606,11 +616,10 @@ def _messages(
                     continue
                 a, b = min(d, to), max(d, to)
                 seconds = max(hops[a:b]) if uneven else hops[0]
-                kind = "F" if forward else "B" if (op.micro_batch, x) in apart else "BW"
+                back: Literal["B", "BW"] = "B" if (op.micro_batch, x) in apart else "BW"
                 end = float(activity.end)
-                yield StageMessage(
-                    d, to, end, end + seconds, op, Op(kind, op.micro_batch, x), edges
-                )
+                waits = Op("F" if forward else back, op.micro_batch, x)
+                yield StageMessage(d, to, end, end + seconds, op, waits, edges)
 
 
 def _free(counts: list[float], at: int, n: int, op: Op) -> None:

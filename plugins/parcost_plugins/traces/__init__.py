@@ -7,6 +7,7 @@ party's format would be.
 """
 
 PARTS = (
+    "chakra",
     "json",
     "perfetto",
     "table",
