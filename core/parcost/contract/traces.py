@@ -1,16 +1,16 @@
 """Traces: what every device of a step does when, as formats of timelines read it.
 
-A trace has the passes of a step, the terms inside of each pass, messages between stages, what
-happens once per step, and memory over time. The engine places them by these rules:
+A trace has the passes of a step, and the terms inside of each pass. It has messages between stages,
+what happens once per step, and memory over time. The engine places them by these rules:
 
 - Passes are those of the replay, held back by what stages wait for before the first.
 - In a pass, terms that the device waits for stand one after another, in the order of the report.
   Behind those of a pass stand the exposed rest of what hides there, and the slowdown.
-- What hides begins with its hosts. It takes the time that its stream has left, in several slices
-  where other traffic of the stream is in between. A stream that has no time left has a second lane.
+- What hides begins with its hosts. It takes the time that its stream has left. Where other traffic
+  of the stream is in between, it is several slices. A stream without time left has a second lane.
 - Terms once per step have streams of their own. Those of ``fill`` stand before the first pass of a
-  stage, those of ``drain`` behind the last, those of ``end`` behind the last pass of all. The share
-  that compute covers stands beside the neighbouring pass.
+  stage, and those of ``drain`` behind its last. Those of ``end`` stand behind the last pass of all.
+  The share that compute covers stands beside the neighbouring pass.
 - Seconds that the report counts but no event shows are a slice of their own, which says so.
 
 So no two slices of a stream overlap, and the last slice ends with the step.
@@ -44,11 +44,13 @@ COMPUTE_STREAM = "compute"
 class Slice(NamedTuple):
     """One piece of work on a stream of a device, in seconds since the step began.
 
-    *kind*: ``pass`` a whole pass, or the part of it that runs forward again; ``work`` a term of a
-    pass, ``slowdown`` of compute under a transfer, ``once`` a term once per step, ``rest`` what no
-    event shows. *beside*: other work covers it, so that the device does not wait.
-    *op* is the pass that it belongs to. *of* is the share of the term in that pass, or of the term
-    on that *stage* where it occurs once per step. *calls* is how often the term occurs there.
+    *kind*: ``pass`` is a whole pass, or the part of it that runs forward again. ``work`` is a term
+    of a pass, and ``once`` a term once per step. ``slowdown`` is that of compute under a transfer,
+    and ``rest`` what no event shows.
+
+    *beside*: other work covers it, so that the device does not wait. *op* is the pass that it
+    belongs to. *of* is the share of the term that the slice is. That is the term of one pass, or
+    for ``once`` of one *stage*. *calls* is how often the term occurs there.
     """
 
     name: str
@@ -128,8 +130,7 @@ class StepTrace(ABC):
         """Yield moments and the bytes that a device holds from then on.
 
         During a pass it holds what the report counts in forward or in backward, with the
-        micro-batches alive at that time. Behind the pipeline it holds the most of optimizer and
-        gather.
+        micro-batches alive then. Behind the pipeline it holds the most of optimizer and gather.
         """
 
 

@@ -203,7 +203,7 @@ class TrainingTrace(StepTrace):
         return {(x, d): k for k, (x, d) in enumerate(zip(plan.stage, plan.device, strict=True))}
 
     @cached_property
-    def _layouts(self) -> dict[_Key, _Layout]:
+    def _layouts(self) -> dict[_Key, _PassLayout]:
         return {}
 
     # --- a pass -----------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class TrainingTrace(StepTrace):
         """Return what passes with one layout have in common."""
         return tuple((one.kind, self._copies[one.stage, device]) for one in ops_of(op))
 
-    def _layout(self, key: _Key) -> _Layout:
+    def _layout(self, key: _Key) -> _PassLayout:
         if key not in self._layouts:
             self._layouts[key] = _pass_layout(self.run, key)
         return self._layouts[key]
@@ -276,9 +276,9 @@ class _Cost(NamedTuple):
 # --- The layout of a pass -------------------------------------------------------------------
 
 
-def _pass_layout(run: PipelineRun, key: _Key) -> _Layout:
+def _pass_layout(run: PipelineRun, key: _Key) -> _PassLayout:
     """Return the slices of a pass, or of a pair of passes, from time zero on."""
-    layout = _Layout()
+    layout = _PassLayout()
     hidden: Sequence[float] = ()
     if len(key) > 1:
         (_, forward), (_, backward) = key
@@ -329,7 +329,7 @@ def _costs(load: Load, passes: Sequence[Pass], hidden: Sequence[float]) -> Seque
     return found
 
 
-class _Layout:
+class _PassLayout:
     """Slices of a pass as they are placed: what the device waits for first, then what hides."""
 
     def __init__(self) -> None:
@@ -517,8 +517,8 @@ class _OncePlaces:
     def finish(self, once: Sequence[list[Slice]], end: float) -> None:
         """Place the terms that begin when the pipeline has come to its *end*.
 
-        Each runs for all stages of a device before the next, so that all devices agree on the order
-        of what they do together.
+        Each runs for all stages of a device before the next. So all devices agree on the order of
+        what they do together.
         """
         for d, held in enumerate(self._plan.held):
             at = end

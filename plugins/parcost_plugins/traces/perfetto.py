@@ -3,7 +3,7 @@
 They are trace events in JSON, which ui.perfetto.dev, chrome://tracing and readers of PyTorch's
 profiler take. A process is a pipeline device, a thread one of its streams. Another process has the
 ledger of the report: its exposed seconds, one line after another. Arrows join the pass that sends a
-message to the one that waits for it, and a counter shows the memory of each device.
+message to the one that waits for it. A counter shows the memory of each device.
 
     ph  meaning
     M   the name of a process or a thread, and its place on the page

@@ -14,9 +14,8 @@ from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
-from parcost import Communication, Diagnostic, Group, SpecError, StepTrace
-from parcost.version import __version__
-from parcost_plugins.traces.chakra.program import Messages, TraceNode, device_program
+from parcost import Communication, Diagnostic, Group, SpecError, StepTrace, __version__
+from parcost_plugins.traces.chakra.nodes import StageMessages, TraceNode, device_nodes
 from parcost_plugins.traces.chakra.schema import (
     COLLECTIVE,
     COLLECTIVES,
@@ -41,17 +40,17 @@ def save_traces(trace: StepTrace, folder: Path) -> None:
         SpecError: The job has too many nodes, or protobuf is not installed.
     """
     messages()  # before any work
-    places = _Places.of(trace)
+    places = _RankPlaces.of(trace)
     ranks = _ranks(trace, len(places.at))
     groups = _GroupNumbers()
-    between = Messages.of(trace)
+    between = StageMessages.of(trace)
     by_device: dict[int, list[int]] = {}
     for rank in ranks:
         by_device.setdefault(places.at[rank][0], []).append(rank)
     name = _UNSAFE.sub("_", trace.name)[:_LONGEST_NAME] or "step"
     _check_passes(trace, by_device)
     for device, own in sorted(by_device.items()):
-        nodes = device_program(trace, device, between)
+        nodes = device_nodes(trace, device, between)
         _check_nodes(trace, nodes, device, len(ranks))
         encoded = [_encoded(node) for node in nodes]
         for rank in own:
@@ -63,13 +62,13 @@ def save_traces(trace: StepTrace, folder: Path) -> None:
         json.dump(groups.lists, file)
 
 
-class _Places(NamedTuple):
+class _RankPlaces(NamedTuple):
     """The pipeline device of each rank, and the ranks of its pipeline by device."""
 
     at: Mapping[int, tuple[int, Sequence[int]]]
 
     @classmethod
-    def of(cls, trace: StepTrace) -> _Places:
+    def of(cls, trace: StepTrace) -> _RankPlaces:
         """Return the places of all ranks of a job.
 
         Raises:
@@ -187,7 +186,7 @@ def _encoded(node: TraceNode) -> bytes:
     return bytes(found.SerializeToString())
 
 
-def _own(node: TraceNode, rank: int, places: _Places, groups: _GroupNumbers) -> bytes:
+def _own(node: TraceNode, rank: int, places: _RankPlaces, groups: _GroupNumbers) -> bytes:
     """Return what a node has on one *rank*: its group, or its peers."""
     if node.kind == COMPUTE:
         return b""
@@ -205,7 +204,7 @@ def _own(node: TraceNode, rank: int, places: _Places, groups: _GroupNumbers) -> 
     return bytes(found.SerializeToString())
 
 
-def _peer(node: TraceNode, rank: int, places: _Places, groups: _GroupNumbers) -> int:
+def _peer(node: TraceNode, rank: int, places: _RankPlaces, groups: _GroupNumbers) -> int:
     """Return the rank at the other end of a message: of a stage, or next in a ring."""
     call: Communication | None = node.call
     if call is None:

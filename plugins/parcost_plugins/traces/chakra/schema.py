@@ -1,8 +1,9 @@
 """The messages of Chakra execution traces, made at run time from a table of their fields.
 
-The table has the numbers and types of fields of ``et_def.proto``, package ``ChakraProtoMsg``, of
-the schema 0.0.4 of MLCommons Chakra (MIT licence). It has those that a trace of a step fills; a
-reader takes the others as left out. Generated code would depend on one major version of protobuf.
+The table has numbers and types of fields of ``et_def.proto``, package ``ChakraProtoMsg``. That is
+the schema 0.0.4 of MLCommons Chakra, under the MIT licence. The fields are those that a trace of a
+step fills; a reader takes the others as left out. Generated code would depend on one major version
+of protobuf.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _ONE_OF = "value"  # of an attribute: the fields from here on
 _FIRST_VALUE = "double_val"
 
 
-class Messages(NamedTuple):
+class ChakraMessages(NamedTuple):
     """The classes of the messages."""
 
     attribute: Any
@@ -70,7 +71,7 @@ class Messages(NamedTuple):
 
 
 @cache
-def messages() -> Messages:
+def messages() -> ChakraMessages:
     """Return the classes of the messages.
 
     Raises:
@@ -105,4 +106,4 @@ def messages() -> Messages:
         message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
         for name in ("AttributeProto", "GlobalMetadata", "Node")
     )
-    return Messages(*found)
+    return ChakraMessages(*found)

@@ -51,28 +51,28 @@ class TraceNode(NamedTuple):
     tag: int = 0
 
 
-class Messages(NamedTuple):
-    """Messages between stages, by the op that sends and by the op that waits."""
+class StageMessages(NamedTuple):
+    """StageMessages between stages, by the op that sends and by the op that waits."""
 
     out: Mapping[Op, StageMessage]
     into: Mapping[Op, StageMessage]
 
     @classmethod
-    def of(cls, trace: StepTrace) -> Messages:
+    def of(cls, trace: StepTrace) -> StageMessages:
         """Return the messages of *trace*."""
         found = list(trace.messages())
         return cls({m.op: m for m in found}, {m.to: m for m in found})
 
 
-def device_program(trace: StepTrace, device: int, messages: Messages) -> Sequence[TraceNode]:
+def device_nodes(trace: StepTrace, device: int, messages: StageMessages) -> Sequence[TraceNode]:
     """Return what every rank of a *device* does."""
-    return _Program(trace, device, messages).nodes
+    return _DeviceNodes(trace, device, messages).nodes
 
 
-class _Program:
+class _DeviceNodes:
     """The nodes of a device, as they are made; numbers of nodes stand for what is waited for."""
 
-    def __init__(self, trace: StepTrace, device: int, messages: Messages) -> None:
+    def __init__(self, trace: StepTrace, device: int, messages: StageMessages) -> None:
         self.nodes: list[TraceNode] = []
         self._trace, self._messages = trace, messages
         self._virtual = trace.pipeline.stages * trace.pipeline.chunks
@@ -92,7 +92,7 @@ class _Program:
         tails = self._drain(parts["drain"])
         last = [*self._end, *tails, *self._sends]
         rest = [one for one in once if one.kind == "rest"]
-        self._chain([*rest, *parts["end"]], _alike(last))
+        self._chain([*rest, *parts["end"]], _unique(last))
 
     def _ops(self, device: int) -> Iterator[Slice]:
         return (one for one in self._trace.slices(device) if one.op is not None)
@@ -126,7 +126,7 @@ class _Program:
             if one in self._messages.out
         ]
         self._sends += sent
-        self._end = _alike([*done, *sent] if self._trace.pipeline.blocking else done)
+        self._end = _unique([*done, *sent] if self._trace.pipeline.blocking else done)
 
     def _message(self, message: StageMessage, kind: int, after: Sequence[int]) -> int:
         """Add one half of a message between stages; the seconds are those of its way."""
@@ -224,9 +224,9 @@ class _Program:
         for stage in dict.fromkeys(one.stage for one in slices):
             own = [one for one in slices if one.stage == stage]
             before, end = self._bounds[stage]
-            under = self._chain([s for s in own if s.beside], _alike([*tail, *before]))
+            under = self._chain([s for s in own if s.beside], _unique([*tail, *before]))
             slower = self._chain([s for s in own if s.kind == "slowdown"], end)
-            behind = _alike([*under, *slower])
+            behind = _unique([*under, *slower])
             tail = self._chain([s for s in own if s.kind == "once" and not s.beside], behind)
         return tail
 
@@ -259,6 +259,6 @@ def _whole(number: float) -> int:
     return max(ceil(number - _NEARLY), 1)
 
 
-def _alike(numbers: Iterable[int]) -> Sequence[int]:
+def _unique(numbers: Iterable[int]) -> Sequence[int]:
     """Return numbers of nodes, each once."""
     return list(dict.fromkeys(numbers))
