@@ -121,7 +121,11 @@ LAYOUTS = {
     "both ways": ("pp = 2, zero = 1", "kind = chimera", ""),
     "pairs": (DENSE, "kind = dualpipe", ""),
     "tied": ("pp = 2, tp = 2", "kind = interleaved, chunks = 2", "\n  tied = on"),
-    "experts": ("tp = 2, pp = 2, ep = 2, sequence_parallel = on", "kind = zb_h1", "\n  experts = 4, top_k = 2"),
+    "experts": (
+        "tp = 2, pp = 2, ep = 2, sequence_parallel = on",
+        "kind = zb_h1",
+        "\n  experts = 4, top_k = 2",
+    ),
     "ring": ("cp = 4, pp = 2, zero = 1", "kind = gpipe", ""),
 }
 

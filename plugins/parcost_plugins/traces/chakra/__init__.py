@@ -30,9 +30,9 @@ class Chakra(TimelineFileExporter):
         found = list(traces)
         first = found[0]
         if len(found) > 1:
-            names = ", ".join(f"`{trace.part or trace.name}`" for trace in found[:5])
+            names = ", ".join(map(_title, found[:5]))
             message = (
-                f"a folder of Chakra traces is of one step, and these are {len(found)}: {names}"
+                f"Chakra traces of one step fill a folder, and these are {len(found)}: {names}"
             )
             help = "pick one with `--study` or `--set`"
             raise SpecError([Diagnostic("trace-steps", message, help=help, place=first.path)])
@@ -41,6 +41,11 @@ class Chakra(TimelineFileExporter):
             help = "write `--format perfetto`, or a study with `training`"
             raise SpecError([Diagnostic("trace-ranks", message, help=help, place=first.path)])
         save_traces(first, path)
+
+
+def _title(trace: StepTrace) -> str:
+    at = ", ".join(f"{name} = {value}" for name, value in trace.at.items())
+    return f"`{trace.part or trace.name}`" + (f" at {at}" if at else "")
 
 
 @hookimpl
