@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from parcost import Diagnostic, SpecError, StepTrace, TimelineFileExporter, hookimpl
+from parcost.output.cells import cell
 
 
 class Chakra(TimelineFileExporter):
@@ -44,7 +45,7 @@ class Chakra(TimelineFileExporter):
 
 
 def _title(trace: StepTrace) -> str:
-    at = ", ".join(f"{name} = {value}" for name, value in trace.at.items())
+    at = ", ".join(f"{name} = {cell(value)}" for name, value in trace.at.items())
     return f"`{trace.part or trace.name}`" + (f" at {at}" if at else "")
 
 

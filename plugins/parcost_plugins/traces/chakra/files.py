@@ -43,12 +43,12 @@ def save_traces(trace: StepTrace, folder: Path) -> None:
     places = _RankPlaces.of(trace)
     ranks = _ranks(trace, len(places.at))
     groups = _GroupNumbers()
-    between = StageMessages.of(trace)
     by_device: dict[int, list[int]] = {}
     for rank in ranks:
         by_device.setdefault(places.at[rank][0], []).append(rank)
     name = _UNSAFE.sub("_", trace.name)[:_LONGEST_NAME] or "step"
     _check_passes(trace, by_device)
+    between = StageMessages.of(trace)
     for device, own in sorted(by_device.items()):
         nodes = device_nodes(trace, device, between)
         _check_nodes(trace, nodes, device, len(ranks))
