@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from parcost.contract.formulas import letters_of as letters_of
     from parcost.contract.formulas import plain_of as plain_of
     from parcost.contract.groups import ClosedForm as ClosedForm
+    from parcost.contract.groups import Communication as Communication
     from parcost.contract.groups import Group as Group
     from parcost.contract.groups import Library as Library
     from parcost.contract.groups import Link as Link
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from parcost.contract.offers import Catalogue as Catalogue
     from parcost.contract.offers import Exporter as Exporter
     from parcost.contract.offers import FileExporter as FileExporter
+    from parcost.contract.offers import TimelineExporter as TimelineExporter
+    from parcost.contract.offers import TimelineFileExporter as TimelineFileExporter
     from parcost.contract.outcome import Outcome as Outcome
     from parcost.contract.outcome import exposed_seconds as exposed_seconds
     from parcost.contract.pipelines import LONGEST_ORDER as LONGEST_ORDER
@@ -91,6 +94,10 @@ if TYPE_CHECKING:
     from parcost.contract.terms import Pass as Pass
     from parcost.contract.terms import StageCounts as StageCounts
     from parcost.contract.terms import Work as Work
+    from parcost.contract.traces import Slice as Slice
+    from parcost.contract.traces import StageMessage as StageMessage
+    from parcost.contract.traces import StepTrace as StepTrace
+    from parcost.contract.traces import communications_of as communications_of
     from parcost.engine.replay import longest_span as longest_span
     from parcost.engine.replay import makespan as makespan
     from parcost.engine.scenario import Scenario as Scenario
@@ -192,6 +199,7 @@ HOMES = {
     "contract.figures": ("Figure", "Interval", "Section"),
     "contract.groups": (
         "ClosedForm",
+        "Communication",
         "Group",
         "Library",
         "Link",
@@ -210,6 +218,8 @@ HOMES = {
         "Catalogue",
         "Exporter",
         "FileExporter",
+        "TimelineExporter",
+        "TimelineFileExporter",
     ),
     "contract.pipelines": (
         "LONGEST_ORDER",
@@ -240,6 +250,7 @@ HOMES = {
         "StageCounts",
         "Work",
     ),
+    "contract.traces": ("Slice", "StageMessage", "StepTrace", "communications_of"),
     "language.units": (
         "BITS",
         "BIT_RATE",

@@ -22,6 +22,7 @@ HOOKS = [name for name, spec in vars(hookspecs).items() if hasattr(spec, "parcos
 #: Answers that are no records: classes to derive from, numbers and words.
 PLAIN = {type, str, float, parcost.Collective, parcost.Schedule, parcost.KernelModel}
 PLAIN |= {parcost.Exporter, parcost.contract.offers.FileExporter, parcost.Importer}
+PLAIN |= {parcost.TimelineExporter, parcost.TimelineFileExporter}
 
 
 class Wire(Link):
@@ -54,7 +55,7 @@ RECORDS: list[Any] = [
 ]
 #: Fields without a rule of their own: functions, formulas, mappings and what only pages read.
 WITHOUT = {"formula", "upper", "cost", "value of Objective", "hop_after", "inputs", "others"}
-WITHOUT |= {"rows", "lacking"}
+WITHOUT |= {"rows", "lacking", "members"}
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = {"distributed", "duckdb", "scipy", "yaml"}
+EXTRAS = {"distributed", "duckdb", "google", "scipy", "yaml"}
 LIBRARIES = {"attrs", "click", "numpy", *EXTRAS, *sys.stdlib_module_names}
 
 
@@ -76,6 +76,11 @@ OPEN_TO = {
         "parcost.language",
         "parcost.output",
         "parcost.system",
+    ),
+    "parcost_plugins.traces": (
+        "parcost.contract",
+        "parcost.language",
+        "parcost.output",
     ),
     "parcost_plugins.calibration": (
         "parcost.cli",

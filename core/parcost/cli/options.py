@@ -25,6 +25,9 @@ _ACTIVE, _TOLD = (
     "parcost.plugins.discovery",
     "parcost.faults",
 )  # of a command: its plugins, what was told
+ALL = "all"  # numbers of an option that lists some
+_MOST_NUMBERS = 1_000_000
+_MOST_DIGITS = 18
 _PLUGINS = "parcost"  # the group of entry points; importing plugins would take longer
 
 paths = click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
@@ -203,6 +206,35 @@ def parse_overrides(given: Sequence[str]) -> Mapping[str, str]:
             raise click.UsageError(f"`--set {name}` is given twice")
         values[name] = value
     return values
+
+
+def parse_numbers(name: str, text: str) -> list[int]:
+    """Return the numbers of a list such as ``0,5,96-103``; none are all.
+
+    >>> parse_numbers("ranks", "0,5,8-10"), parse_numbers("ranks", "all")
+    ([0, 5, 8, 9, 10], [])
+    """
+    if text == ALL:
+        return []
+    found: list[int] = []
+    for part in text.replace(" ", "").split(","):
+        first, dash, last = part.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() if dash else True)):
+            raise click.UsageError(
+                f"`--{name}={text}` is no list of numbers; write --{name}=0,5,8-15"
+            )
+        if max(len(first), len(last)) > _MOST_DIGITS:
+            raise click.UsageError(
+                f"a number of `--{name}` has {max(len(first), len(last)):,} digits, "
+                f"and {_MOST_DIGITS} are the most"
+            )
+        if dash and int(last) < int(first):
+            raise click.UsageError(f"`{part}` of `--{name}={text}` counts down: {last}-{first}")
+        numbers = range(int(first), int(last or first) + 1)
+        if len(found) + len(numbers) > _MOST_NUMBERS:
+            raise click.UsageError(f"`--{name}` lists more than {_MOST_NUMBERS:,} numbers")
+        found += numbers
+    return found
 
 
 def engine(jobs: int | None, executor: str | None) -> Engine | None:

@@ -1,4 +1,4 @@
-"""Files of results, which appear whole or not at all.
+"""Files and folders of results, which appear whole or not at all.
 
 The atomic files of click were tried and left: they put half a result in place at Ctrl-C
 (`docs/runtime.md`).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from errno import EISDIR
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -18,7 +18,7 @@ import click
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.pages import paper
 from parcost.cli.streams import ClosedPipeError, put
-from parcost.system.temporary import Temporary, file_beside
+from parcost.system.temporary import Temporary, file_beside, folder_beside
 
 if TYPE_CHECKING:
     from parcost.contract.page import Paper
@@ -88,15 +88,58 @@ class OutputFile:
         if self._beside is not None:
             self._beside.remove()
 
-    @contextmanager
-    def _complaining(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError as error:
-            raise ClosedPipeError from error
-        except OSError as error:
-            said = f"`{self.name}` cannot be written: {error.strerror or error}"
-            raise click.ClickException(said) from error
+    def _complaining(self) -> AbstractContextManager[None]:
+        return _complaining(str(self.name))
+
+
+class OutputFolder:
+    """A new folder of results, which appears whole or not at all.
+
+    A folder that holds anything already is refused: its files would be lost, or taken for new ones.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._beside: Temporary | None = None
+        path = Path(name)
+        with _complaining(name):
+            if path.is_dir() and any(path.iterdir()):
+                raise click.UsageError(
+                    f"`--out {name}` is a folder that is not empty: name a new one"
+                )
+            if path.exists() and not path.is_dir():
+                raise click.UsageError(f"`--out {name}` is a file, and the format writes a folder")
+            self._beside = folder_beside(path)
+
+    def save_with(self, save: Callable[[Path], None]) -> None:
+        """Have *save* write its files into the folder."""
+        assert self._beside is not None
+        with _complaining(self.name):
+            save(self._beside.path)
+
+    def finish(self) -> None:
+        """Let the folder appear."""
+        assert self._beside is not None
+        with _complaining(self.name):
+            self._beside.path.chmod(0o777 & ~_umask())
+            self._beside.replace(Path(self.name))
+            self._beside = None
+
+    def abandon(self) -> None:
+        """Remove what is not complete."""
+        if self._beside is not None:
+            self._beside.remove()
+
+
+@contextmanager
+def _complaining(name: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ClosedPipeError from error
+    except OSError as error:
+        said = f"`{name}` cannot be written: {error.strerror or error}"
+        raise click.ClickException(said) from error
 
 
 def _umask() -> int:

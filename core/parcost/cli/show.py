@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from parcost.report.rejection import Rejection
 
 
-_ALL = "all"
-_MOST_NUMBERS = 1_000_000
-_MOST_DIGITS = 18
 _LIST = re.compile(r"\d[\d, -]*")
 
 
@@ -44,7 +41,7 @@ class _WithLists(click.Command):
         for i, arg in enumerate(args):
             after = args[i + 1] if i + 1 < len(args) else ""
             alone = arg in ("--ranks", "--stages") and not _LIST.fullmatch(after)
-            spelled.append(f"{arg}={_ALL}" if alone else arg)
+            spelled.append(f"{arg}={options.ALL}" if alone else arg)
         return super().parse_args(ctx, spelled)
 
 
@@ -87,7 +84,9 @@ def command(
     from parcost.report.rejection import Rejection
 
     asked = {"ranks": ranks, "stages": stages}
-    wanted = {name: _numbers(name, text) for name, text in asked.items() if text is not None}
+    wanted = {
+        name: options.parse_numbers(name, text) for name, text in asked.items() if text is not None
+    }
     if not wanted and format_ != "table":
         raise click.UsageError("--format is for --ranks and --stages; a resolved spec is a spec")
     values = options.parse_overrides(overrides)
@@ -112,35 +111,6 @@ def command(
     if documents:
         put(_json(documents))
     return worst
-
-
-def _numbers(name: str, text: str) -> list[int]:
-    """Return the numbers of a list such as ``0,5,96-103``; none are all.
-
-    >>> _numbers("ranks", "0,5,8-10"), _numbers("ranks", "all")
-    ([0, 5, 8, 9, 10], [])
-    """
-    if text == _ALL:
-        return []
-    found: list[int] = []
-    for part in text.replace(" ", "").split(","):
-        first, dash, last = part.partition("-")
-        if not (first.isdecimal() and (last.isdecimal() if dash else True)):
-            raise click.UsageError(
-                f"`--{name}={text}` is no list of numbers; write --{name}=0,5,8-15"
-            )
-        if max(len(first), len(last)) > _MOST_DIGITS:
-            raise click.UsageError(
-                f"a number of `--{name}` has {max(len(first), len(last)):,} digits, "
-                f"and {_MOST_DIGITS} are the most"
-            )
-        if dash and int(last) < int(first):
-            raise click.UsageError(f"`{part}` of `--{name}={text}` counts down: {last}-{first}")
-        numbers = range(int(first), int(last or first) + 1)
-        if len(found) + len(numbers) > _MOST_NUMBERS:
-            raise click.UsageError(f"`--{name}` lists more than {_MOST_NUMBERS:,} numbers")
-        found += numbers
-    return found
 
 
 def _made(

@@ -1,21 +1,27 @@
-"""``parcost timeline``: the passes of every pipeline device over time."""
+"""``parcost timeline``: what every pipeline device does when, in any format of a plugin."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from parcost.cli import options
+from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Reporter, write_message
-from parcost.cli.pages import paper, show
-from parcost.cli.streams import put
+from parcost.cli.output_files import OutputFile, OutputFolder
+from parcost.cli.streams import ClosedPipeError
 
 if TYPE_CHECKING:
     from parcost.contract.importers import ImportOptions
-    from parcost.contract.study import Replay
+    from parcost.contract.offers import TimelineExporter, TimelineFileExporter
+    from parcost.contract.plugin import Plugin
+    from parcost.contract.traces import StepTrace
+    from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
+    from parcost.report.rejection import Rejection
     from parcost.report.report import Report
 
 
@@ -28,9 +34,20 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["table", "json"]),
     default="table",
-    help="Print a drawing, or the start and end of every pass.",
+    show_default=True,
+    metavar="NAME",
+    help="table, json, perfetto, chakra, or a format of a plugin.",
+)
+@click.option(
+    "--out",
+    metavar="PATH",
+    help="Write the timeline into PATH, which is written atomically.",
+)
+@click.option(
+    "--ranks",
+    metavar="LIST",
+    help="Only these ranks, in a format that writes ranks: --ranks=0,8,16-23.",
 )
 def command(
     path: str,
@@ -39,85 +56,138 @@ def command(
     reading: ImportOptions,
     selection: PluginSelection,
     format_: str,
+    out: str | None,
+    ranks: str | None,
 ) -> int:
-    """Draw the passes of every pipeline device over time.
+    """Draw the passes of every pipeline device over time, or write a trace of the step.
 
-    There is one line per device, cut in the middle if the page is too narrow. A table lists
-    the passes of warm-up, steady state and drain of each device. It also lists idle time, and
-    the most micro-batches in flight. Once-per-step terms are left out. COLUMNS sets the width.
+    A table has one line per device, cut in the middle if the page is too narrow. It lists the
+    passes of warm-up, steady state and drain of each device. It also lists idle time, and the most
+    micro-batches in flight. Table and JSON leave once-per-step terms out; COLUMNS sets the width.
+    A trace has every term: perfetto for the viewers of Perfetto and Chrome, chakra for simulators.
     """
     from parcost.batch.scenarios import evaluate
-    from parcost.report.rejection import Rejection
+    from parcost.engine.session import Session
 
     values = options.parse_overrides(overrides)
-    session = options.session(selection)
-    worst = 0
-    documents: list[dict[str, Any]] = []
-    for entry in evaluate([path], session, overrides=values, study=study, reading=reading):
-        if isinstance(entry, Rejection):
-            Reporter()(entry.diagnostics)
-            worst = max(worst, entry.exit_code)
-            continue
-        worst = max(worst, _drawn(entry, documents, drawing=format_ == "table"))
-    if documents:
-        import json
-
-        from parcost.language.escapes import escape_json
-        from parcost.output.data import header
-
-        document = json.dumps({**header(), "studies": documents}, ensure_ascii=False)
-        put(escape_json(document) + "\n")
-    return worst
+    wanted = None if ranks is None else options.parse_numbers("ranks", ranks)
+    active = options.plugins(selection)
+    plugin, exporter = _format(format_, active, out, ranks)
+    entries = evaluate([path], Session(active), overrides=values, study=study, reading=reading)
+    found = _Traces(entries, wanted)
+    traces = iter(found)
+    first = next(traces, None)
+    if first is not None:
+        _write(plugin, exporter, chain([first], traces), out)
+    return found.exit_code
 
 
-def _drawn(report: Report, documents: list[dict[str, Any]], *, drawing: bool) -> int:
-    """Draw the results of *report*, or add them to *documents*; return the exit code."""
-    from parcost.output import timeline
-    from parcost.output.explanation import point_options
+def _format(
+    name: str, plugins: Plugins, out: str | None, ranks: str | None
+) -> tuple[Plugin, TimelineExporter | TimelineFileExporter]:
+    """Return the format of that name, and its plugin; what it cannot do is a usage error."""
+    from parcost.contract.offers import TimelineFileExporter
+    from parcost.language.diagnostics import did_you_mean
 
-    worst = 0
-    for result in report.results:
-        outcome = result.outcome
-        if outcome is None:
-            Reporter()(result.diagnostics)
-            runs = list(result.study.contributions("replays")) if result.legal else []
-            if runs and not result.swept:
-                _draw_replays(report, [run for _, run in runs], documents, drawing=drawing)
-                continue
-            if result.legal:
-                why = "sweeps" if runs else "trains nothing"
-                write_message(f"error: `{report.name}` of `{report.path}` {why}: no timeline")
-            worst = max(worst, 1)
-        elif result.swept:
-            swept = " and ".join(f"`{name}`" for name, _ in result.study.axes)
-            write_message(
-                f"error: `{report.name}` of `{report.path}` sweeps {swept}: no single timeline"
-            )
-            write_message(f"  = help: pick a point, such as {point_options(report)}")
-            worst = max(worst, 2)
-        elif drawing:
-            show(timeline.page(result, report.name, report.path, paper().width))
-        else:
-            devices = timeline.data(outcome.timeline())
-            found = {"study": report.name, "path": report.path, "at": dict(result.at)}
-            documents.append({**found, "devices": devices})
-    return worst
+    offered: Mapping[str, tuple[Plugin, Any]] = plugins.offers("timeline_exporters")
+    if name not in offered:
+        hint = did_you_mean(name, offered) or "formats are " + ", ".join(sorted(offered))
+        raise click.UsageError(f"timelines have no format `{name}`; {hint}")
+    plugin, exporter = offered[name]
+    of_files = isinstance(exporter, TimelineFileExporter)
+    if of_files and out is None:
+        what = "FOLDER" if exporter.folder else "FILE"
+        raise click.UsageError(f"`--format {name}` writes files: add --out {what}")
+    if ranks is not None and not (of_files and exporter.reads_ranks):
+        raise click.UsageError(f"`--ranks` has no effect on `--format {name}`, which has devices")
+    return plugin, exporter
 
 
-def _draw_replays(
-    report: Report, runs: Sequence[Replay], documents: list[dict[str, Any]], *, drawing: bool
+def _write(
+    plugin: Plugin,
+    exporter: TimelineExporter | TimelineFileExporter,
+    traces: Iterable[StepTrace],
+    out: str | None,
 ) -> None:
-    """Draw pipelines that stand by themselves, or add them to *documents*."""
-    from parcost.contract.page import Heading
-    from parcost.engine.trace import replay_activities
-    from parcost.output import timeline
+    """Write *traces*; an exporter that fails is named with its plugin."""
+    from parcost.contract.calls import CallError, call
+    from parcost.contract.offers import TimelineFileExporter
+    from parcost.language.errors import ParcostError, PluginError
 
-    for run in runs:
-        devices, order = replay_activities(run)
-        if drawing:
-            title = Heading(f"{report.name}: {run.name}", 1, aside=report.path)
-            lines = timeline.drawing(devices, order, run.pipeline, paper().width)
-            show([title, *lines])
-        else:
-            found = {"study": report.name, "path": report.path, "at": {}, "pipeline": run.name}
-            documents.append({**found, "devices": timeline.data(devices)})
+    interrupts = Interrupts()
+    target: OutputFile | OutputFolder
+    if isinstance(exporter, TimelineFileExporter) and exporter.folder:
+        target = OutputFolder(str(out))
+    else:
+        target = OutputFile(out, interrupts)
+
+    def write_all() -> None:
+        if isinstance(exporter, TimelineFileExporter):
+            target.save_with(lambda path: exporter.save(traces, path))
+            return
+        assert isinstance(target, OutputFile)
+        for piece in exporter.write(traces, target.paper()):
+            target.put(piece)
+            interrupts.check()
+
+    said = f"plugin {plugin} failed to write `{exporter.name}`"
+    try:
+        with interrupts:
+            call(write_all, passing=(ParcostError, ClosedPipeError, click.ClickException, OSError))
+            interrupts.check()
+            target.finish()
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
+    except CallError as error:
+        raise PluginError(f"{said}: {error.text}") from error
+    finally:
+        target.abandon()
+
+
+class _Traces:
+    """The traces of a file's studies; reports those that have none, and keeps the worst code."""
+
+    def __init__(self, entries: Iterable[Report | Rejection], ranks: Sequence[int] | None) -> None:
+        self.exit_code = 0
+        self._entries = entries
+        self._ranks = ranks
+
+    def __iter__(self) -> Iterator[StepTrace]:
+        from attrs import evolve
+
+        from parcost.report.rejection import Rejection
+
+        for entry in self._entries:
+            if isinstance(entry, Rejection):
+                Reporter()(entry.diagnostics)
+                self.exit_code = max(self.exit_code, entry.exit_code)
+                continue
+            for trace in self._of(entry):
+                yield trace if self._ranks is None else evolve(trace, ranks=self._ranks)
+
+    def _of(self, report: Report) -> Iterator[StepTrace]:
+        """Yield the traces of a report."""
+        from parcost.engine.step_trace import replay_trace, step_trace
+        from parcost.output.explanation import point_options
+
+        for result in report.results:
+            name, path, at = report.name, report.path, result.at
+            if result.outcome is None:
+                Reporter()(result.diagnostics)
+                runs = list(result.study.contributions("replays")) if result.legal else []
+                if runs and not result.swept:
+                    for _, run in runs:
+                        yield replay_trace(result.study, run, name=name, path=path, at={})
+                    continue
+                if result.legal:
+                    why = "sweeps" if runs else "trains nothing"
+                    write_message(f"error: `{name}` of `{path}` {why}: no timeline")
+                self.exit_code = max(self.exit_code, 1)
+            elif result.swept:
+                swept = " and ".join(f"`{axis}`" for axis, _ in result.study.axes)
+                write_message(f"error: `{name}` of `{path}` sweeps {swept}: no single timeline")
+                write_message(f"  = help: pick a point, such as {point_options(report)}")
+                self.exit_code = max(self.exit_code, 2)
+            else:
+                yield step_trace(result.study, result.outcome, name=name, path=path, at=at)

@@ -91,7 +91,8 @@ class Formula:
     and inputs, at the first read of either.
 
     *attribute* are the block and the name of the attribute that it is the value of: a page
-    prints where the spec has it.
+    prints where the spec has it. *communication* is the :class:`parcost.Communication` that it is
+    the time of; a trace looks for it in the formulas of terms.
     """
 
     own_text: str = field(alias="text")
@@ -102,6 +103,7 @@ class Formula:
     computes: bool = field(default=False, alias="is_expression")
     explain: Callable[[], Formula] | None = field(default=None, repr=False)
     attribute: tuple[object, str] | None = field(default=None, repr=False)
+    communication: Any = field(default=None, repr=False)
     is_valid: bool = field(default=False, init=False, repr=False)
 
     @property

@@ -173,6 +173,9 @@ class Group(Record):
 
     *reduction* is gamma, the seconds that a rank takes to reduce one byte; 0 where the
     reduction is part of the copy, as it is on a GPU.
+
+    *members* lists the ranks of every group of this kind in the job, each in its order. Traces
+    need it; None is not known.
     """
 
     called: ClassVar[str] = "the group `{0.name}`"
@@ -193,6 +196,7 @@ class Group(Record):
         default=Factory(lambda self: (1.0,) * len(self.shape), takes_self=True)
     )
     reduction: Real = field(default=0.0, metadata=AMOUNT)
+    members: Callable[[], Sequence[Sequence[int]]] | None = field(default=None, repr=False)
 
     def problem(self) -> str:
         for name, links in (("links", self.links), ("pairs", self.pairs)):
@@ -200,3 +204,17 @@ class Group(Record):
                 wrong = "not one for each level"
                 return f"gave the group `{self.name}` {name} = {quote(links)}, {wrong}"
         return ""
+
+
+@record(eq=False)
+class Communication:
+    """What a formula is the time of: one call of *operation* over *bytes_* in *group*.
+
+    *bytes_* are counted as a :class:`parcost.Collective` counts them. The formulas of
+    ``study.collective`` have one. A plugin with a price of its own adds one, so that traces know
+    what its ranks exchange: ``attrs.evolve(price, communication=Communication(...))``.
+    """
+
+    operation: str
+    bytes_: Real
+    group: Group

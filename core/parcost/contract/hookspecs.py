@@ -18,7 +18,13 @@ from parcost.contract.checks import Check
 from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.groups import Group, Library
 from parcost.contract.importers import Importer
-from parcost.contract.offers import Catalogue, Exporter, FileExporter
+from parcost.contract.offers import (
+    Catalogue,
+    Exporter,
+    FileExporter,
+    TimelineExporter,
+    TimelineFileExporter,
+)
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Pipeline
 from parcost.contract.searches import Axis, Goal, Objective
@@ -70,6 +76,11 @@ def kernels() -> Iterable[KernelModel]:  # type: ignore[empty-body]
 @hookspec
 def exporters() -> Iterable[Exporter | FileExporter]:  # type: ignore[empty-body]
     """Formats that reports are written in."""
+
+
+@hookspec
+def timeline_exporters() -> Iterable[TimelineExporter | TimelineFileExporter]:  # type: ignore[empty-body]
+    """Formats that timelines are written in."""
 
 
 @hookspec

@@ -1,4 +1,4 @@
-"""What a plugin offers once, before any study: catalogues and formats of reports."""
+"""What a plugin offers once, before any study: catalogues, formats of reports and timelines."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from parcost.contract.entries import Entry, Part
     from parcost.contract.page import Paper
+    from parcost.contract.traces import StepTrace
 
 
 @record(kw_only=True)
@@ -59,3 +60,37 @@ class FileExporter(ABC):
     @abstractmethod
     def save(self, entries: Iterable[Entry], path: Path) -> None:
         """Write *entries* into the file at *path*, which is empty."""
+
+
+class TimelineExporter(ABC):
+    """A format of text that timelines are written in: ``parcost timeline --format name``."""
+
+    name: str
+
+    @abstractmethod
+    def write(self, traces: Iterable[StepTrace], paper: Paper) -> Iterator[str]:
+        """Yield the text of *traces*, piece by piece; there is at least one.
+
+        Raises:
+            SpecError: The format has no sense for one of them, or it is too large.
+        """
+
+
+class TimelineFileExporter(ABC):
+    """A format of timelines that is not one text, which is only written with ``--out``.
+
+    It writes a file, or where *folder* is set several files in a folder.
+    """
+
+    name: str
+    folder: bool = False
+    #: Whether it writes ranks of the job, which ``--ranks`` chooses.
+    reads_ranks: bool = False
+
+    @abstractmethod
+    def save(self, traces: Iterable[StepTrace], path: Path) -> None:
+        """Write *traces*, at least one, to *path*: an empty file, or an empty folder.
+
+        Raises:
+            SpecError: The format has no sense for one of them, or it is too large.
+        """

@@ -16,6 +16,7 @@ from attrs import evolve
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.formulas import Formula, FormulaError, formula, letters_of, plain_of
+from parcost.contract.groups import Communication
 from parcost.contract.validation import can_be_shown
 from parcost.language.diagnostics import type_name
 from parcost.numeric import INFINITY, all_of, any_of, maximum
@@ -112,7 +113,16 @@ def _by_name(
         names = " or ".join([algorithm.name for algorithm in offered])
     inputs = {"P": group.ranks, "n": (n, "B")}
     title = f"{operation} by {names}"
-    return Formula(_BY_NAME, inputs, offered[0].source, seconds, title, False, explain)
+    return Formula(
+        _BY_NAME,
+        inputs,
+        offered[0].source,
+        seconds,
+        title,
+        False,
+        explain,
+        communication=Communication(operation, plain_of(n), group),
+    )
 
 
 def _same(found: Real, seconds: Real) -> bool:

@@ -109,6 +109,17 @@ class DeviceMemory:
             found[i] = found[i] + self.activations(d, moment) * (1.0 + self.added)
         return found
 
+    def at(self, d: int, moment: Moment, alive: Sequence[Real]) -> Real:
+        """Return the bytes of device *d* at a *moment* with these micro-batches alive.
+
+        They are counted by copy. If a part is freed at B, those whose B has not ended follow.
+        """
+        steady = self._steady(self.plan.held[d])[MOMENTS.index(moment)]
+        if moment not in _LIVING:
+            return steady
+        kept = self.left * self._weighed(alive, self._weights(self.plan.held[d], moment))
+        return steady + kept * (1.0 + self.added)
+
     def activations(self, d: int, moment: Moment) -> Real:
         """Return the bytes that device *d* holds of the micro-batches alive on it."""
         if moment not in _LIVING:

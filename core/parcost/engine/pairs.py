@@ -98,6 +98,10 @@ class PlanPairs:
         """The seconds of each pair, by virtual stages."""
         return {both: pair.seconds for both, pair in self._found.items()}
 
+    def of(self, forward: int, backward: int) -> PairTimes:
+        """Return the pair of an F and a BW on these virtual stages."""
+        return self._found[forward, backward]
+
     def hidden_seconds(self, d: int) -> Sequence[Real]:
         """Return the seconds of each work that the pairs of device *d* hide in a step."""
         found: list[Real] = [0.0] * len(self._works)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from parcost.contract.pipelines import Activity, Times
+from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.engine.bounds import device_seconds
 from parcost.engine.replay import Hop, PipelinePlan, Timeline
 from parcost.engine.stage_costs import Load
@@ -12,12 +14,18 @@ from parcost.engine.trace import activities
 from parcost.numeric import Real, is_array
 from parcost.records import record
 
+if TYPE_CHECKING:
+    from parcost.contract.plugin import Plugin
+    from parcost.engine.pairs import PlanPairs
+
 
 @record(kw_only=True, eq=False)
 class PipelineRun:
     """A pipeline as it runs.
 
-    *loads* are by copy of a virtual stage, and so are *kinds*: the first stage alike.
+    *loads* are by copy of a virtual stage, and so are *kinds*: the first stage alike. *works*,
+    *edges*, *onces* and *memory* are the terms, and *pairs* what passes at once hide of one
+    another; a search leaves them out.
     """
 
     plan: PipelinePlan
@@ -26,6 +34,11 @@ class PipelineRun:
     times: Times
     hop: Hop
     timeline: Timeline
+    works: Sequence[tuple[Plugin, Work]] = ()
+    edges: Sequence[tuple[Plugin, Edge]] = ()
+    onces: Sequence[tuple[Plugin, Once]] = ()
+    memory: Sequence[Memory] = ()
+    pairs: PlanPairs | None = None
 
     def device_seconds(self) -> Sequence[Real]:
         """Return the seconds of passes on each device."""

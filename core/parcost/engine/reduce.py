@@ -99,6 +99,7 @@ def reduce(
         hops.append(add_hops(hops[-1], tuple(edge.boundaries) or edge.seconds))
     spans = [bool(onces) and i == len(edges) for i in range(len(hops))]
     timelines = [plan.timeline(times, hop, spans=s) for hop, s in zip(hops, spans, strict=True)]
+    kept = sorted(_valid_terms("memory", memory, pipeline, faults), key=lambda p: p[1].name)
     whole = PipelineRun(
         plan=plan,
         loads=loads,
@@ -106,6 +107,11 @@ def reduce(
         times=times,
         hop=hops[-1],
         timeline=timelines[-1],
+        works=works,
+        edges=edges,
+        onces=onces,
+        memory=[term for _, term in kept],
+        pairs=paired,
     )
 
     ledger = work_lines(works, loads, plan, device, paired)
@@ -115,7 +121,6 @@ def reduce(
         ledger += hop_lines(edges, plan, device, [timeline.seconds for timeline in timelines])
     ledger += once_lines(onces, whole)
     ledger = [line for line in ledger if any_of(line.exposed != 0) or any_of(line.hidden != 0)]
-    kept = sorted(_valid_terms("memory", memory, pipeline, faults), key=lambda p: p[1].name)
     full = peak_memory(kept, plan)
     return Outcome(
         pipeline=pipeline,

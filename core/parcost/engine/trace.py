@@ -25,14 +25,21 @@ def replay_activities(run: Replay) -> tuple[Sequence[Sequence[Activity]], Order]
     return activities(plan, run.times, run.hop), plan.orders[0][1]
 
 
-def activities(plan: PipelinePlan, times: Times, hop: Hop) -> Sequence[Sequence[Activity]]:
-    """Return the activities of each device of *plan* with these times."""
+def activities(
+    plan: PipelinePlan, times: Times, hop: Hop, releases: Sequence[float] = ()
+) -> Sequence[Sequence[Activity]]:
+    """Return the activities of each device of *plan* with these times.
+
+    No copy of a virtual stage starts before its *releases*.
+    """
     cut = plan.pipeline
     assert not is_array(cut.micro_batches)
     ((_, order),) = plan.orders
     program = order.compile(keep=True)
-    state, durations = play(program, times, hop, [0.0] * len(plan.device))
+    state, durations = play(program, times, hop, releases or [0.0] * len(plan.device))
     found: list[list[Activity]] = [[] for _ in plan.held]
     for d, entry, slot, takes in program.entries:
-        found[d].append(Activity(entry, state[slot] - durations[takes], state[slot]))
+        before = found[d][-1].end if found[d] else 0.0
+        start = max(state[slot] - durations[takes], before)  # before it by a rounding at most
+        found[d].append(Activity(entry, start, state[slot]))
     return found

@@ -11,14 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
-from parcost.contract.pipelines import Activity, Op, Pair, Pipeline
-from parcost.engine.pipeline_run import PipelineRun
+from parcost.contract.pipelines import Activity, Op, Pair
 from parcost.language.numbers import quantity
 from parcost.output.cells import cell
 
 if TYPE_CHECKING:
-    from parcost.engine.orders import Order
-    from parcost.report.result import Result
+    from parcost.contract.traces import StepTrace
 
 _CUT = " ~~ "
 _MARGIN = 2  # of the page
@@ -33,21 +31,17 @@ _KEY = {
 }
 
 
-def page(result: Result, name: str, path: str, width: int) -> Iterator[Item]:
-    """Yield the timeline of *result*, for paper of some *width*, and what it says."""
-    outcome = result.outcome
-    assert outcome is not None
-    at = ", ".join(f"{key} = {cell(value)}" for key, value in result.at.items())
-    yield Heading(f"{name}, {at}" if at else name, 1, aside=path)
-    assert isinstance(outcome.run, PipelineRun)
-    order = outcome.run.plan.orders[0][1]
-    yield from drawing(outcome.timeline(), order, outcome.pipeline, width)
+def page(trace: StepTrace, width: int) -> Iterator[Item]:
+    """Yield the timeline of *trace*, for paper of some *width*, and what it says."""
+    at = ", ".join(f"{key} = {cell(value)}" for key, value in trace.at.items())
+    part = f": {trace.part}" if trace.part else ""
+    yield Heading(f"{trace.name}{part}, {at}" if at else f"{trace.name}{part}", 1, aside=trace.path)
+    yield from drawing(trace, width)
 
 
-def drawing(
-    devices: Sequence[Sequence[Activity]], order: Order, cut: Pipeline, width: int
-) -> Iterator[Item]:
+def drawing(trace: StepTrace, width: int) -> Iterator[Item]:
     """Yield the lines of a pipeline's devices, and what each does."""
+    devices, cut = trace.activities(), trace.pipeline
     end = max(device[-1].end for device in devices)
     chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
     yield Line(
@@ -59,7 +53,7 @@ def drawing(
     yield Line(f"{_legend(devices)}. {_unit(devices)}", "faint")
     if len(devices) > _SHOWN:
         yield Line(f"{_SHOWN} of {len(devices)} devices are shown", "faint")
-    yield _phases(devices, order, end)
+    yield _phases(trace, end)
 
 
 def draw(devices: Sequence[Sequence[Activity]], width: int) -> Iterator[str]:
@@ -141,7 +135,7 @@ def _unit(devices: Sequence[Sequence[Activity]]) -> str:
     return f"One column is {quantity(_column(devices), 's')}"
 
 
-def _phases(devices: Sequence[Sequence[Activity]], order: Any, end: float) -> Table:
+def _phases(trace: StepTrace, end: float) -> Table:
     """Return how each device fills, works and drains.
 
     The steady state begins with the forward pass before the first backward one, and
@@ -150,26 +144,26 @@ def _phases(devices: Sequence[Sequence[Activity]], order: Any, end: float) -> Ta
     """
     head = ("device", "stages", "warm-up", "steady", "drain", "idle", "alive")
     rows = []
-    for d, device in enumerate(devices[:_SHOWN]):
+    for d, device in enumerate(trace.activities()[:_SHOWN]):
         kinds = [{op.kind for op in _ops(a.op)} for a in device]
         first = next(i for i, kind in enumerate(kinds) if kind != {"F"})
         last = len(kinds) - next(i for i, kind in enumerate(reversed(kinds)) if "F" in kind)
         if last > first:
             first, last = first - 1, last + 1
-        held = sorted(order.stage[k] for k in order.held[d])
         busy = sum(a.end - a.start for a in device)
         counts = (first, last - first, len(kinds) - last)
         share = round(1 - busy / end, _DIGITS) + 0.0 if end else 0.0  # + 0.0: no -0
         idle = quantity(share, "%", 3)
-        alive = max(sum(moment.alive) for moment in order.alive_forward[d])
-        cells = (str(d), ", ".join(map(str, held)), *map(str, counts), idle, str(alive))
+        held = ", ".join(map(str, trace.held[d]))
+        cells = (str(d), held, *map(str, counts), idle, str(trace.alive[d]))
         rows.append(Row(cells))
     return Table([Column(title, "left" if title == "stages" else "right") for title in head], rows)
 
 
-def data(devices: Sequence[Sequence[Activity]]) -> list[list[dict[str, Any]]]:
-    """Return the activities of each device as plain data."""
-    return [
+def data(trace: StepTrace) -> dict[str, Any]:
+    """Return the passes of each device as plain data."""
+    part = {"pipeline": trace.part} if trace.part else {}
+    devices = [
         [
             {
                 "passes": [
@@ -181,5 +175,7 @@ def data(devices: Sequence[Sequence[Activity]]) -> list[list[dict[str, Any]]]:
             }
             for activity in device
         ]
-        for device in devices
+        for device in trace.activities()
     ]
+    found = {"study": trace.name, "path": trace.path, "at": dict(trace.at)}
+    return {**found, **part, "devices": devices}

@@ -64,6 +64,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "contract.figures",
             "contract.searches",
             "contract.offers",
+            "contract.traces",
             "contract.importers",
             "contract.formulas",
             "contract.sheet",

@@ -78,11 +78,20 @@ def file_beside(path: Path) -> tuple[int, Temporary]:
         os.close(handle)
 
 
+def folder_beside(path: Path) -> Temporary:
+    """Return a new folder in the folder of *path*, and who removes it."""
+    return _new_folder(path.parent, f".{path.name}.", _SUFFIX)
+
+
 def temporary_folder() -> Temporary:
     """Return a new folder that only this user can read."""
-    _remove_left_over(Path(gettempdir()), _FOLDER, "", stat.S_ISDIR)
+    return _new_folder(Path(gettempdir()), _FOLDER, "")
+
+
+def _new_folder(place: Path, prefix: str, suffix: str) -> Temporary:
+    _remove_left_over(place, prefix, suffix, stat.S_ISDIR)
     while True:
-        name = mkdtemp(prefix=_FOLDER)
+        name = mkdtemp(prefix=prefix, suffix=suffix, dir=place)
         if not _LOCKS:
             return Temporary(Path(name))
         with suppress(FileNotFoundError):  # another run removed it before its lock: make one anew

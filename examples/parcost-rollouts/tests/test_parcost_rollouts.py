@@ -40,7 +40,7 @@ class TestRollouts(PluginContract):
         assert outcome is not None
         return list(outcome.ledger)
 
-    def sent(self, text: str) -> float:
+    def sending_seconds(self, text: str) -> float:
         names = "weights to rollouts"
         return sum(line.exposed for line in self.ledger(text) if line.name.startswith(names))
 
@@ -48,12 +48,14 @@ class TestRollouts(PluginContract):
         # 8,030,261,248 weights of 2 bytes at 8 x 50 GB/s, every 8 steps; the norms, which every
         # tensor-parallel rank holds, are sent eight times: 65 x 4096 more, seven times
         by_hand = (8030261248 + 7 * 65 * 4096) * 2 / 400e9 / 8
-        assert self.sent(self.spec) == pytest.approx(by_hand, rel=1e-9)
+        assert self.sending_seconds(self.spec) == pytest.approx(by_hand, rel=1e-9)
 
     def test_sending_twice_as_often_costs_twice_as_much(self) -> None:
         often = self.spec.replace("every     = 8", "every     = 4")
         assert often != self.spec
-        assert self.sent(often) == pytest.approx(2 * self.sent(self.spec), rel=1e-9)
+        assert self.sending_seconds(often) == pytest.approx(
+            2 * self.sending_seconds(self.spec), rel=1e-9
+        )
 
 
 def test_the_study_uses_both_plugins() -> None:

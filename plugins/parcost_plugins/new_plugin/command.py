@@ -57,8 +57,8 @@ _PLACES = {
 def command(name: str, kind: str, into: Path) -> int:
     """Write a complete distribution of a plugin called NAME, with tests that pass.
 
-    The folder parcost-NAME has a module with the plugin, a spec or a file that uses it, contract
-    tests, a pyproject.toml with the entry point, and a workflow that runs the tests.
+    The folder parcost-NAME has a module with the plugin, and a spec or a file that uses it. It also
+    has contract tests, a pyproject.toml with the entry point, and a workflow that runs the tests.
     """
     letters = _letters(name)
     folder = into / letters["distribution"]

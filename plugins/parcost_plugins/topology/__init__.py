@@ -9,13 +9,14 @@ alone. So equal axes are placed once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from attrs import evolve
 
 from parcost import Group, Real, Study, hookimpl, record
 from parcost.numeric import all_of
 from parcost_plugins.topology.decomposition import Decomposition, join
-from parcost_plugins.topology.occupancy import Axes
+from parcost_plugins.topology.occupancy import Axes, lattices
 from parcost_plugins.topology.placement import place
 from parcost_plugins.topology.tiers import Tier, tiers
 from parcost_plugins.vocabulary import Cluster
@@ -32,11 +33,15 @@ def groups(study: Study) -> Iterator[Group]:
     for name, axes in Decomposition.of(study).axes.items():
         extent = join(axes)
         if not extent:
-            yield evolve(ground.alone, name=name)
+            members = partial(_members, (), cluster.devices)
+            yield evolve(ground.alone, name=name, members=members)
             continue
         same = next((group for other, group in placed if _are_equal(extent, other)), None)
         if same is None:
-            group = place(name, extent, ground.levels, cluster.devices, reduction=ground.reduction)
+            placed_group = place(
+                name, extent, ground.levels, cluster.devices, reduction=ground.reduction
+            )
+            group = evolve(placed_group, members=partial(_members, extent, cluster.devices))
             placed.append((extent, group))
             yield group
         else:
@@ -59,12 +64,24 @@ def _ground(study: Study) -> _Ground:
     levels, devices = tiers(cluster), cluster.devices
     rate = getattr(cluster.device, "reduction_bandwidth", None)
     reduction = 0.0 if rate is None else 1 / rate
+    job = place("job", [(1.0, devices)], levels, devices, reduction=reduction)
     return _Ground(
         levels=levels,
         reduction=reduction,
         alone=place("alone", [], levels, devices),
-        job=place("job", [(1.0, devices)], levels, devices, reduction=reduction),
+        job=evolve(job, members=partial(_members, [(1.0, devices)], devices)),
     )
+
+
+def _members(axes: Axes, devices: Real) -> Sequence[Sequence[int]]:
+    """Return the ranks of every group on *axes* of a single point; alone without axes."""
+    count = int(devices)
+    if not axes:
+        return [[rank] for rank in range(count)]
+    found: Sequence[Sequence[int]] = lattices(
+        [(int(stride), int(extent)) for stride, extent in axes], count
+    ).tolist()
+    return found
 
 
 def _are_equal(these: Axes, those: Axes) -> bool:

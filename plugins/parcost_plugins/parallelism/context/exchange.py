@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import add
 from typing import Any
 
@@ -143,6 +143,7 @@ class ContextExchange:
             flat=group.pair,
             pair=group.pair,
             hop=group.pair,
+            members=partial(_between_parts, group, self.trading),
         )
 
     @cached_property
@@ -199,4 +200,17 @@ def _subgroup(group: Group, ranks: Real) -> Group:
         flat=group.links[0] if inside else group.flat,
         pair=group.pairs[0] if inside else group.pair,
         hop=group.links[0] if inside else group.hop,
+        members=partial(_within_parts, group, ranks),
     )
+
+
+def _within_parts(group: Group, ranks: Real) -> Sequence[Sequence[int]]:
+    """Return the ranks of every part of so many neighbours in *group*."""
+    each, lists = int(ranks), group.members() if group.members else ()
+    return [row[at : at + each] for row in lists for at in range(0, len(row), each)]
+
+
+def _between_parts(group: Group, ranks: Real) -> Sequence[Sequence[int]]:
+    """Return the ranks that stand in the same place of each part."""
+    each, lists = int(ranks), group.members() if group.members else ()
+    return [row[at::each] for row in lists for at in range(each)]

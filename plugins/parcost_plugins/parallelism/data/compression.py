@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost import Formula, Group, Real, Study, formula, record
+from attrs import evolve
+
+from parcost import Communication, Formula, Group, Real, Study, formula, record
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.vocabulary import Compression, Training
 from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
@@ -70,12 +72,13 @@ def _sum_exchange(study: Study, n: Formula, group: Group) -> Formula:
             left = formula("n / g", n=(left, "B"), g=units)
     if len(levels) < 2:
         return flat
-    return formula(
+    faster = formula(
         "min(flat, sum(level))",
         flat=(flat, "s"),
         level=(levels, "s"),
         source="ZeRO++ exchanges by levels",
     )
+    return evolve(faster, communication=Communication("all_to_all", n.value, group))
 
 
 def quantised_bytes(chosen: Compression) -> Real:

@@ -7,12 +7,14 @@ follows the reduction among the replicas of each copy. They are whole gradients,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from parcost import Group, Once, Study, formula
 from parcost.numeric import all_of
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.partition import stages_of_devices
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
@@ -27,9 +29,15 @@ def reduction(study: Study) -> Iterator[Once]:
     copies = study.number(copies_of_stage)
     if all_of(copies == 1) or study[Layout].pp == 1:
         return
-    pair = study.group("pp").pair
-    ranks = float(copies)
-    ends = Group(name="copies of a stage", ranks=ranks, shape=(ranks,), links=(pair,))
+    pipeline = study.group("pp")
+    pair, ranks = pipeline.pair, float(copies)
+    ends = Group(
+        name="copies of a stage",
+        ranks=ranks,
+        shape=(ranks,),
+        links=(pair,),
+        members=partial(_members, study, pipeline),
+    )
     for kind in stage_kinds(study):
         elements = kind.elements / kind.shards(study[Layout].zero, since=1)
         n = formula("psi g", psi=elements, g=(study[Training].precision.reduction, "B"))
@@ -44,3 +52,12 @@ def reduction(study: Study) -> Iterator[Once]:
             resource=pair.name,
             bytes_=n.value,
         )
+
+
+def _members(study: Study, pipeline: Group) -> Sequence[Sequence[int]]:
+    """Return the ranks of every set of copies: the devices that hold the same stages."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for device, held in enumerate(stages_of_devices(study)):
+        alike.setdefault(tuple(held), []).append(device)
+    lists = pipeline.members() if pipeline.members else ()
+    return [[row[device] for device in devices] for row in lists for devices in alike.values()]

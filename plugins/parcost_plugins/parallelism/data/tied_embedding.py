@@ -8,7 +8,8 @@ holds the embedding once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import add
 
 from parcost import Group, Once, Real, Study, formula
@@ -43,7 +44,13 @@ def reduction(study: Study) -> Iterator[Once]:
         return
     pipeline = study.group("pp")
     both = 2.0
-    ends = Group(name="ends of pp", ranks=both, shape=(both,), links=(pipeline.pair,))
+    ends = Group(
+        name="ends of pp",
+        ranks=both,
+        shape=(both,),
+        links=(pipeline.pair,),
+        members=partial(_members, pipeline),
+    )
     shards = study[Sharding].shard if layout.zero >= 2 else 1.0
     size = study[Training].precision.reduction
     n = formula("psi g / N", psi=copied, g=(size, "B"), N=shards)
@@ -58,3 +65,8 @@ def reduction(study: Study) -> Iterator[Once]:
         resource=pipeline.pair.name,
         bytes_=n.value,
     )
+
+
+def _members(pipeline: Group) -> Sequence[Sequence[int]]:
+    """Return the first and the last rank of every pipeline."""
+    return [[row[0], row[-1]] for row in (pipeline.members() if pipeline.members else ())]

@@ -22,9 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from parcost import (
+    Communication,
     Formula,
     Group,
     Link,
@@ -221,7 +222,7 @@ class TokenExchange:
             },
             source=KERNELS,
         )
-        return seconds, inside.value + outside.value
+        return self._exchange(seconds, bytes_), inside.value + outside.value
 
     def _unit_bytes(self, bytes_: Real) -> Formula:
         """Return the bytes that leave a unit, one copy of a token for each other unit."""
@@ -252,7 +253,13 @@ class TokenExchange:
             reached = reached * most
             times.append(_travel(link, most - 1.0, outside, share))
         seconds = formula("max(t)", t=(times, "s"), source=DEDUPLICATED)
-        return seconds, self.tokens * (self.remote_units + self.top) * bytes_
+        sent = self.tokens * (self.remote_units + self.top) * bytes_
+        return self._exchange(seconds, bytes_), sent
+
+    def _exchange(self, seconds: Formula, bytes_: Real) -> Formula:
+        """Return the *seconds* of an exchange of the copies of all tokens, of *bytes_* each."""
+        copies = self.copies * bytes_
+        return evolve(seconds, communication=Communication("all_to_all", copies, self.group))
 
 
 def _travel(link: Link, rounds: Real, n: Formula, part: Real) -> Formula:

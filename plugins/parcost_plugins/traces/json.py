@@ -1,0 +1,37 @@
+"""Timelines as data: ``parcost timeline --format json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from parcost import StepTrace, TimelineExporter, hookimpl
+from parcost.contract.page import Paper
+from parcost.language.escapes import escape_json
+from parcost.output.data import header
+from parcost.output.timeline import data
+
+
+class TimelineJson(TimelineExporter):
+    """One document: the start and the end of every pass of every study."""
+
+    name = "json"
+
+    def write(self, traces: Iterable[StepTrace], paper: Paper) -> Iterator[str]:  # noqa: ARG002
+        """Yield the document, study by study."""
+        yield _text(header()).removesuffix("}") + ', "studies": ['
+        separator = ""
+        for trace in traces:
+            yield separator + _text(data(trace))
+            separator = ", "
+        yield "]}\n"
+
+
+def _text(value: object) -> str:
+    return escape_json(json.dumps(value, ensure_ascii=False))
+
+
+@hookimpl
+def timeline_exporters() -> list[TimelineJson]:
+    """Offer JSON."""
+    return [TimelineJson()]

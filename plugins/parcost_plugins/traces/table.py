@@ -1,0 +1,27 @@
+"""Timelines as a person reads them: ``parcost timeline --format table``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from parcost import StepTrace, TimelineExporter, hookimpl
+from parcost.contract.page import Paper
+from parcost.output.text import draw
+from parcost.output.timeline import page
+
+
+class TimelineTable(TimelineExporter):
+    """A drawing of the passes of each device, and how each fills, works and drains."""
+
+    name = "table"
+
+    def write(self, traces: Iterable[StepTrace], paper: Paper) -> Iterator[str]:
+        """Yield one page for each timeline."""
+        for trace in traces:
+            yield draw(list(page(trace, paper.width)), paper)
+
+
+@hookimpl
+def timeline_exporters() -> list[TimelineTable]:
+    """Offer the drawing."""
+    return [TimelineTable()]
