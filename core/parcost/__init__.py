@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from parcost.contract.offers import Catalogue as Catalogue
     from parcost.contract.offers import Exporter as Exporter
     from parcost.contract.offers import FileExporter as FileExporter
+    from parcost.contract.offers import Rulebook as Rulebook
     from parcost.contract.outcome import Outcome as Outcome
     from parcost.contract.outcome import exposed_seconds as exposed_seconds
     from parcost.contract.pipelines import LONGEST_ORDER as LONGEST_ORDER
@@ -205,6 +206,7 @@ HOMES = {
         "Catalogue",
         "Exporter",
         "FileExporter",
+        "Rulebook",
     ),
     "contract.pipelines": (
         "LONGEST_ORDER",

@@ -18,7 +18,7 @@ from parcost.contract.checks import Check
 from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.groups import Group, Library
 from parcost.contract.importers import Importer
-from parcost.contract.offers import Catalogue, Exporter, FileExporter
+from parcost.contract.offers import Catalogue, Exporter, FileExporter, Rulebook
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Pipeline
 from parcost.contract.searches import Axis, Goal, Objective
@@ -75,6 +75,11 @@ def exporters() -> Iterable[Exporter | FileExporter]:  # type: ignore[empty-body
 @hookspec
 def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
     """Formats of other tools' files, which are read as specs."""
+
+
+@hookspec
+def rulebooks() -> Iterable[Rulebook]:  # type: ignore[empty-body]
+    """The pages of the rules that the plugin has, which nothing reads before they are printed."""
 
 
 # --- What a study is made of: asked once per evaluation, in this order --------------

@@ -30,6 +30,26 @@ class Catalogue(Record):
     doc: str = ""
 
 
+@record(kw_only=True)
+class Rulebook(Record):
+    """The pages of the rules that a plugin has: a table of TOML for each, by id.
+
+    ``parcost rule ID`` prints a page. *file* holds the tables, or *text* does. A page has a
+    ``title``, a ``severity`` (``error`` or ``warning``), ``why`` and ``fix``. It may have a
+    ``source``. The spec ``fails`` breaks the rule, and with each ``change`` made it does not.
+    *name* is what the rules are about.
+    """
+
+    name: str
+    file: Any = None  # a pathlib.Path or importlib.resources Traversable
+    text: str = ""
+
+    def problem(self) -> str:
+        if bool(self.text) != (self.file is None):
+            return f"gave the rulebook `{self.name}` not one of a file and a text"
+        return ""
+
+
 class Exporter(ABC):
     """A format of text that reports are written in: ``--format name``.
 

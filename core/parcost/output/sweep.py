@@ -57,6 +57,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     every = {id(d): d for result in report.results for d in result.diagnostics}
     distinct = list({d.message: d for d in every.values()}.values())
     yield from warnings(distinct) if short else all_warnings(distinct)
+    yield from (suppression_count if short else suppression_lines)(report.suppressions)
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]
     if short and not view.figures:

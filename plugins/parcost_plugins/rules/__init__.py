@@ -7,8 +7,9 @@ tensor parallelism).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from parcost import Check, Outcome, Study, hookimpl
+from parcost import Check, Outcome, Rulebook, Study, hookimpl
 from parcost_plugins.rules import batch, layout, overlap, peaks, unread_attributes
 
 
@@ -26,3 +27,9 @@ def checks(study: Study) -> Iterator[Check]:
 def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:  # noqa: ARG001
     """Return warnings of a step that runs: attributes without which it takes as long."""
     yield from unread_attributes.priced_rules(study)
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="batch_and_layout", file=Path(__file__).with_name("rules.toml"))]
