@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.fields import Record
+from attrs import field
+
+from parcost.contract.fields import Record, rule
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
     from parcost.contract.entries import Entry, Part
     from parcost.contract.page import Paper
+
+
+_LINES = rule(lambda text: isinstance(text, str), "which is no text")
 
 
 @record(kw_only=True)
@@ -42,7 +47,7 @@ class Rulebook(Record):
 
     name: str
     file: Any = None  # a pathlib.Path or importlib.resources Traversable
-    text: str = ""
+    text: str = field(default="", metadata=_LINES)
 
     def problem(self) -> str:
         if bool(self.text) != (self.file is None):

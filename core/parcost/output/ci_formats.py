@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -97,7 +98,7 @@ def _counts(cases: Sequence[CheckedClaim]) -> dict[str, str]:
     return {"tests": str(len(cases)), "failures": str(failed), "errors": str(errors)}
 
 
-def sarif(problems: Iterable[Problem], pages: Mapping[str, RulePage]) -> str:
+def sarif(problems: Iterable[Problem], pages: Mapping[str, RulePage] = MappingProxyType({})) -> str:
     """Return problems as a SARIF log, each id being a rule, with its page if it has one.
 
     A problem with a ``reason`` is one that its spec switches off.

@@ -31,6 +31,7 @@ from parcost.contract.calls import CallError, call
 from parcost.contract.plugin import Fault, Plugin
 from parcost.language.diagnostics import quote
 from parcost.language.errors import PluginError
+from parcost.plugins.registry import precedence
 from parcost.records import record
 from parcost.system import files
 
@@ -95,7 +96,8 @@ def _read_all(plugins: Plugins) -> RulePages:
     for path in sorted(CORE_BOOKS.glob("*.toml")):
         text = files.read_text(path, files.SPEC, path.name)
         pages |= _pages(text, path.stem, None)
-    for plugin, book in plugins.offers("rulebooks").values():
+    offered = plugins.offers("rulebooks").values()
+    for plugin, book in sorted(offered, key=lambda offer: precedence(offer[0])):
         try:
             found = call(_read, book, plugin, module=plugin.module, passing=PluginError)
         except (CallError, PluginError) as error:
@@ -123,6 +125,8 @@ def _pages(text: str, book: str, plugin: Plugin | None) -> Mapping[str, RulePage
     except tomllib.TOMLDecodeError as error:
         raise PluginError(f"the rulebook `{book}` is no TOML: {error}") from error
     bases = tables.pop("bases", {})
+    if not isinstance(bases, dict) or not all(isinstance(b, str) for b in bases.values()):
+        raise PluginError(f"the rulebook `{book}` has `bases` that are no table of texts")
     return {id: _page(id, table, bases, book, plugin) for id, table in tables.items()}
 
 
@@ -181,6 +185,8 @@ def _examples(
 def _changed(text: str, changes: Any, wrong: Callable[[str], PluginError]) -> str:
     """Return *text* with each of *changes*, an old part and a new one, made once."""
     for change in changes:
+        if not isinstance(change, list) or list(map(type, change)) != [str, str]:
+            raise wrong(f"the change {quote(change)}, which is no pair of texts")
         old, new = change
         if text.count(old) != 1:
             raise wrong(f"a change of {quote(old)}, which its example does not have once")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MARK = "parcost:"
 _COMMENT = re.compile(r"#\s*parcost:[ \t]*(?P<said>.*)")
-_SHAPE = re.compile(r"allow\s+(?P<id>[^\s,:]+)\s*(?:[,:]\s*(?P<reason>.*\S))?\s*$")
+_SHAPE = re.compile(r"allow\s+(?P<id>[^\s,:]+)\s*(?:[,:]\s*(?P<reason>\S.*)?)?$")
 _FOREIGN = re.compile(r"(?:^|\s)(?P<comment>#[^\r\n]*)", re.MULTILINE)
 _HOW = "write `# parcost: allow ID, REASON`"
 
@@ -110,7 +110,7 @@ def read_allowances(
         match = _COMMENT.match(comment.text)
         if match is None:
             continue
-        shape = _SHAPE.match(match["said"])
+        shape = _SHAPE.match(match["said"].rstrip())
         if wrong := _problem(match["said"], shape, comment, rules):
             problems.append(wrong)
         elif shape is not None:
