@@ -231,11 +231,13 @@ torchrun --nproc_per_node 8 pretrain_gpt.py \\
 
 
 def test_a_shell_script_may_switch_warnings_off(tmp_path: Path) -> None:
-    path = tmp_path / "train.sh"
+    script = tmp_path / "train.sh"
     comment = "# parcost: allow import-unknown, ours, it only logs"
-    path.write_text(SCRIPT.format(comment=""))
-    assert "import-unknown" in check(path, "--from", "megatron")[1]
-    path.write_text(SCRIPT.format(comment=comment))
-    text, message = check(path, "--from", "megatron")[1:]
+    path = tmp_path / "job.par"
+    path.write_text('use "train.sh"\nuse catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n')
+    script.write_text(SCRIPT.format(comment=""))
+    assert "warning[import-unknown]" in check(path)[1]
+    script.write_text(SCRIPT.format(comment=comment))
+    _, text, message = check(path)
     assert "import-unknown" not in text
     assert "import-unknown: ours, it only logs" in message

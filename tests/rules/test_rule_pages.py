@@ -24,6 +24,20 @@ _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 #: Ids that a module puts together, or hands on from a table.
 COMPUTED = {
+    "plugins/parcost_plugins/vocabulary/plausibility.py": {
+        f"implausible-{what}"
+        for what in (
+            "memory",
+            "memory-bandwidth",
+            "peak",
+            "power",
+            "batch",
+            "tokens",
+            "device-hour",
+            "intensity",
+            "pue",
+        )
+    },
     "core/parcost/engine/claims.py": {"wrong-dimension", "mixed-dimensions"},
     "core/parcost/spec/conversion.py": {"missing-label", "duplicate"},
     "core/parcost/spec/names.py": {"unknown-name", "missing-block"},

@@ -42,6 +42,12 @@ def markdown(page: RulePage, depth: int = 1) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def listing_markdown(pages: Iterable[RulePage]) -> str:
+    """Return a table with a line for each rule, which leads to its page."""
+    rows = [f"| [`{page.id}`](#{page.id}) | {_kind(page)} | {page.title} |" for page in pages]
+    return "\n".join(["| rule | severity | what |", "| :-- | :-- | :-- |", *rows, ""])
+
+
 def rule_data(page: RulePage) -> dict[str, Any]:
     """Return a rule as plain data."""
     return {

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from parcost import Check, Outcome, Rulebook, Study, hookimpl
-from parcost_plugins.rules import batch, layout, overlap, peaks, unread_attributes
+from parcost_plugins.rules import batch, layout, overlap, peaks, plausibility, unread_attributes
 
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rules of the layout, the batch, the overlap and the peaks."""
+    """Return the rules of the layout, the batch, the overlap, the peaks and what is plausible."""
     yield from layout.rules(study)
     yield from batch.rules(study)
     yield from overlap.rules(study)
     yield from peaks.rules(study)
+    yield from plausibility.rules(study)
     yield from unread_attributes.rules(study)
 
 
