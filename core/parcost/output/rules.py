@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import unified_diff
 from typing import Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.language.format import format_text
 from parcost.plugins.rule_pages import RulePage
 
 _ALLOWABLE = "A spec may switch it off: `# parcost: allow {id}, REASON`."
-_UNALLOWABLE = "It cannot be switched off: with it, numbers mean nothing."
+_UNALLOWABLE = "It is an error, which cannot be switched off."
 _OUTCOME = "`parcost eval` reports it, because it takes the outcome of a step."
 
 
@@ -31,15 +33,32 @@ def listing(pages: Iterable[RulePage]) -> Table:
     return Table((Column("rule"), Column("severity"), Column("what", flexible=True)), rows)
 
 
-def markdown(page: RulePage, depth: int = 1) -> str:
-    """Return a rule in Markdown, its id as a heading of *depth*."""
-    parts = [
-        f"{'#' * depth} {page.id}",
-        f"{_sentence(page.title)} ({_kind(page)}, {_origin(page)})",
-    ]
-    parts += [f"**{title}.** {text}" for title, text in _paragraphs(page)]
-    parts += [f"**{title}:**\n\n```par\n{spec.rstrip()}\n```" for title, spec in _examples(page)]
+def markdown(page: RulePage) -> str:
+    """Return a rule in Markdown."""
+    examples = (f"**{title}:**\n\n```par\n{spec}```" for title, spec in _examples(page))
+    return "\n\n".join([*_markdown_head(page, 1), *examples]) + "\n"
+
+
+def short_markdown(page: RulePage, depth: int) -> str:
+    """Return a rule in Markdown, of whose examples only the lines that mend it are shown."""
+    parts = _markdown_head(page, depth)
+    if changes := _changes(page):
+        parts.append("\n".join(["```diff", *changes, "```"]))
     return "\n\n".join(parts) + "\n"
+
+
+def _markdown_head(page: RulePage, depth: int) -> list[str]:
+    """Return all but the examples."""
+    title = f"{_sentence(page.title)} ({_kind(page)}, {_origin(page)})"
+    texts = (f"**{name}.** {text}" for name, text in _paragraphs(page))
+    return [f"{'#' * depth} {page.id}", title, *texts]
+
+
+def _changes(page: RulePage) -> Sequence[str]:
+    """Return the lines by which the examples of a rule differ."""
+    examples = [text.splitlines() for _, text in _examples(page)]
+    found = unified_diff(*examples, n=0, lineterm="") if examples else ()
+    return [line for line in found if not line.startswith(("---", "+++", "@@"))]
 
 
 def listing_markdown(pages: Iterable[RulePage]) -> str:
@@ -89,8 +108,8 @@ def _paragraphs(page: RulePage) -> Iterator[tuple[str, str]]:
 
 def _examples(page: RulePage) -> Iterator[tuple[str, str]]:
     if page.fails:
-        yield "Fails", page.fails
-        yield "Passes", page.passes
+        yield "Fails", format_text(page.fails)
+        yield "Passes", format_text(page.passes)
 
 
 def _sentence(text: str) -> str:

@@ -1,7 +1,7 @@
 """The page of all rules, made from the rulebooks of the core and of plugins.
 
-    python -m parcost.references.rules                  prints it
-    python -m parcost.references.rules docs/rules.md    writes it
+python -m parcost.references.rules                  prints it
+python -m parcost.references.rules docs/rules.md    writes it
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parcost.output.rules import listing_markdown, markdown
+from parcost.output.rules import listing_markdown, short_markdown
 from parcost.plugins.discovery import load
 from parcost.plugins.rule_pages import RulePage, rule_pages
 
@@ -23,9 +23,9 @@ HEAD = """# The rules
 
 <!-- made by `python -m parcost.references.rules docs/rules.md` -->
 
-`parcost rule ID` prints each of these pages. [Rules](guide/rules.md) says how a spec switches a
-warning off, and how a plugin declares rules of its own. Rules marked *plausibility* warn of values
-that are legal and unlikely.
+`parcost rule ID` prints each of these pages, with whole examples. [Rules](guide/rules.md) says how
+a spec switches a warning off, and how a plugin declares rules of its own. Rules marked
+*plausibility* warn of values that are legal and unlikely.
 """
 
 
@@ -43,7 +43,7 @@ def _books(pages: list[RulePage]) -> Iterator[str]:
     """Yield each rulebook under a heading of its own."""
     for book, inside in groupby(pages, key=lambda page: page.book):
         yield f"## {book.capitalize().replace('_', ' ')}\n"
-        yield from (markdown(page, 3) for page in inside)
+        yield from (short_markdown(page, 3) for page in inside)
 
 
 def main(arguments: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Real, Study
+from parcost.numeric import all_of
 from parcost_plugins.vocabulary.hardware import PlausibleRange
 
 
@@ -25,7 +26,7 @@ def plausibility(
     """
     known = study.get(PlausibleRange)
     most = None if known is None else getattr(known, attribute)
-    if value is None or most is None:
+    if value is None or most is None or all_of(value <= most):
         return
     yield Check(
         id=f"implausible-{attribute.replace('_', '-')}",
