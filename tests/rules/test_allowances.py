@@ -12,6 +12,7 @@ import parcost
 from parcost import SpecError
 from parcost.cli.check import command
 from parcost.language.format import format_text
+from parcost.language.text import Source
 
 USES = """\
 use catalog.devices.h100_sxm
@@ -156,6 +157,27 @@ def test_the_formatter_keeps_allowances() -> None:
     laid_out = format_text(text)
     assert laid_out.count(ALLOW) == 2
     assert warned(laid_out) == warned(text) == {"sequence-parallel-alone"}
+
+
+def test_thousands_of_allowances_are_read_in_a_moment() -> None:
+    """Each looks at its own line: the time of a comment does not grow with the others."""
+    lines = (
+        f"link l{i} {{ bandwidth = 1 GB/s per_direction }}  # parcost: allow zero-alone, r"
+        for i in range(2000)
+    )
+    calls = 0
+    position = Source.position
+
+    def counted(source: Source, offset: int) -> tuple[int, int]:
+        nonlocal calls
+        calls += 1
+        return position(source, offset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Source, "position", counted)
+        (scenario,) = parcost.load_text("\n".join(lines))
+    assert len(scenario.module.allowances) == 2000
+    assert calls < 2000 * 20
 
 
 # --- the command ---------------------------------------------------------------------------

@@ -56,8 +56,8 @@ def _markdown_head(page: RulePage, depth: int) -> list[str]:
 
 def _changes(page: RulePage) -> Sequence[str]:
     """Return the lines by which the examples of a rule differ."""
-    examples = [text.splitlines() for _, text in _examples(page)]
-    found = unified_diff(*examples, n=0, lineterm="") if examples else ()
+    fails, passes = (text.splitlines() for text in (page.fails, page.passes))
+    found = unified_diff(fails, passes, n=0, lineterm="")
     return [line for line in found if not line.startswith(("---", "+++", "@@"))]
 
 

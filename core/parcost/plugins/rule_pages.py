@@ -22,7 +22,6 @@ A rule whose example takes more than a spec, such as a missing file, has ``needs
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,6 +119,8 @@ def _pages(text: str, book: str, plugin: Plugin | None) -> Mapping[str, RulePage
     Raises:
         PluginError: It is no table of rules.
     """
+    import tomllib  # only where a page is read
+
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -13,11 +13,12 @@ errors; an allowance that switches nothing off is a warning, ``unused-allowance`
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean, problem
+from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean, one_line, problem
 from parcost.language.parse import tables
 from parcost.language.text import Source, Span
 from parcost.records import record
@@ -70,12 +71,16 @@ def suppress(
     found: Iterable[Diagnostic], allowances: Sequence[Allowance]
 ) -> tuple[list[Diagnostic], list[Suppression]]:
     """Return the diagnostics that stay, and those that *allowances* switch off."""
+    by_id: dict[str, list[Allowance]] = {}
+    for one in allowances:
+        by_id.setdefault(one.id, []).append(one)
     kept: list[Diagnostic] = []
     suppressed: list[Suppression] = []
     for diagnostic in found:
         allowance = None
         if diagnostic.severity is Severity.WARNING:
-            allowance = next((a for a in allowances if a.covers(diagnostic)), None)
+            near = by_id.get(diagnostic.id, ())
+            allowance = next((one for one in near if one.covers(diagnostic)), None)
         if allowance is None:
             kept.append(diagnostic)
         else:
@@ -106,7 +111,8 @@ def read_allowances(
     problems: list[Diagnostic] = []
     if _MARK not in source.text:
         return found, problems
-    for comment in _foreign_comments(source) if foreign else _comments(source):
+    extents = None if foreign else _Extents(tree)
+    for comment in _comments(source) if extents else _foreign_comments(source):
         match = _COMMENT.match(comment.text)
         if match is None:
             continue
@@ -114,7 +120,7 @@ def read_allowances(
         if wrong := _problem(match["said"], shape, comment, rules):
             problems.append(wrong)
         elif shape is not None:
-            start, end = _lines(comment) if foreign else _extent(comment, tree)
+            start, end = extents.of(comment) if extents else _lines(comment)
             found.append(Allowance(shape["id"], shape["reason"], comment, start, end))
     return found, problems
 
@@ -127,14 +133,14 @@ def _problem(
 ) -> Diagnostic | None:
     """Return what is wrong with an allowance, if anything."""
     if shape is None:
-        message = f"`parcost: {said.strip()}` is no allowance"
+        message = f"`parcost: {one_line(said)}` is no allowance"
         return problem("malformed-allowance", message, comment, help=_HOW)
     id = shape["id"]
     page = rules().get(id)
     if page is None:
         hint = did_you_mean(id.replace("-", "_"), [known.replace("-", "_") for known in rules()])
         help = hint.replace("_", "-") if hint else "`parcost rule` lists all"
-        return problem("unknown-rule", f"there is no rule `{id}`", comment, help=help)
+        return problem("unknown-rule", f"there is no rule `{one_line(id)}`", comment, help=help)
     if not page.allowable:
         message = f"`{id}` is an error, which cannot be switched off: {page.title}"
         return problem("not-allowable", message, comment, help=page.fix)
@@ -177,24 +183,44 @@ def _lines(comment: Span) -> tuple[int, int]:
         start = end + 1
 
 
-def _extent(comment: Span, tree: s.Block) -> tuple[int, int]:
-    """Return from where to where an allowance of a spec covers; nothing where none is."""
-    block = tree
-    while (inner := _block_around(comment, block)) is not None:
-        block = inner
-    if _stands_alone(comment):
-        below = (item.span for item in block.items if item.span.start > comment.start)
-        at = next(below, None)
-        return (at.start, at.end) if at is not None else (comment.start, comment.start)
-    line = comment.source.position(comment.start)[0]
-    spans = [item.span for item in _items(tree) if line in _ends(item.span)]
-    inside = [
-        span
-        for span in spans
-        if set(_ends(span)) == {line} or not any(_is_within(other, span) for other in spans)
-    ]
-    start = min((span.start for span in inside), default=comment.start)
-    return start, max((span.end for span in inside), default=comment.start)
+class _Extents:
+    """Where the items of a spec begin and end, for all its comments."""
+
+    def __init__(self, tree: s.Block) -> None:
+        self._tree = tree
+        self._starts: dict[int, list[int]] = {}  # of the items of a block, by its id
+        self._by_line: dict[int, list[Span]] = {}
+        for item in _items(tree):
+            for line in set(_ends(item.span)):
+                self._by_line.setdefault(line, []).append(item.span)
+
+    def of(self, comment: Span) -> tuple[int, int]:
+        """Return from where to where a comment is about the spec; nothing where no item is."""
+        if _stands_alone(comment):
+            return self._below(comment.start)
+        line = comment.source.position(comment.start)[0]
+        spans = self._by_line.get(line, [])
+        whole = [span for span in spans if set(_ends(span)) == {line}]
+        if not whole:  # a block that begins or ends here, the innermost of several
+            whole = [min(spans, key=lambda span: span.end - span.start)] if spans else []
+        start = min((span.start for span in whole), default=comment.start)
+        return start, max((span.end for span in whole), default=comment.start)
+
+    def _below(self, start: int) -> tuple[int, int]:
+        """Return where the first item behind *start* lies, in the same block."""
+        block = self._tree
+        while True:
+            if id(block) not in self._starts:
+                self._starts[id(block)] = [item.span.start for item in block.items]
+            at = bisect_right(self._starts[id(block)], start)
+            before = block.items[at - 1] if at else None
+            if not isinstance(before, s.Block) or before.span.end <= start:
+                break
+            block = before
+        if at == len(block.items):
+            return start, start
+        span = block.items[at].span
+        return span.start, span.end
 
 
 def _ends(span: Span) -> tuple[int, int]:
@@ -202,23 +228,8 @@ def _ends(span: Span) -> tuple[int, int]:
     return span.source.position(span.start)[0], span.source.position(max(span.end - 1, 0))[0]
 
 
-def _is_within(span: Span, other: Span) -> bool:
-    """Return whether *span* is a part of *other*, and not all of it."""
-    same = (span.start, span.end) == (other.start, other.end)
-    return not same and other.start <= span.start and span.end <= other.end
-
-
 def _items(block: s.Block) -> Iterator[s.Item]:
     for item in block.items:
         yield item
         if isinstance(item, s.Block):
             yield from _items(item)
-
-
-def _block_around(comment: Span, block: s.Block) -> s.Block | None:
-    """Return the block in *block* that a comment stands in, behind its header."""
-    for item in block.items:
-        inside = item.span.start < comment.start < item.span.end
-        if isinstance(item, s.Block) and inside:
-            return item
-    return None
