@@ -37,7 +37,11 @@ FLOORS = (
 )
 
 #: Libraries that a function may import, and what runs without them.
-HEAVY = {"duckdb": "only Parquet needs it", "numpy": "`--help`, `fmt` and single specs wait less"}
+HEAVY = {
+    "duckdb": "only Parquet needs it",
+    "tomllib": "only pages of rules need it",
+    "numpy": "`--help`, `fmt` and single specs wait less",
+}
 
 #: Modules whose functions may import whatever they need, and why.
 LAZY = {

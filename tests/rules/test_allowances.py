@@ -168,13 +168,13 @@ def test_thousands_of_allowances_are_read_in_a_moment() -> None:
     calls = 0
     position = Source.position
 
-    def counted(source: Source, offset: int) -> tuple[int, int]:
+    def count(source: Source, offset: int) -> tuple[int, int]:
         nonlocal calls
         calls += 1
         return position(source, offset)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Source, "position", counted)
+        patch.setattr(Source, "position", count)
         (scenario,) = parcost.load_text("\n".join(lines))
     assert len(scenario.module.allowances) == 2000
     assert calls < 2000 * 20

@@ -145,7 +145,7 @@ def _problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagn
 
     if isinstance(scenario, Rejection):
         return scenario.diagnostics, scenario.exit_code
-    checked = attempt(path, partial(_judged, scenario))
+    checked = attempt(path, partial(_diagnostics, scenario))
     if not isinstance(checked, Rejection):
         return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
     if only_defines(scenario):  # the importing file has the rest
@@ -153,7 +153,7 @@ def _problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagn
     return checked.diagnostics, checked.exit_code
 
 
-def _judged(scenario: Scenario) -> Sequence[Diagnostic]:
+def _diagnostics(scenario: Scenario) -> Sequence[Diagnostic]:
     """Return the problems of a study that can be bound, and of its search."""
     found = scenario.judge()
     study = scenario.first

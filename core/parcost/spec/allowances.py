@@ -106,7 +106,7 @@ def read_allowances(
     *,
     foreign: bool = False,
 ) -> tuple[list[Allowance], list[Diagnostic]]:
-    """Return the allowances in the comments of a file, and what is wrong with others."""
+    """Return the allowances in the comments of a file, and the errors of the others."""
     found: list[Allowance] = []
     problems: list[Diagnostic] = []
     if _MARK not in source.text:
