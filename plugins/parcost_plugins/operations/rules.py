@@ -14,6 +14,7 @@ from parcost_plugins.vocabulary import (
     Cluster,
     Data,
     Energy,
+    PlausibleRange,
     Price,
     Reliability,
     Run,
@@ -43,19 +44,53 @@ def _rules(study: Study) -> Iterator[Check]:
     ):
         if study.all(schema):
             yield from rules(study)
+    if study.get(PlausibleRange) is not None:
+        yield from _plausibility(study)
+
+
+def _plausibility(study: Study) -> Iterator[Check]:
+    """Warn of tokens, prices and electricity that exceed all that is known."""
+    for run in study.all(Run):
+        yield from plausibility(
+            study,
+            "tokens",
+            run.tokens,
+            "run.tokens",
+            unit="T tokens",
+            scale=1e12,
+            remedy="write for example `15 T tokens`",
+        )
+    for price in study.all(Price):
+        yield from plausibility(
+            study,
+            "device_hour",
+            price.device_hour,
+            "price.device_hour",
+            unit="USD/h",
+            scale=1 / 3600,
+            remedy="write the price of one device and hour, not of a node",
+        )
+    for energy in study.all(Energy):
+        yield from plausibility(
+            study,
+            "intensity",
+            energy.intensity,
+            "energy.intensity",
+            unit="kg/kWh",
+            scale=1e3 / 3.6e6,
+            remedy="write `g/kWh`: mixed grids emit some hundred",
+        )
+        yield from plausibility(
+            study,
+            "pue",
+            energy.pue,
+            "energy.pue",
+            remedy="write total power over that of the machines",
+        )
 
 
 def _run(study: Study) -> Iterator[Check]:
     run = study[Run]
-    yield from plausibility(
-        study,
-        "tokens",
-        run.tokens,
-        "run.tokens",
-        unit="T tokens",
-        scale=1e12,
-        remedy="write for example `15 T tokens`",
-    )
     given = [name for name in ("device_time", "speed") if getattr(run, name) is not None]
     yield Check(
         id="run-known-twice",
@@ -206,31 +241,10 @@ def _energy(study: Study) -> Iterator[Check]:
         help="write `power = 700 W`, the design power of one device",
     )
     yield _devices_used_check(study, "energy")
-    yield from plausibility(
-        study,
-        "intensity",
-        energy.intensity,
-        "energy.intensity",
-        unit="kg/kWh",
-        scale=1e3 / 3.6e6,
-        remedy="write `g/kWh`: mixed grids emit some hundred",
-    )
-    yield from plausibility(
-        study, "pue", energy.pue, "energy.pue", remedy="write total power over that of the machines"
-    )
 
 
 def _price(study: Study) -> Iterator[Check]:
     yield _devices_used_check(study, "price")
-    yield from plausibility(
-        study,
-        "device_hour",
-        study[Price].device_hour,
-        "price.device_hour",
-        unit="USD/h",
-        scale=1 / 3600,
-        remedy="write the price of one device and hour, not of a node",
-    )
 
 
 def _devices_used_check(study: Study, kind: str) -> Check:
