@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from parcost.contract.offers import Catalogue as Catalogue
     from parcost.contract.offers import Exporter as Exporter
     from parcost.contract.offers import FileExporter as FileExporter
+    from parcost.contract.offers import Rulebook as Rulebook
     from parcost.contract.offers import TimelineExporter as TimelineExporter
     from parcost.contract.offers import TimelineFileExporter as TimelineFileExporter
     from parcost.contract.outcome import Outcome as Outcome
@@ -220,6 +221,7 @@ HOMES = {
         "FileExporter",
         "TimelineExporter",
         "TimelineFileExporter",
+        "Rulebook",
     ),
     "contract.pipelines": (
         "LONGEST_ORDER",

@@ -41,6 +41,7 @@ HEAVY = {
     "duckdb": "only Parquet needs it",
     "numpy": "`--help`, `fmt` and single specs wait less",
     "pandas": "only notebooks need it",
+    "tomllib": "only pages of rules need it",
 }
 
 #: Modules whose functions may import whatever they need, and why.

@@ -817,7 +817,10 @@ def test_check_finds_everything_without_evaluating(run: Run) -> None:
     assert done.code == 2
     assert "b.par:5:" in done.out
     assert "tp = 3" in done.out
-    assert re.fullmatch(r"3 studies checked, \d errors\n", done.err)
+    assert re.fullmatch(
+        r"3 studies checked, \d errors\n`parcost rule [a-z-]+` explains a rule by its id\n",
+        done.err,
+    )
 
 
 def test_check_of_a_good_spec_says_nothing_on_stdout(run: Run) -> None:

@@ -17,7 +17,7 @@ import pytest
 import parcost
 from parcost.cli import main
 from parcost.plugins.discovery import load
-from parcost.references import api, language
+from parcost.references import api, language, rules
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -303,6 +303,10 @@ def test_the_documents_can_be_made_by_the_documented_command() -> None:
 
 
 # --- The Python interface -----------------------------------------------------------------
+
+
+def test_the_page_of_the_rules_is_current(golden: Callable[[Path, str], None]) -> None:
+    golden(ROOT / "docs" / "rules.md", rules.rules_reference(load()))
 
 
 def test_the_page_of_the_python_interface_is_current(golden: Callable[[Path, str], None]) -> None:

@@ -22,6 +22,7 @@ from parcost.contract.offers import (
     Catalogue,
     Exporter,
     FileExporter,
+    Rulebook,
     TimelineExporter,
     TimelineFileExporter,
 )
@@ -86,6 +87,11 @@ def timeline_exporters() -> Iterable[TimelineExporter | TimelineFileExporter]:  
 @hookspec
 def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
     """Formats of other tools' files, which are read as specs."""
+
+
+@hookspec
+def rulebooks() -> Iterable[Rulebook]:  # type: ignore[empty-body]
+    """The pages of the rules that the plugin has, which nothing reads before they are printed."""
 
 
 # --- What a study is made of: asked once per evaluation, in this order --------------

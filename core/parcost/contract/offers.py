@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.fields import Record
+from attrs import field
+
+from parcost.contract.fields import Record, rule
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     from parcost.contract.entries import Entry, Part
     from parcost.contract.page import Paper
     from parcost.contract.traces import StepTrace
+
+
+_LINES = rule(lambda text: isinstance(text, str), "which is no text")
 
 
 @record(kw_only=True)
@@ -29,6 +34,26 @@ class Catalogue(Record):
     root: Any  # a pathlib.Path or importlib.resources Traversable directory
     prelude: str = ""
     doc: str = ""
+
+
+@record(kw_only=True)
+class Rulebook(Record):
+    """The pages of the rules that a plugin has: a table of TOML for each, by id.
+
+    ``parcost rule ID`` prints a page. *file* holds the tables, or *text* does. A page has a
+    ``title``, a ``severity`` (``error`` or ``warning``), ``why`` and ``fix``. It may have a
+    ``source``. The spec ``fails`` breaks the rule, and with each ``change`` made it does not.
+    *name* is what the rules are about.
+    """
+
+    name: str
+    file: Any = None  # a pathlib.Path or importlib.resources Traversable
+    text: str = field(default="", metadata=_LINES)
+
+    def problem(self) -> str:
+        if bool(self.text) != (self.file is None):
+            return f"gave the rulebook `{self.name}` not one of a file and a text"
+        return ""
 
 
 class Exporter(ABC):

@@ -26,6 +26,7 @@ from parcost.numeric import all_of, any_of, quiet
 from parcost.plugins.discovery import Plugins
 from parcost.report.report import Report
 from parcost.report.result import Infeasible, Result
+from parcost.spec.allowances import Allowance, suppress
 from parcost.spec.binder import Binder
 from parcost.spec.defaults import setting
 from parcost.spec.modules import Loader, Module
@@ -147,6 +148,8 @@ class Scenario:
         units = {axis.name: axis.unit for axis in self._probe[1]}
         if self.axes:
             results = merge_diagnostics(results, self.axes, units)
+        if allowances := self.module.all_allowances():
+            results = [_with_suppressions(result, allowances) for result in results]
         return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
 
     def forget(self) -> None:
@@ -157,6 +160,13 @@ class Scenario:
 
     def check(self) -> Sequence[Diagnostic]:
         """Return what the rules say, and whether there is what claims are about.
+
+        What the spec switches off is left out.
+        """
+        return suppress(self.judge(), self.module.all_allowances())[0]
+
+    def judge(self) -> Sequence[Diagnostic]:
+        """Return what :meth:`check` returns, and what the spec switches off.
 
         In a sweep with a point that may run, rules only warn of those that may not. Claims take
         a step, of the first point; how it comes out is not looked at.
@@ -335,6 +345,12 @@ class Scenario:
     def _with_warnings(self, result: Result) -> Result:
         found = [d for d in self.warnings if d.severity is Severity.WARNING]
         return evolve(result, diagnostics=[*found, *result.diagnostics])
+
+
+def _with_suppressions(result: Result, allowances: Sequence[Allowance]) -> Result:
+    """Return *result*, whose warnings that the spec switches off stand apart."""
+    kept, suppressed = suppress(result.diagnostics, allowances)
+    return evolve(result, diagnostics=kept, suppressions=suppressed)
 
 
 _IMPORTS = {"missing-file", "unreadable-file", "unknown-import", "import-escapes"}

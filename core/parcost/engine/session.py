@@ -23,6 +23,7 @@ from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
+from parcost.plugins.rule_pages import RulePage, rule_pages
 from parcost.report.report import Report
 from parcost.spec.defaults import setting
 from parcost.spec.modules import Loader, Module, label_of
@@ -42,8 +43,11 @@ class Session:
     def __attrs_post_init__(self) -> None:
         catalogues = {n: c for n, (_, c) in self.plugins.offers("catalogues").items()}
         importers = {n: i for n, (_, i) in self.plugins.offers("importers").items()}
-        loader = Loader(catalogues, self.plugins.absences, importers)
+        loader = Loader(catalogues, self.plugins.absences, importers, self._rules)
         object.__setattr__(self, "loader", loader)
+
+    def _rules(self) -> Mapping[str, RulePage]:
+        return rule_pages(self.plugins).pages
 
     def load(
         self,

@@ -9,13 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from parcost.language.escapes import escape_json, escape_line, escape_lines
+from parcost.output.rules import markdown
 from parcost.records import record
 from parcost.version import __version__
+
+if TYPE_CHECKING:
+    from parcost.plugins.rule_pages import RulePage
 
 Problem = Mapping[str, Any]
 
@@ -93,14 +98,17 @@ def _counts(cases: Sequence[CheckedClaim]) -> dict[str, str]:
     return {"tests": str(len(cases)), "failures": str(failed), "errors": str(errors)}
 
 
-def sarif(problems: Iterable[Problem]) -> str:
-    """Return problems as a SARIF log, each id being a rule."""
+def sarif(problems: Iterable[Problem], pages: Mapping[str, RulePage] = MappingProxyType({})) -> str:
+    """Return problems as a SARIF log, each id being a rule, with its page if it has one.
+
+    A problem with a ``reason`` is one that its spec switches off.
+    """
     found = list(problems)
     ids = list(dict.fromkeys(str(problem["id"]) for problem in found))
     driver = {
         "name": "parcost",
         "semanticVersion": __version__,
-        "rules": [{"id": id} for id in ids],
+        "rules": [_rule(id, pages.get(id)) for id in ids],
     }
     run = {
         "tool": {"driver": driver},
@@ -109,6 +117,20 @@ def sarif(problems: Iterable[Problem]) -> str:
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return escape_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
+
+
+def _rule(id: str, page: RulePage | None) -> dict[str, Any]:
+    """Return a rule, with what a viewer shows of it."""
+    if page is None:
+        return {"id": id}
+    return {
+        "id": id,
+        "name": "".join(word.capitalize() for word in id.split("-")),
+        "shortDescription": {"text": page.title},
+        "fullDescription": {"text": page.why},
+        "help": {"text": page.fix, "markdown": markdown(page)},
+        "defaultConfiguration": {"level": page.severity},
+    }
 
 
 def _result(problem: Problem, ids: Sequence[str]) -> dict[str, Any]:
@@ -122,6 +144,8 @@ def _result(problem: Problem, ids: Sequence[str]) -> dict[str, Any]:
             "endColumn": problem["end_column"],
         }
     print_ = f"{problem['id']} {problem['file']} {problem['message']}"
+    reason = problem.get("reason")
+    suppression = {"kind": "inSource", "justification": reason}
     return {
         "ruleId": problem["id"],
         "ruleIndex": ids.index(str(problem["id"])),
@@ -131,6 +155,7 @@ def _result(problem: Problem, ids: Sequence[str]) -> dict[str, Any]:
         "partialFingerprints": {
             "parcost/v1": sha256(print_.encode("utf-8", "replace")).hexdigest()[:32]
         },
+        **({"suppressions": [suppression]} if reason else {}),
     }
 
 

@@ -30,7 +30,7 @@ from parcost.language.units import (
     WATTS,
     Dimension,
 )
-from parcost.output.diagnostics import as_data
+from parcost.output.diagnostics import as_data, suppression_data
 from parcost.output.formulas import long_figures
 from parcost.output.json_encoding import Json, array, encode, members, number, plain_data, text
 from parcost.report.faults import fault_lines
@@ -204,6 +204,7 @@ def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json
         ),
         "expectations": encode([_expectation(e) for e in result.expectations]),
         "diagnostics": encode(diagnostics(result.diagnostics)),
+        "suppressions": encode([suppression_data(one) for one in result.suppressions]),
         "faults": encode([_fault(fault) for fault in result.faults]),
     }
     if outcome is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from parcost.language.diagnostics import Diagnostic, Label
 from parcost.language.escapes import escape_line, escape_lines
+from parcost.spec.allowances import Suppression
 
 
 def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
@@ -26,6 +27,12 @@ def as_data(diagnostic: Diagnostic) -> dict[str, Any]:
         "notes": list(diagnostic.all_notes),
         "help": diagnostic.help,
     }
+
+
+def suppression_data(suppression: Suppression) -> dict[str, Any]:
+    """Return a warning that a spec switches off as plain data, with its reason and comment."""
+    comment = _label_data(Label(suppression.allowance.span))
+    return {**as_data(suppression.diagnostic), "reason": suppression.reason, "comment": comment}
 
 
 def github(diagnostic: Diagnostic) -> str:

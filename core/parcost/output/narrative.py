@@ -18,6 +18,7 @@ from parcost.output.formulas import filled
 from parcost.output.view import Order, View
 from parcost.report.faults import fault_lines, judgment_failure, step_failure
 from parcost.report.figures import interval_of, select
+from parcost.spec.allowances import Suppression
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section
@@ -122,6 +123,17 @@ def verdict(result: Result) -> Iterator[Item]:
     for warning in result.diagnostics:
         if warning.severity is not Severity.ERROR:
             yield Line(f"warning: {warning.message}", "warning")
+    yield from suppression_lines(result.suppressions)
+
+
+def suppression_lines(suppressions: Sequence[Suppression]) -> Iterator[Line]:
+    """Yield how many warnings the spec switches off, and each with its reason."""
+    if not suppressions:
+        return
+    count = len(suppressions)
+    yield Line(f"{count} warning{'s' if count > 1 else ''} switched off:", "faint")
+    for one in suppressions:
+        yield Line(f"{one.diagnostic.id}: {one.reason}", "faint", indent=2)
 
 
 def _figures(title: str, result: Result, names: Sequence[str]) -> Iterator[Item]:

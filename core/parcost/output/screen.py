@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from parcost.language.diagnostics import Diagnostic
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
+from parcost.spec.allowances import Suppression
 
 _BAR = 28  # blocks of the longest bar
 _LINES = 40
@@ -101,6 +102,7 @@ def _verdict(result: Result) -> Iterator[Item]:
             yield Line("The figures below are what it would take if it ran.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
     yield from warnings(result.diagnostics)
+    yield from suppression_count(result.suppressions)
 
 
 def warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
@@ -115,6 +117,14 @@ def warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
 def all_warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
     """Yield every warning."""
     yield from (Line(f"warning: {d.message}", "warning") for d in diagnostics if _is_warning(d))
+
+
+def suppression_count(suppressions: Sequence[Suppression]) -> Iterator[Item]:
+    """Yield how many warnings the spec switches off."""
+    if suppressions:
+        ids = ", ".join(dict.fromkeys(one.diagnostic.id for one in suppressions))
+        plural = "s" * (len(suppressions) > 1)
+        yield Line(f"{len(suppressions)} warning{plural} switched off: {ids}", "faint")
 
 
 def _is_warning(diagnostic: Diagnostic) -> bool:

@@ -10,8 +10,8 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.output.cells import axis_value, plugin_note
 from parcost.output.explanation import point_options
-from parcost.output.narrative import page_figures, section_page
-from parcost.output.screen import all_warnings, warnings
+from parcost.output.narrative import page_figures, section_page, suppression_lines
+from parcost.output.screen import all_warnings, suppression_count, warnings
 from parcost.output.studies import head
 from parcost.report.faults import fault_lines, judgment_failure, step_failure
 from parcost.report.figures import select
@@ -57,6 +57,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     every = {id(d): d for result in report.results for d in result.diagnostics}
     distinct = list({d.message: d for d in every.values()}.values())
     yield from warnings(distinct) if short else all_warnings(distinct)
+    yield from (suppression_count if short else suppression_lines)(report.suppressions)
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]
     if short and not view.figures:

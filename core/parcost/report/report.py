@@ -17,6 +17,7 @@ from parcost.report.figures import missing_names
 from parcost.report.frames import data_frame
 from parcost.report.result import Result, figure_text, headline, is_good, meets_claims, runnable
 from parcost.report.rows import rows
+from parcost.spec.allowances import Suppression
 
 
 @record(kw_only=True, eq=False, repr=False)
@@ -60,6 +61,12 @@ class Report:
         """Every diagnostic of every result."""
         found = [d for result in self.results for d in result.diagnostics]
         return list({id(d): d for d in found}.values())  # points of a sweep share some
+
+    @property
+    def suppressions(self) -> Sequence[Suppression]:
+        """Every warning that the spec switches off, once."""
+        found = [one for result in self.results for one in result.suppressions]
+        return list({id(one.diagnostic): one for one in found}.values())
 
     @property
     def exit_code(self) -> int:

@@ -14,6 +14,7 @@ from parcost.language.diagnostics import Diagnostic, Severity, nearest_names
 from parcost.language.numbers import quantity
 from parcost.numeric import Mask, Real
 from parcost.records import record
+from parcost.spec.allowances import Suppression
 
 
 @record(kw_only=True, eq=False)
@@ -47,7 +48,8 @@ class Result:
     cases, which *legal* distinguishes. A study that cannot run has *diagnostics* with the reason. A
     study without training has calculations as *figures*. If ``study.axes`` is not empty, numbers
     are arrays over the points that can run. The axes give the swept values of each point.
-    *infeasible* are the points that cannot run.
+    *infeasible* are the points that cannot run. *suppressions* are warnings that the spec switches
+    off.
     """
 
     study: Study
@@ -57,6 +59,7 @@ class Result:
     intervals: Sequence[tuple[Plugin, Interval]] = ()
     expectations: Sequence[Expectation] = ()
     diagnostics: Sequence[Diagnostic] = ()
+    suppressions: Sequence[Suppression] = ()
     at: Mapping[str, Any] = {}
     infeasible: Sequence[Infeasible] = ()
     make_details: Callable[[], Sequence[tuple[Plugin, Figure]]] = tuple

@@ -8,9 +8,9 @@ through the name. Catalogue imports bring the one block that they name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define
 
@@ -23,9 +23,13 @@ from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.spec import sources
+from parcost.spec.allowances import Allowance, read_allowances
 from parcost.spec.foreign import ForeignSource, importer_for, parse_foreign
 from parcost.spec.values import BoundValue
 from parcost.system.files import current_folder, failure, project_root, real_path
+
+if TYPE_CHECKING:
+    from parcost.plugins.rule_pages import RulePage
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
@@ -49,6 +53,7 @@ class Module:
         list
     )  # catalogue blocks, name here
     diagnostics: list[Diagnostic] = Factory(list)
+    allowances: list[Allowance] = Factory(list)
     literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
     _scope: list[Module] = Factory(list)
@@ -66,6 +71,19 @@ class Module:
             self._scope = list(found.values())
         return self._scope
 
+    def all_allowances(self) -> list[Allowance]:
+        """Return the allowances of this file and of every file that it imports."""
+        found: dict[int, Module] = {}
+        left = [self]
+        while left:
+            one = left.pop()
+            if id(one) not in found:
+                found[id(one)] = one
+                left += one.merged
+                left += one.aliases.values()
+                left += (module for module, _, _ in one.imported_blocks)
+        return [allowance for one in found.values() for allowance in one.allowances]
+
     def labelled(self, label: str) -> s.Block | None:
         """Return the first block of the file that carries *label*."""
         if len(self._labelled) == 0:
@@ -80,6 +98,8 @@ class Loader:
 
     *absences* are plugins without a part.
 
+    *rules* returns the page of each rule, which only a file with allowances needs.
+
     *made* are objects of catalogue blocks that are equal in every study. They include, by id, the
     origins of the attributes of each object and of its inner objects.
     """
@@ -87,6 +107,7 @@ class Loader:
     catalogues: Mapping[str, Catalogue]
     absences: Sequence[str] = ()
     importers: Mapping[str, Importer] = Factory(dict)
+    rules: Callable[[], Mapping[str, RulePage]] = dict
     made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
     _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
     _modules: dict[str, Module] = Factory(dict)
@@ -194,6 +215,10 @@ class Loader:
         source, tree, found = self._parse(source, path, reading, plain=plain)
         module = Module(source, path, catalogue)
         module.diagnostics += found
+        module.allowances, wrong = read_allowances(
+            source, tree, self.rules, foreign=isinstance(source, ForeignSource)
+        )
+        module.diagnostics += wrong
         if keep:
             self._modules[key] = module
         self._open.append(key)

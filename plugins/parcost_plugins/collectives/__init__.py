@@ -13,6 +13,12 @@ an algorithm ignores the levels of the fabric, its docstring names its link of t
 Most algorithms declare phases, which :class:`PhasedAlgorithm` adds up.
 """
 
+from __future__ import annotations
+
+from pathlib import Path
+
+from parcost import Rulebook, hookimpl
+
 PARTS = (
     "bounds",
     "bruck",
@@ -35,3 +41,9 @@ PARTS = (
     "tree",
     "van_de_geijn",
 )
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="collectives", file=Path(__file__).with_name("rules.toml"))]

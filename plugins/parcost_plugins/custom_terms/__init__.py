@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
-from parcost import Check, Formula, Memory, Once, Real, Study, Work, block_name, formula, hookimpl
+from parcost import (
+    Check,
+    Formula,
+    Memory,
+    Once,
+    Real,
+    Rulebook,
+    Study,
+    Work,
+    block_name,
+    formula,
+    hookimpl,
+)
 from parcost_plugins.vocabulary import CustomTerm, layers, virtual_stages
 from parcost_plugins.vocabulary.partition import chunks, stages
 
@@ -85,3 +98,9 @@ def _value(name: str, value: Real, unit: str, term: CustomTerm) -> Formula:
 def _is_given(value: Real) -> bool:
     """Whether a term has a part at all; a sweep never decides that."""
     return not (isinstance(value, (float, int)) and value == 0)
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="custom_terms", file=Path(__file__).with_name("rules.toml"))]

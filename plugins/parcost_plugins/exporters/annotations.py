@@ -33,7 +33,9 @@ class Sarif(Exporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the log at once: it starts with the rules."""
-        yield sarif(problem for entry in entries for problem in _problems(entry))
+        yield sarif(
+            problem for entry in entries for problem in (*_problems(entry), *_suppressions(entry))
+        )
 
 
 def _problems(entry: Entry) -> Iterator[Mapping[str, Any]]:
@@ -43,6 +45,13 @@ def _problems(entry: Entry) -> Iterator[Mapping[str, Any]]:
         return
     for result in found["results"]:
         yield from result["diagnostics"]
+
+
+def _suppressions(entry: Entry) -> Iterator[Mapping[str, Any]]:
+    """Yield the warnings that a spec switches off."""
+    found: Any = entry.data()
+    for result in found.get("results", ()):
+        yield from result.get("suppressions", ())  # shards of earlier versions have none
 
 
 @hookimpl

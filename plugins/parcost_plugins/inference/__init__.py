@@ -9,8 +9,9 @@ called with a study of one replica, so the model has one description.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from parcost import Check, Figure, Section, Study, block_name, hookimpl
+from parcost import Check, Figure, Rulebook, Section, Study, block_name, hookimpl
 from parcost.numeric import all_of, is_array
 from parcost_plugins.vocabulary import Serving
 from parcost_plugins.vocabulary.answers import mark_details, section_note
@@ -57,3 +58,9 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         else:
             yield table(replica, first, next_)
         study.faults.extend(replica.study.faults)
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="serving", file=Path(__file__).with_name("rules.toml"))]

@@ -1,8 +1,20 @@
 """How long operators take on the device: models of kernel time, and what uses them."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+from parcost import Rulebook, hookimpl
+
 PARTS = (
     "constant",
     "pricing",
     "roofline",
     "tiled",
 )
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="kernels", file=Path(__file__).with_name("rules.toml"))]

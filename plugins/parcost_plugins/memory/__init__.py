@@ -1,5 +1,11 @@
 """What a device holds, and whether it can."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+from parcost import Rulebook, hookimpl
+
 PARTS = (
     "figures",
     "fit",
@@ -7,3 +13,9 @@ PARTS = (
     "overheads",
     "state",
 )
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="memory", file=Path(__file__).with_name("rules.toml"))]

@@ -10,6 +10,12 @@ A tensor is counted where it is made and once: the embedding's output is the inp
 layer's norm, and a recomputed layer's input is the checkpoint itself.
 """
 
+from __future__ import annotations
+
+from pathlib import Path
+
+from parcost import Rulebook, hookimpl
+
 PARTS = (
     "attention",
     "details",
@@ -23,3 +29,9 @@ PARTS = (
     "prediction",
     "shapes",
 )
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="model", file=Path(__file__).with_name("rules.toml"))]

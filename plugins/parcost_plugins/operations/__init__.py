@@ -7,10 +7,11 @@ cost and energy follow the step of the study. Without a step they follow publish
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from attrs import evolve
 
-from parcost import Check, Figure, Once, Outcome, Study, hookimpl
+from parcost import Check, Figure, Once, Outcome, Rulebook, Study, hookimpl
 from parcost_plugins.vocabulary import (
     Checkpoint,
     Data,
@@ -90,3 +91,9 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         yield from losses(study)
         _, further = account(study, step_speed(study, outcome))
         yield from further
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="runs", file=Path(__file__).with_name("rules.toml"))]

@@ -14,12 +14,14 @@ from parcost_plugins.vocabulary import (
     Cluster,
     Data,
     Energy,
+    PlausibleRange,
     Price,
     Reliability,
     Run,
     Serving,
     Training,
 )
+from parcost_plugins.vocabulary.plausibility import plausibility
 
 
 def input_checks(study: Study) -> Generator[Check, None, bool]:
@@ -42,6 +44,49 @@ def _rules(study: Study) -> Iterator[Check]:
     ):
         if study.all(schema):
             yield from rules(study)
+    if study.get(PlausibleRange) is not None:
+        yield from _plausibility(study)
+
+
+def _plausibility(study: Study) -> Iterator[Check]:
+    """Warn of tokens, prices and electricity that exceed all that is known."""
+    for run in study.all(Run):
+        yield from plausibility(
+            study,
+            "tokens",
+            run.tokens,
+            "run.tokens",
+            unit="T tokens",
+            scale=1e12,
+            remedy="write for example `15 T tokens`",
+        )
+    for price in study.all(Price):
+        yield from plausibility(
+            study,
+            "device_hour",
+            price.device_hour,
+            "price.device_hour",
+            unit="USD/h",
+            scale=1 / 3600,
+            remedy="write the price of one device and hour, not of a node",
+        )
+    for energy in study.all(Energy):
+        yield from plausibility(
+            study,
+            "intensity",
+            energy.intensity,
+            "energy.intensity",
+            unit="kg/kWh",
+            scale=1e3 / 3.6e6,
+            remedy="write `g/kWh`: mixed grids emit some hundred",
+        )
+        yield from plausibility(
+            study,
+            "pue",
+            energy.pue,
+            "energy.pue",
+            remedy="write total power over that of the machines",
+        )
 
 
 def _run(study: Study) -> Iterator[Check]:

@@ -7,6 +7,7 @@ that order finds what the bubble and the hops add.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from attrs import evolve
 
@@ -21,6 +22,7 @@ from parcost import (
     Pipeline,
     PipelineShape,
     Real,
+    Rulebook,
     Sheet,
     Study,
     formula,
@@ -390,3 +392,9 @@ def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
         listed = f"{more} times {each + 1} and {pp * chunks - more} times {each}"
         ways.append(f"deal them unevenly: `schedule.stages = [...]` with {listed}")
     return "; or ".join(ways)
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="pipeline", file=Path(__file__).with_name("pipeline_rules.toml"))]

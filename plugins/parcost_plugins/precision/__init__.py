@@ -9,8 +9,9 @@ gradients, sums over ranks and what pipeline stages hand on stay as they were.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from parcost import Check, Figure, Memory, Once, Outcome, Section, Study, Work, hookimpl
+from parcost import Check, Figure, Memory, Once, Outcome, Rulebook, Section, Study, Work, hookimpl
 from parcost_plugins.precision import rules
 from parcost_plugins.vocabulary import Training
 
@@ -60,3 +61,9 @@ def sections(study: Study) -> list[Section]:
     from parcost_plugins.precision import classes
 
     return [classes.section(study)]
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="precision", file=Path(__file__).with_name("rules.toml"))]

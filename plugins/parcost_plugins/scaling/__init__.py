@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from parcost import Check, Figure, Once, Study, hookimpl
+from parcost import Check, Figure, Once, Rulebook, Study, hookimpl
 from parcost_plugins.vocabulary import BatchScaling, EquivalentDevices, Jitter, ScalingLaw, Targets
 from parcost_plugins.vocabulary.answers import mark_details
 
@@ -40,3 +41,9 @@ def _calculated(study: Study) -> Iterator[Figure | Check]:
     if study.all(Jitter):
         yield from jitter.rules(study)
         yield from jitter.figures(study)
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="scaling", file=Path(__file__).with_name("rules.toml"))]

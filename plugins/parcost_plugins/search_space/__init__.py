@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import gcd
+from pathlib import Path
 
 from attrs import evolve
 
-from parcost import Axis, Check, Goal, Objective, Study, block_name, hookimpl
+from parcost import Axis, Check, Goal, Objective, Rulebook, Study, block_name, hookimpl
 from parcost_plugins.search_space import goal, objective
 from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
 from parcost_plugins.vocabulary.neighbours import all_divisors
@@ -115,3 +116,9 @@ def _common_divisors(whole: int, also: int, ends: int | None = None) -> list[int
     [1, 2, 4, 8, 16, 32]
     """
     return [n for n in all_divisors(gcd(whole, also)) if n <= (ends or whole)]
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="search", file=Path(__file__).with_name("rules.toml"))]

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 from attrs import evolve
 
-from parcost import Group, Real, Study, hookimpl, record
+from parcost import Group, Real, Rulebook, Study, hookimpl, record
 from parcost.numeric import all_of
 from parcost_plugins.topology.decomposition import Decomposition, join
 from parcost_plugins.topology.occupancy import Axes, lattices
@@ -91,3 +92,9 @@ def _are_equal(these: Axes, those: Axes) -> bool:
         if not (all_of(a == b) and all_of(n == m)):
             return False
     return True
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="fabrics", file=Path(__file__).with_name("rules.toml"))]

@@ -6,9 +6,19 @@ each rank, which simulators such as astra-sim replay. Each is a plugin of its ow
 party's format would be.
 """
 
+from pathlib import Path
+
+from parcost import Rulebook, hookimpl
+
 PARTS = (
     "chakra",
     "json",
     "perfetto",
     "table",
 )
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="traces", file=Path(__file__).with_name("rules.toml"))]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from parcost import (
     BYTES,
+    DOLLARS,
     FLOPS,
+    GRAMS,
+    JOULES,
     ONE,
     RATE,
     SECONDS,
@@ -275,11 +278,20 @@ class Fabric:
 
 @block("plausible", label="none")
 class PlausibleRange:
-    """The fastest and the slowest that is known: beyond it, another unit was probably meant."""
+    """The most that is known of each quantity: beyond it, another unit was probably meant."""
 
     device_bandwidth: Real = link_rate(doc="of one device, on the levels inside of the outermost")
     network_bandwidth: Real = link_rate(doc="of one device, on the outermost of several levels")
     latency: Real = quantity(SECONDS, positive=True, doc="of one message")
+    memory: Real | None = quantity(BYTES, default=None, doc="of one device")
+    memory_bandwidth: Real | None = quantity(RATE, default=None, doc="of one device")
+    peak: Real | None = quantity(FLOPS, default=None, doc="of one device, in the narrowest type")
+    power: Real | None = quantity(WATTS, default=None, doc="of one device")
+    batch: Real | None = quantity(ONE, default=None, doc="tokens of a step")
+    tokens: Real | None = quantity(ONE, default=None, doc="of a run")
+    device_hour: Real | None = quantity(DOLLARS / SECONDS, default=None, doc="of one device")
+    intensity: Real | None = quantity(GRAMS / JOULES, default=None, doc="of electricity")
+    pue: Real | None = quantity(ONE, default=None, doc="of a data centre")
 
 
 @block(

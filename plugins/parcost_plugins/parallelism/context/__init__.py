@@ -16,8 +16,9 @@ the method of exchange.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from parcost import Check, Figure, Memory, Outcome, Section, Study, Work, hookimpl
+from parcost import Check, Figure, Memory, Outcome, Rulebook, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.context.exchange import exchange, is_single_rank
 
 
@@ -74,3 +75,9 @@ def sections(study: Study, outcome: Outcome) -> list[Section]:
     from parcost_plugins.parallelism.context import figures
 
     return [figures.regime(exchange(study), outcome)]
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="context", file=Path(__file__).with_name("rules.toml"))]

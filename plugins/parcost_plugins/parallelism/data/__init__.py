@@ -13,8 +13,9 @@ their own meet now and then instead.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
-from parcost import Check, Figure, Once, Outcome, Section, Study, Work, hookimpl
+from parcost import Check, Figure, Once, Outcome, Rulebook, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.data import (
     buffers,
     codec,
@@ -69,3 +70,9 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
     from parcost_plugins.parallelism.data import advice
 
     yield from advice.sections(study, outcome)
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="data", file=Path(__file__).with_name("rules.toml"))]

@@ -7,6 +7,12 @@
 - ``dispatch`` and ``placement`` answer the same questions without a training step.
 """
 
+from __future__ import annotations
+
+from pathlib import Path
+
+from parcost import Rulebook, hookimpl
+
 PARTS = (
     "buffers",
     "details",
@@ -15,3 +21,9 @@ PARTS = (
     "placement",
     "rules",
 )
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="experts", file=Path(__file__).with_name("rules.toml"))]

@@ -25,12 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import mul
+from pathlib import Path
 
 from parcost import (
     Check,
     Figure,
     Once,
     Outcome,
+    Rulebook,
     Section,
     Study,
     Work,
@@ -180,3 +182,9 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 def sections(study: Study) -> list[Section]:
     """Return the matrices of one rank, where they are expected."""
     return [figures.table(study)] if study[TensorParallel].shapes else []
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="tensor", file=Path(__file__).with_name("rules.toml"))]

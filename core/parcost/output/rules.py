@@ -1,0 +1,116 @@
+"""The pages of rules: for a terminal, as Markdown, and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import unified_diff
+from typing import Any
+
+from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.language.format import format_text
+from parcost.plugins.rule_pages import RulePage
+
+_ALLOWABLE = "A spec may switch it off: `# parcost: allow {id}, REASON`."
+_UNALLOWABLE = "It is an error, which cannot be switched off."
+_OUTCOME = "`parcost eval` reports it, because it takes the outcome of a step."
+
+
+def rule_items(page: RulePage) -> Iterator[Item]:
+    """Yield a rule for a terminal."""
+    yield Heading(page.id, 1, aside=f"{_kind(page)}, {_origin(page)}")
+    yield Line(_sentence(page.title))
+    for title, text in _paragraphs(page):
+        yield Heading(title)
+        yield Line(text)
+    for title, spec in _examples(page):
+        yield Heading(title)
+        yield from (Line(line, indent=2) for line in spec.rstrip().split("\n"))
+
+
+def listing(pages: Iterable[RulePage]) -> Table:
+    """Return a line for each rule."""
+    rows = [Row((page.id, _kind(page), page.title)) for page in pages]
+    return Table((Column("rule"), Column("severity"), Column("what", flexible=True)), rows)
+
+
+def markdown(page: RulePage) -> str:
+    """Return a rule in Markdown."""
+    examples = (f"**{title}:**\n\n```par\n{spec}```" for title, spec in _examples(page))
+    return "\n\n".join([*_markdown_head(page, 1), *examples]) + "\n"
+
+
+def short_markdown(page: RulePage, depth: int) -> str:
+    """Return a rule in Markdown, of whose examples only the lines that mend it are shown."""
+    parts = _markdown_head(page, depth)
+    if changes := _changes(page):
+        parts.append("\n".join(["```diff", *changes, "```"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_head(page: RulePage, depth: int) -> list[str]:
+    """Return all but the examples."""
+    title = f"{_sentence(page.title)} ({_kind(page)}, {_origin(page)})"
+    texts = (f"**{name}.** {text}" for name, text in _paragraphs(page))
+    return [f"{'#' * depth} {page.id}", title, *texts]
+
+
+def _changes(page: RulePage) -> Sequence[str]:
+    """Return the lines by which the examples of a rule differ."""
+    fails, passes = (text.splitlines() for text in (page.fails, page.passes))
+    found = unified_diff(fails, passes, n=0, lineterm="")
+    return [line for line in found if not line.startswith(("---", "+++", "@@"))]
+
+
+def listing_markdown(pages: Iterable[RulePage]) -> str:
+    """Return a table with a line for each rule, which leads to its page."""
+    rows = [f"| [`{page.id}`](#{page.id}) | {_kind(page)} | {page.title} |" for page in pages]
+    return "\n".join(["| rule | severity | what |", "| :-- | :-- | :-- |", *rows, ""])
+
+
+def rule_data(page: RulePage) -> dict[str, Any]:
+    """Return a rule as plain data."""
+    return {
+        "id": page.id,
+        "title": page.title,
+        "severity": page.severity,
+        "plausibility": page.plausibility,
+        "allowable": page.allowable,
+        "outcome": page.outcome,
+        "plugin": page.plugin.name if page.plugin else None,
+        "why": page.why,
+        "fix": page.fix,
+        "source": page.source or None,
+        "fails": page.fails or None,
+        "passes": page.passes or None,
+        "needs": page.needs or None,
+    }
+
+
+def _kind(page: RulePage) -> str:
+    return "plausibility" if page.plausibility else page.severity
+
+
+def _origin(page: RulePage) -> str:
+    return f"of plugin `{page.plugin.name}`" if page.plugin else "of the language"
+
+
+def _paragraphs(page: RulePage) -> Iterator[tuple[str, str]]:
+    yield "Why", page.why
+    yield "Remedy", page.fix
+    if page.source:
+        yield "Source", _sentence(page.source)
+    if page.needs:
+        yield "When", _sentence(page.needs)
+    yield "Switching it off", _ALLOWABLE.format(id=page.id) if page.allowable else _UNALLOWABLE
+    if page.outcome:
+        yield "Command", _OUTCOME
+
+
+def _examples(page: RulePage) -> Iterator[tuple[str, str]]:
+    if page.fails:
+        yield "Fails", format_text(page.fails)
+        yield "Passes", format_text(page.passes)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

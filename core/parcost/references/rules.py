@@ -1,0 +1,59 @@
+"""The page of all rules, made from the rulebooks of the core and of plugins.
+
+python -m parcost.references.rules                  prints it
+python -m parcost.references.rules docs/rules.md    writes it
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from parcost.output.rules import listing_markdown, short_markdown
+from parcost.plugins.discovery import load
+from parcost.plugins.rule_pages import RulePage, rule_pages
+
+if TYPE_CHECKING:
+    from parcost.plugins.discovery import Plugins
+
+HEAD = """# The rules
+
+<!-- made by `python -m parcost.references.rules docs/rules.md` -->
+
+`parcost rule ID` prints each of these pages, with whole examples. [Rules](guide/rules.md) says how
+a spec switches a warning off, and how a plugin declares rules of its own. Rules marked
+*plausibility* warn of values that are legal and unlikely.
+"""
+
+
+def rules_reference(plugins: Plugins) -> str:
+    """Return the page of all rules, in Markdown."""
+    pages = sorted(rule_pages(plugins).pages.values(), key=_place)
+    return "\n".join([HEAD, listing_markdown(pages), *_books(pages)])
+
+
+def _place(page: RulePage) -> tuple[bool, str, str]:
+    return page.plugin is not None, page.book, page.id
+
+
+def _books(pages: list[RulePage]) -> Iterator[str]:
+    """Yield each rulebook under a heading of its own."""
+    for book, inside in groupby(pages, key=lambda page: page.book):
+        yield f"## {book.capitalize().replace('_', ' ')}\n"
+        yield from (short_markdown(page, 3) for page in inside)
+
+
+def main(arguments: list[str]) -> None:
+    """Print the page, or write it into the named file."""
+    page = rules_reference(load())
+    if not arguments:
+        sys.stdout.write(page)
+        return
+    Path(arguments[0]).write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

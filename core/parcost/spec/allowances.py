@@ -1,0 +1,235 @@
+"""Warnings that a spec switches off, each with its reason.
+
+    tp = 16  # parcost: allow tp-wider-than-fast-domain, measured on this cluster in 2026-05
+
+An allowance is a comment. Behind an attribute or a block it is about what begins or ends on its
+line; on a line of its own it is about the attribute or block below. In a block it covers all of it.
+In a file of another tool it is about its line, or the line below where it has its own.
+
+Only warnings may be switched off. A missing reason, an unknown id and the id of an error are
+errors; an allowance that switches nothing off is a warning, ``unused-allowance``.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean, one_line, problem
+from parcost.language.parse import tables
+from parcost.language.text import Source, Span
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.plugins.rule_pages import RulePage
+
+_MARK = "parcost:"
+_COMMENT = re.compile(r"#\s*parcost:[ \t]*(?P<said>.*)")
+_SHAPE = re.compile(r"allow\s+(?P<id>[^\s,:]+)\s*(?:[,:]\s*(?P<reason>\S.*)?)?$")
+_FOREIGN = re.compile(r"(?:^|\s)(?P<comment>#[^\r\n]*)", re.MULTILINE)
+_HOW = "write `# parcost: allow ID, REASON`"
+
+
+@record(eq=False)
+class Allowance:
+    """A comment that switches a rule off from *start* to *end* of its file."""
+
+    id: str
+    reason: str
+    span: Span
+    start: int
+    end: int
+
+    def covers(self, diagnostic: Diagnostic) -> bool:
+        """Return whether a diagnostic is of this rule and points here, or at no line at all."""
+        if diagnostic.id != self.id:
+            return False
+        if not diagnostic.labels:
+            return True
+        at = diagnostic.labels[0].span
+        here = at.source is self.span.source
+        return here and at.start < self.end and max(at.end, at.start + 1) > self.start
+
+
+@record(eq=False)
+class Suppression:
+    """A warning that is switched off, and the comment that does so."""
+
+    diagnostic: Diagnostic
+    allowance: Allowance
+
+    @property
+    def reason(self) -> str:
+        """Why it is switched off, as the comment has it."""
+        return self.allowance.reason
+
+
+def suppress(
+    found: Iterable[Diagnostic], allowances: Sequence[Allowance]
+) -> tuple[list[Diagnostic], list[Suppression]]:
+    """Return the diagnostics that stay, and those that *allowances* switch off."""
+    by_id: dict[str, list[Allowance]] = {}
+    for one in allowances:
+        by_id.setdefault(one.id, []).append(one)
+    kept: list[Diagnostic] = []
+    suppressed: list[Suppression] = []
+    for diagnostic in found:
+        allowance = None
+        if diagnostic.severity is Severity.WARNING:
+            near = by_id.get(diagnostic.id, ())
+            allowance = next((one for one in near if one.covers(diagnostic)), None)
+        if allowance is None:
+            kept.append(diagnostic)
+        else:
+            suppressed.append(Suppression(diagnostic, allowance))
+    return kept, suppressed
+
+
+def unused_allowance(allowance: Allowance) -> Diagnostic:
+    """Return the warning of an allowance that switches nothing off."""
+    return problem(
+        "unused-allowance",
+        f"`{allowance.id}` does not warn here, and this switches it off",
+        allowance.span,
+        help="remove the comment",
+        severity=Severity.WARNING,
+    )
+
+
+def read_allowances(
+    source: Source,
+    tree: s.Block,
+    rules: Callable[[], Mapping[str, RulePage]],
+    *,
+    foreign: bool = False,
+) -> tuple[list[Allowance], list[Diagnostic]]:
+    """Return the allowances in the comments of a file, and the errors of the others."""
+    found: list[Allowance] = []
+    problems: list[Diagnostic] = []
+    if _MARK not in source.text:
+        return found, problems
+    extents = None if foreign else _Extents(tree)
+    for comment in _comments(source) if extents else _foreign_comments(source):
+        match = _COMMENT.match(comment.text)
+        if match is None:
+            continue
+        shape = _SHAPE.match(match["said"].rstrip())
+        if wrong := _problem(match["said"], shape, comment, rules):
+            problems.append(wrong)
+        elif shape is not None:
+            start, end = extents.of(comment) if extents else _lines(comment)
+            found.append(Allowance(shape["id"], shape["reason"], comment, start, end))
+    return found, problems
+
+
+def _problem(
+    said: str,
+    shape: re.Match[str] | None,
+    comment: Span,
+    rules: Callable[[], Mapping[str, RulePage]],
+) -> Diagnostic | None:
+    """Return what is wrong with an allowance, if anything."""
+    if shape is None:
+        message = f"`parcost: {one_line(said)}` is no allowance"
+        return problem("malformed-allowance", message, comment, help=_HOW)
+    id = shape["id"]
+    page = rules().get(id)
+    if page is None:
+        hint = did_you_mean(id.replace("-", "_"), [known.replace("-", "_") for known in rules()])
+        help = hint.replace("_", "-") if hint else "`parcost rule` lists all"
+        return problem("unknown-rule", f"there is no rule `{one_line(id)}`", comment, help=help)
+    if not page.allowable:
+        message = f"`{id}` is an error, which cannot be switched off: {page.title}"
+        return problem("not-allowable", message, comment, help=page.fix)
+    if not shape["reason"]:
+        message = f"`{id}` is switched off without a reason"
+        help = f"write `# parcost: allow {id}, REASON`"
+        return problem("missing-reason", message, comment, help=help)
+    return None
+
+
+def _comments(source: Source) -> Iterator[Span]:
+    """Yield the comments of a spec."""
+    for match in tables().tokens.finditer(source.text):
+        if match.lastgroup == "COMMENT":
+            yield Span(source, match.start(), match.end())
+
+
+def _foreign_comments(source: Source) -> Iterator[Span]:
+    """Yield what stands behind a `#` in a file of another tool."""
+    for match in _FOREIGN.finditer(source.text):
+        yield Span(source, match.start("comment"), match.end("comment"))
+
+
+def _stands_alone(comment: Span) -> bool:
+    """Return whether nothing but blanks stands before a comment on its line."""
+    text = comment.source.text
+    return not text[text.rfind("\n", 0, comment.start) + 1 : comment.start].strip()
+
+
+def _lines(comment: Span) -> tuple[int, int]:
+    """Return the line of a comment, or the first below that is no comment where it has its own."""
+    text = comment.source.text
+    start = text.rfind("\n", 0, comment.start) + 1
+    while True:
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        line = text[start:end].strip()
+        if end == len(text) or (line and not line.startswith("#")) or not _stands_alone(comment):
+            return start, end
+        start = end + 1
+
+
+class _Extents:
+    """Where the items of a spec begin and end, for all its comments."""
+
+    def __init__(self, tree: s.Block) -> None:
+        self._tree = tree
+        self._starts: dict[int, list[int]] = {}  # of the items of a block, by its id
+        self._by_line: dict[int, list[Span]] = {}
+        for item in _items(tree):
+            for line in set(_ends(item.span)):
+                self._by_line.setdefault(line, []).append(item.span)
+
+    def of(self, comment: Span) -> tuple[int, int]:
+        """Return from where to where a comment is about the spec; nothing where no item is."""
+        if _stands_alone(comment):
+            return self._below(comment.start)
+        line = comment.source.position(comment.start)[0]
+        spans = self._by_line.get(line, [])
+        whole = [span for span in spans if set(_ends(span)) == {line}]
+        if not whole:  # a block that begins or ends here, the innermost of several
+            whole = [min(spans, key=lambda span: span.end - span.start)] if spans else []
+        start = min((span.start for span in whole), default=comment.start)
+        return start, max((span.end for span in whole), default=comment.start)
+
+    def _below(self, start: int) -> tuple[int, int]:
+        """Return where the first item behind *start* lies, in the same block."""
+        block = self._tree
+        while True:
+            if id(block) not in self._starts:
+                self._starts[id(block)] = [item.span.start for item in block.items]
+            at = bisect_right(self._starts[id(block)], start)
+            before = block.items[at - 1] if at else None
+            if not isinstance(before, s.Block) or before.span.end <= start:
+                break
+            block = before
+        if at == len(block.items):
+            return start, start
+        span = block.items[at].span
+        return span.start, span.end
+
+
+def _ends(span: Span) -> tuple[int, int]:
+    """Return the lines that a span begins and ends on."""
+    return span.source.position(span.start)[0], span.source.position(max(span.end - 1, 0))[0]
+
+
+def _items(block: s.Block) -> Iterator[s.Item]:
+    for item in block.items:
+        yield item
+        if isinstance(item, s.Block):
+            yield from _items(item)

@@ -1,0 +1,61 @@
+"""Warnings of devices and batches that are legal and unlike any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Study, block_name
+from parcost_plugins.vocabulary import Cluster, Training
+from parcost_plugins.vocabulary.plausibility import plausibility
+
+_PEAKS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
+
+
+def rules(study: Study) -> Iterator[Check]:
+    """Return what the device and the batch exceed of all that is known."""
+    device, training = study[Cluster].device, study[Training]
+    name = block_name(device)
+    yield from plausibility(
+        study,
+        "memory",
+        device.memory,
+        f"{name}.memory",
+        unit="GB",
+        scale=1e9,
+        remedy="write the memory of one device, in GB or GiB",
+    )
+    yield from plausibility(
+        study,
+        "memory_bandwidth",
+        device.memory_bandwidth,
+        f"{name}.memory_bandwidth",
+        unit="TB/s",
+        scale=1e12,
+        remedy="write the bandwidth of one device, in TB/s",
+    )
+    for type_ in _PEAKS:
+        yield from plausibility(
+            study,
+            "peak",
+            getattr(device, type_),
+            f"{name}.{type_}",
+            unit="TFLOPS",
+            scale=1e12,
+            remedy="write the peak of one device, in TFLOPS",
+        )
+    yield from plausibility(
+        study,
+        "power",
+        device.power,
+        f"{name}.power",
+        unit="W",
+        remedy="write the power of one device, in W",
+    )
+    yield from plausibility(
+        study,
+        "batch",
+        training.global_batch * training.sequence,
+        "training.global_batch",
+        unit="tokens",
+        remedy="say whether the batch counts `sequences` or `tokens`",
+    )
