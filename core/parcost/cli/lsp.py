@@ -28,9 +28,9 @@ _MOST_PORTS = 65535
 )
 @options.selection
 def command(tcp: str | None, selection: PluginSelection) -> int:
-    """Answer an editor: diagnostics, hover, completion, rename, lenses.
+    """Answer an editor, which starts it: the Language Server Protocol.
 
-    Editors start it and speak the Language Server Protocol on stdin and stdout.
+    Diagnostics, hover, completion, definitions, rename, formatting, and a line above each study.
     """
     if find_spec("pygls") is None:
         raise click.UsageError("`parcost lsp` needs pygls: pip install 'parcost[lsp]'")
