@@ -1073,7 +1073,7 @@ from parcost.cli import main
 assert main({command.split()!r}) == 0
 heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
-commands = [f"parcost_plugins.{{plugin}}" for plugin in ("calibration", "validation")]
+commands = [f"parcost_plugins.{{plugin}}" for plugin in ("calibration", "new_plugin", "validation")]
 known = {{"parcost_plugins", *commands, *(f"{{name}}.command" for name in commands)}}
 plugins = {{name for name in sys.modules if name.startswith("parcost_plugins")}}
 assert plugins <= known, plugins - known

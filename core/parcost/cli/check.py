@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -17,12 +16,10 @@ from parcost.language.escapes import escape_json
 
 if TYPE_CHECKING:
     from parcost.contract.importers import ImportOptions
-    from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.language.diagnostics import Diagnostic
     from parcost.plugins.selection import PluginSelection
-    from parcost.report.rejection import Rejection
-    from parcost.spec.allowances import Allowance, Suppression
+    from parcost.spec.allowances import Suppression
 
 
 @click.command("check")
@@ -51,29 +48,30 @@ def command(
 
     Problems go to stdout.
     """
+    from parcost.batch.checks import Suppressions, is_error, key, problems
     from parcost.batch.scenarios import scenarios
 
     values = options.parse_overrides(overrides)
     session = options.session(selection)
     found: dict[tuple[object, ...], Diagnostic] = {}
     paths_checked: dict[str, list[Diagnostic]] = {}
-    switched_off = _Suppressions()
+    switched_off = Suppressions()
     worst = files = 0
     for spec, scenario in scenarios(paths, session, overrides=values, study=study, reading=reading):
         files += 1
-        problems, code = _problems(spec.path, scenario)
-        problems = switched_off.take(spec.path, scenario, problems)
-        worst = max(worst, code if any(map(_is_error, problems)) else 0)
-        new = {_key(d): d for d in problems if _key(d) not in found}
+        of_study, code = problems(spec.path, scenario)
+        of_study = switched_off.take(spec.path, scenario, of_study)
+        worst = max(worst, code if any(map(is_error, of_study)) else 0)
+        new = {key(d): d for d in of_study if key(d) not in found}
         paths_checked.setdefault(spec.path, []).extend(new.values())
         found |= new
     if study is None and not values:
         for path, unused in switched_off.unused(session):
             paths_checked[path].append(unused)
-            found[_key(unused)] = unused
+            found[key(unused)] = unused
     _write(paths_checked, switched_off.found, format_, session)
     options.skip_faults(d.message for d in found.values() if d.id == "plugin-fault")
-    count = sum(map(_is_error, found.values()))
+    count = sum(map(is_error, found.values()))
     studies = f"{files} {'study' if files == 1 else 'studies'}"
     errors = f"{count or 'no'} {'error' if count == 1 else 'errors'}"
     more = "" if count else "; run `parcost eval` for the fit into memory"
@@ -81,49 +79,6 @@ def command(
     if format_ == "text":
         _write_hints(found.values(), switched_off.found)
     return worst
-
-
-class _Suppressions:
-    """The warnings that specs switch off, and the comments that do so."""
-
-    def __init__(self) -> None:
-        self._by_key: dict[tuple[object, ...], Suppression] = {}
-        self._used: set[int] = set()
-        self._allowances: dict[str, Sequence[Allowance]] = {}
-
-    @property
-    def found(self) -> Sequence[Suppression]:
-        """Every warning that is switched off, once."""
-        return list(self._by_key.values())
-
-    def take(
-        self, path: str, scenario: Scenario | Rejection, problems: Sequence[Diagnostic]
-    ) -> Sequence[Diagnostic]:
-        """Return the *problems* of a study that its spec does not switch off."""
-        from parcost.report.rejection import Rejection
-        from parcost.spec.allowances import suppress
-
-        if isinstance(scenario, Rejection):
-            return problems
-        kept, suppressed = suppress(problems, scenario.module.all_allowances())
-        self._by_key |= {_key(one.diagnostic): one for one in suppressed}
-        self._used |= {id(one.allowance) for one in suppressed}
-        self._allowances[path] = scenario.module.allowances
-        return kept
-
-    def unused(self, session: Session) -> Iterator[tuple[str, Diagnostic]]:
-        """Yield a warning for each allowance that switches nothing off, with its file.
-
-        Rules that need the outcome of a step are not judged here, nor are their allowances.
-        """
-        from parcost.plugins.rule_pages import rule_pages
-        from parcost.spec.allowances import unused_allowance
-
-        for path, allowances in self._allowances.items():
-            for allowance in allowances:
-                page = rule_pages(session.plugins).pages[allowance.id]
-                if id(allowance) not in self._used and not page.outcome:
-                    yield path, unused_allowance(allowance)
 
 
 def _write_hints(found: Iterable[Diagnostic], suppressions: Sequence[Suppression]) -> None:
@@ -135,36 +90,6 @@ def _write_hints(found: Iterable[Diagnostic], suppressions: Sequence[Suppression
             write_message(f"  {one.diagnostic.id}: {one.reason}")
     if first := next((d.id for d in found), ""):
         write_message(f"`parcost rule {first}` explains a rule by its id")
-
-
-def _problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagnostic], int]:
-    """Return the problems of a spec, and the exit code if any of them is an error."""
-    from parcost.batch.rejections import attempt
-    from parcost.batch.scenarios import only_defines
-    from parcost.report.rejection import Rejection
-
-    if isinstance(scenario, Rejection):
-        return scenario.diagnostics, scenario.exit_code
-    checked = attempt(path, partial(_diagnostics, scenario))
-    if not isinstance(checked, Rejection):
-        return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
-    if only_defines(scenario):  # the importing file has the rest
-        return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code
-    return checked.diagnostics, checked.exit_code
-
-
-def _diagnostics(scenario: Scenario) -> Sequence[Diagnostic]:
-    """Return the problems of a study that can be bound, and of its search."""
-    found = scenario.judge()
-    study = scenario.first
-    if any(map(_is_error, found)) or not study.trains:
-        return found
-    goals = [goal for _, goal in study.contributions("search_goals")]
-    if all(study.where(f"{goal.subject}.axes") is None for goal in goals):
-        return found  # nothing is said, and looking into a search takes long to import
-    from parcost.search.goals import unknown_axes, unknown_objective
-
-    return [*found, *unknown_axes(scenario), *unknown_objective(scenario)]
 
 
 def _write(
@@ -207,12 +132,3 @@ def _write(
             put(
                 wrap_sentences(render(diagnostic, color=wants_color(results())), results()) + "\n\n"
             )
-
-
-def _is_error(diagnostic: Diagnostic) -> bool:
-    return diagnostic.severity.value == "error"
-
-
-def _key(diagnostic: Diagnostic) -> tuple[object, ...]:
-    spans = ((label.span.source.name, label.span.start) for label in diagnostic.labels)
-    return (diagnostic.id, diagnostic.message, diagnostic.place, *spans)

@@ -5,6 +5,15 @@ from __future__ import annotations
 from parcost.language.text import Span
 from parcost.records import record
 
+#: Kinds of provenance that the catalogue has; a spec may have others.
+PROVENANCES = {
+    "measured": "measured: on what, and with what",
+    "published": "in a paper, or in the source of a library",
+    "vendor": "in a data sheet of the vendor",
+    "fitted": "fitted to measurements: which",
+    "assumed": "nothing says it: why it is plausible",
+}
+
 
 @record(eq=False)
 class Origin:

@@ -66,7 +66,7 @@ class Session:
             SpecError: The file cannot be read, or holds errors that no study escapes.
         """
         module = self.loader.file(Path(path), str(path), keep=keep, reading=reading)
-        return self._scenarios(module, overrides or {})
+        return scenarios_of(self, module, overrides or {})
 
     def load_text(
         self,
@@ -75,37 +75,7 @@ class Session:
         overrides: Mapping[str, Any] | None = None,
     ) -> tuple[Scenario, ...]:
         """Return the studies that *text* spells."""
-        return self._scenarios(self.loader.text(text, name), overrides or {})
-
-    def _scenarios(self, module: Module, values: Mapping[str, Any]) -> tuple[Scenario, ...]:
-        overrides = {name: setting(name, value) for name, value in values.items()}
-        path = module.source.name
-        stem = Path(path).stem
-        errors = [d for d in module.diagnostics if d.severity is Severity.ERROR]
-        if not module.studies:
-            if errors and not module.blocks:
-                raise SpecError(errors)
-            _check_requirements(module, self.plugins)
-            return (Scenario(stem, path, module, None, self.plugins, self.loader, overrides),)
-        first: dict[str, Any] = {}
-        problems: list[Diagnostic] = []
-        for study in module.studies:
-            label = label_of(study)
-            if not label:
-                message, hint = "`study` needs a label", "write `study NAME { ... }`"
-                problems.append(problem("missing-label", message, study.kind.span, help=hint))
-            elif label in first:
-                also = [(first[label].kind.span, "first here")]
-                message = f"`study {label}` is given twice"
-                problems.append(problem("duplicate", message, study.kind.span, also=also))
-            first.setdefault(label, study)
-        if problems:
-            raise SpecError([*errors, *problems])
-        _check_requirements(module, self.plugins)
-        return tuple(
-            Scenario(label, path, module, study, self.plugins, self.loader, overrides)
-            for label, study in first.items()
-        )
+        return scenarios_of(self, self.loader.text(text, name), overrides or {})
 
 
 def load(
@@ -145,6 +115,44 @@ def evaluate(path: str | Path, *, plugins: Plugins | None = None) -> Sequence[Re
     if problems:
         raise SpecError(dict.fromkeys(problems))
     return reports
+
+
+def scenarios_of(
+    session: Session, module: Module, values: Mapping[str, Any]
+) -> tuple[Scenario, ...]:
+    """Return the studies of a *module*, with attributes set from outside.
+
+    Raises:
+        SpecError: It holds errors that no study escapes.
+    """
+    overrides = {name: setting(name, value) for name, value in values.items()}
+    path = module.source.name
+    stem = Path(path).stem
+    errors = [d for d in module.diagnostics if d.severity is Severity.ERROR]
+    if not module.studies:
+        if errors and not module.blocks:
+            raise SpecError(errors)
+        _check_requirements(module, session.plugins)
+        return (Scenario(stem, path, module, None, session.plugins, session.loader, overrides),)
+    first: dict[str, Any] = {}
+    problems: list[Diagnostic] = []
+    for study in module.studies:
+        label = label_of(study)
+        if not label:
+            message, hint = "`study` needs a label", "write `study NAME { ... }`"
+            problems.append(problem("missing-label", message, study.kind.span, help=hint))
+        elif label in first:
+            also = [(first[label].kind.span, "first here")]
+            message = f"`study {label}` is given twice"
+            problems.append(problem("duplicate", message, study.kind.span, also=also))
+        first.setdefault(label, study)
+    if problems:
+        raise SpecError([*errors, *problems])
+    _check_requirements(module, session.plugins)
+    return tuple(
+        Scenario(label, path, module, study, session.plugins, session.loader, overrides)
+        for label, study in first.items()
+    )
 
 
 @cache

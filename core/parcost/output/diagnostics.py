@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parcost.language.diagnostics import Diagnostic, Label
 from parcost.language.escapes import escape_line, escape_lines
-from parcost.spec.allowances import Suppression
+
+if TYPE_CHECKING:
+    from parcost.spec.allowances import Suppression
 
 
 def as_data(diagnostic: Diagnostic) -> dict[str, Any]:

@@ -41,7 +41,7 @@ _MARGIN = 2
 def line(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
     """Yield a study in one line, and below it a line for each thing that is wrong."""
     if report.axes:
-        yield Line(f"{_place(report)}: {_sweep_summary(report, names)}")
+        yield Line(f"{_place(report)}: {sweep_summary(report, names)}")
     else:
         yield from _study_row(report, names)
     for result in report.results:
@@ -52,7 +52,7 @@ def _study_row(report: Report, names: Sequence[str]) -> Iterator[Item]:
     (result,) = report.results
     if not result.legal:
         return  # what is wrong stands below the others
-    figures = _columns(result, names)
+    figures = headline_figures(result, names)
     if result.outcome is None and not names:
         said = [f"{f.title} {numbers.quantity(f.value, f.unit)}" for f in figures[:_ANSWERS]]
         yield Line(f"{_place(report)}: {'; '.join(said) or 'no figures'}")
@@ -80,7 +80,7 @@ def _without_suffix(path: PurePath) -> str:
     return path.as_posix().removesuffix(path.suffix)
 
 
-def _columns(result: Result, names: Sequence[str]) -> Sequence[Figure]:
+def headline_figures(result: Result, names: Sequence[str]) -> Sequence[Figure]:
     """Return the figures that *names* choose, or those that plugins have as columns."""
     if names:
         return select(result, names)
@@ -94,12 +94,12 @@ def head(figure: Figure) -> str:
     return figure.name.replace("_per_second", "/s").replace("_per_", " /").replace("_", " ")
 
 
-def _sweep_summary(report: Report, names: Sequence[str]) -> str:
+def sweep_summary(report: Report, names: Sequence[str]) -> str:
     """Return how many points of a sweep run, and the range of its first figures."""
     points = report.rows(names)
     run = [point for point in points if point["feasible"]]
     counted = f"{len(run):,} of {len(points):,} points run"
-    figures = {f.name: f for r in report.results for f in _columns(r, names) if r.legal}
+    figures = {f.name: f for r in report.results for f in headline_figures(r, names) if r.legal}
     said = [
         f"{figure.title} {_range([p[name] for p in run], figure.unit)}"
         for name, figure in list(figures.items())[:_ANSWERS]

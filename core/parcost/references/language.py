@@ -12,24 +12,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from parcost.contract.schema import BlockType, Field
+from parcost.contract.schema import BlockType
 from parcost.engine.session import Session
-from parcost.language.numbers import literal
 from parcost.language.syntax import Attribute
-from parcost.language.units import (
-    BYTES,
-    DOLLARS,
-    FLOP,
-    FLOPS,
-    GRAMS,
-    JOULES,
-    ONE,
-    RATE,
-    SECONDS,
-    WATTS,
-)
+from parcost.output.declarations import default, flow, value
 from parcost.plugins.discovery import load
 from parcost.spec.modules import label_of
 
@@ -39,19 +27,6 @@ if TYPE_CHECKING:
 BEGIN = "<!-- reference: made by `python -m parcost.references.language docs/language.md` -->"
 END = "<!-- end of reference -->"
 REGISTRIES = ("collectives", "libraries", "schedules", "kernels")
-
-_MEASURES = {
-    BYTES: "bytes (`GB`, `GiB`, ...)",
-    RATE: "rate (`GB/s`, `Gbps`, ...)",
-    SECONDS: "time (`s`, `ms`, `us`, ...)",
-    FLOP: "work (`FLOP`, `TFLOP`, ...)",
-    FLOPS: "throughput (`TFLOPS`, ...)",
-    WATTS: "power (`W`, ...)",
-    JOULES: "energy (`J`, `Wh`, ...)",
-    DOLLARS: "money (`USD`)",
-    GRAMS: "mass (`g`, `kg`)",
-    ONE: "number",
-}
 
 
 def reference(plugins: Plugins) -> str:
@@ -81,7 +56,7 @@ def _provenances(plugins: Plugins) -> Mapping[tuple[str, str], str]:
 def _with_origin(item: Attribute) -> str:
     """Return the value of *item* as written, and the kinds of its provenance."""
     kinds = ", ".join(one.kind.text for one in item.provenance)
-    text = f"`{_flow(item.value.span.text)}`"
+    text = f"`{flow(item.value.span.text)}`"
     return f"{text} ({kinds})" if kinds else text
 
 
@@ -90,7 +65,7 @@ def _block(type_: BlockType, owner: str, given: Mapping[tuple[str, str], str]) -
     yield f"### `{type_.kind}{label} {{ ... }}`"
     yield ""
     inside = f" Stands inside `{type_.inside}`." if type_.inside else ""
-    yield f"{_flow(type_.schema.__doc__)}{inside} Declared by the plugin `{owner}`."
+    yield f"{flow(type_.schema.__doc__)}{inside} Declared by the plugin `{owner}`."
     yield ""
     yield "| attribute | value | default | meaning |"
     yield "| :-- | :-- | :-- | :-- |"
@@ -107,72 +82,8 @@ def _registries(plugins: Plugins) -> Iterator[str]:
     yield "| :-- | :-- | :-- | :-- |"
     for hook in REGISTRIES:
         for name, (plugin, offered) in sorted(plugins.offers(hook).items()):
-            doc = _flow(type(offered).__doc__, first=True).replace("|", "\\|")
+            doc = flow(type(offered).__doc__, first=True).replace("|", "\\|")
             yield f"| {hook} | `{name}` | `{plugin.name}` | {doc} |"
-
-
-def value(field: Field) -> str:
-    """Return what may stand as the value of an attribute."""
-    match field.kind:
-        case "quantity":
-            return _number(field)
-        case "word":
-            words = " or ".join(f"`{choice}`" for choice in field.choices)
-            offered = f"one of the {field.registry}" if field.registry else ""
-            return " or ".join(filter(None, (words, offered)))
-        case "switch":
-            return "`on` or `off`"
-        case "text":
-            return "string"
-        case "reference":
-            return f"name of a `{field.target}`"
-        case "integers":
-            low = f", each at least {field.minimum:g}" if field.minimum else ""
-            return f"list of whole numbers{low}"
-        case "children":
-            return f"blocks `{field.target}`"
-    return field.kind
-
-
-def _number(field: Field) -> str:
-    said = "whole number" if field.whole else _MEASURES.get(field.dimension, str(field.dimension))
-    if field.dimension == ONE and field.maximum == 1 and not field.whole:
-        return "share (`85 %` or `0.85`)"
-    low = "" if field.minimum in (None, 0.0) else f"at least {field.minimum:g}"
-    high = "" if field.maximum is None else f"at most {field.maximum:g}"
-    parts = [said, *filter(None, ("above 0" if field.positive else low, high))]
-    if field.qualifiers:
-        words = " or ".join(f"`{word}`" for word in field.qualifiers)
-        parts.append(f"{'' if field.must_qualify else 'may be '}followed by {words}")
-    if field.curve:
-        parts.append("or `curve(...)`")
-    return ", ".join(parts)
-
-
-def default(type_: BlockType, name: str) -> str:
-    """Return the default of an attribute as it would be written."""
-    field = type_.fields[name]
-    if field.kind == "children":
-        return ""
-    if name not in type_.defaults:
-        return "required"
-    declared: Any = type_.defaults[name]
-    match declared:
-        case None | ():
-            return "not given"
-        case bool():
-            return "`on`" if declared else "`off`"
-        case float() | int():
-            return f"`{literal(float(declared), field.dimension)}`"
-        case str() if field.kind == "text":
-            return f'`"{declared}"`'
-    return f"`{declared}`"
-
-
-def _flow(text: str | None, *, first: bool = False) -> str:
-    paragraphs = (text or "").strip().split("\n\n")
-    flowing = " ".join(" ".join(paragraphs[:1] if first else paragraphs).split())
-    return flowing.replace("``", "`")
 
 
 def insert(document: str, made: str) -> str:

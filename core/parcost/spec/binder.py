@@ -142,7 +142,7 @@ class Binder:
         *steps, name = path.split(".")
         definition = self._find_definition(steps[0]) if steps else None
         for step in steps[1:]:
-            definition = self._inner(definition, step) if definition else None
+            definition = self.inner(definition, step) if definition else None
         if definition is None or name not in definition.type.fields:
             table = self.definitions.table.values()
             known = {
@@ -181,7 +181,7 @@ class Binder:
         block = ".".join(steps) if other == kind else other
         return f"write `{block}.{instead}`"
 
-    def _inner(self, definition: Definition, step: str) -> Definition | None:
+    def inner(self, definition: Definition, step: str) -> Definition | None:
         """Return the block called *step* in *definition*, or the one that an attribute names."""
         for child in definition.children.values():
             if step in (child.label, child.type.kind):

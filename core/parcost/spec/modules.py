@@ -22,17 +22,33 @@ from parcost.language.diagnostics import Diagnostic, did_you_mean, nearest_names
 from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source
+from parcost.records import record
 from parcost.spec import sources
 from parcost.spec.allowances import Allowance, read_allowances
 from parcost.spec.foreign import ForeignSource, importer_for, parse_foreign
 from parcost.spec.values import BoundValue
-from parcost.system.files import current_folder, failure, project_root, real_path
+from parcost.system.files import (
+    SPEC,
+    check_size,
+    current_folder,
+    failure,
+    project_root,
+    real_path,
+)
 
 if TYPE_CHECKING:
     from parcost.plugins.rule_pages import RulePage
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
+
+
+@record(eq=False)
+class Buffer:
+    """The text of a file as an editor has it, unsaved; *serial* tells versions apart."""
+
+    text: str
+    serial: int
 
 
 @define(eq=False)
@@ -42,6 +58,7 @@ class Module:
     source: Source
     path: Path | None  # None for a file of a catalogue
     catalogue: str = ""
+    tree: s.Block | None = None
     lets: dict[str, s.Attribute] = Factory(dict)
     blocks: list[s.Block] = Factory(list)
     studies: list[s.Block] = Factory(list)
@@ -99,6 +116,7 @@ class Loader:
     *absences* are plugins without a part.
 
     *rules* returns the page of each rule, which only a file with allowances needs.
+    *buffers* are texts that stand for files, by the path without links.
 
     *made* are objects of catalogue blocks that are equal in every study. They include, by id, the
     origins of the attributes of each object and of its inner objects.
@@ -108,6 +126,7 @@ class Loader:
     absences: Sequence[str] = ()
     importers: Mapping[str, Importer] = Factory(dict)
     rules: Callable[[], Mapping[str, RulePage]] = dict
+    buffers: Mapping[str, Buffer] = Factory(dict)
     made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
     _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
     _modules: dict[str, Module] = Factory(dict)
@@ -144,8 +163,13 @@ class Loader:
         key = f"{reading.tool}:{place}" if reading.tool else str(place)
         if key in self._modules and self._fresh(key, path):
             return self._modules[key]
-        stamp = _stamp(path)
-        source = sources.read(path, name)
+        stamp = self._stamp(path)
+        buffer = self.buffers.get(str(place))
+        if buffer is None:
+            source = sources.read(path, name)
+        else:
+            check_size(buffer.text.encode("utf-8"), SPEC, name)
+            source = Source(name, buffer.text)
         module = self._module(source, path, key, root, keep=keep, reading=reading)
         if keep:
             self._stamps[key] = stamp
@@ -194,11 +218,27 @@ class Loader:
             self._checked[key] = True  # for imports in a circle
             module = self._modules[key]
             inner = (other.path for other in (*module.merged, *module.aliases.values()))
-            known = self._stamps.get(key) == _stamp(path) and all(
+            known = self._stamps.get(key) == self._stamp(path) and all(
                 self._fresh(str(other.resolve()), other) for other in inner if other is not None
             )
             self._checked[key] = known
         return known
+
+    def _stamp(self, path: Path) -> tuple[int, int]:
+        """Return what changes with the content of a file."""
+        try:
+            buffer = self.buffers.get(str(path.resolve())) if self.buffers else None
+            if buffer is not None:
+                return (-1, buffer.serial)
+            status = path.stat()
+        except (OSError, ValueError, RuntimeError):
+            return (0, 0)
+        return (status.st_mtime_ns, status.st_size)
+
+    def forget_files(self) -> None:
+        """Let go of every file that is not of a catalogue, so that each is read again."""
+        for key in [key for key in self._modules if not key.startswith("catalogue:")]:
+            del self._modules[key]
 
     def _module(
         self,
@@ -213,7 +253,7 @@ class Loader:
         plain: bool = False,
     ) -> Module:
         source, tree, found = self._parse(source, path, reading, plain=plain)
-        module = Module(source, path, catalogue)
+        module = Module(source, path, catalogue, tree)
         module.diagnostics += found
         module.allowances, wrong = read_allowances(
             source, tree, self.rules, foreign=isinstance(source, ForeignSource)
@@ -540,11 +580,3 @@ def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:
             )
         ]
     )
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-    except (OSError, ValueError, RuntimeError):
-        return (0, 0)
-    return (status.st_mtime_ns, status.st_size)

@@ -35,7 +35,7 @@ class NameResolver:
             choices = self.choices(field)
             if first in choices:
                 return v.Symbol(first)
-        let = self._let(first, scope.module)
+        let = self.let(first, scope.module)
         if field is not None and field.kind in ("word", "switch", "text"):
             if let is not None and len(parts) == 1:
                 return self._let_value(let[0], let[1], scope)
@@ -49,7 +49,7 @@ class NameResolver:
             return self._walk(self._member(definition, parts[0], node), parts[1:], node)
         if let is not None:
             return self._walk(self._let_value(let[0], let[1], scope), parts[1:], node)
-        block = self._block(first, scope.module, node)
+        block = self.block(first, scope.module, node)
         if block is not None:
             return self._walk(v.Symbol(block), parts[1:], node)
         if first in scope.module.aliases and len(parts) > 1:
@@ -80,7 +80,8 @@ class NameResolver:
             notes=self.binder.loader.absences if field.registry else (),
         )
 
-    def _let(self, word: str, module: Module) -> tuple[s.Attribute, Module] | None:
+    def let(self, word: str, module: Module) -> tuple[s.Attribute, Module] | None:
+        """Return the let that *word* names in *module*, and the file that has it."""
         if module is self.binder.module and word in self.binder.study_lets:
             return self.binder.study_lets[word], module
         for other in module.scope():
@@ -122,7 +123,7 @@ class NameResolver:
             value = self._lets[key] = v.reference_value(value)
         return value
 
-    def _block(self, word: str, module: Module, node: s.Path) -> Definition | None:
+    def block(self, word: str, module: Module, node: s.Path) -> Definition | None:
         """Return the block that *word* names: by label in scope, or by kind if unique."""
         table = self.binder.definitions.table
         labelled = [d for (_, label), d in table.items() if label == word]

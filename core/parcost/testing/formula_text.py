@@ -59,7 +59,7 @@ def compute(text: str, inputs: Mapping[str, Any]) -> Any:
     -25.0
     """
     with np.errstate(all="ignore"):
-        reader = _Reader(text, inputs)
+        reader = _FormulaReader(text, inputs)
         found = reader.expression(0)
         assert not reader.rest() or reader.rest()[0] == ",", (
             f"`{text}` goes on with `{reader.rest()}`"
@@ -67,7 +67,7 @@ def compute(text: str, inputs: Mapping[str, Any]) -> Any:
         return np.asarray(found, dtype=float)
 
 
-class _Reader:
+class _FormulaReader:
     def __init__(self, text: str, inputs: Mapping[str, Any]) -> None:
         self.text, self.inputs, self.at, self.item = text, inputs, 0, ""
 

@@ -1,0 +1,109 @@
+"""The problems of a study that are found without an evaluation: syntax, names, units, rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from parcost.batch.rejections import attempt
+from parcost.batch.scenarios import only_defines
+from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.plugins.rule_pages import rule_pages
+from parcost.report.rejection import Rejection
+from parcost.spec.allowances import Allowance, Suppression, suppress, unused_allowance
+
+if TYPE_CHECKING:
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.session import Session
+
+
+def problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagnostic], int]:
+    """Return the problems of a spec, and the exit code if any of them is an error.
+
+    What the spec switches off is among them: see :class:`Suppressions`.
+    """
+    return _problems(path, scenario, _checked)
+
+
+def problems_of_binding(path: str, scenario: Scenario | Rejection) -> Sequence[Diagnostic]:
+    """Return those of the problems of a spec that need no rule: syntax, names, units."""
+    found = _problems(path, scenario, lambda bound: bound.warnings)[0]
+    return Suppressions().take(path, scenario, found)
+
+
+def _problems(
+    path: str,
+    scenario: Scenario | Rejection,
+    find: Callable[[Scenario], Sequence[Diagnostic]],
+) -> tuple[Sequence[Diagnostic], int]:
+    if isinstance(scenario, Rejection):
+        return scenario.diagnostics, scenario.exit_code
+    checked = attempt(path, partial(find, scenario))
+    if not isinstance(checked, Rejection):
+        return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
+    if only_defines(scenario):  # the importing file has the rest
+        return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code
+    return checked.diagnostics, checked.exit_code
+
+
+def _checked(scenario: Scenario) -> Sequence[Diagnostic]:
+    """Return the problems of a study that can be bound, and of its search."""
+    found = scenario.judge()
+    study = scenario.first
+    if any(map(is_error, found)) or not study.trains:
+        return found
+    goals = [goal for _, goal in study.contributions("search_goals")]
+    if all(study.where(f"{goal.subject}.axes") is None for goal in goals):
+        return found  # nothing is said, and looking into a search takes long to import
+    from parcost.search.goals import unknown_axes, unknown_objective
+
+    return [*found, *unknown_axes(scenario), *unknown_objective(scenario)]
+
+
+def is_error(diagnostic: Diagnostic) -> bool:
+    """Return whether *diagnostic* is more than a warning."""
+    return diagnostic.severity is Severity.ERROR
+
+
+def key(diagnostic: Diagnostic) -> tuple[object, ...]:
+    """Return what two diagnostics share that say the same of the same place."""
+    spans = ((label.span.source.name, label.span.start) for label in diagnostic.labels)
+    return (diagnostic.id, diagnostic.message, diagnostic.place, *spans)
+
+
+class Suppressions:
+    """The warnings that specs switch off, and the comments that do so."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[tuple[object, ...], Suppression] = {}
+        self._used: set[int] = set()
+        self._allowances: dict[str, Sequence[Allowance]] = {}
+
+    @property
+    def found(self) -> Sequence[Suppression]:
+        """Every warning that is switched off, once."""
+        return list(self._by_key.values())
+
+    def take(
+        self, path: str, scenario: Scenario | Rejection, problems: Sequence[Diagnostic]
+    ) -> Sequence[Diagnostic]:
+        """Return the *problems* of a study that its spec does not switch off."""
+        if isinstance(scenario, Rejection):
+            return problems
+        kept, suppressed = suppress(problems, scenario.module.all_allowances())
+        self._by_key |= {key(one.diagnostic): one for one in suppressed}
+        self._used |= {id(one.allowance) for one in suppressed}
+        self._allowances[path] = scenario.module.allowances
+        return kept
+
+    def unused(self, session: Session) -> Iterator[tuple[str, Diagnostic]]:
+        """Yield a warning for each allowance that switches nothing off, with its file.
+
+        Rules that need the outcome of a step are not judged here, nor are their allowances.
+        """
+        for path, allowances in self._allowances.items():
+            for allowance in allowances:
+                page = rule_pages(session.plugins).pages[allowance.id]
+                if id(allowance) not in self._used and not page.outcome:
+                    yield path, unused_allowance(allowance)
