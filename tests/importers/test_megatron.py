@@ -407,9 +407,7 @@ def test_a_check_says_which_flag_may_be_meant(run_command: Run) -> None:
     text = MIXTRAL.replace("--tensor-model-parallel-size", "--tensor-model-paralel-size")
     assert text != MIXTRAL
     done = run_command("check", *MACHINE, "train.sh", files={"train.sh": text})
-    assert (
-        "`--tensor-model-paralel-size`: perhaps --tensor-model-parallel-size is meant" in done.out
-    )
+    assert "`--tensor-model-paralel-size`: did you mean `--tensor-model-parallel-size`?" in done.out
 
 
 def test_a_rule_names_the_flag_of_a_script(run_command: Run) -> None:
@@ -503,7 +501,7 @@ def test_an_array_of_words_with_blanks_is_split() -> None:
 def test_unknown_flags_are_listed_with_what_may_be_meant() -> None:
     found = read(small("--tensor-model-paralel-size 2 --warp-factor 9"))
     assert reasons(found)["--tensor-model-paralel-size"] == (
-        "perhaps --tensor-model-parallel-size is meant"
+        "did you mean `--tensor-model-parallel-size`?"
     )
     assert reasons(found)["--warp-factor"] == ""
     assert {key.name for key in found.unknown} >= {"--warp-factor"}

@@ -141,8 +141,7 @@ def _rest(draft: Draft, options: Iterable[Option]) -> None:
             strange.append(option)
     close = similar(strange)
     for option in strange:
-        meant = close.get(option.name)
-        draft.leave(option, option.unread or (f"perhaps {meant} is meant" if meant else ""))
+        draft.leave(option, option.unread or close.get(option.name, ""))
 
 
 @hookimpl
