@@ -499,12 +499,12 @@ def test_an_array_of_words_with_blanks_is_split() -> None:
 
 
 def test_unknown_flags_are_listed_with_what_may_be_meant() -> None:
-    found = read(small("--tensor-model-paralel-size 2 --warp-factor 9"))
+    found = read(small("--tensor-model-paralel-size 2 --frobnicate 9"))
     assert reasons(found)["--tensor-model-paralel-size"] == (
         "did you mean `--tensor-model-parallel-size`?"
     )
-    assert reasons(found)["--warp-factor"] == ""
-    assert {key.name for key in found.unknown} >= {"--warp-factor"}
+    assert reasons(found)["--frobnicate"] == ""
+    assert {key.name for key in found.unknown} >= {"--frobnicate"}
 
 
 # Errors
