@@ -76,6 +76,9 @@ if TYPE_CHECKING:
     from parcost.contract.searches import Goal as Goal
     from parcost.contract.searches import Limit as Limit
     from parcost.contract.searches import Objective as Objective
+    from parcost.contract.settings import SettingsProblem as SettingsProblem
+    from parcost.contract.settings import SettingsWriter as SettingsWriter
+    from parcost.contract.settings import ToolSettings as ToolSettings
     from parcost.contract.sheet import Sheet as Sheet
     from parcost.contract.study import Call as Call
     from parcost.contract.study import Collective as Collective
@@ -217,6 +220,7 @@ HOMES = {
         "ImportedValue",
         "Translation",
     ),
+    "contract.settings": ("SettingsProblem", "SettingsWriter", "ToolSettings"),
     "contract.offers": (
         "Catalogue",
         "Exporter",

@@ -28,6 +28,7 @@ from parcost.contract.offers import (
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Pipeline
 from parcost.contract.searches import Axis, Goal, Objective
+from parcost.contract.settings import SettingsWriter
 from parcost.contract.study import Collective, KernelModel, Replay, Schedule, Study
 from parcost.contract.terms import Edge, FlopCount, Memory, Once, Operator, ParameterGroup, Work
 
@@ -86,6 +87,11 @@ def timeline_exporters() -> Iterable[TimelineExporter | TimelineFileExporter]:  
 @hookspec
 def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
     """Formats of other tools' files, which are read as specs."""
+
+
+@hookspec
+def settings_writers() -> Iterable[SettingsWriter]:  # type: ignore[empty-body]
+    """Settings of other tools, which studies are written as."""
 
 
 # --- What a study is made of: asked once per evaluation, in this order --------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.drafts import Draft, Option, OptionSet
 from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe
 from parcost_plugins.importers.megatron.devices import read_devices
@@ -24,6 +24,7 @@ from parcost_plugins.importers.megatron.model import read_model
 from parcost_plugins.importers.megatron.precision import read_precision
 from parcost_plugins.importers.megatron.schedule import read_schedule
 from parcost_plugins.importers.megatron.training import read_training
+from parcost_plugins.importers.megatron.writer import MegatronWriter
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.shell.words import ShellTextError
 from parcost_plugins.importers.tables import is_ignored, table
@@ -148,3 +149,9 @@ def _rest(draft: Draft, options: Iterable[Option]) -> None:
 def importers() -> list[Importer]:
     """Offer arguments of Megatron-LM."""
     return [Megatron()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer arguments of Megatron-LM."""
+    return [MegatronWriter()]

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 from parcost import ImportProblem, did_you_mean
 from parcost_plugins.importers.drafts import Option
 from parcost_plugins.importers.shell.scripts import (
+    ARGUMENTS,
     Script,
     ShellField,
     read_arguments,
@@ -210,7 +211,11 @@ def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option],
         if _is_flag(word):
             finish()
             run.append(word)
-        elif run and (name is not _name or _name(run[0].text) not in switches):
+        elif (
+            run
+            and word.unread != ARGUMENTS  # which follow the flags of the script
+            and (name is not _name or _name(run[0].text) not in switches)
+        ):
             run.append(word)
         else:
             finish()

@@ -1,0 +1,254 @@
+"""Settings of other tools, and what they leave out of a study.
+
+A writer's text is read back by the importer of its tool. Blocks that the importer makes stand in
+for those of the study, and blocks of the machine stay. The study of both is compared with the
+original, attribute by attribute: `recompute.mlp` of a tool without such a switch is a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isclose
+from typing import Any, TypeVar
+
+from attrs import evolve, frozen
+
+from parcost.contract.calls import CallError, call
+from parcost.contract.importers import ImportedBlock, ImportedValue, Importer, Translation
+from parcost.contract.settings import SettingsWriter, ToolSettings
+from parcost.contract.study import Study
+from parcost.engine.session import Session
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem, type_name
+from parcost.language.errors import PluginError, SpecError
+from parcost.language.escapes import escape_line
+from parcost.language.text import Source
+from parcost.output.resolved_spec import AttributeText, BlockText, block_texts, resolved_attributes
+from parcost.records import record
+from parcost.spec.foreign import spec_lines, translate
+from parcost.system.files import failure
+from parcost.version import __version__
+
+T = TypeVar("T")
+_CLOSE = 1e-12
+_MOST_VALUES = 6  # of one block, in a remark
+
+
+@record(kw_only=True, eq=False)
+class ExportedSettings:
+    """The settings of a study as the text of a file, and what people need to know of them."""
+
+    text: str
+    remarks: Sequence[str]
+
+
+@frozen
+class LostAttribute:
+    """An attribute whose value the settings do not have.
+
+    *value* is that of the study, and *other* what a tool with these settings has.
+    """
+
+    path: str
+    value: str
+    other: str
+
+
+def writer_of(session: Session, name: str) -> SettingsWriter:
+    """Return the writer of the settings of a tool.
+
+    Raises:
+        SpecError: No plugin has it.
+    """
+    offered: Mapping[str, tuple[Any, SettingsWriter]] = session.plugins.offers("settings_writers")
+    if name in offered:
+        return offered[name][1]
+    help = did_you_mean(name, offered) or "tools: " + ", ".join(sorted(offered))
+    raise failure("unknown-tool", f"no plugin writes settings of `{name}`", "", help)
+
+
+def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSettings:
+    """Return the settings of *study* for the tool of *writer*.
+
+    Raises:
+        SpecError: The tool cannot run the study, or would run another job.
+        PluginError: The writer fails, or writes what its own tool does not read.
+    """
+    if study.axes:
+        names = " and ".join(f"`{name}`" for name, _ in study.axes)
+        help = "set one value, such as --set " + study.axes[0][0] + "=..."
+        raise failure("export-sweep", f"{names} is swept: one job has one value", study.path, help)
+    if not study.trains:
+        message = f"`{study.name}` trains nothing: there is no job to start"
+        raise failure("export-no-step", message, study.path)
+    settings: object = _call(writer, writer.write, study)
+    if not isinstance(settings, ToolSettings):
+        message = f"`write` returned {type_name(settings)} where ToolSettings is expected"
+        raise PluginError(f"settings writer `{writer.name}`: {message}")
+    if settings.problems:
+        raise SpecError(
+            [
+                _diagnostic(study, one.attribute, one.message, one.help or None)
+                for one in settings.problems
+            ]
+        )
+    lost = lost_attributes(study, read_back(study, writer, settings.text, session), writer)
+    lost = [one for one in lost if not _covering(settings.same, one.path)]
+    _refuse(study, writer, lost)
+    remarks = list(_remarks(study, writer, settings, lost))
+    head = ""
+    if writer.comment:
+        head = "".join(f"{writer.comment} {escape_line(line)}".rstrip() + "\n" for line in remarks)
+    first, newline, rest = settings.text.partition("\n")
+    if first.startswith("#!"):  # stays the first line
+        return ExportedSettings(text=f"{first}{newline}{head}{rest}", remarks=remarks)
+    return ExportedSettings(text=head + settings.text, remarks=remarks)
+
+
+def read_back(study: Study, writer: SettingsWriter, text: str, session: Session) -> Study:
+    """Return *study* with the job that the settings in *text* describe.
+
+    Raises:
+        PluginError: No importer reads the text, or it has errors.
+    """
+    importer: Importer | None = session.loader.importers.get(writer.reader)
+    if importer is None:
+        message = f"no importer `{writer.reader}` reads its settings back"
+        raise PluginError(f"settings writer `{writer.name}`: {message}")
+    try:
+        found = translate(importer, Source(f"settings{writer.suffix}", text))
+        spec = _spec_text(study, writer, found)
+        return session.load_text(spec, study.path or study.name)[0].first
+    except SpecError as error:
+        first = error.diagnostics[0]
+        message = f"settings do not read back: {first.message}"
+        raise PluginError(f"settings writer `{writer.name}`: {message}") from error
+
+
+def lost_attributes(study: Study, other: Study, writer: SettingsWriter) -> list[LostAttribute]:
+    """Return the attributes of *study* that are not so in *other*."""
+    before, after = (resolved_attributes(one, writer.outside) for one in (study, other))
+    absent = AttributeText()
+    return [
+        LostAttribute(path, one.text, two.text)
+        for path, one in before.items()
+        if not _equal(one.text, (two := after.get(path, absent)).text)
+        and (one.is_given or two.is_given)
+    ]
+
+
+def _spec_text(study: Study, writer: SettingsWriter, found: Translation) -> str:
+    """Return a spec of the job in *found* on the machine of *study*."""
+    texts = block_texts(study)
+    kinds = {one.kind for one in found.blocks}
+    blocks = [_with_references(one, texts) for one in found.blocks]
+    imported = {use.value.rpartition(".")[2] for use in found.uses}
+    labels = {one.label.partition(" ")[0] for one in found.blocks if one.label} | imported
+    lines = [line.text for line in spec_lines(evolve(found, blocks=blocks))]
+    for one in texts:
+        if one.label:
+            used = one.is_referred and one.label not in labels
+        else:
+            used = one.kind not in kinds and one.kind in writer.outside
+        if used:
+            lines += ["", one.text]
+    return "\n".join(lines)
+
+
+def _with_references(block: ImportedBlock, texts: Iterable[BlockText]) -> ImportedBlock:
+    """Return a block that refers to what the study's block does, where it says nothing else."""
+    if block.label:
+        return block
+    known = {one.name for one in block.settings}
+    more = [
+        ImportedValue(name=name, value=label)
+        for text in texts
+        if text.kind == block.kind and not text.label
+        for name, label in text.references.items()
+        if name not in known
+    ]
+    return evolve(block, settings=(*block.settings, *more))
+
+
+def _refuse(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute]) -> None:
+    """Raise an error of each difference that makes another job."""
+    found = []
+    for one in lost:
+        if _covering(dict.fromkeys(writer.essential, ""), one.path):
+            reason = writer.reasons.get(_covering(writer.reasons, one.path), "")
+            has = f"settings of {writer.title} have {one.other or 'none'}"
+            message = f"`{one.path}` is {one.value}, and {has}"
+            found.append(_diagnostic(study, one.path, message, reason or None))
+    if found:
+        raise SpecError(found)
+
+
+def _diagnostic(study: Study, path: str, message: str, help: str | None) -> Diagnostic:
+    span = study.where(path)
+    if span is None:
+        return Diagnostic("export", message, place=study.path, help=help)
+    return problem("export", message, span, help=help)
+
+
+def _remarks(
+    study: Study, writer: SettingsWriter, settings: ToolSettings, lost: Iterable[LostAttribute]
+) -> Iterator[str]:
+    """Yield what stands in the comments of the settings, and on stderr."""
+    yield f"`{study.name}` of `{study.path}` for {writer.title}, by parcost {__version__}."
+    shown: dict[str, list[str]] = {}
+    for one in lost:
+        covering = _covering(writer.reasons, one.path) or one.path
+        name = one.path.removeprefix(covering).lstrip(".")
+        shown.setdefault(covering, []).append(f"{name} = {one.value}" if name else one.value)
+        if not writer.reasons.get(covering):
+            shown[covering][-1] += f", and {one.other or 'none'} there"
+    if shown:
+        yield "Without a setting there:"
+        for path, values in shown.items():
+            few = len(values) <= _MOST_VALUES
+            text = ", ".join(values) if few else f"{len(values)} attributes"
+            equals = " =" if "." in path else ":"
+            why = f": {writer.reasons[path]}" if path in writer.reasons else ""
+            yield f"  {path}{equals} {text}{why}"
+    if settings.needs:
+        yield "To be added, as no spec has it:"
+        yield from (f"  {line}" for line in settings.needs)
+
+
+def _covering(paths: Iterable[str], path: str) -> str:
+    """Return which of *paths* an attribute is, or stands below.
+
+    The nearest one does.
+
+    >>> _covering(["schedule", "layout.tp"], "schedule.kind"), _covering(["layout.t"], "layout.tp")
+    ('schedule', '')
+    """
+    found = [one for one in paths if path == one or path.startswith(f"{one}.")]
+    return max(found, key=len, default="")
+
+
+def _equal(one: str, other: str) -> bool:
+    """Return whether two values are equal, but for the last digits of numbers.
+
+    >>> _equal("8 B", "8 B"), _equal("0.1", "0.10000000000000001"), _equal("on", "off")
+    (True, True, False)
+    """
+    if one == other:
+        return True
+    first, unit, _ = one.partition(" ")
+    second, other_unit, _ = other.partition(" ")
+    try:
+        return unit == other_unit and isclose(float(first), float(second), rel_tol=_CLOSE)
+    except ValueError:
+        return False
+
+
+def _call(writer: SettingsWriter, function: Callable[..., T], *arguments: object) -> T:
+    """Return what a function of a writer returns.
+
+    Raises:
+        PluginError: It raises.
+    """
+    try:
+        return call(function, *arguments)
+    except CallError as error:
+        raise PluginError(f"settings writer `{writer.name}` {error}") from error
