@@ -100,16 +100,18 @@ def _add_attributes(
 
 @frozen
 class BlockText:
-    """A block as a spec writes it, with the labels of those that it refers to by attribute.
+    """A block as a spec writes it, with kind and label of those that it refers to by attribute.
 
-    It *is_referred* to if another block of the study names it.
+    It *is_referred* to if another block of the study names it, and *is_given* if the study's own
+    file has it.
     """
 
     kind: str
     label: str
     text: str
-    references: Mapping[str, str]
+    references: Mapping[str, tuple[str, str]]
     is_referred: bool
+    is_given: bool
 
 
 def block_texts(study: Study) -> Sequence[BlockText]:
@@ -122,8 +124,12 @@ def block_texts(study: Study) -> Sequence[BlockText]:
             block_type(type(block)).kind,
             labels[id(block)],
             "\n".join(_block(block, study, labels, {})),
-            {name: labels[id(other)] for name, other in references[id(block)].items()},
+            {
+                name: (block_type(type(other)).kind, labels[id(other)])
+                for name, other in references[id(block)].items()
+            },
             id(block) in referred,
+            any(True for _ in _starts(block, study)),
         )
         for block in blocks
     ]

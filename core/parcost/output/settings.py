@@ -91,7 +91,7 @@ def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSe
                 for one in settings.problems
             ]
         )
-    lost = lost_attributes(study, read_back(study, writer, settings.text, session), writer)
+    lost = lost_attributes(study, read_back(study, writer, settings.text, session), writer, session)
     lost = [one for one in lost if not _covering(settings.same, one.path)]
     _refuse(study, writer, lost)
     remarks = list(_remarks(study, writer, settings, lost))
@@ -116,7 +116,7 @@ def read_back(study: Study, writer: SettingsWriter, text: str, session: Session)
         raise PluginError(f"settings writer `{writer.name}`: {message}")
     try:
         found = translate(importer, Source(f"settings{writer.suffix}", text))
-        spec = _spec_text(study, writer, found)
+        spec = _spec_text(study, writer, found, _imported_kinds(found, session))
         return session.load_text(spec, study.path or study.name)[0].first
     except SpecError as error:
         first = error.diagnostics[0]
@@ -124,46 +124,73 @@ def read_back(study: Study, writer: SettingsWriter, text: str, session: Session)
         raise PluginError(f"settings writer `{writer.name}`: {message}") from error
 
 
-def lost_attributes(study: Study, other: Study, writer: SettingsWriter) -> list[LostAttribute]:
+def lost_attributes(
+    study: Study, other: Study, writer: SettingsWriter, session: Session
+) -> list[LostAttribute]:
     """Return the attributes of *study* that are not so in *other*."""
     before, after = (resolved_attributes(one, writer.outside) for one in (study, other))
     absent = AttributeText()
-    return [
+    lost = [
         LostAttribute(path, one.text, two.text)
         for path, one in before.items()
         if not _equal(one.text, (two := after.get(path, absent)).text)
         and (one.is_given or two.is_given)
     ]
+    known = (*writer.outside, *_definitions(session))
+    alone = [
+        one
+        for one in block_texts(study)
+        if one.label and one.is_given and not one.is_referred and one.kind not in known
+    ]
+    return [*lost, *(LostAttribute(f"{one.kind}.{one.label}", "in the spec", "") for one in alone)]
 
 
-def _spec_text(study: Study, writer: SettingsWriter, found: Translation) -> str:
+def _definitions(session: Session) -> set[str]:
+    """Return the kinds of blocks without an effect of their own: others refer to them."""
+    types = session.plugins.blocks.values()
+    return {field.target for type_ in types for field in type_.fields.values() if field.target}
+
+
+def _imported_kinds(found: Translation, session: Session) -> dict[str, str]:
+    """Return the labels of the blocks that a translation imports, by their kinds."""
+    uses = "\n".join(f"use {use.value}" for use in found.uses)
+    imported = session.loader.text(uses, "<uses>").imported_blocks
+    return {block.kind.text: name for _, block, name in imported}
+
+
+def _spec_text(
+    study: Study, writer: SettingsWriter, found: Translation, imported: Mapping[str, str]
+) -> str:
     """Return a spec of the job in *found* on the machine of *study*."""
     texts = block_texts(study)
     kinds = {one.kind for one in found.blocks}
-    blocks = [_with_references(one, texts) for one in found.blocks]
-    imported = {use.value.rpartition(".")[2] for use in found.uses}
-    labels = {one.label.partition(" ")[0] for one in found.blocks if one.label} | imported
+    blocks = [_with_references(one, texts, imported) for one in found.blocks]
+    labels = {one.label.partition(" ")[0] for one in found.blocks if one.label}
+    labels.update(imported.values())
     lines = [line.text for line in spec_lines(evolve(found, blocks=blocks))]
     for one in texts:
+        outside = one.kind in writer.outside
         if one.label:
-            used = one.is_referred and one.label not in labels
+            used = (one.is_referred or outside) and one.label not in labels
         else:
-            used = one.kind not in kinds and one.kind in writer.outside
+            used = outside and one.kind not in kinds
         if used:
             lines += ["", one.text]
     return "\n".join(lines)
 
 
-def _with_references(block: ImportedBlock, texts: Iterable[BlockText]) -> ImportedBlock:
-    """Return a block that refers to what the study's block does, where it says nothing else."""
+def _with_references(
+    block: ImportedBlock, texts: Iterable[BlockText], imported: Mapping[str, str]
+) -> ImportedBlock:
+    """Return a block that refers to what is imported, or else to what the study's block does."""
     if block.label:
         return block
     known = {one.name for one in block.settings}
     more = [
-        ImportedValue(name=name, value=label)
+        ImportedValue(name=name, value=imported.get(kind, label))
         for text in texts
         if text.kind == block.kind and not text.label
-        for name, label in text.references.items()
+        for name, (kind, label) in text.references.items()
         if name not in known
     ]
     return evolve(block, settings=(*block.settings, *more))

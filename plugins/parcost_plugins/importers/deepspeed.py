@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, read_configuration
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
+from parcost_plugins.importers.deepspeed_writer import DeepSpeedWriter
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.tables import table
 
@@ -68,3 +69,9 @@ def _tensor_parallel(found: SettingCollector) -> None:
 def importers() -> list[Importer]:
     """Offer configurations of DeepSpeed."""
     return [DeepSpeed()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer configurations of DeepSpeed."""
+    return [DeepSpeedWriter()]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from parcost import Real, SettingsProblem, Study
+from parcost import Real, SettingsProblem, Study, block_name
 from parcost_plugins.vocabulary import (
     Cluster,
     Context,
@@ -23,12 +23,17 @@ from parcost_plugins.vocabulary import (
 from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.partition import layers
 from parcost_plugins.vocabulary.routing import dispatcher_of
+from parcost_plugins.vocabulary.run_choices import kept_of_logits
 
 #: Blocks of the machine, of estimates, and of questions about a run.
 OUTSIDE = (
     *("cluster", "collectives", "memory", "accuracy", "tuning", "device", "fabric"),
     *("datacenter", "energy", "price", "reliability", "checkpoint", "run", "data", "jitter"),
     *("plan", "plausible", "search", "targets"),
+    # Questions that are answered beside a step.
+    *("batch_scaling", "buckets", "dispatch", "equivalent", "estimate", "exchange", "flow", "fsdp"),
+    *("grid", "link", "machine", "network", "pipeline", "placement", "rail_exchange", "resource"),
+    *("roofline", "scaling_law", "serving", "sharing", "state", "transfer", "zero"),
 )
 #: Without these it is another job.
 ESSENTIAL = (
@@ -40,6 +45,8 @@ ESSENTIAL = (
 #: Why no tool has a setting for these.
 REASONS: Mapping[str, str] = {
     "model.parameters": "a model of a stated size has no layers to start with",
+    "term": "a cost of the spec's own has no setting",
+    "tensor_parallel": "what is left out of the estimate",
     "kernels": "a measured or assumed efficiency, or what the tool decides",
     "routing.distribution": "how tokens spread over experts comes out of training",
     "routing": "how experts are priced",
@@ -87,12 +94,12 @@ class Job:
         self.dispatcher = dispatcher_of(study)
         self.graphs = self.kernels.cuda_graphs or self.framework.cuda_graphs
         self.mode = self.kernels.mode or self.framework.mode
-        self.loss = self.training.loss or self.framework.loss
+        self.loss = kept_of_logits(study)
         if not self.training.flash_attention:
             self.attention = "unfused"
         else:
             self.attention = self.kernels.attention or "auto"
-        if not whole(self.model.hidden):
+        if not whole(self.model.hidden) or not whole(self.model.heads):
             message = "a model of a stated size has no layers to start with"
             raise JobError("training.model", message, "use a model with its sizes")
 
@@ -121,8 +128,8 @@ class Job:
 
     def recipe(self, known: Collection[str]) -> str | None:
         """Return which of the *known* recipes the precision is, or is made of."""
-        if self.precision.label in known:
-            return self.precision.label
+        if block_name(self.precision) in known:
+            return block_name(self.precision)
         origins = self.study.origins.get(id(self.precision), {}).values()
         files = [PurePosixPath(one.span.source.name).stem for one in origins if one.span]
         found = [name for name in known if name in files]
@@ -163,3 +170,16 @@ class Job:
 def whole(value: Real) -> int:
     """Return a number of the language that is whole."""
     return round(float(value))
+
+
+def word_of(words: Mapping[str, str], value: str, path: str, title: str) -> str:
+    """Return the word that a tool has for the *value* of the attribute *path*.
+
+    Raises:
+        JobError: It has none.
+    """
+    for word, other in words.items():
+        if other == value:
+            return word
+    known = ", ".join(dict.fromkeys(words.values()))
+    raise JobError(path, f"{title} has no `{value}`", f"it has {known}")

@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
-from parcost import SettingsWriter, Study, ToolSettings
-from parcost_plugins.importers.jobs import ESSENTIAL, OUTSIDE, REASONS, Job, JobError, whole
+from parcost import SettingsWriter, Study, ToolSettings, block_name
+from parcost_plugins.importers.jobs import (
+    ESSENTIAL,
+    OUTSIDE,
+    REASONS,
+    Job,
+    JobError,
+    whole,
+    word_of,
+)
 from parcost_plugins.importers.megatron.stage_text import stage_text
 from parcost_plugins.importers.tables import table
 from parcost_plugins.vocabulary.run_choices import (
@@ -146,7 +154,7 @@ def _model(job: Job, same: dict[str, str]) -> Flags:
             flags["qk_layernorm"] = []
     flags["vocab_size"] = [str(whole(model.vocabulary))]
     flags["make_vocab_size_divisible_by"] = [str(whole(job.layout.vocabulary_multiple))]
-    flags["normalization"] = [_inverse("normalization", model.norm)]
+    flags["normalization"] = [_word("normalization", model.norm, "model.norm")]
     if not model.biases:
         flags["disable_bias_linear"] = []
         if model.qkv_biases:
@@ -194,7 +202,9 @@ def _experts(job: Job, same: dict[str, str]) -> Flags:
         flags["moe_token_dispatcher_type"] = ["flex"]
         flags["moe_flex_dispatcher_backend"] = [job.dispatcher]
     else:
-        flags["moe_token_dispatcher_type"] = [_inverse("moe_token_dispatcher_type", job.dispatcher)]
+        flags["moe_token_dispatcher_type"] = [
+            _word("moe_token_dispatcher_type", job.dispatcher, "routing.dispatcher")
+        ]
     for name in ("deepep", "hybridep"):
         if job.states(routing, f"{name}_multiprocessors"):
             value = whole(getattr(routing, f"{name}_multiprocessors"))
@@ -229,7 +239,7 @@ def _layout(job: Job, same: dict[str, str]) -> Flags:
             flags["num_distributed_optimizer_instances"] = [str(groups)]
     if layout.zero > 1:
         flags["use_megatron_fsdp"] = []
-        word = _inverse("data_parallel_sharding_strategy", str(layout.zero))
+        word = _word("data_parallel_sharding_strategy", str(layout.zero), "layout.zero")
         flags["data_parallel_sharding_strategy"] = [word]
         flags["ckpt_format"] = ["fsdp_dtensor"]
         flags["no_gradient_accumulation_fusion"] = []
@@ -239,7 +249,7 @@ def _layout(job: Job, same: dict[str, str]) -> Flags:
         same |= dict.fromkeys(("sharding.reshard", "sharding.prefetch"), "parameters stay whole")
     if job.cp > 1:
         kind = job.context_algorithm
-        flags["cp_comm_type"] = [_inverse("cp_comm_type", kind)]
+        flags["cp_comm_type"] = [_word("cp_comm_type", kind, "context.algorithm")]
         if kind == "hybrid":
             inner = whole(job.context.ulysses)
             flags["hierarchical_context_parallel_sizes"] = [str(inner), str(job.cp // inner)]
@@ -313,9 +323,9 @@ def _state(job: Job) -> Flags:
         return flags
     if float(precision.reduction) == 2.0:
         flags["grad_reduce_in_bf16"] = []
-    if job.precision.label == "bf16_sgd":
+    if block_name(precision) == "bf16_sgd":
         flags["optimizer"] = ["sgd"]
-    elif optimizer != 12.0:
+    elif optimizer != 12.0 and float(precision.weights) <= 2.0:
         for first, second in ((2, 2), (4, 2), (2, 1), (1, 1)):
             if 4 + first + second == optimizer:
                 flags["use_precision_aware_optimizer"] = []
@@ -393,7 +403,9 @@ def _kernels(job: Job, same: dict[str, str]) -> Flags:
             flags["attention_backend"] = ["flash"]
             flags["flash_attention_version"] = [version]
         else:
-            flags["attention_backend"] = [_inverse("attention_backend", job.attention)]
+            flags["attention_backend"] = [
+                _word("attention_backend", job.attention, "kernels.attention")
+            ]
         if job.attention == "unfused":
             why = "`kernels { attention = unfused }` is the same"
             same |= dict.fromkeys(("training.flash_attention", "kernels.attention"), why)
@@ -409,10 +421,10 @@ def _kernels(job: Job, same: dict[str, str]) -> Flags:
     return flags
 
 
-def _inverse(flag: str, word: str) -> str:
-    """Return the word of a flag for a word of the language.
+def _word(flag: str, value: str, path: str) -> str:
+    """Return the word of a flag for the value of an attribute.
 
-    >>> _inverse("cp_comm_type", "ring"), _inverse("normalization", "rms")
-    ('p2p', 'RMSNorm')
+    >>> _word("cp_comm_type", "ring", "context.algorithm")
+    'p2p'
     """
-    return next((one for one, other in _WORDS[flag].items() if other == word), word)
+    return word_of(_WORDS[flag], value, path, "Megatron-LM")
