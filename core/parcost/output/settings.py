@@ -164,7 +164,9 @@ def _spec_text(
     """Return a spec of the job in *found* on the machine of *study*."""
     texts = block_texts(study)
     kinds = {one.kind for one in found.blocks}
-    blocks = [_with_references(one, texts, imported) for one in found.blocks]
+    values = resolved_attributes(study, ())
+    own = {path: values[path].text for path in writer.outside if path in values}
+    blocks = [_completed(one, texts, imported, own) for one in found.blocks]
     labels = {one.label.partition(" ")[0] for one in found.blocks if one.label}
     labels.update(imported.values())
     lines = [line.text for line in spec_lines(evolve(found, blocks=blocks))]
@@ -179,20 +181,27 @@ def _spec_text(
     return "\n".join(lines)
 
 
-def _with_references(
-    block: ImportedBlock, texts: Iterable[BlockText], imported: Mapping[str, str]
+def _completed(
+    block: ImportedBlock,
+    texts: Iterable[BlockText],
+    imported: Mapping[str, str],
+    own: Mapping[str, str],
 ) -> ImportedBlock:
-    """Return a block that refers to what is imported, or else to what the study's block does."""
+    """Return a block with what the tool has no part in: references, and attributes by path."""
     if block.label:
         return block
-    known = {one.name for one in block.settings}
-    more = [
-        ImportedValue(name=name, value=imported.get(kind, label))
+    found = {
+        name: imported.get(kind, label)
         for text in texts
         if text.kind == block.kind and not text.label
         for name, (kind, label) in text.references.items()
-        if name not in known
-    ]
+    }
+    for path, value in own.items():
+        kind, _, name = path.partition(".")
+        if kind == block.kind:
+            found[name] = value
+    known = {one.name for one in block.settings}
+    more = [ImportedValue(name=n, value=value) for n, value in found.items() if n not in known]
     return evolve(block, settings=(*block.settings, *more))
 
 

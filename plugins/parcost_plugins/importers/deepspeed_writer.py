@@ -50,7 +50,7 @@ class DeepSpeedWriter(SettingsWriter):
     source = str(_TABLE["source"])
     suffix = ".json"
     comment = ""
-    outside = (*OUTSIDE, "model")  # which is code
+    outside = (*OUTSIDE, "model", "training.sequence")  # which are in code
     essential = tuple(one for one in ESSENTIAL if one not in _OF_CODE)
     reasons = _REASONS
 
@@ -59,8 +59,6 @@ class DeepSpeedWriter(SettingsWriter):
         try:
             job = Job(study)
             same = job.same()
-            why = "the code of the model has it"
-            same |= {"training.sequence": why}
             values = _values(job, same)
         except JobError as error:
             return ToolSettings(problems=[error.problem])
@@ -97,7 +95,6 @@ def _values(job: Job, same: dict[str, str]) -> dict[str, Any]:
             message = f"DeepSpeed splits sequences by Ulysses, not by `{job.context_algorithm}`"
             raise JobError("context.algorithm", message, "write `context { algorithm = ulysses }`")
         values["sequence_parallel_size"] = job.cp
-        same["context.algorithm"] = "Ulysses"
     if job.tp > 1:
         values["tensor_parallel"] = {"autotp_size": job.tp}
     if job.pp > 1:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.drafts import Draft, Option, OptionSet
 from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe
+from parcost_plugins.importers.megatron.bridge_writer import BridgeWriter
 from parcost_plugins.importers.megatron.devices import read_devices
 from parcost_plugins.importers.megatron.experts import read_experts
 from parcost_plugins.importers.megatron.flags import (
@@ -153,5 +154,5 @@ def importers() -> list[Importer]:
 
 @hookimpl
 def settings_writers() -> list[SettingsWriter]:
-    """Offer arguments of Megatron-LM."""
-    return [MegatronWriter()]
+    """Offer arguments of Megatron-LM and recipes of Megatron-Bridge."""
+    return [MegatronWriter(), BridgeWriter()]
