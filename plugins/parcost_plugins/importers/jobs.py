@@ -126,6 +126,11 @@ class Job:
         origin = self.study.origin(block, name)
         return origin is not None and origin.how in ("given", "set")
 
+    def changes(self, block: Any) -> bool:
+        """Return whether the spec itself states any attribute of a block."""
+        origins = self.study.origins.get(id(block), {}).values()
+        return any(one.how in ("given", "set") for one in origins)
+
     def recipe(self, known: Collection[str]) -> str | None:
         """Return which of the *known* recipes the precision is, or is made of."""
         if block_name(self.precision) in known:

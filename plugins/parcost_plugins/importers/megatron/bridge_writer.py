@@ -52,7 +52,6 @@ _REASONS: Mapping[str, str] = {
     **REASONS_OF_MEGATRON,
     "framework": "Megatron-Bridge's own recipe runs it: `catalog.frameworks.nemo`",
     "layout.vocabulary_multiple": "the class of the model pads its vocabulary",
-    "model": "cfg.model is that of Hugging Face: import the spec's own by GPTModelProvider",
 }
 
 
@@ -82,9 +81,10 @@ class BridgeWriter(SettingsWriter):
         return ToolSettings(text=text, same=same, needs=[launcher, *_NEEDS])
 
 
-def _recipe(job: Job, groups: dict[str, Flags]) -> str:
+def _recipe(job: Job, groups: Mapping[str, Flags]) -> str:
     label = block_name(job.model)
-    source = next((name for name, entry in _BRIDGE["models"].items() if entry == label), "")
+    known = {entry: name for name, entry in reversed(_BRIDGE["models"].items())}
+    source = "" if job.changes(job.model) else known.get(label, "")
     cluster = job.study[Cluster]
     words = (label, "pretrain", f"{whole(cluster.devices)}gpu", block_name(cluster.device))
     name = "_".join(re.sub(r"\W", "_", word) for word in (*words, job.precision.compute))
@@ -94,7 +94,7 @@ def _recipe(job: Job, groups: dict[str, Flags]) -> str:
         "from megatron.bridge.training.config import ConfigContainer",
         *("", "", f"def {name}_config() -> ConfigContainer:", "    cfg = _pretrain_common()"),
     ]
-    model = groups.pop("Model")
+    model = groups["Model"]
     if source:
         provider = f'AutoBridge.from_hf_pretrained("{source}").to_megatron_provider'
         body.append(f"    cfg.model = {provider}(load_weights=False)")
@@ -108,7 +108,8 @@ def _recipe(job: Job, groups: dict[str, Flags]) -> str:
         body.append("    )")
     if recipe := _precision(job):
         body.append(f'    cfg.mixed_precision = "{recipe}"')
-    flags = {flag: values for group in groups.values() for flag, values in group.items()}
+    others = [group for title, group in groups.items() if title != "Model"]
+    flags = {flag: values for group in others for flag, values in group.items()}
     defaults = _BRIDGE["bases"]["_pretrain_common"]
     for flag in defaults:  # what the common recipe switches on and this one does not
         if flag not in flags and flag != "bf16":

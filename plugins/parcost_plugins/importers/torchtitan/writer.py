@@ -6,7 +6,7 @@ batches, and a class for each kind of recomputation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from parcost import SettingsWriter, Study, ToolSettings, block_name
@@ -195,7 +195,7 @@ def _pipeline(job: Job, same: dict[str, str]) -> Fields:
     return fields
 
 
-def _parts(stages: list[int]) -> list[list[str]]:
+def _parts(stages: Sequence[int]) -> list[list[str]]:
     """Return the modules of each stage."""
     parts: list[list[str]] = []
     first = 0
