@@ -77,6 +77,7 @@ def _problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagn
     """Return the problems of a spec, and the exit code if any of them is an error."""
     from parcost.batch.rejections import attempt
     from parcost.batch.scenarios import only_defines
+    from parcost.language.errors import SpecError
     from parcost.report.rejection import Rejection
 
     if isinstance(scenario, Rejection):
@@ -86,7 +87,8 @@ def _problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagn
         return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
     if only_defines(scenario):  # the importing file has the rest
         return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code
-    return checked.diagnostics, checked.exit_code
+    explained = scenario.explain(SpecError(checked.diagnostics))
+    return explained.diagnostics, checked.exit_code
 
 
 def _checked(scenario: Scenario) -> Sequence[Diagnostic]:

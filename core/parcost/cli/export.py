@@ -119,11 +119,15 @@ def settings_of(
         SpecError: The tool cannot run it.
     """
     from parcost.engine.rules import diagnose, rules
+    from parcost.language.errors import SpecError
     from parcost.output.settings import export
     from parcost.report.rejection import Rejection
 
-    study = scenario.first
-    found = [] if scenario.axes else rules(study).failed
+    try:
+        study = scenario.first
+        found = [] if scenario.axes else rules(study).failed
+    except SpecError as error:
+        raise scenario.explain(error) from error
     refused = [diagnose(check, study) for check in found if check.severity == "error"]
     if refused:
         return Rejection(path=scenario.path, diagnostics=refused, exit_code=1)

@@ -153,6 +153,7 @@ def command(
     values = options.parse_overrides(overrides)
     progress = Progress(elsewhere=True)  # results are written at the end
     exported: list[ExportedSettings] = []
+    scenario: Scenario | None = None
     try:
         writer = writer_of(session, emit) if emit is not None else None
         scenario = _scenario(session, path, study, values, reading)
@@ -173,8 +174,9 @@ def command(
         near = list(neighbours(scenario, whole.axes, at, found.best[0]))
         if writer is not None:
             exported.append(_settings(session, scenario, writer, found, rank))
-    except SpecError as error:
+    except SpecError as failed:
         progress.clear()
+        error = failed if scenario is None else scenario.explain(failed)
         Reporter()(error.diagnostics)
         options.skip_faults(d.message.removeprefix("incomplete: ") for d in error.diagnostics)
         ids = {d.id for d in error.diagnostics}

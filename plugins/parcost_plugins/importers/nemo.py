@@ -13,6 +13,7 @@ from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookim
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.interpolation import MANDATORY, resolve
 from parcost_plugins.importers.json_text import JsonEntry
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.nemo_precision import read_precision
 from parcost_plugins.importers.nemo_writer import NeMoWriter
 from parcost_plugins.importers.tables import table
@@ -30,6 +31,7 @@ class NeMo(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with a layout of NeMo or with its classes."""

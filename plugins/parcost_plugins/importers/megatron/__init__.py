@@ -26,6 +26,7 @@ from parcost_plugins.importers.megatron.precision import read_precision
 from parcost_plugins.importers.megatron.schedule import read_schedule
 from parcost_plugins.importers.megatron.training import read_training
 from parcost_plugins.importers.megatron.writer import MegatronWriter
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.shell.words import ShellTextError
 from parcost_plugins.importers.tables import is_ignored, table
@@ -50,6 +51,7 @@ class Megatron(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has flags of Megatron-LM, or is a recipe of Megatron-Bridge."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.drafts import Draft, Option, OptionSet
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.tables import is_ignored, table
 from parcost_plugins.importers.torchtitan.job import read_job
@@ -27,6 +28,7 @@ class Torchtitan(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text is a configuration of torchtitan."""
