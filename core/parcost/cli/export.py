@@ -122,10 +122,17 @@ def settings_of(
     from parcost.language.errors import SpecError
     from parcost.output.settings import export
     from parcost.report.rejection import Rejection
+    from parcost.search.result import plain_value
+    from parcost.system.files import failure
 
     try:
         study = scenario.first
-        found = [] if scenario.axes else rules(study).failed
+        if scenario.axes:
+            name, values = scenario.axes[0]
+            help = f"pick one, such as --set {name}={plain_value(values[0])}"
+            message = f"`{name}` is swept, and a job has one value of it"
+            raise failure("export-sweep", message, scenario.path, help)
+        found = rules(study).failed
     except SpecError as error:
         raise scenario.explain(error) from error
     refused = [diagnose(check, study) for check in found if check.severity == "error"]

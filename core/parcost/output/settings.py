@@ -73,10 +73,6 @@ def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSe
         SpecError: The tool cannot run the study, or would run another job.
         PluginError: The writer fails, or writes what its own tool does not read.
     """
-    if study.axes:
-        names = " and ".join(f"`{name}`" for name, _ in study.axes)
-        help = "set one value, such as --set " + study.axes[0][0] + "=..."
-        raise failure("export-sweep", f"{names} is swept: one job has one value", study.path, help)
     if not study.trains:
         message = f"`{study.name}` trains nothing: there is no job to start"
         raise failure("export-no-step", message, study.path)
@@ -133,7 +129,8 @@ def lost_attributes(
     lost = [
         LostAttribute(path, one.text, two.text)
         for path, one in before.items()
-        if not _equal(one.text, (two := after.get(path, absent)).text)
+        if path not in writer.outside
+        and not _equal(one.text, (two := after.get(path, absent)).text)
         and (one.is_given or two.is_given)
     ]
     known = (*writer.outside, *_definitions(session))
@@ -165,7 +162,7 @@ def _spec_text(
     texts = block_texts(study)
     kinds = {one.kind for one in found.blocks}
     values = resolved_attributes(study, ())
-    own = {path: values[path].text for path in writer.outside if path in values}
+    own = {p: values[p].text for p in writer.outside if p in values and values[p].text}
     blocks = [_completed(one, texts, imported, own) for one in found.blocks]
     labels = {one.label.partition(" ")[0] for one in found.blocks if one.label}
     labels.update(imported.values())

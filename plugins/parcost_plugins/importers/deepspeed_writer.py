@@ -18,6 +18,7 @@ _REASONS: Mapping[str, str] = {
     "precision": "no key changes it by itself",
     "compression": "no key compresses gradients like this",
     "local_updates": "no key lets replicas train on their own",
+    "overlap.bucket": "DeepSpeed's own has 500 million elements",
     "overlap": "DeepSpeed overlaps the reduction of ZeRO alone",
     "sharding": "the engine of ZeRO does it in one way",
     "schedule.kind": "the pipeline engine has 1F1B with one chunk of each device",

@@ -30,6 +30,7 @@ OUTSIDE = (
     *("cluster", "collectives", "memory", "accuracy", "tuning", "device", "fabric"),
     *("datacenter", "energy", "price", "reliability", "checkpoint", "run", "data", "jitter"),
     *("plan", "plausible", "search", "targets"),
+    *("offload.host_memory_bandwidth", "offload.host_memory", "offload.overlap"),
     # Questions that are answered beside a step.
     *("batch_scaling", "buckets", "dispatch", "equivalent", "estimate", "exchange", "flow", "fsdp"),
     *("grid", "link", "machine", "network", "pipeline", "placement", "rail_exchange", "resource"),
