@@ -105,9 +105,7 @@ def test_a_shell_reads_the_script(run_command: Run, own_folder: Path) -> None:
 
 
 def test_what_has_no_setting_is_named(run_command: Run) -> None:
-    text = (
-        SPEC + "kernels { gemm_efficiency = 70 % }\ncompression { method = int8 }\n"
-    )
+    text = SPEC + "kernels { gemm_efficiency = 70 % }\ncompression { method = int8 }\n"
     text += 'term extra { seconds = 1 ms, per = step, source = "a guess" }\n'
     done = run_command("export", "megatron", "job.par", job=text)
     assert done.code == 0
@@ -285,6 +283,35 @@ def test_a_writer_that_leaves_something_out_is_told_on(tmp_path: Path, run_comma
     done = run_command("export", "b_tool", "job.par", "--plugin", str(plugin), job=SPEC)
     assert done.code == 3
     assert "`write` returned" in done.err
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_guide_run(run_command: Run) -> None:
+    text = (ROOT / "docs" / "guide" / "export.md").read_text()
+    spec = text.partition("```par study\n")[2].partition("```")[0]
+    commands = text.partition("```sh\n")[2].partition("```")[0].splitlines()
+    assert len(commands) == 4
+    for command in commands:
+        assert run_command(*split(command)[1:], job=spec).code == 0, command
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    assert run_command("eval", "--from", "megatron", "run.sh", *machine).code == 0
+
+
+def test_a_model_alone_is_told_what_a_job_needs(run_command: Run) -> None:
+    config = {
+        "model_type": "llama", "vocab_size": 128256, "num_hidden_layers": 32, "hidden_size": 4096,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+    }  # fmt: skip
+    files = {"config.json": json.dumps(config)}
+    options = ["--from", "huggingface", "config.json", "--set", "cluster.devices=64"]
+    done = run_command("eval", *options, files=files)
+    assert done.code == 2
+    assert done.err.count("error") == 1
+    added = " ".join(done.err.split()).partition("add options such as ")[2]
+    assert "cluster.devices" not in added
+    again = run_command("eval", *options, *split(added))
+    assert again.code == 1  # it runs, and does not fit without a layout
+    assert "tokens" in again.out
 
 
 # Round trips
