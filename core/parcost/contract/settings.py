@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parcost.contract.fields import Record
 from parcost.records import record
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @record(kw_only=True)
-class SettingsProblem(Record):
+class SettingsProblem:
     """Why a tool cannot run a study: the *attribute* at fault, such as ``layout.pp``."""
 
     attribute: str
@@ -29,7 +28,7 @@ class SettingsProblem(Record):
 
 
 @record(kw_only=True)
-class ToolSettings(Record):
+class ToolSettings:
     """The settings of a study as the *text* of a file, without comments on their source.
 
     *same* are attributes, or blocks, whose values are written in another way that costs the same,

@@ -164,13 +164,13 @@ def _spec_text(
     values = resolved_attributes(study, ())
     own = {p: values[p].text for p in writer.outside if p in values and values[p].text}
     blocks = [_completed(one, texts, imported, own) for one in found.blocks]
-    labels = {one.label.partition(" ")[0] for one in found.blocks if one.label}
-    labels.update(imported.values())
+    labels = {(one.kind, one.label.partition(" ")[0]) for one in found.blocks if one.label}
+    labels.update(imported.items())
     lines = [line.text for line in spec_lines(evolve(found, blocks=blocks))]
     for one in texts:
         outside = one.kind in writer.outside
         if one.label:
-            used = (one.is_referred or outside) and one.label not in labels
+            used = (one.is_referred or outside) and (one.kind, one.label) not in labels
         else:
             used = outside and one.kind not in kinds
         if used:
