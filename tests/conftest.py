@@ -19,6 +19,7 @@ from hypothesis import settings
 
 import parcost
 from parcost import KernelModel, Op, Schedule, Study, hookimpl
+from parcost.cli import main
 from parcost.language.parse import parse
 from parcost.language.text import Source
 from parcost.plugins.discovery import load
@@ -103,6 +104,36 @@ def golden(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
         assert actual == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty directory, on paper of the usual width without colours."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def run_command(capsys: pytest.CaptureFixture[str], own_folder: Path) -> Callable[..., Any]:
+    """Run a command in a folder of its own, which *files* are written into first.
+
+    They stand there by their names; *specs* by theirs without `.par`.
+    """
+
+    def do(*arguments: str, files: Mapping[str, str] | None = None, **specs: str) -> Any:
+        named = {f"{name}.par": text for name, text in specs.items()}
+        for name, text in {**(files or {}), **named}.items():
+            path = own_folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        code = main(list(arguments))
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return do
 
 
 # A study of round numbers: 8 devices on one link of 1 GB/s without latency.

@@ -77,6 +77,9 @@ if TYPE_CHECKING:
     from parcost.contract.searches import Goal as Goal
     from parcost.contract.searches import Limit as Limit
     from parcost.contract.searches import Objective as Objective
+    from parcost.contract.settings import SettingsProblem as SettingsProblem
+    from parcost.contract.settings import SettingsWriter as SettingsWriter
+    from parcost.contract.settings import ToolSettings as ToolSettings
     from parcost.contract.sheet import Sheet as Sheet
     from parcost.contract.study import Call as Call
     from parcost.contract.study import Collective as Collective
@@ -108,6 +111,9 @@ if TYPE_CHECKING:
     from parcost.engine.session import load_text as load_text
     from parcost.language.diagnostics import (
         Diagnostic as Diagnostic,
+    )
+    from parcost.language.diagnostics import (
+        did_you_mean as did_you_mean,
     )
     from parcost.language.errors import ParcostError as ParcostError
     from parcost.language.errors import PluginError as PluginError
@@ -161,7 +167,7 @@ if TYPE_CHECKING:
 HOMES = {
     "search.layout_search": ("search_layouts",),
     "search.result": ("SearchResult", "SearchedLayout"),
-    "language.diagnostics": ("Diagnostic",),
+    "language.diagnostics": ("Diagnostic", "did_you_mean"),
     "language.errors": ("ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
     "contract.formulas": (
@@ -215,6 +221,7 @@ HOMES = {
         "ImportedValue",
         "Translation",
     ),
+    "contract.settings": ("SettingsProblem", "SettingsWriter", "ToolSettings"),
     "contract.offers": (
         "Catalogue",
         "Exporter",

@@ -7,13 +7,11 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import parcost
-from parcost.cli import main
 from parcost.diff.changes import NumberChange
 from parcost.diff.thresholds import Threshold, ThresholdError
 
@@ -30,40 +28,21 @@ training { sequence = 4096, micro_batch = 1, global_batch = 32 sequences }
 """
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in a folder of its own; texts by the name of their file are written first."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-
-    def do(*arguments: str, files: dict[str, str] | None = None) -> Any:
-        for name, text in (files or {}).items():
-            Path(name).parent.mkdir(parents=True, exist_ok=True)
-            Path(name).write_text(text, encoding="utf-8")
-        code = main(list(arguments))
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return do
-
-
 def git(*arguments: str) -> None:
     author = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
     subprocess.run(["git", *author, *arguments], check=True, capture_output=True)
 
 
-def data(run: Run, *arguments: str, files: dict[str, str] | None = None) -> Any:
-    return json.loads(run("diff", *arguments, "--format", "json", files=files).out)
+def data(run_command: Run, *arguments: str, files: dict[str, str] | None = None) -> Any:
+    return json.loads(run_command("diff", *arguments, "--format", "json", files=files).out)
 
 
 def by_name(numbers: list[Any]) -> dict[str, Any]:
     return {number["name"]: number for number in numbers}
 
 
-def test_numbers_are_those_of_both_evaluations(run: Run) -> None:
-    found = data(run, "a.par", "--set", "layout.tp=4", files={"a.par": SPEC})
+def test_numbers_are_those_of_both_evaluations(run_command: Run) -> None:
+    found = data(run_command, "a.par", "--set", "layout.tp=4", files={"a.par": SPEC})
     (study,) = found["studies"]
     first, second = (
         parcost.load_text(SPEC.replace("tp = 2", f"tp = {tp}"))[0].evaluate().result
@@ -76,8 +55,8 @@ def test_numbers_are_those_of_both_evaluations(run: Run) -> None:
         assert number["relative"] == pytest.approx(second.figure(name) / first.figure(name) - 1)
 
 
-def test_terms_add_up_to_the_change_of_the_step(run: Run) -> None:
-    (study,) = data(run, "a.par", "--set", "layout.tp=8", files={"a.par": SPEC})["studies"]
+def test_terms_add_up_to_the_change_of_the_step(run_command: Run) -> None:
+    (study,) = data(run_command, "a.par", "--set", "layout.tp=8", files={"a.par": SPEC})["studies"]
     step = by_name(study["figures"])["step_time"]["difference"]
     for part in ("terms", "causes"):
         assert sum(n["difference"] for n in study[part]) == pytest.approx(step, rel=1e-9)
@@ -85,25 +64,25 @@ def test_terms_add_up_to_the_change_of_the_step(run: Run) -> None:
     assert sum(n["difference"] for n in study["memory"]) == pytest.approx(memory, rel=1e-9)
 
 
-def test_attributes_that_are_written_stand_before_those_that_follow(run: Run) -> None:
+def test_attributes_that_are_written_stand_before_those_that_follow(run_command: Run) -> None:
     files = {"a.par": SPEC, "b.par": SPEC.replace("tp = 2", "tp = 4")}
-    (study,) = data(run, "a.par", "b.par", files=files)["studies"]
+    (study,) = data(run_command, "a.par", "b.par", files=files)["studies"]
     first, *rest = study["attributes"]
     assert first == {"name": "layout.tp", "before": "2", "after": "4", "follows": False}
     assert {"name": "layout.dp", "before": "8", "after": "4", "follows": True} in rest
-    page = run("diff", "a.par", "b.par").out
+    page = run_command("diff", "a.par", "b.par").out
     assert "layout.tp  2       4      b.par:7" in page
     assert "what follows: layout.dp" in page
 
 
-def test_a_comment_is_no_change(run: Run) -> None:
+def test_a_comment_is_no_change(run_command: Run) -> None:
     files = {"a.par": SPEC, "b.par": f"# a comment\n{SPEC}"}
-    found = data(run, "a.par", "b.par", files=files)
+    found = data(run_command, "a.par", "b.par", files=files)
     assert [study["changed"] for study in found["studies"]] == [False]
-    assert "0 studies differ, 1 is the same" in run("diff", "a.par", "b.par").out
+    assert "0 studies differ, 1 is the same" in run_command("diff", "a.par", "b.par").out
 
 
-def test_directories_are_compared_file_by_file(run: Run) -> None:
+def test_directories_are_compared_file_by_file(run_command: Run) -> None:
     files = {
         "old/same.par": SPEC,
         "new/same.par": SPEC,
@@ -113,50 +92,50 @@ def test_directories_are_compared_file_by_file(run: Run) -> None:
         "new/more.par": SPEC,
         "new/bad.par": "layout {",
     }
-    done = run("diff", "old", "new", files=files)
+    done = run_command("diff", "old", "new", files=files)
     assert done.code == 2
     assert "1 study differs, 1 is the same, 1 added, 1 removed, 1 not evaluated" in done.out
     assert "added: more" in done.out
     assert "removed: gone" in done.out
     assert "new/bad.par" in done.err
-    found = data(run, "old", "new")
+    found = data(run_command, "old", "new")
     assert [study["name"] for study in found["studies"]] == ["deep/a"]
     assert found["same"] == ["same"]
 
 
-def test_studies_of_a_file_are_compared_by_name(run: Run) -> None:
+def test_studies_of_a_file_are_compared_by_name(run_command: Run) -> None:
     studies = "study one { layout { tp = 4 } }\nstudy two { layout { tp = 8 } }\n"
     files = {"a.par": SPEC + studies, "b.par": SPEC + studies.replace("tp = 8", "tp = 2")}
-    page = run("diff", "a.par", "b.par", files=files).out
+    page = run_command("diff", "a.par", "b.par", files=files).out
     assert "1 study differs, 1 is the same" in page
     assert "layout.tp  8       2" in page
 
 
-def test_a_job_that_does_not_fit_is_compared(run: Run) -> None:
+def test_a_job_that_does_not_fit_is_compared(run_command: Run) -> None:
     large = SPEC.replace("tp = 2, zero = 1", "tp = 1, zero = 0")
     files = {"a.par": SPEC, "b.par": large}
-    page = run("diff", "a.par", "b.par", files=files).out
+    page = run_command("diff", "a.par", "b.par", files=files).out
     assert "runs -> does not fit" in page
     assert "stage 0 needs" in page
     assert "step time" in page
 
 
-def test_a_refused_job_has_its_reason(run: Run) -> None:
-    page = run("diff", "a.par", "--set", "layout.tp=3", files={"a.par": SPEC}).out
+def test_a_refused_job_has_its_reason(run_command: Run) -> None:
+    page = run_command("diff", "a.par", "--set", "layout.tp=3", files={"a.par": SPEC}).out
     assert "runs -> refused" in page
     assert "16 devices are not divisible by tp 3" in page
 
 
-def test_points_of_a_sweep_are_compared_each(run: Run) -> None:
+def test_points_of_a_sweep_are_compared_each(run_command: Run) -> None:
     swept = SPEC.replace("micro_batch = 1", "micro_batch = [1, 2]")
-    found = data(run, "a.par", "--set", "layout.zero=2", files={"a.par": swept})
+    found = data(run_command, "a.par", "--set", "layout.zero=2", files={"a.par": swept})
     points = [study["at"]["training.micro_batch"] for study in found["studies"]]
     assert points == [1.0, 2.0]
 
 
-def test_sweeps_without_a_common_point_differ_in_attributes(run: Run) -> None:
+def test_sweeps_without_a_common_point_differ_in_attributes(run_command: Run) -> None:
     files = {"a.par": SPEC, "b.par": SPEC.replace("micro_batch = 1", "micro_batch = [2, 4]")}
-    page = run("diff", "a.par", "b.par", files=files).out
+    page = run_command("diff", "a.par", "b.par", files=files).out
     assert "1 points -> 2 others" in page
     assert re.search(r"training.micro_batch +1 +\[2, 4\]", page)
 
@@ -171,25 +150,29 @@ def test_sweeps_without_a_common_point_differ_in_attributes(run: Run) -> None:
         ("memory <= 0 %", 1),
     ],
 )
-def test_a_change_beyond_a_limit_fails(run: Run, limit: str, code: int) -> None:
+def test_a_change_beyond_a_limit_fails(run_command: Run, limit: str, code: int) -> None:
     """A tp of 4 takes another time, and less memory."""
-    done = run("diff", "a.par", "--set", "layout.tp=4", "--fail-on", limit, files={"a.par": SPEC})
+    done = run_command(
+        "diff", "a.par", "--set", "layout.tp=4", "--fail-on", limit, files={"a.par": SPEC}
+    )
     assert done.code == code
     assert ("and the limit is" in done.err) == bool(code)
 
 
 @pytest.mark.parametrize("text", ["", "step_time", "step_time > 2", "> 2 %", "step_time = 2 %"])
-def test_a_limit_that_is_none_is_an_error(run: Run, text: str) -> None:
+def test_a_limit_that_is_none_is_an_error(run_command: Run, text: str) -> None:
     with pytest.raises(ThresholdError):
         Threshold.parse(text)
-    done = run("diff", "a.par", "--set", "layout.tp=4", "--fail-on", text, files={"a.par": SPEC})
+    done = run_command(
+        "diff", "a.par", "--set", "layout.tp=4", "--fail-on", text, files={"a.par": SPEC}
+    )
     assert done.code == 2
     assert "write 'step_time > +2 %'" in done.err
 
 
-def test_a_limit_of_no_figure_is_an_error(run: Run) -> None:
+def test_a_limit_of_no_figure_is_an_error(run_command: Run) -> None:
     arguments = ["diff", "a.par", "--set", "layout.tp=4", "--fail-on", "step_tim > 2 %"]
-    done = run(*arguments, files={"a.par": SPEC})
+    done = run_command(*arguments, files={"a.par": SPEC})
     assert done.code == 2
     assert "did you mean `step_time`?" in done.err
 
@@ -202,8 +185,10 @@ def test_a_limit_of_no_figure_is_an_error(run: Run) -> None:
         (["--upload-pack=x", "a.par"], "No such option"),
     ],
 )
-def test_sides_that_are_none_are_an_error(run: Run, arguments: list[str], message: str) -> None:
-    done = run("diff", *arguments, files={"a.par": SPEC})
+def test_sides_that_are_none_are_an_error(
+    run_command: Run, arguments: list[str], message: str
+) -> None:
+    done = run_command("diff", *arguments, files={"a.par": SPEC})
     assert done.code == 2
     assert message in done.err
 
@@ -226,47 +211,46 @@ def test_a_relative_change_is_of_the_size_before(number: NumberChange, relative:
 
 
 @pytest.fixture
-def repository(run: Run, tmp_path: Path) -> Path:
+def repository(own_folder: Path) -> Path:
     """Return a repository with a spec that imports another, changed since its only commit."""
-    del run
     git("init", "-q", "-b", "main", ".")
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib/site.par").write_text(SPEC)
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs/a.par").write_text('use "../lib/site.par"\nlayout { pp = 1 }\n')
-    (tmp_path / "specs/b.par").write_text(SPEC)
+    (own_folder / "lib").mkdir()
+    (own_folder / "lib/site.par").write_text(SPEC)
+    (own_folder / "specs").mkdir()
+    (own_folder / "specs/a.par").write_text('use "../lib/site.par"\nlayout { pp = 1 }\n')
+    (own_folder / "specs/b.par").write_text(SPEC)
     git("add", ".")
     git("commit", "-q", "-m", "one")
-    (tmp_path / "lib/site.par").write_text(SPEC.replace("tp = 2", "tp = 4"))
-    return tmp_path
+    (own_folder / "lib/site.par").write_text(SPEC.replace("tp = 2", "tp = 4"))
+    return own_folder
 
 
-def test_a_revision_is_compared_with_the_files_of_now(run: Run, repository: Path) -> None:
-    done = run("diff", "main", "--", "specs/")
+def test_a_revision_is_compared_with_the_files_of_now(run_command: Run, repository: Path) -> None:
+    done = run_command("diff", "main", "--", "specs/")
     assert done.code == 0
     assert "1 study differs, 1 is the same" in done.out
     assert re.search(r"layout\.tp +2 +4 ", done.out)
     assert repository.exists()
 
 
-def test_two_revisions_are_compared(run: Run, repository: Path) -> None:
+def test_two_revisions_are_compared(run_command: Run, repository: Path) -> None:
     git("commit", "-q", "-a", "-m", "two")
     (repository / "lib/site.par").write_text("nothing at all")
-    found = data(run, "HEAD~1..HEAD", "specs")
+    found = data(run_command, "HEAD~1..HEAD", "specs")
     (study,) = found["studies"]
     assert study["name"] == "a"
     assert study["attributes"][0]["name"] == "layout.tp"
 
 
 def test_a_folder_below_the_top_is_its_own_start(
-    run: Run, repository: Path, monkeypatch: pytest.MonkeyPatch
+    run_command: Run, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repository / "specs")
-    assert "1 study differs, 1 is the same" in run("diff", "main", "--", ".").out
+    assert "1 study differs, 1 is the same" in run_command("diff", "main", "--", ".").out
 
 
-def test_a_file_that_a_revision_lacks_is_an_error(run: Run, repository: Path) -> None:
+def test_a_file_that_a_revision_lacks_is_an_error(run_command: Run, repository: Path) -> None:
     (repository / "specs/c.par").write_text(SPEC)
-    done = run("diff", "main", "--", "specs/c.par")
+    done = run_command("diff", "main", "--", "specs/c.par")
     assert done.code == 2
     assert "there is no file" in done.err

@@ -3,140 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import parcost
-from parcost import ImportedValue, Importer, Translation
 from parcost_plugins.importers.megatron import Megatron
 
-Run = Callable[..., Any]
-
-MACHINE = (
-    *("--from", "megatron", "--use", "catalog.devices.h100_sxm"),
-    *("--use", "catalog.fabrics.hgx_h100"),
+from .megatron_files import (
+    DEEPSEEK,
+    LLAMA,
+    MACHINE,
+    MIXTRAL,
+    NARROW_STATE,
+    Run,
+    figures,
+    file_values,
+    problems,
+    read,
+    reasons,
+    settings,
+    small,
+    translate,
+    values,
 )
-NARROW_STATE = "--main-params-dtype fp16 --exp-avg-dtype bf16 --exp-avg-sq-dtype fp8"
-LLAMA = """\
---num-layers 80 --hidden-size 8192 --num-attention-heads 64 --ffn-hidden-size 28672
---group-query-attention --num-query-groups 8 --swiglu --normalization RMSNorm
---disable-bias-linear --untie-embeddings-and-output-weights --position-embedding-type rope
---max-position-embeddings 8192 --vocab-size 128256 --make-vocab-size-divisible-by 64
---hidden-dropout 0.0 --attention-dropout 0.0 --seq-length 8192
---tensor-model-parallel-size 4 --pipeline-model-parallel-size 4
---num-virtual-stages-per-pipeline-rank 5 --sequence-parallel --use-distributed-optimizer
---micro-batch-size 1 --global-batch-size 128 --bf16 --overlap-grad-reduce --overlap-param-gather
-"""
-DEEPSEEK = """\
---num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128
---multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-layernorm --kv-channels 128
---num-experts 256 --moe-layer-freq ([0]*3+[1]*58) --moe-ffn-hidden-size 2048 --moe-router-topk 8
---moe-router-enable-expert-bias --moe-shared-expert-intermediate-size 2048 --moe-grouped-gemm
---moe-token-dispatcher-type flex --swiglu --normalization RMSNorm --disable-bias-linear
---untie-embeddings-and-output-weights --vocab-size 129280 --make-vocab-size-divisible-by 1
---pipeline-model-parallel-size 8 --pipeline-model-parallel-layout Et*3|(tt|)*29|L
---expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --seq-length 4096
---micro-batch-size 1 --global-batch-size 1024 --bf16 --use-distributed-optimizer
-"""
-MIXTRAL = """\
-#!/bin/bash
-# One node of eight, unless the scheduler says otherwise.
-GPUS_PER_NODE=8
-NNODES=${SLURM_NNODES:-"1"}
-TOKENIZER=/data/tokenizer.model
-LAUNCH=(
-    --nproc_per_node $GPUS_PER_NODE
-    --nnodes $NNODES   # of the job
-    --master_port 6000
-)
-MODEL=(
-    --num-layers 32
-    --hidden-size 4096
-    --ffn-hidden-size 14336
-    --num-attention-heads 32
-    --group-query-attention
-    --num-query-groups 8
-    --seq-length 4096
-    --swiglu
-    --normalization RMSNorm
-    --disable-bias-linear
-    --untie-embeddings-and-output-weights
-    --position-embedding-type rope
-    # --qk-layernorm
-    --tokenizer-type Llama2Tokenizer
-    --tokenizer-model ${TOKENIZER}
-)
-MODEL+=(--num-experts 8 --moe-router-topk 2)
-LAYOUT="
-    --tensor-model-parallel-size 1 \\
-    --pipeline-model-parallel-size 4 \\
-    --expert-model-parallel-size 8
-    --sequence-parallel"
-if [ -n "$DEBUG" ]; then
-    MODEL+=(--num-query-groups 4 --log-interval 1)
-fi
-torchrun ${LAUNCH[@]} pretrain_gpt.py \\
-    "${MODEL[@]}" ${LAYOUT} \\
-    --micro-batch-size 1 --global-batch-size 256 --bf16 --use-distributed-optimizer \\
-    --data-path $1 --save $(date +%s) 2>&1 | tee log.txt
-"""
-
-
-def settings(found: Translation) -> dict[str, ImportedValue]:
-    """Return the settings of blocks, as ``layout.tp``."""
-    return {f"{block.kind}.{one.name}": one for block in found.blocks for one in block.settings}
-
-
-def translate(importer: Importer, name: str, text: str) -> Translation:
-    """Return the translation of a file without errors; every place is one in the file."""
-    found = importer.translate(name, text)
-    assert not found.problems, [problem.message for problem in found.problems]
-    for place in (*settings(found).values(), *found.ignored, *found.unknown):
-        assert 0 <= place.start <= place.end <= len(text)
-    return found
-
-
-def values(found: Translation) -> dict[str, str]:
-    return {path: setting.value for path, setting in settings(found).items()}
-
-
-def file_values(found: Translation) -> dict[str, str]:
-    """Return the values that a file states: those without an assumption."""
-    return {path: one.value for path, one in settings(found).items() if not one.assumption}
-
-
-def reasons(found: Translation) -> dict[str, str]:
-    """Return why keys are not read, by their names."""
-    return {key.name: key.reason for key in (*found.ignored, *found.unknown)}
-
-
-def read(text: str, name: str = "run.args") -> Any:
-    return translate(Megatron(), name, text)
-
-
-def small(*flags: str) -> str:
-    """Return the arguments of a model of two layers, and *flags*."""
-    return " ".join(
-        ["--num-layers 2 --hidden-size 96 --num-attention-heads 4 --seq-length 64", *flags]
-    )
-
-
-def problems(text: str, name: str = "run.args") -> list[str]:
-    return [problem.message for problem in Megatron().translate(name, text).problems]
-
-
-def figures(folder: Path, text: str, devices: int, name: str = "run.args") -> Any:
-    (folder / name).write_text(text, encoding="utf-8")
-    spec = (
-        f'use "{name}"\nuse catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n'
-        f"cluster {{ devices = {devices} }}\n"
-    )
-    (study,) = parcost.load_text(spec, str(folder / "job.par"))
-    return study.evaluate().result
-
 
 # Models
 
@@ -407,9 +296,7 @@ def test_a_check_says_which_flag_may_be_meant(run_command: Run) -> None:
     text = MIXTRAL.replace("--tensor-model-parallel-size", "--tensor-model-paralel-size")
     assert text != MIXTRAL
     done = run_command("check", *MACHINE, "train.sh", files={"train.sh": text})
-    assert (
-        "`--tensor-model-paralel-size`: perhaps --tensor-model-parallel-size is meant" in done.out
-    )
+    assert "`--tensor-model-paralel-size`: did you mean `--tensor-model-parallel-size`?" in done.out
 
 
 def test_a_rule_names_the_flag_of_a_script(run_command: Run) -> None:
@@ -501,306 +388,9 @@ def test_an_array_of_words_with_blanks_is_split() -> None:
 
 
 def test_unknown_flags_are_listed_with_what_may_be_meant() -> None:
-    found = read(small("--tensor-model-paralel-size 2 --warp-factor 9"))
+    found = read(small("--tensor-model-paralel-size 2 --frobnicate 9"))
     assert reasons(found)["--tensor-model-paralel-size"] == (
-        "perhaps --tensor-model-parallel-size is meant"
+        "did you mean `--tensor-model-parallel-size`?"
     )
-    assert reasons(found)["--warp-factor"] == ""
-    assert {key.name for key in found.unknown} >= {"--warp-factor"}
-
-
-# Errors
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ("--num-attention-heads", "`--num-attention-heads` is 4 here, and set elsewhere"),
-        ("--hidden-size 128", "`--hidden-size` is 96 here, and 128 elsewhere in the file"),
-        (
-            "--num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 1",
-            "--num-virtual-stages-per-pipeline-rank and --num-layers-per-virtual-pipeline-stage",
-        ),
-        (
-            "--recompute-activations --recompute-granularity full",
-            "--recompute-activations is selective, and --recompute-granularity is full",
-        ),
-        ("--bf16 --fp16", "--bf16 and --fp16 do not go together"),
-        ("--bf16 --fp8-format hybrid --fp4-format e2m1", "do not go together"),
-        (
-            "--tensor-model-parallel-size",
-            "a whole number from 1 on is expected, and nothing follows",
-        ),
-        (
-            "--tensor-model-parallel-size two",
-            "a whole number from 1 on is expected, and two follows",
-        ),
-        ("--tensor-model-parallel-size 0", "a whole number from 1 on is expected, and 0 follows"),
-        (
-            "--tensor-model-parallel-size 2 4",
-            "a whole number from 1 on is expected, and 2 4 follows",
-        ),
-        ("--num-experts 4 --moe-layer-freq __import__('os')", "a number or a list"),
-        ("--num-experts 4 --moe-layer-freq [1]*99999999", "a number or a list"),
-        ("--num-experts 4 --moe-layer-freq [1]*3", "the list has 3 layers, and --num-layers 2"),
-        ("--num-experts 4 --moe-layer-freq [1,0]", "follow no pattern that can be written"),
-        ("--num-experts 4 --moe-layer-freq 3", "the 2 layers are no multiple of 3"),
-        ("--pipeline-model-parallel-layout Ex|L", "`x` is no layer"),
-        ("--pipeline-model-parallel-layout tt", "one E stands first, and one L last"),
-        ("--pipeline-model-parallel-layout E(t)*9999999L", "it has too many layers"),
-        ("--pipeline-model-parallel-layout EtL", "it has 1 layers, and --num-layers 2"),
-        ("--pipeline-model-parallel-layout EttmL", "1 layers that predict further tokens"),
-        ("--num-layers-per-virtual-pipeline-stage 3", "2 layers / pp 1 / 3 is no whole number"),
-        ("--cp-comm-type p2p a2a", "all layers have one way here"),
-        ("--cp-comm-type mail", "mail is not known"),
-        ("--normalization BatchNorm", "BatchNorm is not known"),
-        ("--window-size wide", "two whole numbers are expected"),
-        ("--hybrid-override-pattern M*M*", "layers of Mamba cannot be written"),
-        ("--use-torch-fsdp2 --use-distributed-optimizer", "does not go together with"),
-        ("--hidden-dropout often", "a number is expected, and often follows"),
-    ],
-)
-def test_what_contradicts_itself_or_cannot_be_written(flags: str, message: str) -> None:
-    text = small(flags)
-    found = Megatron().translate("run.args", text).problems
-    assert any(message in problem.message for problem in found), [p.message for p in found]
-    for problem in found:
-        assert text[problem.start : problem.end].startswith("--")
-
-
-def test_a_conflict_is_shown_at_both_places() -> None:
-    text = small("--hidden-size 128")
-    found = Megatron().translate("run.args", text).problems
-    assert [text[one.start : one.end] for one in found] == ["--hidden-size 96", "--hidden-size 128"]
-
-
-def test_a_value_that_stands_there_twice_is_no_conflict() -> None:
-    found = read(small("--hidden-size 96"))
-    assert reasons(found)["--hidden-size"] == "it stands there twice"
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "place"),
-    [
-        ("python a.py --num-layers '2", "this quote has no end", "'"),
-        ('A="--num-layers 2\npython a.py $A', "this quote has no end", '"'),
-        ("python a.py --num-layers $(cat x", "this `(` has no `)`", "("),
-        ("python a.py --num-layers ${N", "this `{` has no `}`", "{"),
-        ("A=(--num-layers 2\npython a.py", "this `(` has no `)`", "("),
-        ("python a.py --moe-layer-freq ([0]*3)", "the shell takes this `(` for its own", "("),
-        ("A=(--layout E|L)\npython a.py", "`|` ends the word: quote it", "|"),
-    ],
-)
-def test_a_text_that_is_no_script_is_an_error(text: str, message: str, place: str) -> None:
-    (problem,) = Megatron().translate("run.sh", text).problems
-    assert message in problem.message
-    assert text[problem.start : problem.end] == place
-
-
-def test_two_launches_are_an_error() -> None:
-    text = f"python a.py {small()}\npython b.py {small()}\n"
-    assert "another command with arguments" in problems(text, "run.sh")[0]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "\x00", "echo hello", "#!/bin/bash\n", "--", "\\", "${", "$(("]
-)
-def test_a_file_without_arguments_is_an_error(run_command: Run, text: str) -> None:
-    done = run_command("import", "--from", "megatron", "run.sh", files={"run.sh": text})
-    assert done.code == 2
-    assert "error[import]" in done.err
-
-
-def test_references_that_grow_without_end_are_an_error() -> None:
-    doubling = "".join(f"A{n + 1}=$A{n}$A{n}\n" for n in range(60))
-    text = f"A0=xxxxxxxx\n{doubling}python a.py {small('--save $A60')}\n"
-    assert "become too much text" in problems(text, "run.sh")[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("flood", ["--warp-{n} {n} ", "ARGS+=(--warp-{n} {n})\n", "((((", "$(("])
-def test_a_megabyte_of_arguments_has_an_answer(flood: str) -> None:
-    body = "".join(flood.format(n=n) for n in range(1_000_000 // (len(flood) + 4)))
-    text = f"{body}python a.py {small()} ${{ARGS[@]}}\n"
-    if not flood.endswith("\n"):
-        text = f"{small()} {body}"
-    found = Megatron().translate("run.sh", text)
-    assert found.blocks or found.problems
-
-
-# Recipes of Megatron-Bridge
-
-
-RECIPE = '''\
-"""A recipe."""
-import torch
-import torch.nn.functional as F
-from megatron.bridge.recipes.common import _pretrain_common
-
-LENGTH = 8 * 1024
-
-
-def llama_64gpu_config():
-    """Ä."""
-    cfg = _pretrain_common()
-    cfg.model = GPTModelProvider(
-        num_layers=80,
-        hidden_size=8192,
-        ffn_hidden_size=28672,
-        num_attention_heads=64,
-        num_query_groups=8,
-        vocab_size=128256,
-        seq_length=LENGTH,
-        activation_func=F.silu,
-        normalization="RMSNorm",
-        gated_linear_unit=True,
-        position_embedding_type="rope",
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-        add_bias_linear=False,
-        share_embeddings_and_output_weights=False,
-    )
-    cfg.model.tensor_model_parallel_size = 4
-    cfg.model.pipeline_model_parallel_size = 2 + 2
-    cfg.model.virtual_pipeline_model_parallel_size = 5
-    cfg.model.sequence_parallel = bool(cfg.model.tensor_model_parallel_size > 1)
-    cfg.model.pipeline_dtype = torch.bfloat16
-    cfg.model.recompute_granularity = None
-    cfg.train.global_batch_size = 128
-    cfg.train.micro_batch_size = 1
-    cfg.ddp.overlap_grad_reduce = False
-    cfg.ddp.grad_reduce_in_fp32 = False
-    cfg.checkpoint.save = "x"
-    return cfg
-'''
-
-
-def test_a_recipe_is_read(tmp_path: Path) -> None:
-    found = translate(Megatron(), "recipe.py", RECIPE)
-    expected = {
-        "layout.tp": "4",
-        "layout.pp": "4",
-        "layout.sequence_parallel": "on",
-        "schedule.chunks": "5",
-        "training.sequence": "8192",
-        "training.global_batch": "128 sequences",
-        "precision.gradients": "2 B",
-        "overlap.gradients": "off",
-        "model.biases": "off",
-        "model.tied": "off",
-    }
-    assert expected.items() <= file_values(found).items()
-    # The function that recipes start from sets the rest.
-    assumed = settings(found)["layout.zero"]
-    assert (assumed.value, "_pretrain_common" in assumed.assumption) == ("1", True)
-    assert not found.unknown
-    assert figures(tmp_path, RECIPE, 64, "recipe.py").figure("parameters") == 70_553_706_496
-
-
-def test_an_attribute_of_a_recipe_has_its_place() -> None:
-    found = translate(Megatron(), "recipe.py", RECIPE)
-    places = {setting.key: setting for setting in settings(found).values()}
-    for key in ("cfg.model.tensor_model_parallel_size", "cfg.train.global_batch_size"):
-        assert RECIPE[places[key].start : places[key].end].startswith(f"{key} = ")
-    one = places["cfg.model.num_layers"]
-    assert RECIPE[one.start : one.end] == "num_layers=80"
-
-
-def test_a_recipe_of_a_model_of_hugging_face() -> None:
-    text = (
-        "def small_config():\n"
-        "    cfg = _pretrain_common()\n"
-        '    cfg.model = AutoBridge.from_hf_pretrained("meta-llama/Meta-Llama-3-8B").to_provider()\n'
-        '    cfg.mixed_precision = "bf16_with_fp8_current_scaling_mixed"\n'
-        "    cfg.model.seq_length = 4096\n"
-        "    return cfg\n"
-    )
-    found = translate(Megatron(), "recipe.py", text)
-    assert "catalog.models.llama3_8b" in [use.value for use in found.uses]
-    assert "catalog.precisions.fp8_current" in [use.value for use in found.uses]
-    # Megatron-Bridge 067f987df, recipes/common.py: two sequences of a micro-batch, 32 of a step.
-    assert values(found)["training.micro_batch"] == "2"
-    assert values(found)["training.global_batch"] == "32 sequences"
-
-
-def test_code_of_a_recipe_is_listed_and_not_run(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    text = (
-        "import os\n"
-        "def my_config(n):\n"
-        f"    os.system('touch {mark}')\n"
-        f"    open({str(mark)!r}, 'w')\n"
-        "    cfg = base_config()\n"
-        "    cfg.model.tensor_model_parallel_size = int(os.environ['TP'])\n"
-        "    cfg.model.context_parallel_size = n\n"
-        "    if n > 1:\n"
-        "        cfg.model.pipeline_model_parallel_size = 2\n"
-        "    cfg.model.warp_factor = 9\n"
-        "    return cfg\n"
-    )
-    found = translate(Megatron(), "recipe.py", text)
-    assert not mark.exists()
-    why = reasons(found)
-    assert why["cfg.model.tensor_model_parallel_size"] == "it is code, and none is run"
-    assert why["cfg.model.context_parallel_size"] == "`n` has no value in this file"
-    assert "condition" in why["cfg.model.pipeline_model_parallel_size"]
-    assert why["base_config"] == "what it sets is in another file"
-    assert "cfg.model.warp_factor" in why
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("def a(:\n", "no Python"),
-        ("", "the file has no recipe"),
-        ("print('hello')\n", "the file has no recipe"),
-        (
-            "def a():\n    cfg.model.seq_length = 1\ndef b():\n    cfg.model.seq_length = 2\n",
-            "the file has several recipes (a, b)",
-        ),
-        ("(" * 100_000, "no Python"),
-        ("x = " + "-" * 100_000 + "1", "no"),
-        ("def a():\n    cfg.model.seq_length = 9**9**9\n", ""),
-        ("\x00", "no Python"),
-        ("def a():\n    cfg.model.seq_length = 1if x else 2\n", ""),
-    ],
-)
-def test_python_that_is_no_recipe_has_an_answer(text: str, message: str) -> None:
-    found = Megatron().translate("recipe.py", text)
-    if message:
-        assert message in found.problems[0].message
-    else:
-        assert "cfg.model.seq_length" in reasons(found)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"), [("run.args", DEEPSEEK), ("train.sh", MIXTRAL), ("recipe.py", RECIPE)]
-)
-def test_a_part_of_a_file_has_an_answer(name: str, text: str) -> None:
-    for end in range(0, len(text), 17):
-        found = Megatron().translate(name, text[:end])
-        assert found.blocks or found.problems or found.unknown
-
-
-def test_the_file_is_recognized() -> None:
-    importer = Megatron()
-    assert importer.recognizes("run.args", LLAMA)
-    assert importer.recognizes("run.sh", MIXTRAL)
-    assert importer.recognizes("recipe.py", RECIPE)
-    assert not importer.recognizes("notes.txt", "buy milk")
-
-
-def test_a_translation_is_what_is_evaluated(run_command: Run) -> None:
-    options = ["--set", "cluster.devices=64", "--format", "jsonl"]
-    direct = run_command("eval", *MACHINE, *options, "run.args", files={"run.args": LLAMA})
-    uses = MACHINE[2:]
-    spec = run_command("import", "run.args", *uses).out
-    again = run_command(
-        "eval",
-        "job.par",
-        "--format",
-        "jsonl",
-        files={"job.par": f"{spec}\ncluster {{ devices = 64 }}\n"},
-    )
-    first, second = (json.loads(done.out)["results"][0]["figures"] for done in (direct, again))
-    assert {n: f["value"] for n, f in first.items()} == {n: f["value"] for n, f in second.items()}
+    assert reasons(found)["--frobnicate"] == ""
+    assert {key.name for key in found.unknown} >= {"--frobnicate"}

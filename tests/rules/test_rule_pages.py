@@ -141,7 +141,7 @@ def test_examples_fail_and_pass_as_their_pages_claim() -> None:
 def test_most_rules_have_examples() -> None:
     """What needs more than a spec says so: files, plugins, limits and commands."""
     without = [page.id for page in PAGES.values() if not page.fails]
-    assert len(without) < len(PAGES) / 5
+    assert len(without) < len(PAGES) / 4
     assert {PAGES[id].book for id in without} >= {"files", "searches"}
 
 

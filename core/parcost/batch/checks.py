@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import only_defines
 from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.language.errors import SpecError
 from parcost.plugins.rule_pages import rule_pages
 from parcost.report.rejection import Rejection
 from parcost.spec.allowances import Allowance, Suppression, suppress, unused_allowance
@@ -44,7 +45,8 @@ def _problems(
         return checked, 3 if any(d.id == "plugin-fault" for d in checked) else 1
     if only_defines(scenario):  # the importing file has the rest
         return [d for d in checked.diagnostics if d.id != "missing-block"], checked.exit_code
-    return checked.diagnostics, checked.exit_code
+    explained = scenario.explain(SpecError(checked.diagnostics))
+    return explained.diagnostics, checked.exit_code
 
 
 def _checked(scenario: Scenario) -> Sequence[Diagnostic]:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
     from parcost.contract.importers import ImportOptions
     from parcost.contract.searches import Goal
+    from parcost.contract.settings import SettingsWriter
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
+    from parcost.output.settings import ExportedSettings
     from parcost.plugins.selection import PluginSelection
     from parcost.search.best_first import SearchRequest
     from parcost.search.result import SearchResult
@@ -83,7 +85,21 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 @click.option(
     "--out",
     metavar="FILE",
-    help="Write every legal layout to FILE.csv, FILE.jsonl or FILE.parquet.",
+    help="Write every legal layout to FILE.csv, FILE.jsonl or FILE.parquet; with --emit, the "
+    "settings to FILE.",
+)
+@click.option(
+    "--emit",
+    metavar="TOOL",
+    help="Write the best layout as settings of a tool: megatron, torchtitan, deepspeed, ...; "
+    "`parcost export --list` has them. The report is printed where --out takes the settings.",
+)
+@click.option(
+    "--rank",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Of the listed layouts, the one that --emit writes.",
 )
 @options.study
 @options.overrides
@@ -101,6 +117,8 @@ def command(
     seed: int,
     format_: str,
     out: str | None,
+    emit: str | None,
+    rank: int,
     study: str | None,
     overrides: tuple[str, ...],
     reading: ImportOptions,
@@ -115,8 +133,10 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are bounded. Then they are replayed, the
     lowest bound first, until no other layout can be better.
     """
+    from parcost.cli.export import write
     from parcost.language.errors import SpecError
     from parcost.output import search
+    from parcost.output.settings import writer_of
     from parcost.search.goals import goal_of
     from parcost.search.layout_evaluation import settings
     from parcost.search.sample import sample as drawn
@@ -127,12 +147,15 @@ def command(
         raise click.UsageError("`--budget nan` is no time; write seconds, such as `--budget 60`")
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
-    if out is not None:
+    if out is not None and emit is None:
         _check_name(out)
     session = options.session(selection)
     values = options.parse_overrides(overrides)
     progress = Progress(elsewhere=True)  # results are written at the end
+    exported: list[ExportedSettings] = []
+    scenario: Scenario | None = None
     try:
+        writer = writer_of(session, emit) if emit is not None else None
         scenario = _scenario(session, path, study, values, reading)
         goal = goal_of(scenario.first)
         given = {name: list(v) for name, v in scenario.axes}
@@ -145,21 +168,28 @@ def command(
         if sample is not None:
             found = drawn(whole, request, sample, seed=seed, on_progress=progress.show)
         else:
-            found = _search(whole, request, out, progress)
+            found = _search(whole, request, out if writer is None else None, progress)
         best = search.rank_layouts(found)
         at = settings(scenario, found.best[0].values)
         near = list(neighbours(scenario, whole.axes, at, found.best[0]))
-    except SpecError as error:
+        if writer is not None:
+            exported.append(_settings(session, scenario, writer, found, rank))
+    except SpecError as failed:
         progress.clear()
+        error = failed if scenario is None else scenario.explain(failed)
         Reporter()(error.diagnostics)
         options.skip_faults(d.message.removeprefix("incomplete: ") for d in error.diagnostics)
         ids = {d.id for d in error.diagnostics}
         return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
     progress.clear()
-    if format_ == "json":
+    if exported and out is None:
+        write(exported, None)
+    elif format_ == "json":
         put(json.dumps(search.data(whole, found, best, near), indent=2) + "\n")
     else:
         show(search.search_page(whole, found, best, near))
+    if exported and out is not None:
+        write(exported, out)
     faults = search.faults(found, best)
     options.print_faults(fault.removeprefix("incomplete: ") for fault in faults)
     if found.interrupted:
@@ -212,6 +242,25 @@ def _search(
         return _write_points(whole, request, out, progress)
     except PointsError as error:
         raise click.ClickException(f"`{out}` cannot be written: {error}") from error
+
+
+def _settings(
+    session: Session, scenario: Scenario, writer: SettingsWriter, found: SearchResult, rank: int
+) -> ExportedSettings:
+    """Return the layout at a *rank* as settings of a tool.
+
+    Raises:
+        SpecError: The tool cannot run it, or fewer layouts were found.
+    """
+    from parcost.output.settings import export
+    from parcost.search.layout_evaluation import settings
+    from parcost.system.files import failure
+
+    if rank > len(found.best):
+        message = f"--rank {rank} is not listed: there are {len(found.best)} layouts"
+        raise failure("unknown-rank", message, scenario.path, "list more by --top")
+    at = settings(scenario, found.best[rank - 1].values)
+    return export(scenario.replace(at).first, writer, session)
 
 
 def _write_points(

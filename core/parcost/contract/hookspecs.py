@@ -29,6 +29,7 @@ from parcost.contract.offers import (
 from parcost.contract.outcome import Outcome
 from parcost.contract.pipelines import Pipeline
 from parcost.contract.searches import Axis, Goal, Objective
+from parcost.contract.settings import SettingsWriter
 from parcost.contract.study import Collective, KernelModel, Replay, Schedule, Study
 from parcost.contract.terms import Edge, FlopCount, Memory, Once, Operator, ParameterGroup, Work
 
@@ -92,6 +93,11 @@ def importers() -> Iterable[Importer]:  # type: ignore[empty-body]
 @hookspec
 def rulebooks() -> Iterable[Rulebook]:  # type: ignore[empty-body]
     """The pages of the rules that the plugin has, which nothing reads before they are printed."""
+
+
+@hookspec
+def settings_writers() -> Iterable[SettingsWriter]:  # type: ignore[empty-body]
+    """Settings of other tools, which studies are written as."""
 
 
 # --- What a study is made of: asked once per evaluation, in this order --------------

@@ -7,7 +7,8 @@ attribute has the characters that it comes from. So a diagnostic points into the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from parcost.records import record
 
@@ -97,6 +98,8 @@ class Importer(ABC):
     name: str
     title: str
     source: str = ""
+    #: What a job needs and files may lack, by attribute: an option that adds it, to copy.
+    needs: Mapping[str, str] = MappingProxyType({})
 
     @abstractmethod
     def recognizes(self, name: str, text: str) -> bool:

@@ -17,6 +17,7 @@ from attrs import evolve, field, frozen
 from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
 from parcost.engine.claims import Claims
+from parcost.engine.foreign_jobs import with_options
 from parcost.engine.point_diagnostics import PointDiagnostic, PointNames, merge, merge_diagnostics
 from parcost.engine.study import SpecStudy
 from parcost.language import syntax as s
@@ -139,6 +140,12 @@ class Scenario:
         Raises:
             SpecError: The scenario cannot be bound.
         """
+        try:
+            return self._evaluate(progress)
+        except SpecError as error:
+            raise self.explain(error) from error
+
+    def _evaluate(self, progress: Callable[[int, int], None] | None) -> Report:
         results: list[Result] = []
         points = prod(len(axis.values) for axis in self._probe[1] if axis.structural)
         for done, group in enumerate(self._groups()):
@@ -151,6 +158,10 @@ class Scenario:
         if allowances := self.module.all_allowances():
             results = [_with_suppressions(result, allowances) for result in results]
         return Report(name=self.name, path=self.path, axes=self.axes, results=results, units=units)
+
+    def explain(self, error: SpecError) -> SpecError:
+        """Return *error* with the options that a file of another tool lacks, if it is one."""
+        return with_options(error, self.module, self.overrides, self.plugins)
 
     def forget(self) -> None:
         """Let go of what was bound, which refers to itself in circles: for batches."""

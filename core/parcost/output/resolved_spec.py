@@ -7,7 +7,7 @@ each value. In a sweep a value that depends on another axis is printed as its ex
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,97 @@ def _add_attributes(
         found[f"{path}.{name}"] = AttributeText(text, entry.comment, given)
 
 
+@frozen
+class BlockText:
+    """A block as a spec writes it, with kind and label of those that it refers to by attribute.
+
+    It *is_referred* to if another block of the study names it, and *is_given* if the study's own
+    file has it.
+    """
+
+    kind: str
+    label: str
+    text: str
+    references: Mapping[str, tuple[str, str]]
+    is_referred: bool
+    is_given: bool
+
+
+def block_texts(study: Study) -> Sequence[BlockText]:
+    """Return every block of *study* with every attribute."""
+    labels, blocks = _labels(study), _reachable_blocks(study)
+    references = {id(block): _references(block) for block in blocks}
+    referred = {id(other) for found in references.values() for other in found.values()}
+    return [
+        BlockText(
+            block_type(type(block)).kind,
+            labels[id(block)],
+            "\n".join(_block(block, study, labels, {})),
+            {
+                name: (block_type(type(other)).kind, labels[id(other)])
+                for name, other in references[id(block)].items()
+            },
+            id(block) in referred,
+            any(True for _ in _starts(block, study)),
+        )
+        for block in blocks
+    ]
+
+
+def resolved_attributes(study: Study, outside: Collection[str]) -> Mapping[str, AttributeText]:
+    """Return the values in use by the kind of their block: ``precision.weights``.
+
+    Those that a framework decides are included. Blocks of the kinds *outside* are not, and neither
+    is what only they refer to.
+    """
+    labels = _labels(study)
+    found: dict[str, AttributeText] = {}
+    starts = [b for blocks in study.blocks.values() for b in blocks if not labels[id(b)]]
+    waiting = [b for b in starts if block_type(type(b)).kind not in outside]
+    seen = set(map(id, waiting))
+    for block in waiting:
+        _add_resolved(block, block_type(type(block)).kind, study, labels, found)
+        for other in _references(block).values():
+            if id(other) not in seen and block_type(type(other)).kind not in outside:
+                seen.add(id(other))
+                waiting.append(other)
+    return found
+
+
+def _add_resolved(
+    block: Any,
+    path: str,
+    study: Study,
+    labels: Mapping[int, str],
+    found: dict[str, AttributeText],
+) -> None:
+    type_ = block_type(type(block))
+    for name, field in type_.fields.items():
+        value, place = getattr(block, name), ""
+        if field.kind == "children":
+            for child in value:
+                _add_resolved(
+                    child, f"{path}.{labels.get(id(child), child.label)}", study, labels, found
+                )
+            continue
+        if field.kind == "reference":
+            continue
+        origin = study.origin(block, name)
+        by_framework = value is None or (isinstance(value, tuple) and not value)
+        if by_framework:
+            value, place = _resolve(study, type_, name, {})
+        text = "" if value is None else _value_text(value, field, labels, None, None, study)
+        given = (origin is not None and origin.how != "default") or bool(place)
+        found[f"{path}.{name}"] = AttributeText(text, place, given)
+
+
+def _references(block: Any) -> dict[str, Any]:
+    """Return the blocks that *block* refers to by their attributes."""
+    fields = block_type(type(block)).fields
+    named = {n: getattr(block, n) for n, field in fields.items() if field.kind == "reference"}
+    return {name: other for name, other in named.items() if other is not None}
+
+
 def _by_place(study: Study) -> dict[str, list[Any]]:
     """Return every block under what it is to the study's file."""
     blocks = _reachable_blocks(study)
@@ -175,9 +266,8 @@ def _closure(blocks: Sequence[Any]) -> list[Any]:
     found = {id(block): block for block in blocks}
     waiting = list(found.values())
     for block in waiting:
-        for name, field in block_type(type(block)).fields.items():
-            other = getattr(block, name) if field.kind == "reference" else None
-            if other is not None and id(other) not in found:
+        for other in _references(block).values():
+            if id(other) not in found:
                 found[id(other)] = other
                 waiting.append(other)
     return list(found.values())

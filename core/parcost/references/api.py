@@ -66,6 +66,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "contract.offers",
             "contract.traces",
             "contract.importers",
+            "contract.settings",
             "contract.formulas",
             "contract.sheet",
             "records",

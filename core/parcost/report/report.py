@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parcost.language.diagnostics import Diagnostic
 from parcost.records import record
@@ -17,7 +17,9 @@ from parcost.report.figures import missing_names
 from parcost.report.frames import data_frame
 from parcost.report.result import Result, figure_text, headline, is_good, meets_claims, runnable
 from parcost.report.rows import rows
-from parcost.spec.allowances import Suppression
+
+if TYPE_CHECKING:
+    from parcost.spec.allowances import Suppression
 
 
 @record(kw_only=True, eq=False, repr=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.outcome import Outcome
@@ -14,7 +14,9 @@ from parcost.language.diagnostics import Diagnostic, Severity, nearest_names
 from parcost.language.numbers import quantity
 from parcost.numeric import Mask, Real
 from parcost.records import record
-from parcost.spec.allowances import Suppression
+
+if TYPE_CHECKING:
+    from parcost.spec.allowances import Suppression
 
 
 @record(kw_only=True, eq=False)

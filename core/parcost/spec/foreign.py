@@ -35,9 +35,13 @@ _MOST_NAMES = 12  # in a message
 
 @frozen(slots=False, eq=False)
 class ForeignSource(Source):
-    """The text of a file of another tool; *settings* are what it is read as."""
+    """The text of a file of another tool; *settings* are what it is read as.
+
+    *needs* are options by the attributes of a job that such files may lack.
+    """
 
     settings: Sequence[tuple[str, ImportedValue]] = field(default=(), repr=False)
+    needs: Mapping[str, str] = field(factory=dict, repr=False)
 
     def note(self, offset: int) -> str:
         """Return which attribute is read at *offset*."""
@@ -107,7 +111,7 @@ def parse_foreign(importer: Importer, source: Source) -> tuple[Source, s.Block, 
     """
     translation = translate(importer, source)
     settings = tuple(_settings(translation.blocks))
-    named = ForeignSource(source.name, source.text, settings)
+    named = ForeignSource(source.name, source.text, settings, importer.needs)
     lines = list(spec_lines(translation))
     tree, errors = parse(Source(source.name, "\n".join(line.text for line in lines)))
     if errors:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.tables import table
 
 TOOL = "accelerate"
@@ -28,6 +29,7 @@ class Accelerate(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with a ``distributed_type``."""

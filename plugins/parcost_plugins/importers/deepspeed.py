@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, read_configuration
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
+from parcost_plugins.importers.deepspeed_writer import DeepSpeedWriter
 from parcost_plugins.importers.json_text import JsonEntry
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.tables import table
 
 TOOL = "deepspeed"
@@ -24,6 +26,7 @@ class DeepSpeed(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is JSON with a batch of DeepSpeed or with ZeRO."""
@@ -68,3 +71,9 @@ def _tensor_parallel(found: SettingCollector) -> None:
 def importers() -> list[Importer]:
     """Offer configurations of DeepSpeed."""
     return [DeepSpeed()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer configurations of DeepSpeed."""
+    return [DeepSpeedWriter()]

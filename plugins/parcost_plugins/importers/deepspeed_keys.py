@@ -14,7 +14,7 @@ from parcost_plugins.importers.tables import table
 
 FRAMEWORK = "frameworks.deepspeed"
 _SOURCE = "DeepSpeed, runtime/zero/config.py"
-_OWN = "deepspeed"  # label of what the file changes of a recipe or a framework
+_OWN, _RECIPE = "deepspeed", "mixed"  # labels of what the file changes
 _ON_CPU, _ON_DISK = "cpu", "nvme"
 _ADAM = ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam")
 
@@ -97,10 +97,10 @@ class DeepSpeedKeys:
         found.use(f"precisions.{recipe}", key, why)
         if not changes:
             return
-        block = f"precision {_OWN} extends {recipe}"
+        block = f"precision {_RECIPE} extends {recipe}"
         for name, (value, source) in changes.items():
             found.set(block, name, value, source)
-        found.assume("training", "precision", _OWN, "the recipe that this file changes")
+        found.assume("training", "precision", _RECIPE, "the recipe that this file changes")
 
     def checkpoints(self) -> None:
         """Read which activations are made again in backward."""

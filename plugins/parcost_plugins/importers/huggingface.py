@@ -21,6 +21,7 @@ from parcost import (
     hookimpl,
 )
 from parcost_plugins.importers.json_text import JsonEntry, JsonTextError, read_object
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.tables import is_listed, table
 
 TOOL = "huggingface"
@@ -34,6 +35,7 @@ class HuggingFace(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is a JSON object with a ``model_type``."""

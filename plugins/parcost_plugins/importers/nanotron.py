@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.tables import table
 
 TOOL = "nanotron"
@@ -23,6 +24,7 @@ class Nanotron(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with the sections of nanotron."""

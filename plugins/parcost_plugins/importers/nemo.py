@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.interpolation import MANDATORY, resolve
 from parcost_plugins.importers.json_text import JsonEntry
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.nemo_precision import read_precision
+from parcost_plugins.importers.nemo_writer import NeMoWriter
 from parcost_plugins.importers.tables import table
 
 TOOL = "nemo"
@@ -29,6 +31,7 @@ class NeMo(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with a layout of NeMo or with its classes."""
@@ -248,3 +251,9 @@ class _NeMoReader:
 def importers() -> list[Importer]:
     """Offer configurations of NeMo."""
     return [NeMo()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer configurations of NeMo."""
+    return [NeMoWriter()]

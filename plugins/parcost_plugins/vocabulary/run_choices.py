@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import block_name, resolver
+from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
+from parcost_plugins.vocabulary.routing import Routing
 from parcost_plugins.vocabulary.sharding import Sharding
 from parcost_plugins.vocabulary.training import KernelChoice, Overlap, Training
 
@@ -93,6 +95,15 @@ def reshards(study: Study) -> bool:
     return found
 
 
+def kept_of_logits(study: Study) -> str:
+    """Return what the cross entropy keeps: a compiler leaves of an eager one the logits."""
+    training = study[Training]
+    if training.loss is not None:
+        return training.loss
+    found, mode = training.framework.loss, study[KernelChoice].mode or training.framework.mode
+    return "logits" if (found, mode) == ("eager", "compiled") else found
+
+
 @resolver(Overlap, "gradients")
 def _gradients(study: Study) -> tuple[bool, str]:
     return hides_gradients(study), _framework_or_zero(study, "gradient_overlap")
@@ -136,6 +147,26 @@ def _mode(study: Study) -> tuple[str, str]:
 @resolver(KernelChoice, "cuda_graphs")
 def _cuda_graphs(study: Study) -> tuple[str, str]:
     return study[Training].framework.cuda_graphs, _by_framework(study)
+
+
+@resolver(KernelChoice, "grouped_experts")
+def _grouped_experts(study: Study) -> tuple[bool, str]:
+    return study[Training].framework.grouped_experts, _by_framework(study)
+
+
+@resolver(Context, "algorithm")
+def _algorithm(study: Study) -> tuple[str, str]:
+    return study[Training].framework.context, _by_framework(study)
+
+
+@resolver(Routing, "dispatcher")
+def _dispatcher(study: Study) -> tuple[str, str]:
+    return study[Training].framework.dispatcher, _by_framework(study)
+
+
+@resolver(Training, "loss")
+def _loss(study: Study) -> tuple[str, str]:
+    return kept_of_logits(study), _by_framework(study)
 
 
 def _framework_or_zero(study: Study, name: str) -> str:

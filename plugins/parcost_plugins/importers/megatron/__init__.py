@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.drafts import Draft, Option, OptionSet
 from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe
+from parcost_plugins.importers.megatron.bridge_writer import BridgeWriter
 from parcost_plugins.importers.megatron.devices import read_devices
 from parcost_plugins.importers.megatron.experts import read_experts
 from parcost_plugins.importers.megatron.flags import (
@@ -24,6 +25,8 @@ from parcost_plugins.importers.megatron.model import read_model
 from parcost_plugins.importers.megatron.precision import read_precision
 from parcost_plugins.importers.megatron.schedule import read_schedule
 from parcost_plugins.importers.megatron.training import read_training
+from parcost_plugins.importers.megatron.writer import MegatronWriter
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.shell.words import ShellTextError
 from parcost_plugins.importers.tables import is_ignored, table
@@ -48,6 +51,7 @@ class Megatron(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has flags of Megatron-LM, or is a recipe of Megatron-Bridge."""
@@ -141,11 +145,16 @@ def _rest(draft: Draft, options: Iterable[Option]) -> None:
             strange.append(option)
     close = similar(strange)
     for option in strange:
-        meant = close.get(option.name)
-        draft.leave(option, option.unread or (f"perhaps {meant} is meant" if meant else ""))
+        draft.leave(option, option.unread or close.get(option.name, ""))
 
 
 @hookimpl
 def importers() -> list[Importer]:
     """Offer arguments of Megatron-LM."""
     return [Megatron()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer arguments of Megatron-LM and recipes of Megatron-Bridge."""
+    return [MegatronWriter(), BridgeWriter()]

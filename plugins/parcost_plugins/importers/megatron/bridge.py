@@ -219,6 +219,8 @@ class _RecipeReader:
         if found is None or uncertain:
             self._leave(key, node, "a recipe that is not known by its name")
             return
+        for name in ("bf16", "fp16"):  # of the recipe that this one starts from
+            self._base.pop(name, None)
         for name, text in known[found].items():
             self._options[name] = self._option(name, key, node).evolve(texts=(text,))
 

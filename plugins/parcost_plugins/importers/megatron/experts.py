@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from parcost_plugins.importers.drafts import Option, OptionSet, digits
 from parcost_plugins.importers.megatron.patterns import PatternTextError, pattern, period
+from parcost_plugins.importers.tables import table
 
-_DISPATCHERS = {
-    "allgather": "allgather",
-    "alltoall": "alltoall",
-    "alltoall_seq": "alltoall",
-    "flex": "deepep",
-}
-_BACKENDS = {"deepep": "deepep", "hybridep": "hybridep"}
+_WORDS = table("megatron")["words"]
+_DISPATCHERS, _BACKENDS = _WORDS["moe_token_dispatcher_type"], _WORDS["moe_flex_dispatcher_backend"]
 _OF_EXPERTS = (
     *("moe_router_topk", "moe_ffn_hidden_size", "moe_layer_freq", "moe_router_enable_expert_bias"),
     *("moe_shared_expert_intermediate_size", "moe_shared_expert_gate", "moe_grouped_gemm"),

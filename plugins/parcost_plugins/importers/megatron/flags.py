@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from parcost import ImportProblem
+from parcost import ImportProblem, did_you_mean
 from parcost_plugins.importers.drafts import Option
 from parcost_plugins.importers.shell.scripts import (
+    ARGUMENTS,
     Script,
     ShellField,
     read_arguments,
@@ -73,13 +73,11 @@ def conditional(script: Script) -> Iterable[Option]:
 
 
 def similar(options: Iterable[Option]) -> Mapping[str, str]:
-    """Return the flags that some unknown ones are probably meant to be."""
-    found: dict[str, str] = {}
-    for option in list(options)[:_CLOSE]:
-        close = get_close_matches(option.name[:60], sorted(known_flags()), 1, 0.85)
-        if close:
-            found[option.name] = f"--{close[0].replace('_', '-')}"
-    return found
+    """Return what some unknown flags are probably meant to be."""
+    known = [f"--{name.replace('_', '-')}" for name in sorted(known_flags())]
+    few = list(options)[:_CLOSE]
+    found = {option.name: did_you_mean(option.key[:60], known) for option in few}
+    return {name: hint for name, hint in found.items() if hint}
 
 
 @cache
@@ -213,7 +211,11 @@ def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option],
         if _is_flag(word):
             finish()
             run.append(word)
-        elif run and (name is not _name or _name(run[0].text) not in switches):
+        elif (
+            run
+            and word.unread != ARGUMENTS  # which follow the flags of the script
+            and (name is not _name or _name(run[0].text) not in switches)
+        ):
             run.append(word)
         else:
             finish()

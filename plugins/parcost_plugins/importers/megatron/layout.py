@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from parcost_plugins.importers.drafts import OptionSet
+from parcost_plugins.importers.tables import table
 
-_DEGREES = {
-    "tensor_model_parallel_size": "tp",
-    "pipeline_model_parallel_size": "pp",
-    "context_parallel_size": "cp",
-    "expert_model_parallel_size": "ep",
-}
-_STRATEGIES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-_ALGORITHMS = {"p2p": "ring", "a2a": "ulysses", "allgather": "all_gather", "a2a+p2p": "hybrid"}
+_NUMBERS, _WORDS = table("megatron")["numbers"], table("megatron")["words"]
 
 
 def read_layout(options: OptionSet) -> None:
     """Read the degrees of parallelism."""
     draft = options.draft
     tp: int | None = None
-    for name, attribute in _DEGREES.items():
-        found = options.copy(name, f"layout.{attribute}", 1)
+    for name, path in _NUMBERS["layout"].items():
+        found = options.copy(name, path, 1)
         if found is None:
-            options.default(name, f"layout.{attribute}", "1", "the default of Megatron-LM")
-        if attribute == "tp":
+            options.default(name, path, "1", "the default of Megatron-LM")
+        if path == "layout.tp":
             tp = found
     etp = options.copy("expert_tensor_parallel_size", "layout.etp", 1)
     if etp is None and draft.has("model.experts"):
@@ -54,9 +48,10 @@ def _sharding(options: OptionSet) -> None:
         for one in used[1:]:
             draft.problem(one, "it does not go together with --use-torch-fsdp2")
     elif megatron in used and megatron is not None:
-        word = options.word("data_parallel_sharding_strategy", *_STRATEGIES)
+        strategies = _WORDS["data_parallel_sharding_strategy"]
+        word = options.word("data_parallel_sharding_strategy", *strategies)
         if strategy is not None and word is not None:
-            draft.set("layout.zero", str(_STRATEGIES[word]), strategy)
+            draft.set("layout.zero", strategies[word], strategy)
         elif strategy is None:
             why = "the default of Megatron-LM 0.20: optim_grads_params; no_shard before 0.16"
             draft.set("layout.zero", "3", megatron, why)
@@ -80,14 +75,14 @@ def _context(options: OptionSet) -> None:
     draft = options.draft
     kind, sizes = options.get("cp_comm_type"), options.get("hierarchical_context_parallel_sizes")
     if kind is not None:
-        words = set(kind.texts)
-        if not words <= set(_ALGORITHMS) or not words:
+        words, known = set(kind.texts), _WORDS["cp_comm_type"]
+        if not words <= set(known) or not words:
             shown = " ".join(kind.texts)[:40]
-            draft.problem(kind, f"{shown} is not known", f"known are {', '.join(_ALGORITHMS)}")
+            draft.problem(kind, f"{shown} is not known", f"known are {', '.join(known)}")
         elif len(words) > 1:
             draft.problem(kind, "all layers have one way here", "name one")
         else:
-            draft.set("context.algorithm", _ALGORITHMS[kind.texts[0]], kind)
+            draft.set("context.algorithm", known[kind.texts[0]], kind)
     if sizes is None:
         return
     if kind is None or kind.texts[:1] != ("a2a+p2p",):

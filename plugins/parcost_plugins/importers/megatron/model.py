@@ -8,13 +8,9 @@ from parcost_plugins.importers.drafts import OptionSet, digits
 from parcost_plugins.importers.megatron.patterns import PatternTextError, pattern
 from parcost_plugins.importers.tables import table
 
-_LATENT = {  # attribute, and the default of the flag
-    "q_lora_rank": ("q_lora", 0),
-    "kv_lora_rank": ("kv_lora", 32),
-    "qk_head_dim": ("nope_dim", 128),
-    "qk_pos_emb_head_dim": ("rope_dim", 64),
-    "v_head_dim": ("v_dim", 128),
-}
+_NUMBERS, _WORDS = table("megatron")["numbers"], table("megatron")["words"]
+#: Sizes of latent attention that have a default.
+_LATENT = {"kv_lora_rank": 32, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v_head_dim": 128}
 _DEFAULT = "the default of Megatron-LM"
 
 
@@ -23,16 +19,15 @@ def read_model(options: OptionSet) -> None:
     if not (options.has("num_layers") or options.has("hidden_size")):
         return
     draft = options.draft
-    options.copy("num_layers", "model.layers", 1)
-    hidden = options.copy("hidden_size", "model.hidden", 1)
-    options.copy("num_attention_heads", "model.heads", 1)
+    for name, path in _NUMBERS["model"].items():
+        options.copy(name, path, 0 if name == "mtp_num_layers" else 1)
+    hidden = options.whole("hidden_size", 1)
     _mlp(options, hidden)
     _attention(options)
     _vocabulary(options)
     _norms_and_biases(options)
     _positions(options)
     _window(options)
-    options.copy("mtp_num_layers", "model.prediction_layers")
     kind = options.word("softmax_type", "vanilla", "learnable", "off-by-one")
     option = options.get("softmax_type")
     if option is not None and kind == "learnable":
@@ -67,13 +62,13 @@ def _mlp(options: OptionSet, hidden: int | None) -> None:
 def _attention(options: OptionSet) -> None:
     draft = options.draft
     latent = options.on("multi_latent_attention")
-    for name, (attribute, default) in _LATENT.items():
-        option = options.get(name)
+    for name, path in _NUMBERS["latent"].items():
+        option, default = options.get(name), _LATENT.get(name)
         if not latent:
             if option is not None:
                 draft.ignore(option, "without --multi-latent-attention it is not read")
-        elif options.copy(name, f"model.{attribute}") is None and default:
-            options.default(name, f"model.{attribute}", str(default), _DEFAULT)
+        elif options.copy(name, path) is None and default:
+            options.default(name, path, str(default), _DEFAULT)
     grouped, groups = options.on("group_query_attention"), options.get("num_query_groups")
     for name in ("kv_channels", "num_query_groups", "qk_layernorm"):
         option = options.get(name)
@@ -129,10 +124,10 @@ def _vocabulary(options: OptionSet) -> None:
 
 def _norms_and_biases(options: OptionSet) -> None:
     draft = options.draft
-    norm = options.word("normalization", "LayerNorm", "RMSNorm")
+    norm = options.word("normalization", *_WORDS["normalization"])
     option = options.get("normalization")
     if norm and option is not None:
-        draft.set("model.norm", "rms" if norm == "RMSNorm" else "layer", option)
+        draft.set("model.norm", _WORDS["normalization"][norm], option)
     elif option is None:
         options.default("normalization", "model.norm", "layer", f"{_DEFAULT}: LayerNorm")
     option = options.get("disable_bias_linear")

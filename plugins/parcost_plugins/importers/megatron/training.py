@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from parcost_plugins.importers.drafts import Option, OptionSet, digits
+from parcost_plugins.importers.tables import table
 
-_PARTS = {
-    "core_attn": "",
-    "moe_act": "recompute.activation",
-    "layernorm": "recompute.norms",
-    "mla_up_proj": "recompute.up_projection",
-    "mlp": "recompute.mlp",
-    "moe": "recompute.moe",
-}
-_KERNELS = {"flash": "flash_2", "fused": "cudnn", "unfused": "unfused", "local": "unfused"}
+_PARTS = table("megatron")["modules"]
+_KERNELS = table("megatron")["words"]["attention_backend"]
 _SWITCHED_OFF = {  # fusions that flags turn off, and what the framework has then
     "no_masked_softmax_fusion": ("softmax", "eager"),
     "no_bias_swiglu_fusion": ("activation", "halves"),

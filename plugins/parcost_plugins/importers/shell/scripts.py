@@ -19,6 +19,8 @@ from parcost_plugins.importers.shell.words import (
     tokens,
 )
 
+#: Why words such as ``$@`` are not read.
+ARGUMENTS = "the arguments of the script are not known"
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=")
 _REFERENCE = re.compile(r"([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=])([\s\S]*))?")
 _SCHEDULER = re.compile(r"^#SBATCH[ \t]+(--[a-z-]+|-N)[= \t]*(\d+)[ \t]*(?:#.*)?$", re.MULTILINE)
@@ -332,7 +334,7 @@ class _ScriptReader:
         if found is None:
             why = f"`{_short(shown)}` is not read"
             if part.text in ("@", "*"):
-                why = "the arguments of the script are not known"
+                why = ARGUMENTS
             elif part.text[:1].isdigit():
                 number_text, _, default = part.text.partition(":-")
                 why = f"argument {number_text} of the script is not known"

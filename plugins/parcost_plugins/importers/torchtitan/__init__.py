@@ -5,13 +5,15 @@ Python is parsed, and none of it is run.
 
 from __future__ import annotations
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.drafts import Draft, Option, OptionSet
+from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.tables import is_ignored, table
 from parcost_plugins.importers.torchtitan.job import read_job
 from parcost_plugins.importers.torchtitan.python_text import read_configuration, texts
 from parcost_plugins.importers.torchtitan.toml_text import TomlTextError, read_toml
+from parcost_plugins.importers.torchtitan.writer import TorchtitanTomlWriter, TorchtitanWriter
 
 TOOL = "torchtitan"
 _KINDS = (
@@ -26,6 +28,7 @@ class Torchtitan(Importer):
     name = TOOL
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
+    needs = NEEDS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text is a configuration of torchtitan."""
@@ -99,3 +102,9 @@ def _translation(draft: Draft, fields: dict[str, Option], *, python: bool) -> Tr
 def importers() -> list[Importer]:
     """Offer configurations of torchtitan."""
     return [Torchtitan()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer configurations of torchtitan."""
+    return [TorchtitanWriter(), TorchtitanTomlWriter()]

@@ -18,7 +18,8 @@ _OF_PIPELINES = (
     *("pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers"),
     *("module_fqns_per_model_part", "pipeline_parallel_split_points"),
 )
-_ROTATIONS = {"allgather": "all_gather", "alltoall": "ring"}
+_TABLE = table("torchtitan")
+_ROTATIONS = _TABLE["words"]["context_parallel_rotate_method"]
 _BALANCES = {"headtail": "zigzag"}
 _LAYER = re.compile(r"layers\.(\d+)")
 
@@ -38,12 +39,11 @@ def read_parallelism(
     """Read the degrees, for a model of so many *layers*."""
     draft = options.draft
     degree: dict[str, int] = {}
-    for name, attribute in (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp")):
-        field = f"parallelism.{name}_parallel_degree"
-        found = options.copy(field, f"layout.{attribute}", 1)
+    for field, path in _TABLE["numbers"].items():
+        found = options.copy(field, path, 1)
         if found is None:
-            options.default(field, f"layout.{attribute}", "1", _DEFAULT)
-        degree[attribute] = found or 1
+            options.default(field, path, "1", _DEFAULT)
+        degree[path.removeprefix("layout.")] = found or 1
     _experts(options, experts)
     replicate = options.whole(_REPLICATE, 1) or 1
     shard = integer(options, _SHARD)
@@ -74,14 +74,13 @@ def integer(options: OptionSet, name: str) -> int | None:
 
 def _experts(options: OptionSet, experts: bool) -> None:
     draft = options.draft
-    for name, attribute in (("expert", "ep"), ("expert_tensor", "etp")):
-        field = f"parallelism.{name}_parallel_degree"
+    for field, path in _TABLE["experts"].items():
         option = options.get(field)
         if experts:
-            options.copy(field, f"layout.{attribute}", 1)
+            options.copy(field, path, 1)
         elif option is not None:
             draft.ignore(option, "a model without experts")
-    words = {"standard": "alltoall", "deepep": "deepep", "hybridep": "hybridep"}
+    words = _TABLE["words"]["expert_parallel_comm_backend"]
     for name in ("parallelism.expert_parallel_comm_backend", "model.moe_comm_backend"):
         option = options.get(name)
         if option is None:
@@ -173,7 +172,7 @@ def _context(options: OptionSet, cp: int) -> None:
 def _pipeline(options: OptionSet, pp: int, layers: int | None) -> None:
     """Read the schedule and the stages."""
     draft = options.draft
-    schedules = table("torchtitan")["schedules"]
+    schedules = _TABLE["schedules"]
     name = "parallelism.pipeline_parallel_schedule"
     option = options.get(name)
     if pp == 1:
@@ -253,7 +252,7 @@ def _equal_stages(
     if layers is None:
         draft.leave(near, "the layers of the model are not known")
         return
-    counts = _deal(layers, pp * chunks, before, behind)
+    counts = deal(layers, pp * chunks, before, behind)
     if min(counts) < 0:
         draft.problem(near, "a stage would have fewer layers than none")
         return
@@ -262,7 +261,7 @@ def _equal_stages(
         draft.ignore(last, f"read with {near.key}")
 
 
-def _deal(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
+def deal(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
     """Return the layers of stages: as many each, the first ones one more, fewer at the ends."""
     each, more = divmod(layers + before + behind, stages)
     counts = [each + (place < more) for place in range(stages)]

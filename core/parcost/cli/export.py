@@ -1,0 +1,141 @@
+"""``parcost export``: studies as the settings of the tool that runs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from parcost.cli import options
+from parcost.cli.messages import Reporter, write_message
+from parcost.cli.output_files import OutputFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parcost.contract.importers import ImportOptions
+    from parcost.contract.settings import SettingsWriter
+    from parcost.engine.scenario import Scenario
+    from parcost.engine.session import Session
+    from parcost.output.settings import ExportedSettings
+    from parcost.plugins.selection import PluginSelection
+    from parcost.report.rejection import Rejection
+
+
+@click.command("export")
+@click.argument("target", required=False, metavar="TOOL")
+@click.argument("paths", nargs=-1, metavar="FILE...")
+@click.option("--list", "listed", is_flag=True, help="List the tools.")
+@options.study
+@options.overrides
+@options.reading
+@options.out
+@options.selection
+def command(
+    target: str | None,
+    paths: tuple[str, ...],
+    listed: bool,
+    study: str | None,
+    overrides: tuple[str, ...],
+    reading: ImportOptions,
+    out: str | None,
+    selection: PluginSelection,
+) -> int:
+    """Write studies as the settings of a training tool.
+
+    Flags or a configuration go to stdout: `parcost export megatron job.par --out run.sh`. Comments
+    and stderr list what the tool has no setting for. They also list what it needs and no spec
+    has. If the tool would run another job, that is an error.
+    """
+    from parcost.output.settings import ExportedSettings, writer_of
+
+    session = options.session(selection)
+    if listed:
+        for name, (_, one) in sorted(session.plugins.offers("settings_writers").items()):
+            write_message(f"{name:18} {one.title}")
+        return 0
+    if not target or not paths:
+        raise click.UsageError("write `parcost export TOOL FILE`, or --list the tools")
+    writer = writer_of(session, target)
+    values = options.parse_overrides(overrides)
+    made: list[ExportedSettings] = []
+    worst = 0
+    for one in _exported(paths, session, writer, values, study, reading):
+        if isinstance(one, ExportedSettings):
+            made.append(one)
+        else:
+            Reporter()(one.diagnostics)
+            worst = max(worst, one.exit_code)
+    if out is not None and len(made) > 1:
+        message = f"--out takes the settings of one study, and there are {len(made)}"
+        raise click.UsageError(f"{message}: pick one by --study")
+    if made:
+        write(made, out)
+    return worst
+
+
+def write(made: Sequence[ExportedSettings], out: str | None) -> None:
+    """Write settings to stdout or into the file *out*, and their remarks to stderr."""
+    target = OutputFile(out)
+    try:
+        for place, one in enumerate(made):
+            target.put("\n" + one.text if place else one.text)
+        target.finish()
+    finally:
+        target.abandon()
+    for one in made:
+        write_message("\n".join(one.remarks))
+
+
+def _exported(
+    paths: tuple[str, ...],
+    session: Session,
+    writer: SettingsWriter,
+    values: Mapping[str, str],
+    study: str | None,
+    reading: ImportOptions,
+) -> Iterator[ExportedSettings | Rejection]:
+    """Yield the settings of every study, or why it has none."""
+    from functools import partial
+
+    from parcost.batch.rejections import attempt
+    from parcost.batch.scenarios import passed_over, scenarios
+    from parcost.report.rejection import Rejection
+
+    found = scenarios(paths, session, overrides=values, study=study, reading=reading)
+    for spec, scenario in found:
+        if isinstance(scenario, Rejection):
+            yield scenario
+        elif not passed_over(scenario, spec):
+            yield attempt(scenario.path, partial(settings_of, scenario, writer, session))
+
+
+def settings_of(
+    scenario: Scenario, writer: SettingsWriter, session: Session
+) -> ExportedSettings | Rejection:
+    """Return the settings of a scenario, or the rules that refuse it.
+
+    Raises:
+        SpecError: The tool cannot run it.
+    """
+    from parcost.engine.rules import diagnose, rules
+    from parcost.language.errors import SpecError
+    from parcost.output.settings import export
+    from parcost.report.rejection import Rejection
+    from parcost.search.result import plain_value
+    from parcost.system.files import failure
+
+    try:
+        study = scenario.first
+        if scenario.axes:
+            name, values = scenario.axes[0]
+            help = f"pick one, such as --set {name}={plain_value(values[0])}"
+            message = f"`{name}` is swept, and a job has one value of it"
+            raise failure("export-sweep", message, scenario.path, help)
+        found = rules(study).failed
+    except SpecError as error:
+        raise scenario.explain(error) from error
+    refused = [diagnose(check, study) for check in found if check.severity == "error"]
+    if refused:
+        return Rejection(path=scenario.path, diagnostics=refused, exit_code=1)
+    return export(study, writer, session)

@@ -1,0 +1,70 @@
+"""Settings of other tools: a study as flags, or as the configuration, that a tool starts with.
+
+A writer turns a study into a text, and need not list what that leaves out. The core reads the text
+back with the importer of the same tool. It compares each attribute with that of the study. What
+differs is named to the user, in the text and on stderr. So nothing is lost without a word.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.contract.study import Study
+
+
+@record(kw_only=True)
+class SettingsProblem:
+    """Why a tool cannot run a study: the *attribute* at fault, such as ``layout.pp``."""
+
+    attribute: str
+    message: str
+    help: str = ""
+
+
+@record(kw_only=True)
+class ToolSettings:
+    """The settings of a study as the *text* of a file, without comments on their source.
+
+    *same* are attributes, or blocks, whose values are written in another way that costs the same,
+    each with the reason: one stage has no schedule. *needs* are settings without which the tool
+    does not start, and that no study has.
+    """
+
+    text: str = ""
+    same: Mapping[str, str] = MappingProxyType({})
+    needs: Sequence[str] = ()
+    problems: Sequence[SettingsProblem] = ()
+
+
+class SettingsWriter(ABC):
+    """The settings of a tool: ``parcost export NAME``, ``parcost search --emit NAME``.
+
+    *title* is the tool with the versions that the names are right for. *source* is where they are
+    documented. *suffix* is that of its files, *comment* what a comment starts with there; empty
+    where files have none. *reader* is the importer that reads the text back.
+
+    Attributes are named by their path, ``schedule.kind``, and blocks by their kind.
+    """
+
+    name: str
+    title: str
+    reader: str
+    source: str = ""
+    suffix: str = ".txt"
+    comment: str = "#"
+    #: Blocks and attributes that are no settings: of the machine, of questions about a run.
+    outside: Collection[str] = ()
+    #: Attributes and blocks without which the tool would run another job: an error if they differ.
+    essential: Collection[str] = ()
+    #: Why the tool has no setting for an attribute or a block.
+    reasons: Mapping[str, str] = MappingProxyType({})
+
+    @abstractmethod
+    def write(self, study: Study) -> ToolSettings:
+        """Return the settings of a study without sweeps."""

@@ -1,0 +1,287 @@
+"""Settings of other tools, and what they leave out of a study.
+
+A writer's text is read back by the importer of its tool. Blocks that the importer makes stand in
+for those of the study, and blocks of the machine stay. The study of both is compared with the
+original, attribute by attribute: `recompute.mlp` of a tool without such a switch is a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import isclose
+from typing import Any, TypeVar
+
+from attrs import evolve, frozen
+
+from parcost.contract.calls import CallError, call
+from parcost.contract.importers import ImportedBlock, ImportedValue, Importer, Translation
+from parcost.contract.settings import SettingsWriter, ToolSettings
+from parcost.contract.study import Study
+from parcost.engine.session import Session
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem, type_name
+from parcost.language.errors import PluginError, SpecError
+from parcost.language.escapes import escape_line
+from parcost.language.text import Source
+from parcost.output.resolved_spec import AttributeText, BlockText, block_texts, resolved_attributes
+from parcost.records import record
+from parcost.spec.foreign import spec_lines, translate
+from parcost.system.files import failure
+from parcost.version import __version__
+
+T = TypeVar("T")
+_CLOSE = 1e-12
+_MOST_VALUES = 6  # of one block, in a remark
+
+
+@record(kw_only=True, eq=False)
+class ExportedSettings:
+    """The settings of a study as the text of a file, and what people need to know of them."""
+
+    text: str
+    remarks: Sequence[str]
+
+
+@frozen
+class LostAttribute:
+    """An attribute whose value the settings do not have.
+
+    *value* is that of the study, and *other* what a tool with these settings has.
+    """
+
+    path: str
+    value: str
+    other: str
+
+
+def writer_of(session: Session, name: str) -> SettingsWriter:
+    """Return the writer of the settings of a tool.
+
+    Raises:
+        SpecError: No plugin has it.
+    """
+    offered: Mapping[str, tuple[Any, SettingsWriter]] = session.plugins.offers("settings_writers")
+    if name in offered:
+        return offered[name][1]
+    help = did_you_mean(name, offered) or "tools: " + ", ".join(sorted(offered))
+    raise failure("unknown-tool", f"no plugin writes settings of `{name}`", "", help)
+
+
+def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSettings:
+    """Return the settings of *study* for the tool of *writer*.
+
+    Raises:
+        SpecError: The tool cannot run the study, or would run another job.
+        PluginError: The writer fails, or writes what its own tool does not read.
+    """
+    if not study.trains:
+        message = f"`{study.name}` trains nothing: there is no job to start"
+        raise failure("export-no-step", message, study.path)
+    settings: object = _call(writer, writer.write, study)
+    if not isinstance(settings, ToolSettings):
+        message = f"`write` returned {type_name(settings)} where ToolSettings is expected"
+        raise PluginError(f"settings writer `{writer.name}`: {message}")
+    if settings.problems:
+        raise SpecError(
+            [
+                _diagnostic(study, one.attribute, one.message, one.help or None)
+                for one in settings.problems
+            ]
+        )
+    lost = lost_attributes(study, read_back(study, writer, settings.text, session), writer, session)
+    lost = [one for one in lost if not _covering(settings.same, one.path)]
+    _refuse(study, writer, lost)
+    remarks = list(_remarks(study, writer, settings, lost))
+    head = ""
+    if writer.comment:
+        head = "".join(f"{writer.comment} {escape_line(line)}".rstrip() + "\n" for line in remarks)
+    first, newline, rest = settings.text.partition("\n")
+    if first.startswith("#!"):  # stays the first line
+        return ExportedSettings(text=f"{first}{newline}{head}{rest}", remarks=remarks)
+    return ExportedSettings(text=head + settings.text, remarks=remarks)
+
+
+def read_back(study: Study, writer: SettingsWriter, text: str, session: Session) -> Study:
+    """Return *study* with the job that the settings in *text* describe.
+
+    Raises:
+        PluginError: No importer reads the text, or it has errors.
+    """
+    importer: Importer | None = session.loader.importers.get(writer.reader)
+    if importer is None:
+        message = f"no importer `{writer.reader}` reads its settings back"
+        raise PluginError(f"settings writer `{writer.name}`: {message}")
+    try:
+        found = translate(importer, Source(f"settings{writer.suffix}", text))
+        spec = _spec_text(study, writer, found, _imported_kinds(found, session))
+        return session.load_text(spec, study.path or study.name)[0].first
+    except SpecError as error:
+        first = error.diagnostics[0]
+        message = f"settings do not read back: {first.message}"
+        raise PluginError(f"settings writer `{writer.name}`: {message}") from error
+
+
+def lost_attributes(
+    study: Study, other: Study, writer: SettingsWriter, session: Session
+) -> list[LostAttribute]:
+    """Return the attributes of *study* that are not so in *other*."""
+    before, after = (resolved_attributes(one, writer.outside) for one in (study, other))
+    absent = AttributeText()
+    lost = [
+        LostAttribute(path, one.text, two.text)
+        for path, one in before.items()
+        if path not in writer.outside
+        and not _equal(one.text, (two := after.get(path, absent)).text)
+        and (one.is_given or two.is_given)
+    ]
+    known = (*writer.outside, *_definitions(session))
+    alone = [
+        one
+        for one in block_texts(study)
+        if one.label and one.is_given and not one.is_referred and one.kind not in known
+    ]
+    return [*lost, *(LostAttribute(f"{one.kind}.{one.label}", "in the spec", "") for one in alone)]
+
+
+def _definitions(session: Session) -> set[str]:
+    """Return the kinds of blocks without an effect of their own: others refer to them."""
+    types = session.plugins.blocks.values()
+    return {field.target for type_ in types for field in type_.fields.values() if field.target}
+
+
+def _imported_kinds(found: Translation, session: Session) -> dict[str, str]:
+    """Return the labels of the blocks that a translation imports, by their kinds."""
+    uses = "\n".join(f"use {use.value}" for use in found.uses)
+    imported = session.loader.text(uses, "<uses>").imported_blocks
+    return {block.kind.text: name for _, block, name in imported}
+
+
+def _spec_text(
+    study: Study, writer: SettingsWriter, found: Translation, imported: Mapping[str, str]
+) -> str:
+    """Return a spec of the job in *found* on the machine of *study*."""
+    texts = block_texts(study)
+    kinds = {one.kind for one in found.blocks}
+    values = resolved_attributes(study, ())
+    own = {p: values[p].text for p in writer.outside if p in values and values[p].text}
+    blocks = [_completed(one, texts, imported, own) for one in found.blocks]
+    labels = {(one.kind, one.label.partition(" ")[0]) for one in found.blocks if one.label}
+    labels.update(imported.items())
+    lines = [line.text for line in spec_lines(evolve(found, blocks=blocks))]
+    for one in texts:
+        outside = one.kind in writer.outside
+        if one.label:
+            used = (one.is_referred or outside) and (one.kind, one.label) not in labels
+        else:
+            used = outside and one.kind not in kinds
+        if used:
+            lines += ["", one.text]
+    return "\n".join(lines)
+
+
+def _completed(
+    block: ImportedBlock,
+    texts: Iterable[BlockText],
+    imported: Mapping[str, str],
+    own: Mapping[str, str],
+) -> ImportedBlock:
+    """Return a block with what the tool has no part in: references, and attributes by path."""
+    if block.label:
+        return block
+    found = {
+        name: imported.get(kind, label)
+        for text in texts
+        if text.kind == block.kind and not text.label
+        for name, (kind, label) in text.references.items()
+    }
+    for path, value in own.items():
+        kind, _, name = path.partition(".")
+        if kind == block.kind:
+            found[name] = value
+    known = {one.name for one in block.settings}
+    more = [ImportedValue(name=n, value=value) for n, value in found.items() if n not in known]
+    return evolve(block, settings=(*block.settings, *more))
+
+
+def _refuse(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute]) -> None:
+    """Raise an error of each difference that makes another job."""
+    found = []
+    for one in lost:
+        if _covering(dict.fromkeys(writer.essential, ""), one.path):
+            reason = writer.reasons.get(_covering(writer.reasons, one.path), "")
+            has = f"settings of {writer.title} have {one.other or 'none'}"
+            message = f"`{one.path}` is {one.value}, and {has}"
+            found.append(_diagnostic(study, one.path, message, reason or None))
+    if found:
+        raise SpecError(found)
+
+
+def _diagnostic(study: Study, path: str, message: str, help: str | None) -> Diagnostic:
+    span = study.where(path)
+    if span is None:
+        return Diagnostic("export", message, place=study.path, help=help)
+    return problem("export", message, span, help=help)
+
+
+def _remarks(
+    study: Study, writer: SettingsWriter, settings: ToolSettings, lost: Iterable[LostAttribute]
+) -> Iterator[str]:
+    """Yield what stands in the comments of the settings, and on stderr."""
+    yield f"`{study.name}` of `{study.path}` for {writer.title}, by parcost {__version__}."
+    shown: dict[str, list[str]] = {}
+    for one in lost:
+        covering = _covering(writer.reasons, one.path) or one.path
+        name = one.path.removeprefix(covering).lstrip(".")
+        shown.setdefault(covering, []).append(f"{name} = {one.value}" if name else one.value)
+        if not writer.reasons.get(covering):
+            shown[covering][-1] += f", and {one.other or 'none'} there"
+    if shown:
+        yield "Without a setting there:"
+        for path, values in shown.items():
+            few = len(values) <= _MOST_VALUES
+            text = ", ".join(values) if few else f"{len(values)} attributes"
+            equals = " =" if "." in path else ":"
+            why = f": {writer.reasons[path]}" if path in writer.reasons else ""
+            yield f"  {path}{equals} {text}{why}"
+    if settings.needs:
+        yield "To be added, as no spec has it:"
+        yield from (f"  {line}" for line in settings.needs)
+
+
+def _covering(paths: Iterable[str], path: str) -> str:
+    """Return which of *paths* an attribute is, or stands below.
+
+    The nearest one does.
+
+    >>> _covering(["schedule", "layout.tp"], "schedule.kind"), _covering(["layout.t"], "layout.tp")
+    ('schedule', '')
+    """
+    found = [one for one in paths if path == one or path.startswith(f"{one}.")]
+    return max(found, key=len, default="")
+
+
+def _equal(one: str, other: str) -> bool:
+    """Return whether two values are equal, but for the last digits of numbers.
+
+    >>> _equal("8 B", "8 B"), _equal("0.1", "0.10000000000000001"), _equal("on", "off")
+    (True, True, False)
+    """
+    if one == other:
+        return True
+    first, unit, _ = one.partition(" ")
+    second, other_unit, _ = other.partition(" ")
+    try:
+        return unit == other_unit and isclose(float(first), float(second), rel_tol=_CLOSE)
+    except ValueError:
+        return False
+
+
+def _call(writer: SettingsWriter, function: Callable[..., T], *arguments: object) -> T:
+    """Return what a function of a writer returns.
+
+    Raises:
+        PluginError: It raises.
+    """
+    try:
+        return call(function, *arguments)
+    except CallError as error:
+        raise PluginError(f"settings writer `{writer.name}` {error}") from error

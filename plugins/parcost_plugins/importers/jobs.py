@@ -1,0 +1,191 @@
+"""A study as writers of settings see it: what is in use, by the spec or by default."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from parcost import Real, SettingsProblem, Study, block_name
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Context,
+    KernelChoice,
+    Layout,
+    Offload,
+    Overlap,
+    Recompute,
+    Routing,
+    ScheduleChoice,
+    Sharding,
+    Training,
+)
+from parcost_plugins.vocabulary.context import algorithm
+from parcost_plugins.vocabulary.partition import layers
+from parcost_plugins.vocabulary.routing import dispatcher_of
+from parcost_plugins.vocabulary.run_choices import kept_of_logits
+
+#: Blocks of the machine, of estimates, and of questions about a run.
+OUTSIDE = (
+    *("cluster", "collectives", "memory", "accuracy", "tuning", "device", "fabric"),
+    *("datacenter", "energy", "price", "reliability", "checkpoint", "run", "data", "jitter"),
+    *("plan", "plausible", "search", "targets"),
+    *("offload.host_memory_bandwidth", "offload.host_memory", "offload.overlap"),
+    # Questions that are answered beside a step.
+    *("batch_scaling", "buckets", "dispatch", "equivalent", "estimate", "exchange", "flow", "fsdp"),
+    *("grid", "link", "machine", "network", "pipeline", "placement", "rail_exchange", "resource"),
+    *("roofline", "scaling_law", "serving", "sharing", "state", "transfer", "zero"),
+)
+#: Without these it is another job.
+ESSENTIAL = (
+    *("model", "layout.tp", "layout.pp", "layout.cp", "layout.ep", "layout.etp", "layout.dp"),
+    *("layout.zero", "layout.sequence_parallel", "schedule.kind", "schedule.chunks"),
+    *("schedule.stages", "training.sequence", "training.micro_batch", "training.global_batch"),
+    *("training.recompute", "training.dropout", "precision.compute"),
+)
+#: Why no tool has a setting for these.
+REASONS: Mapping[str, str] = {
+    "model.parameters": "a model of a stated size has no layers to start with",
+    "term": "a cost of the spec's own has no setting",
+    "tensor_parallel": "what is left out of the estimate",
+    "kernels": "a measured or assumed efficiency, or what the tool decides",
+    "routing.distribution": "how tokens spread over experts comes out of training",
+    "routing": "how experts are priced",
+    "overlap.multiprocessors": "what collectives take from compute is priced, and not set",
+    "overlap.first_bucket": "the tool decides",
+    "schedule.assignment": "stages are dealt as listed",
+}
+_MOST_RANKS = 16  # of a node; larger units of a fabric are racks
+
+
+class JobError(Exception):
+    """A tool cannot run the job; *problem* is why."""
+
+    def __init__(self, attribute: str, message: str, help: str = "") -> None:
+        super().__init__(message)
+        self.problem = SettingsProblem(attribute=attribute, message=message, help=help)
+
+
+class Job:
+    """The blocks of a study, and what follows from several of them."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.layout = study[Layout]
+        self.schedule = study[ScheduleChoice]
+        self.training = study[Training]
+        self.model = self.training.model
+        self.precision = self.training.precision
+        self.framework = self.training.framework
+        self.context = study[Context]
+        self.sharding = study[Sharding]
+        self.recompute = study[Recompute]
+        self.overlap = study[Overlap]
+        self.offload = study[Offload]
+        self.routing = study[Routing]
+        self.kernels = study[KernelChoice]
+        self.tp, self.cp, self.pp = whole(self.layout.tp), whole(self.layout.cp), self.layout.pp
+        self.ep, self.etp = whole(self.layout.ep), whole(self.layout.etp)
+        self.dp = self.number("layout.dp", self.layout.dp)
+        self.sequence = whole(self.training.sequence)
+        self.micro_batch = whole(self.training.micro_batch)
+        self.micro_batches = self.number("training.micro_batches", self.training.micro_batches)
+        self.batch = self.number("training.global_batch", self.training.global_batch)
+        self.context_algorithm = algorithm(study)
+        self.dispatcher = dispatcher_of(study)
+        self.graphs = self.kernels.cuda_graphs or self.framework.cuda_graphs
+        self.mode = self.kernels.mode or self.framework.mode
+        self.loss = kept_of_logits(study)
+        if not self.training.flash_attention:
+            self.attention = "unfused"
+        else:
+            self.attention = self.kernels.attention or "auto"
+        if not whole(self.model.hidden) or not whole(self.model.heads):
+            message = "a model of a stated size has no layers to start with"
+            raise JobError("training.model", message, "use a model with its sizes")
+
+    def number(self, path: str, value: Real) -> int:
+        """Return a value that has to be a whole number."""
+        if abs(float(value) - round(float(value))) > 1e-9:
+            raise JobError(path, f"`{path}` is {float(value):g}, and no whole number")
+        return round(float(value))
+
+    @property
+    def stages(self) -> Sequence[int]:
+        """Layers of each virtual stage, without those that predict further tokens."""
+        found = [whole(count) for count in layers(self.study)]
+        found[-1] -= self.model.prediction_layers
+        return found
+
+    @property
+    def state_ranks(self) -> int:
+        """Ranks that the state of a parameter is shared out over."""
+        return self.number("sharding.shard", self.sharding.shard)
+
+    def states(self, block: Any, name: str) -> bool:
+        """Return whether the spec itself states an attribute."""
+        origin = self.study.origin(block, name)
+        return origin is not None and origin.how in ("given", "set")
+
+    def changes(self, block: Any) -> bool:
+        """Return whether the spec itself states any attribute of a block."""
+        origins = self.study.origins.get(id(block), {}).values()
+        return any(one.how in ("given", "set") for one in origins)
+
+    def recipe(self, known: Collection[str]) -> str | None:
+        """Return which of the *known* recipes the precision is, or is made of."""
+        if block_name(self.precision) in known:
+            return block_name(self.precision)
+        origins = self.study.origins.get(id(self.precision), {}).values()
+        files = [PurePosixPath(one.span.source.name).stem for one in origins if one.span]
+        found = [name for name in known if name in files]
+        return found[-1] if found else None
+
+    def nodes(self) -> tuple[int, int, bool]:
+        """Return nodes, ranks of each, and whether the fabric tells them."""
+        cluster = self.study[Cluster]
+        devices = whole(cluster.devices)
+        size = whole(cluster.fabric.levels[0].size or devices)
+        if size <= _MOST_RANKS and (devices % size == 0 or devices < size):
+            each = min(size, devices)
+            return devices // each, each, True
+        each = next(n for n in (8, 4, 2, 1) if devices % n == 0)
+        return devices // each, each, False
+
+    def same(self) -> dict[str, str]:
+        """Return what has no effect in this layout, with the reason."""
+        found: dict[str, str] = {}
+        if self.pp == 1:
+            found["schedule"] = "one stage has no pipeline"
+        if self.cp == 1:
+            found["context"] = "the sequence is not split"
+        if self.tp == 1:
+            found["layout.sequence_parallel"] = "there is no tensor parallelism"
+            found["overlap.tensor"] = "there is no tensor parallelism"
+            found["overlap.chunks"] = "there is no tensor parallelism"
+        if self.layout.zero == 0:
+            found["sharding"] = "nothing is sharded"
+            found["overlap.parameters"] = "no parameters are gathered"
+        if not self.model.experts:
+            found["routing"] = "the model has no experts"
+            found["kernels.grouped_experts"] = "the model has no experts"
+            found["layout.etp"] = "the model has no experts"
+        return found
+
+
+def whole(value: Real) -> int:
+    """Return a number of the language that is whole."""
+    return round(float(value))
+
+
+def word_of(words: Mapping[str, str], value: str, path: str, title: str) -> str:
+    """Return the word that a tool has for the *value* of the attribute *path*.
+
+    Raises:
+        JobError: It has none.
+    """
+    for word, other in words.items():
+        if other == value:
+            return word
+    known = ", ".join(dict.fromkeys(words.values()))
+    raise JobError(path, f"{title} has no `{value}`", f"it has {known}")
