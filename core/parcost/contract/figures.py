@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import field
 
+from parcost.contract.charts import Chart
 from parcost.contract.fields import (
     NAME,
     NO_FORMULA,
@@ -104,7 +105,7 @@ class Section(Record):
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
     Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows
-    stand on the report of one screen as well.
+    stand on the report of one screen as well. *chart* is a picture of it.
     """
 
     called: ClassVar[str] = "the section {0.title!r}"
@@ -113,9 +114,14 @@ class Section(Record):
     columns: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]] = field(converter=_cells)
     notes: Sequence[str] = ()
+    chart: Chart | None = None
     lead: int = field(default=0, metadata=_LEAD)
 
     def problem(self) -> str:
+        if self.chart is not None and not isinstance(self.chart, Chart):
+            return f"gave the section {quote(self.title)} a chart that is none"
+        if self.chart is not None and (wrong := self.chart.problem()):
+            return wrong
         width = len(self.columns)
         for row in self.rows:
             if not is_list(row, is_cell) or len(row) != width:
