@@ -2,6 +2,7 @@
 
 PARTS = (
     "constant",
+    "picture",
     "pricing",
     "roofline",
     "tiled",

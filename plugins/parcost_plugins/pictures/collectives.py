@@ -1,1 +1,83 @@
-"""x."""
+"""The time of a collective by size, over each group of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any
+
+from parcost import Call, Chart, Outcome, Study, hookimpl
+from parcost.numeric import is_array
+
+_OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+_SIZES = tuple(float(4**n) for n in range(5, 18))  # 1 KiB to 16 GiB
+
+
+@hookimpl
+def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
+    """Return the curves of each group that has more than one rank."""
+    groups = [group for _, group in study.contributions("groups")]
+    several = [g for g in groups if not is_array(g.ranks) and g.ranks > 1]
+    rows = [row for group in several for row in _rows(study, group.name, float(group.ranks))]
+    if not rows:
+        return
+    yield Chart(
+        name="collectives",
+        title="Collectives by size",
+        place=60,
+        notes=[
+            "The fastest algorithm of the library in use for each size, over the groups of the step."
+        ],
+        spec=_SPEC,
+        columns={
+            "curve": "operation, group",
+            "size": "size",
+            "seconds": "time",
+            "algorithm": "algorithm",
+            "formula": "formula",
+        },
+        rows=rows,
+    )
+
+
+def _rows(study: Study, group: str, ranks: float) -> Iterator[dict[str, Any]]:
+    for operation in _OPERATIONS:
+        for size in _SIZES:
+            call: Call = study.collective(operation, size, group)
+            if isfinite(call.seconds) and call.seconds > 0:
+                yield {
+                    "curve": f"{operation}, {group} ({ranks:g} ranks)",
+                    "operation": operation,
+                    "group": f"{group} ({ranks:g} ranks)",
+                    "size": (size, "B"),
+                    "seconds": (call.seconds, "s"),
+                    "algorithm": call.algorithm,
+                    "formula": call.formula,
+                }
+
+
+_SPEC = {
+    "height": 340,
+    "mark": {"type": "line", "point": {"size": 24}},
+    "encoding": {
+        "x": {
+            "field": "size",
+            "type": "quantitative",
+            "scale": {"type": "log", "base": 2},
+            "axis": {"title": "size of the buffer (B)", "format": "~s", "tickCount": 8},
+        },
+        "y": {
+            "field": "seconds",
+            "type": "quantitative",
+            "scale": {"type": "log"},
+            "axis": {"title": "time (s)", "format": "~s", "tickCount": 8},
+        },
+        "color": {"field": "group", "type": "nominal", "legend": {"title": None}},
+        "strokeDash": {
+            "field": "operation",
+            "type": "nominal",
+            "legend": {"title": None, "orient": "bottom"},
+        },
+        "detail": {"field": "curve", "type": "nominal"},
+    },
+}

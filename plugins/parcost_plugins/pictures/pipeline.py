@@ -124,4 +124,4 @@ def _spec(devices: int, called: Sequence[str], *, numbered: bool) -> dict[str, A
             }
         )
     step = max(_LEAST_HEIGHT, min(_ROW_HEIGHT, 640 // devices))
-    return {"height": {"step": step}, "layer": layers}
+    return {"height": step * devices, "layer": layers}

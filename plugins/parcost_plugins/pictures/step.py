@@ -26,7 +26,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
         title=f"The step{where}, by cause",
         place=10,
         notes=_NOTES,
-        spec=_SPEC,
+        spec={"height": _ROW_HEIGHT * len(order), **_SPEC},
         columns={
             "cause": "cause",
             "term": "term",
@@ -35,7 +35,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
             "share": "of the step",
             "formula": "formula",
         },
-        rows=[row for row in _rows(outcome, order)],
+        rows=[*_rows(outcome, order)],
     )
 
 
@@ -58,7 +58,6 @@ def _rows(outcome: Outcome, order: Mapping[str, int]) -> Iterator[dict[str, Any]
 
 
 _SPEC: Mapping[str, Any] = {
-    "height": {"step": _ROW_HEIGHT, "for": "position"},
     "mark": {"type": "bar"},
     "encoding": {
         "y": {

@@ -10,8 +10,13 @@
     .map(([title, name]) => `${title}: ${row[name]}`).join("; ");
 
   const draw = async (figure) => {
-    const { spec, columns } = JSON.parse(figure.querySelector("script").textContent);
-    for (const row of spec.data.values) row.description = describe(columns, row);
+    const { spec, columns, count, fields } = JSON.parse(figure.querySelector("script").textContent);
+    spec.data.values = Array.from({ length: count }, (_, n) => {
+      const row = {};
+      for (const [name, { values, at }] of Object.entries(fields)) row[name] = at ? values[at[n]] : values[n];
+      row.description = describe(columns, row);
+      return row;
+    });
     await vegaEmbed(figure.querySelector(".drawing"), spec, {
       mode: "vega-lite",
       ast: true,

@@ -20,6 +20,7 @@ from parcost_plugins.exporters.pictures.specification import specification, them
 
 _FOLDER = Path(__file__).parent
 _LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
+_MOST_ROWS = 500  # of a table
 _ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
@@ -31,12 +32,16 @@ class PageError(ParcostError):
 
 @frozen(kw_only=True)
 class Picture:
-    """A chart on the page: *id* is unique there, and *drawing* is what the browser draws."""
+    """A chart on the page: *id* is unique there, and *drawing* is what the browser draws.
+
+    *rows* are those of the table, and *left* is how many of the picture it leaves out.
+    """
 
     id: str
     chart: ChartData
     drawing: str
     rows: list[list[str]]
+    left: int
 
 
 @frozen(kw_only=True)
@@ -123,12 +128,30 @@ def _picture(report: int, number: int, chart: ChartData) -> Picture:
         chart=chart,
         drawing=_json(
             {
-                "spec": specification(chart, "container"),
+                "spec": {**specification(chart, "container"), "data": {}},
+                "count": len(chart.rows),
+                "fields": _fields(chart),
                 "columns": [[title, name] for title, name in chart.columns.items()],
             }
         ),
-        rows=[[_cell(row.get(name)) for name in names] for row in chart.rows],
+        rows=[[_cell(row.get(name)) for name in names] for row in chart.rows[:_MOST_ROWS]],
+        left=max(len(chart.rows) - _MOST_ROWS, 0),
     )
+
+
+def _fields(chart: ChartData) -> dict[str, Any]:
+    """Return the rows field by field: a text that many of them share stands there once."""
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for row in chart.rows for name in row):
+        values = [row.get(name) for row in chart.rows]
+        distinct = dict.fromkeys((type(value), value) for value in values)
+        if len(distinct) * 2 < len(values):
+            at = {key: n for n, key in enumerate(distinct)}
+            pool = [value for _, value in distinct]
+            found[name] = {"values": pool, "at": [at[type(v), v] for v in values]}
+        else:
+            found[name] = {"values": values}
+    return found
 
 
 def _cell(value: Any) -> str:
