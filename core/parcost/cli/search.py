@@ -15,6 +15,7 @@ from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, Reporter, write_message
 from parcost.cli.output_files import OutputFile
 from parcost.cli.pages import show
+from parcost.cli.pictures import PICTURES, write_entries
 from parcost.cli.streams import put
 
 if TYPE_CHECKING:
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
     from parcost.engine.session import Session
     from parcost.plugins.selection import PluginSelection
     from parcost.search.best_first import SearchRequest
+    from parcost.search.fastest_layouts import FastestLayouts
     from parcost.search.result import SearchResult
     from parcost.search.space import Space
 
 _FAULT = 3
+_MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
 _FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
@@ -79,11 +82,17 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     help="Evaluate N random legal layouts of a space of any size, without a proof.",
 )
 @click.option("--seed", default=0, show_default=True, help="Random seed of --sample.")
-@click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", *PICTURES]),
+    default="table",
+    help="html, svg and png draw the map of layouts and the front, into --out.",
+)
 @click.option(
     "--out",
     metavar="FILE",
-    help="Write every legal layout to FILE.csv, FILE.jsonl or FILE.parquet.",
+    help="Write every legal layout to FILE.csv, FILE.jsonl or FILE.parquet, or the pictures.",
 )
 @options.study
 @options.overrides
@@ -116,7 +125,11 @@ def command(
     lowest bound first, until no other layout can be better.
     """
     from parcost.language.errors import SpecError
+    from parcost.batch.entries import charts_of
+    from parcost.contract.entries import Entry
     from parcost.output import search
+    from parcost.output.search_charts import search_charts
+    from parcost.search.fastest_layouts import FastestLayouts
     from parcost.search.goals import goal_of
     from parcost.search.layout_evaluation import settings
     from parcost.search.sample import sample as drawn
@@ -127,8 +140,11 @@ def command(
         raise click.UsageError("`--budget nan` is no time; write seconds, such as `--budget 60`")
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
-    if out is not None:
+    fastest = FastestLayouts() if format_ in PICTURES else None
+    if out is not None and fastest is None:
         _check_name(out)
+    if fastest is not None and sample is not None:
+        raise click.UsageError("`--sample` looks at a few layouts, and pictures show all")
     session = options.session(selection)
     values = options.parse_overrides(overrides)
     progress = Progress(elsewhere=True)  # results are written at the end
@@ -145,7 +161,7 @@ def command(
         if sample is not None:
             found = drawn(whole, request, sample, seed=seed, on_progress=progress.show)
         else:
-            found = _search(whole, request, out, progress)
+            found = _search(whole, request, out, progress, fastest)
         best = search.rank_layouts(found)
         at = settings(scenario, found.best[0].values)
         near = list(neighbours(scenario, whole.axes, at, found.best[0]))
@@ -156,7 +172,13 @@ def command(
         ids = {d.id for d in error.diagnostics}
         return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
     progress.clear()
-    if format_ == "json":
+    if fastest is not None:
+        page = [*search.search_page(whole, found, best, near)]
+        charts = search_charts(whole, found, fastest.layouts())
+        text = charts_of(page, charts)
+        entry = Entry(path=path, name=scenario.name, part="charts", text=text)
+        write_entries([entry], format_, out, session.plugins)
+    elif format_ == "json":
         put(json.dumps(search.data(whole, found, best, near), indent=2) + "\n")
     else:
         show(search.search_page(whole, found, best, near))
@@ -200,10 +222,17 @@ def _check_goal(
 
 
 def _search(
-    whole: Space, request: SearchRequest, out: str | None, progress: Progress
+    whole: Space,
+    request: SearchRequest,
+    out: str | None,
+    progress: Progress,
+    fastest: FastestLayouts | None,
 ) -> SearchResult:
     from parcost.search.best_first import search
 
+    if fastest is not None:
+        points = fastest if whole.size <= _MOST_MAPPED else None
+        return search(whole, request, on_progress=progress.show, points=points)
     if out is None:
         return search(whole, request, on_progress=progress.show)
     from parcost.output.search_points import PointsError

@@ -123,14 +123,15 @@ class PointTable:
 
     *axes* are the names of what differs; *figures* are by name, the one that a search is about
     first. A row has a value for each axis and figure, in base units, and ``feasible`` and
-    ``reason``. *reason* says why a point that is not among the rows cannot run.
+    ``reason``. A row with a ``bound`` says there why its figures are bounds from below. *evaluate*
+    returns the row of a search with other values than those of the best.
     """
 
     kind: Literal["sweep", "search"]
     axes: Mapping[str, str]  # with their units
     figures: Mapping[str, PointFigure]
     rows: Sequence[Mapping[str, Any]]
-    reason: Callable[[Mapping[str, Any]], str] | None = None
+    evaluate: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 def _is_field(name: Any, title: Any) -> bool:

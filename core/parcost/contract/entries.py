@@ -49,7 +49,8 @@ class ChartData:
 
     def description(self, row: Mapping[str, Any]) -> str:
         """Return what a reader sees of *row*, in one line."""
-        shown = (f"{title}: {row[name]}" for title, name in self.columns.items() if row.get(name))
+        named = ((title, row.get(name)) for title, name in self.columns.items())
+        shown = (f"{title}: {value}" for title, value in named if value not in (None, ""))
         return "; ".join(shown)
 
 

@@ -101,6 +101,7 @@ def evaluate(
         make_details=lambda: _quiet_details(study, outcome),
         make_sections=lambda: sections(study, outcome),
         make_charts=lambda: charts(study, outcome),
+        make_timeline_charts=lambda: timeline_charts(study, outcome),
     )
 
 
@@ -171,16 +172,22 @@ def sections(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Se
 
 
 def charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Chart]]:
-    """Return the pictures of a step, and of pipelines over time."""
+    """Return the pictures of a step."""
+    if study.axes or outcome is None:
+        return ()
+    with quiet():
+        return tuple(study.plugins.ask("charts", study.faults, study=study, outcome=outcome))
+
+
+def timeline_charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Chart]]:
+    """Return the pictures of pipelines over time: that of a step, or those by themselves."""
     if study.axes:
         return ()
-    found: list[tuple[Plugin, Chart]] = []
-    with quiet():
-        if outcome is not None:
-            found += study.plugins.ask("charts", study.faults, study=study, outcome=outcome)
-        for timeline in timelines(study, outcome):
-            found += study.plugins.ask("timeline_charts", study.faults, timeline=timeline)
-    return tuple(found)
+    return tuple(
+        stamped
+        for timeline in timelines(study, outcome)
+        for stamped in study.plugins.ask("timeline_charts", study.faults, timeline=timeline)
+    )
 
 
 def timelines(study: Study, outcome: Outcome | None) -> Iterator[PassTimeline]:

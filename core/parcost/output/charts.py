@@ -34,13 +34,19 @@ def report_charts(report: Report) -> list[Chart]:
 
 def _point_table(report: Report) -> PointTable:
     """Return the points of a sweep with their headlines."""
-    figures = {
-        figure.name: PointFigure(
-            title=figure.title, unit=figure.unit, formula=_formula_text(figure.formula)
-        )
+    listed = [
+        (figure.column, figure)
         for result in report.results
         for _, figure in result.figures
-        if figure.brief is not None or figure.column is not None
+        if figure.column is not None
+    ]
+    figures = {
+        figure.name: PointFigure(
+            title=figure.title,
+            unit=figure.unit,
+            formula=formula_text(figure.formula, numbers=False),
+        )
+        for _, figure in sorted(listed, key=lambda pair: pair[0])
     }
     rows = [plain_data(row) for row in report.rows()]
     units = {name: report.units.get(name, "") for name, _ in report.axes}
@@ -72,17 +78,17 @@ def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, plain_data(value)
             yield f"{name}{_TEXT}", quantity(value, unit)
         elif isinstance(cell, Formula):
-            yield name, escape_line(_formula_text(cell))
+            yield name, escape_line(formula_text(cell))
         else:
             yield name, escape_line(cell) if isinstance(cell, str) else plain_data(cell)
 
 
-def _formula_text(of: Formula) -> str:
-    """Return a formula in letters and with its numbers, and its source."""
+def formula_text(of: Formula, *, numbers: bool = True) -> str:
+    """Return a formula in letters, with its numbers, and its source."""
     text = fractions(of.shown)
-    numbers = filled(of) if of.is_expression else ""
-    if numbers and numbers != text and len(numbers) <= _MOST_DRAWN:
-        text = f"{text} = {numbers}"
+    in_numbers = filled(of) if numbers and of.is_expression else ""
+    if in_numbers and in_numbers != text and len(in_numbers) <= _MOST_DRAWN:
+        text = f"{text} = {in_numbers}"
     return f"{text} ({of.source})" if of.source else text
 
 

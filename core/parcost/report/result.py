@@ -63,6 +63,7 @@ class Result:
     make_details: Callable[[], Sequence[tuple[Plugin, Figure]]] = tuple
     make_sections: Callable[[], Sequence[tuple[Plugin, Section]]] = tuple
     make_charts: Callable[[], Sequence[tuple[Plugin, Chart]]] = tuple
+    make_timeline_charts: Callable[[], Sequence[tuple[Plugin, Chart]]] = tuple
 
     @property
     def swept(self) -> bool:
@@ -121,7 +122,12 @@ class Result:
         A sweep has none: its points are drawn.
         """
         drawn = [(p, section.chart) for p, section in self.sections if section.chart is not None]
-        return (*self.make_charts(), *drawn)
+        return (*self.make_charts(), *self.timeline_charts, *drawn)
+
+    @cached_property
+    def timeline_charts(self) -> Sequence[tuple[Plugin, Chart]]:
+        """Pictures of pipelines over time; made when first read."""
+        return self.make_timeline_charts()
 
 
 def figure_text(figure: Figure) -> str:

@@ -104,12 +104,13 @@ _Y = {
     "scale": {"type": "log", "nice": False},
     "axis": {"title": "rate (TFLOP/s)", "format": "~s", "tickCount": 6},
 }
+_CORNER = {"color": "#8C8C8C", "size": 16}
 _SPEC = {
     "height": 320,
     "layer": [
         {
             "transform": [{"filter": {"field": "kind", "equal": "roof"}}],
-            "mark": {"type": "line", "color": "#8C8C8C", "strokeWidth": 2, "point": True},
+            "mark": {"type": "line", "color": "#8C8C8C", "strokeWidth": 2, "point": _CORNER},
             "encoding": {"x": _X, "y": _Y, "detail": {"field": "peak", "type": "nominal"}},
         },
         {

@@ -9,7 +9,7 @@ from typing import Any
 from parcost import Call, Chart, Outcome, Study, hookimpl
 from parcost.numeric import is_array
 
-_OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+_OPERATIONS = ("all_reduce", "all_gather", "all_to_all")
 _SIZES = tuple(float(4**n) for n in range(5, 18))  # 1 KiB to 16 GiB
 
 

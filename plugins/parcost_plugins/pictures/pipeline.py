@@ -66,7 +66,8 @@ def _row(device: int, one: Activity, timeline: PassTimeline) -> dict[str, Any]:
             parts[name] = seconds
     taken = one.end - one.start
     hidden = len(ops) > 1 and sum(parts.values()) > taken
-    note = "less what the two hide of each other" if hidden else "exposed, by cause"
+    note = f"exposed {', '.join(parts)}"
+    note += "; less what the two hide of each other" if hidden else ""
     return {
         "device": device,
         "called": called,

@@ -71,7 +71,7 @@ _SPEC: Mapping[str, Any] = {
             "field": "seconds",
             "type": "quantitative",
             "stack": "zero",
-            "axis": {"title": "time of a step (s)", "format": "~s"},
+            "axis": {"title": "time of a step (s)", "format": "~s", "tickCount": 8},
         },
         "order": {"field": "place", "type": "quantitative"},
         "color": {
