@@ -51,7 +51,10 @@ def _report(report: Report, part: Part, view: View) -> Entry:
         exit_code=code,
         problems=tuple(_first(report, code, _shown_on(part, view))),
         faults=tuple(dict.fromkeys(faults)),
-        missing=(*missing_names(report.results, view.figures).items(), *_missing_picture(report, view)),
+        missing=(
+            *missing_names(report.results, view.figures).items(),
+            *_missing_picture(report, view),
+        ),
         part=part,
         text=text,
     )

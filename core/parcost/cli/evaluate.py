@@ -146,9 +146,7 @@ def command(
     repeat = format_found.reads != "page" or view.kind in ("full", "section")
     elsewhere = out is not None
     noun = "picture" if view.picture else "figure"
-    watch = Watch(
-        run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat, noun=noun
-    )
+    watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat, noun=noun)
     interrupts = Interrupts()
     target = OutputFile(out, interrupts)
     try:

@@ -58,7 +58,9 @@ def draw_pictures(
     return worst
 
 
-def write_entries(entries: Iterable[Entry], format_: str, out: str | None, plugins: Plugins) -> None:
+def write_entries(
+    entries: Iterable[Entry], format_: str, out: str | None, plugins: Plugins
+) -> None:
     """Write entries with pictures in the format of that name."""
     from parcost.cli.formats import format_named
     from parcost.output.view import View

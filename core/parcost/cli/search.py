@@ -124,9 +124,9 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are bounded. Then they are replayed, the
     lowest bound first, until no other layout can be better.
     """
-    from parcost.language.errors import SpecError
     from parcost.batch.entries import charts_of
     from parcost.contract.entries import Entry
+    from parcost.language.errors import SpecError
     from parcost.output import search
     from parcost.output.search_charts import search_charts
     from parcost.search.fastest_layouts import FastestLayouts

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import field
 
-from parcost.contract.fields import TEXTS, Record, is_number
+from parcost.contract.fields import TEXTS, Record, is_list, is_number, rule
 from parcost.contract.formulas import Formula
 from parcost.language.diagnostics import quote
 from parcost.numeric import array_rank
@@ -42,6 +42,32 @@ _NETWORK = ("url", "href")  # channels and data that reach beyond the page
 _MOST_ROWS = 20_000
 
 
+def _is_plain(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return isinstance(value, Mapping)
+
+
+def _are_titles(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return all(
+        isinstance(name, str) and _NAME.fullmatch(name) and isinstance(title, str)
+        for name, title in value.items()
+    )
+
+
+def _are_rows(value: Any) -> bool:
+    return is_list(value, lambda row: isinstance(row, Mapping)) and len(value) <= _MOST_ROWS
+
+
+_SPEC = rule(_is_plain, "which is no plain data")
+_COLUMNS = rule(_are_titles, "which are no names of fields with titles")
+_ROWS = rule(_are_rows, f"which are no list of up to {_MOST_ROWS:,} mappings")
+
+
 @record(kw_only=True, eq=False)
 class Chart(Record):
     """A picture of a report: *spec* is Vega-Lite without data, which draws *rows*.
@@ -56,9 +82,9 @@ class Chart(Record):
 
     name: str
     title: str
-    spec: Mapping[str, Any]
-    columns: Mapping[str, str]
-    rows: Sequence[Mapping[str, Any]]
+    spec: Mapping[str, Any] = field(metadata=_SPEC)
+    columns: Mapping[str, str] = field(metadata=_COLUMNS)
+    rows: Sequence[Mapping[str, Any]] = field(metadata=_ROWS)
     notes: Sequence[str] = field(default=(), metadata=TEXTS)
     place: int = 100
 
@@ -69,27 +95,18 @@ class Chart(Record):
         gave = f"gave the chart {quote(self.name)}"
         if not _NAME.fullmatch(self.name):
             yield f"{gave} a name that is no word in lower case"
-        if not isinstance(self.spec, Mapping) or not _is_plain(self.spec):
-            yield f"{gave} a spec that is no plain data"
-            return
         wrong = [name for name in _RESERVED if name in self.spec]
         wrong += [name for name in _keys(self.spec) if name in _NETWORK]
         if wrong:
             yield f"{gave} a spec with `{wrong[0]}`, which a format decides"
-        if not isinstance(self.columns, Mapping) or FORMULA not in self.columns:
+        if FORMULA not in self.columns:
             yield f"{gave} no column `{FORMULA}`"
-        elif not all(_is_field(*column) for column in self.columns.items()):
-            yield f"{gave} columns that are no names with titles"
-        if not isinstance(self.rows, (list, tuple)) or len(self.rows) > _MOST_ROWS:
-            yield f"{gave} rows that are no list of up to {_MOST_ROWS:,}"
-            return
         for row in self.rows:
-            if not isinstance(row, Mapping) or not row.get(FORMULA):
+            if not row.get(FORMULA):
                 yield f"{gave} the row {quote(row)}, which has no `{FORMULA}`"
-            else:
-                for name, cell in row.items():
-                    if not (isinstance(name, str) and _NAME.fullmatch(name) and _is_cell(cell)):
-                        yield f"{gave} the cell {quote(name)} = {quote(cell)}, which is none"
+            for name, cell in row.items():
+                if not (_NAME.fullmatch(str(name)) and _is_cell(cell)):
+                    yield f"{gave} the cell {quote(name)} = {quote(cell)}, which is none"
 
 
 @record(kw_only=True, eq=False)
@@ -134,10 +151,6 @@ class PointTable:
     evaluate: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
-def _is_field(name: Any, title: Any) -> bool:
-    return isinstance(name, str) and bool(_NAME.fullmatch(name)) and isinstance(title, str)
-
-
 def _is_cell(cell: Any) -> bool:
     if cell is None or isinstance(cell, (str, Formula)):
         return True
@@ -147,14 +160,6 @@ def _is_cell(cell: Any) -> bool:
             return False
         value = cell[0]
     return is_number(value) and not array_rank(value)
-
-
-def _is_plain(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def _keys(value: Any) -> Iterator[str]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _COVERAGE = rule(
     lambda n: not is_array(n) and is_within(n, 0.0, 1.0), "which is not one number within 0 and 1"
 )
+_CHART = rule(
+    lambda chart: chart is None or isinstance(chart, Chart), "which is no chart of a section"
+)
 _LEAD = rule(lambda n: n.__class__ is int and n >= 0, "which is no number of rows")
 
 
@@ -114,12 +117,10 @@ class Section(Record):
     columns: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]] = field(converter=_cells)
     notes: Sequence[str] = ()
-    chart: Chart | None = None
+    chart: Chart | None = field(default=None, metadata=_CHART)
     lead: int = field(default=0, metadata=_LEAD)
 
     def problem(self) -> str:
-        if self.chart is not None and not isinstance(self.chart, Chart):
-            return f"gave the section {quote(self.title)} a chart that is none"
         if self.chart is not None and (wrong := self.chart.problem()):
             return wrong
         width = len(self.columns)

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 _SLOWDOWN = "slowdown"  # of compute, by what runs beside it
 _ROUNDING = 1e-9  # of a pass
-_PASSES: Mapping[str, tuple[Pass, ...]] = {"F": ("F",), "B": ("R", "B"), "W": ("W",), "BW": ("R", "B", "W")}
+_PASSES: Mapping[str, tuple[Pass, ...]] = {
+    "F": ("F",),
+    "B": ("R", "B"),
+    "W": ("W",),
+    "BW": ("R", "B", "W"),
+}
 
 
 @record(kw_only=True, eq=False)

@@ -90,5 +90,3 @@ def formula_text(of: Formula, *, numbers: bool = True) -> str:
     if in_numbers and in_numbers != text and len(in_numbers) <= _MOST_DRAWN:
         text = f"{text} = {in_numbers}"
     return f"{text} ({of.source})" if of.source else text
-
-

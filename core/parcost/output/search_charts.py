@@ -32,9 +32,7 @@ def search_charts(
     return sorted((chart for _, chart in asked), key=lambda chart: chart.place)
 
 
-def point_table(
-    space: Space, found: SearchResult, fastest: Sequence[FastestLayout]
-) -> PointTable:
+def point_table(space: Space, found: SearchResult, fastest: Sequence[FastestLayout]) -> PointTable:
     """Return the layouts of a search: the best, those of the front, and the fastest."""
     own = found.objective
     first = found.best[0].result
@@ -67,7 +65,9 @@ def point_table(
     )
 
 
-def _row(values: Mapping[str, Any], seconds: float, bytes_: float, own: Objective) -> dict[str, Any]:
+def _row(
+    values: Mapping[str, Any], seconds: float, bytes_: float, own: Objective
+) -> dict[str, Any]:
     return {
         **{name: plain_value(value) for name, value in values.items()},
         _STEP: seconds,

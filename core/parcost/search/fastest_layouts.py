@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from math import inf
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from attrs import field, frozen
 
 from parcost.search.scores import ScoredLayouts, values_at
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @frozen(kw_only=True, eq=False)
@@ -66,5 +63,5 @@ class FastestLayouts:
         return tuple(sorted((name, str(v)) for name, v in {**structure.values, **degrees}.items()))
 
     @staticmethod
-    def _index(choice: int, point: int, shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
-        return (*np.unravel_index(choice, shape[:-1]), np.intp(point))  # type: ignore[arg-type]
+    def _index(choice: int, point: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*map(int, np.unravel_index(choice, shape[:-1])), point)

@@ -68,7 +68,7 @@ def _points(study: Study) -> Iterator[dict[str, Any]]:
 
 def _roofs(study: Study, points: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the corners of the roof of each type that products run in."""
-    bandwidth = study[KernelChoice] and KernelMachine.of(study).device.memory_bandwidth
+    bandwidth = KernelMachine.of(study).device.memory_bandwidth
     reached = [point["intensity"][0] for point in points]
     for peak in dict.fromkeys(point["peak"] for point in points):
         ridge = peak / bandwidth

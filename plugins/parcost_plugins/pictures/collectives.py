@@ -26,7 +26,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
         title="Collectives by size",
         place=60,
         notes=[
-            "The fastest algorithm of the library in use for each size, over the groups of the step."
+            "The fastest algorithm of the library in use for each size, over each group of ranks."
         ],
         spec=_SPEC,
         columns={

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from parcost import Chart, Formula, Outcome, Study, formula, hookimpl
+from parcost import Chart, Formula, Moment, Outcome, Study, formula, hookimpl
 from parcost_plugins.vocabulary import Cluster, MemoryBudget
 
 _GIB = 2.0**30
-_MOMENTS = ("forward", "backward", "optimizer", "gather")
+_MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
 _LETTERS = 16  # stages, of which each bar has the letter of its moment above it
 _MOST_STAGES = 64
 

@@ -25,9 +25,10 @@ def timeline_charts(timeline: PassTimeline) -> Iterator[Chart]:
     )
     cut, devices = timeline.pipeline, len(timeline.devices)
     chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
+    on = f"{devices} device{'' if devices == 1 else 's'}{chunks}"
     notes = [
-        f"{cut.schedule} on {devices} device{'' if devices == 1 else 's'}{chunks}, "
-        f"{cut.micro_batches:g} micro-batches. What occurs once per step is left out."
+        f"{cut.schedule} on {on}, {cut.micro_batches:g} micro-batches.",
+        "What occurs once per step is left out.",
     ]
     shown = passes[:_MOST_MARKS]
     if len(shown) < len(passes):

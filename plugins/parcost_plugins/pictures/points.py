@@ -21,6 +21,9 @@ _MOST_POINTS = 5000
 _GIB = 2.0**30
 _APART = 1.001  # times on an axis, at least
 _WIDE = 8.0  # of numbers: the largest over the smallest, from where an axis is logarithmic
+_BOUNDED = (
+    f"Of layouts that were only bounded, up to {_MOST_TRIED} of a cell are evaluated, lowest first."
+)
 _ON_FRONT, _OTHERS = "on the front", "others"
 
 
@@ -171,7 +174,9 @@ def _curve_spec(
             "y": {
                 "field": "drawn",
                 "type": "quantitative",
-                "axis": {"title": f"{figure.title} ({figure.unit})" if figure.unit else figure.title},
+                "axis": {
+                    "title": f"{figure.title} ({figure.unit})" if figure.unit else figure.title
+                },
             },
             "color": {"field": "curve", "type": "nominal", "legend": {"title": None, "columns": 2}},
         },
@@ -196,7 +201,10 @@ def _map(points: PointTable) -> Iterator[Chart]:
         name="map",
         title=f"The best {figure.title} by {down} and {across}",
         place=20,
-        notes=["Grey cells do not run or do not fit; each has the reason."],
+        notes=[
+            "Grey cells do not run or do not fit; each has the reason.",
+            *([_BOUNDED] if points.evaluate is not None else []),
+        ],
         spec=_map_spec(down, across, figure),
         columns={
             "down": down,
@@ -324,12 +332,14 @@ def _front(points: PointTable) -> Iterator[Chart]:
             }
         )
     left = len(runs) - len(rows)
+    bounds = any("bound" in row for row in runs)
     yield Chart(
         name="front",
         title="Time against memory",
         place=30,
         notes=[
             "No point has less of both than one on the front.",
+            *(["Others that were not replayed are bounds from below."] if bounds else []),
             *([f"The fastest {len(rows):,} of {len(runs):,} points."] if left else []),
         ],
         spec=_front_spec(logarithmic=runs[-1][_STEP] > _WIDE * runs[0][_STEP]),

@@ -10,8 +10,8 @@ from parcost import Chart, Outcome, Study, hookimpl
 _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 _ROW_HEIGHT = 34
 _NOTES = (
-    "Exposed seconds add up to the step. Hidden ones run beside something else. Each part of a bar "
-    "is a term.",
+    "Exposed seconds add up to the step; hidden ones run beside something else.",
+    "Each part of a bar is a term.",
 )
 
 
@@ -40,7 +40,9 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
 
 
 def _rows(outcome: Outcome, order: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    for place, line in enumerate(sorted(outcome.ledger, key=lambda one: -(one.exposed + one.hidden))):
+    for place, line in enumerate(
+        sorted(outcome.ledger, key=lambda one: -(one.exposed + one.hidden))
+    ):
         pass_ = _PASSES.get(line.pass_)
         for part, seconds in (("exposed", line.exposed), ("hidden", line.hidden)):
             if seconds > 0:

@@ -85,7 +85,7 @@ def _draw(chart: ChartData, study: str) -> str:
 
 
 def _with_title(mark: re.Match[str]) -> str:
-    """Return a mark with its description as the title, which viewers show where it is pointed at."""
+    """Return a mark with its description as its title, which viewers show."""
     tag, attributes, description, closed = mark.groups()
     title = f"<title>{description}</title>"
     return f"<{tag}{attributes}>{title}" + (f"</{tag}>" if closed else "")
