@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from typing import Any
 
@@ -16,9 +16,7 @@ _SIZES = tuple(float(4**n) for n in range(5, 18))  # 1 KiB to 16 GiB
 @hookimpl
 def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
     """Return the curves of each group that has more than one rank."""
-    groups = [group for _, group in study.contributions("groups")]
-    several = [g for g in groups if not is_array(g.ranks) and g.ranks > 1]
-    rows = [row for group in several for row in _rows(study, group.name, float(group.ranks))]
+    rows = [row for names, ranks in _groups(study) for row in _rows(study, names, ranks)]
     if not rows:
         return
     yield Chart(
@@ -40,15 +38,27 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
     )
 
 
-def _rows(study: Study, group: str, ranks: float) -> Iterator[dict[str, Any]]:
+def _groups(study: Study) -> Iterator[tuple[Sequence[str], float]]:
+    """Yield the groups of several ranks; those that are placed alike together."""
+    alike: dict[Any, list[str]] = {}
+    for _, group in study.contributions("groups"):
+        if not is_array(group.ranks) and group.ranks > 1:
+            place = (group.ranks, group.shape, tuple(map(id, group.links)), id(group.flat))
+            alike.setdefault(place, []).append(group.name)
+    for (ranks, *_), names in alike.items():
+        yield names, float(ranks)
+
+
+def _rows(study: Study, groups: Sequence[str], ranks: float) -> Iterator[dict[str, Any]]:
+    group = f"{', '.join(groups)} ({ranks:g} ranks)"
     for operation in _OPERATIONS:
         for size in _SIZES:
-            call: Call = study.collective(operation, size, group)
+            call: Call = study.collective(operation, size, groups[0])
             if isfinite(call.seconds) and call.seconds > 0:
                 yield {
-                    "curve": f"{operation}, {group} ({ranks:g} ranks)",
+                    "curve": f"{operation}, {group}",
                     "operation": operation,
-                    "group": f"{group} ({ranks:g} ranks)",
+                    "group": group,
                     "size": (size, "B"),
                     "seconds": (call.seconds, "s"),
                     "algorithm": call.algorithm,

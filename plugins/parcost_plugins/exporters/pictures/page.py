@@ -20,6 +20,7 @@ from parcost_plugins.exporters.pictures.specification import specification, them
 
 _FOLDER = Path(__file__).parent
 _LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
+_DIGITS = 7  # of a number that is drawn
 _MOST_ROWS = 500  # of a table
 _ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -143,7 +144,7 @@ def _fields(chart: ChartData) -> dict[str, Any]:
     """Return the rows field by field: a text that many of them share stands there once."""
     found: dict[str, Any] = {}
     for name in dict.fromkeys(name for row in chart.rows for name in row):
-        values = [row.get(name) for row in chart.rows]
+        values = [_short(row.get(name)) for row in chart.rows]
         distinct = dict.fromkeys((type(value), value) for value in values)
         if len(distinct) * 2 < len(values):
             at = {key: n for n, key in enumerate(distinct)}
@@ -152,6 +153,11 @@ def _fields(chart: ChartData) -> dict[str, Any]:
         else:
             found[name] = {"values": values}
     return found
+
+
+def _short(value: Any) -> Any:
+    """Return a number as exactly as a picture shows it."""
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
 def _cell(value: Any) -> str:
