@@ -162,6 +162,9 @@ def command(
     except KeyboardInterrupt:
         watch.print_interruption()
         raise
+    except click.ClickException:
+        watch.tell_missing()  # it may be why there is nothing to write
+        raise
     finally:
         target.abandon()
     if cache is not None:

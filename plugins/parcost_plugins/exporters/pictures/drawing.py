@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from parcost.language.errors import ParcostError
 from parcost_plugins.exporters.pictures.specification import specification, theme
 
@@ -25,17 +27,24 @@ _ID = re.compile(r'\bid="([^"]+)"')
 
 
 class DrawingError(ParcostError):
-    """There is nothing to draw, or nothing to draw with."""
+    """There is nothing to draw with."""
+
+
+class NothingToDrawError(click.ClickException):
+    """No report has a picture, or none the one that the user chose."""
+
+    exit_code = 2
 
 
 def svg(charts: Sequence[tuple[str, ChartData]]) -> str:
     """Return one drawing of all *charts*, one below the other; each has the name of its study.
 
     Raises:
-        DrawingError: There is no chart, or the library that draws is not installed.
+        NothingToDrawError: There is no chart.
+        DrawingError: The library that draws is not installed.
     """
     if not charts:
-        raise DrawingError("there is no picture of that: no study runs, or no plugin draws it")
+        raise NothingToDrawError("there is nothing to draw: no report has such a picture")
     several = len({study for study, _ in charts}) > 1
     drawn = [_draw(chart, study if several else "") for study, chart in charts]
     if len(drawn) == 1:
@@ -56,7 +65,8 @@ def png(charts: Sequence[tuple[str, ChartData]]) -> bytes:
     """Return one image of all *charts*.
 
     Raises:
-        DrawingError: There is no chart, or the library that draws is not installed.
+        NothingToDrawError: There is no chart.
+        DrawingError: The library that draws is not installed.
     """
     image: bytes = _library().svg_to_png(svg(charts), scale=_SCALE)
     return image
