@@ -166,7 +166,7 @@ def test_a_drawing_of_hostile_text_is_a_drawing(hostile: Any) -> None:
         assert any(text in title for title in titles)
 
 
-def test_control_characters_are_spelled_out(spec: str) -> None:
+def test_control_characters_are_escaped(spec: str) -> None:
     @hookimpl
     def charts(study: Any, outcome: Any) -> list[Chart]:  # noqa: ARG001
         row = {"a": "\x1b[31mred\u202e", "formula": "\x07"}

@@ -26,7 +26,7 @@ def swept(text: str) -> Mapping[str, Chart]:
     return {chart.name: chart for chart in report_charts(scenario.evaluate())}
 
 
-def evaluated(text: str, tp: float, pp: float) -> Any:
+def evaluate_point(text: str, tp: float, pp: float) -> Any:
     one = text.replace("[1, 2, 4, 64]", f"{tp:g}").replace("[1, 2, 4]", f"{pp:g}")
     (scenario,) = parcost.load_text(one)
     return scenario.evaluate().result
@@ -40,7 +40,7 @@ def test_a_cell_of_the_map_is_an_evaluation_by_itself(
     assert chart.problem() == ""
     assert len(chart.rows) == 4 * 3
     for row in chart.rows:
-        result = evaluated(text, row["down"], row["across"])
+        result = evaluate_point(text, row["down"], row["across"])
         if row["kind"] == "runs":
             assert row["value"][0] == pytest.approx(result.figure("step_time"), rel=1e-12)
         else:
@@ -55,7 +55,7 @@ def test_curves_go_through_the_points(text: str, swept: Mapping[str, Chart]) -> 
     for row in chart.rows:
         pp = float(row["curve"].removeprefix("layout.pp = "))
         assert row["value"][0] == pytest.approx(
-            evaluated(text, row["at"][0], pp).figure("step_time")
+            evaluate_point(text, row["at"][0], pp).figure("step_time")
         )
 
 

@@ -17,7 +17,7 @@ _MOST_STAGES = 64
 @hookimpl
 def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:
     """Return the memory by stage and moment."""
-    rows = [*_held(outcome)]
+    rows = [*_contents(outcome)]
     if not rows:
         return
     stages = len({row["stage"] for row in rows})
@@ -42,7 +42,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:
     )
 
 
-def _held(outcome: Outcome) -> Iterator[dict[str, Any]]:
+def _contents(outcome: Outcome) -> Iterator[dict[str, Any]]:
     """Yield what each stage holds at each moment, by cause; the largest causes come first."""
     ranked = sorted(outcome.memory_by_cause.items(), key=lambda pair: -pair[1])
     order = {cause: n for n, (cause, _) in enumerate(ranked)}

@@ -46,7 +46,7 @@ class Picture:
 
 
 @frozen(kw_only=True)
-class Part:
+class PageReport:
     """A report on the page, or a file without one."""
 
     id: str
@@ -105,10 +105,10 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 
-def _part(number: int, entry: Entry) -> Part:
+def _part(number: int, entry: Entry) -> PageReport:
     pictures = [] if entry.rejected else [_picture(number, n, c) for n, c in _numbered(entry)]
     items = [] if entry.rejected else [(_kind(item), item) for item in entry.page()]
-    return Part(
+    return PageReport(
         id=f"r{number}",
         title=escape_line(entry.name or entry.path),
         path=escape_line(entry.path),
