@@ -17,9 +17,14 @@ def test_bars_are_as_long_as_their_causes_and_ascii_where_needed(report: Report)
     assert outcome is not None
     causes = sorted(outcome.seconds_by_cause.items(), key=lambda pair: -pair[1])
     longest = causes[0][1]
+    plain_bars, block_bars = (text.partition("by cause\n")[2] for text in (plain, blocks))
     for cause, seconds in causes[:3]:
-        (line, *_) = [line for line in plain.splitlines() if line.strip().startswith(f"{cause} ")]
+        (line, *_) = [
+            line for line in plain_bars.splitlines() if line.strip().startswith(f"{cause} ")
+        ]
         assert abs(line.count("#") - 28 * seconds / longest) <= 0.5
-        (block, *_) = [line for line in blocks.splitlines() if line.strip().startswith(f"{cause} ")]
+        (block, *_) = [
+            line for line in block_bars.splitlines() if line.strip().startswith(f"{cause} ")
+        ]
         assert block.count("█") == line.count("#")
     assert len(plain.splitlines()) <= 40
