@@ -17,10 +17,10 @@ from parcost.numeric import Real, is_array
 from parcost.records import record
 
 if TYPE_CHECKING:
-    from parcost.contract.plugin import Plugin
-    from parcost.engine.pairs import PlanPairs
     from parcost.contract.outcome import MemoryLine
+    from parcost.contract.plugin import Plugin
     from parcost.contract.terms import Moment, Pass
+    from parcost.engine.pairs import PlanPairs
 
 _SLOWDOWN = "slowdown"  # of compute, by what runs beside it
 _ROUNDING = 1e-9  # of a pass
