@@ -67,7 +67,7 @@ def test_an_unknown_picture_is_bad_input_with_the_nearest_name(
         (["eval", "--picture", "memory"], "`--format table` draws none"),
         (["eval", "--format", "png"], "`--format png` writes files: add --out FILE"),
         (["timeline", "--format", "png"], "`--format png` writes files: add --out FILE"),
-        (["timeline", "--out", "x"], "`--out` is for pictures"),
+        (["timeline", "--format", "svg", "--ranks", "0"], "`--ranks` has no effect"),
         (["search", "--format", "html", "--sample", "3"], "pictures show all"),
     ],
 )
