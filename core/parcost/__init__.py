@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any
 from parcost.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from parcost.contract.charts import Chart as Chart
+    from parcost.contract.charts import PassTimeline as PassTimeline
+    from parcost.contract.charts import PointFigure as PointFigure
+    from parcost.contract.charts import PointTable as PointTable
     from parcost.contract.checks import Check as Check
     from parcost.contract.figures import Figure as Figure
     from parcost.contract.figures import Interval as Interval
@@ -202,6 +206,7 @@ HOMES = {
     ),
     "contract.sheet": ("Sheet",),
     "contract.study": ("Call", "Collective", "KernelModel", "Replay", "Schedule", "Study"),
+    "contract.charts": ("Chart", "PassTimeline", "PointFigure", "PointTable"),
     "contract.checks": ("Check",),
     "contract.figures": ("Figure", "Interval", "Section"),
     "contract.groups": (

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = {"distributed", "duckdb", "google", "scipy", "yaml"}
+EXTRAS = {"distributed", "duckdb", "google", "jinja2", "scipy", "vl_convert", "yaml"}
 LIBRARIES = {"attrs", "click", "numpy", *EXTRAS, *sys.stdlib_module_names}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,38 +35,16 @@ def run(id: str, source: str, measured: float, predicted: float) -> Any:
     )
 
 
-def numbers(pattern: str, text: str) -> list[tuple[Any, ...]]:
-    return re.findall(pattern, text)
-
-
-def test_dots_on_logarithmic_axes() -> None:
-    """From 10 to 1000 s on 480 px, 240 a decade: 100 s are at 240, and 10^1.5 s at 120."""
-    root = 10**1.5
-    text = scatter([run("a", "one", 100.0, root), run("b", "two", root, 10 * root)])
-    assert scatter([]) == ""
-    assert 'viewBox="0 0 592 592"' in text
-    dots = numbers(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="2.5" fill="(#\w+)"', text)
-    assert dots == [("240.0", "360.0", "#3b6fb6"), ("120.0", "120.0", "#d1605e")]
-    vertical = numbers(r'<line x1="([\d.]+)" y1="0" x2="([\d.]+)" y2="480" stroke="#ddd"', text)
-    assert vertical == [("0.0", "0.0"), ("240.0", "240.0"), ("480.0", "480.0")]
-    level = numbers(r'<line x1="0" y1="([\d.]+)" x2="480" y2="([\d.]+)" stroke="#ddd"', text)
-    assert level == [("480.0", "480.0"), ("240.0", "240.0"), ("0.0", "0.0")]
-    titles = numbers(r'x="([\d.]+)" y="498" text-anchor="middle">([^<]+)<', text)
-    assert titles == [("0.0", "10 s"), ("240.0", "100 s"), ("480.0", "1000 s")]
-    beside = numbers(r'x="-6" y="([\d.]+)" text-anchor="end">([^<]+)<', text)
-    assert beside == [("484.0", "10 s"), ("244.0", "100 s"), ("4.0", "1000 s")]
-    legend = numbers(
-        r'cx="12" cy="(\d+)" r="4" fill="(#\w+)"/>\n<text x="20" y="(\d+)">(\w+)', text
-    )
-    assert legend == [("12", "#3b6fb6", "16", "one"), ("27", "#d1605e", "31", "two")]
-    assert "<title>a: -68.4 %</title>" in text
-    assert '<text x="240.0" y="520" text-anchor="middle">measured</text>' in text
-    assert 'x="-240.0" y="-42">predicted</text>' in text
-
-
-def test_colours_come_again_after_eight_sources() -> None:
-    text = scatter([run(f"r{n}", f"s{n}", 2.0, 3.0) for n in range(10)])
-    dots = numbers(r'r="2.5" fill="(#\w+)"', text)
-    assert len(set(dots)) == 8
-    assert dots[8:] == dots[:2]
-    assert numbers(r'r="4" fill="(#\w+)"', text) == dots
+def test_a_dot_for_each_run_beside_the_line_of_exact_predictions() -> None:
+    chart = scatter([run("a", "one", 100.0, 50.0), run("b", "two", 40.0, 60.0)])
+    assert chart.problem() == ""
+    dots = [row for row in chart.rows if row["kind"] == "run"]
+    assert [(row["id"], row["source"], row["error"]) for row in dots] == [
+        ("a", "one", "-50.0 %"),
+        ("b", "two", "+50.0 %"),
+    ]
+    assert [(row["measured"][0], row["predicted"][0]) for row in dots] == [(100, 50), (40, 60)]
+    assert [row["formula"].value for row in dots] == [-0.5, 0.5]
+    exact = [(row["measured"], row["predicted"]) for row in chart.rows if row["kind"] == "exact"]
+    assert exact == [((40.0, "s"), (40.0, "s")), ((100.0, "s"), (100.0, "s"))]
+    assert scatter([]).rows == []

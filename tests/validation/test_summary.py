@@ -365,12 +365,14 @@ def test_the_page_has_every_figure(ranked_summary: Summary) -> None:
         assert sentence in text
 
 
-def test_the_picture_stands_under_its_title(ranked_summary: Summary) -> None:
-    text = pages.to_html(ranked_summary, 2)
-    assert "<h3>Predicted over measured</h3>\n<svg" in text
-    assert text.count("<svg") == 1
-    assert '<td>c</td><td class="right">10 s</td>' in text
-    assert text.endswith("</html>\n")
+def test_the_picture_has_a_dot_for_each_row(ranked_summary: Summary) -> None:
+    entry = pages.to_entry(ranked_summary, 2)
+    (chart,) = entry.charts()
+    assert chart.title == "Predicted over measured"
+    assert [row["id"] for row in chart.rows if row["kind"] == "run"] == [
+        one.row.id for one in ranked_summary.rows
+    ]
+    assert any("10 s" in row.cells for item in entry.page() for row in getattr(item, "rows", ()))
 
 
 def test_names_and_reasons_may_take_several_lines(ranked_summary: Summary) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from parcost.batch.rejections import attempt
 from parcost.contract.entries import Entry, Part, Problem
 from parcost.contract.page import Heading, Item, Line
 from parcost.language.diagnostic_text import one_line, render
-from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
 from parcost.output import data
+from parcost.output.charts import chart_data, report_charts
 from parcost.output.json_encoding import encode, plain_data
 from parcost.output.report_page import report_page
 from parcost.output.view import View
@@ -22,6 +25,7 @@ from parcost.report.rows import claims_by_point, key_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from parcost.contract.charts import Chart
     from parcost.contract.figures import Figure
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
@@ -47,10 +51,22 @@ def _report(report: Report, part: Part, view: View) -> Entry:
         exit_code=code,
         problems=tuple(_first(report, code, _shown_on(part, view))),
         faults=tuple(dict.fromkeys(faults)),
-        missing=tuple(missing_names(report.results, view.figures).items()),
+        missing=(
+            *missing_names(report.results, view.figures).items(),
+            *_missing_picture(report, view),
+        ),
         part=part,
         text=text,
     )
+
+
+def _missing_picture(report: Report, view: View) -> Iterator[tuple[str, str]]:
+    """Yield the picture that the user chose and the report lacks, with those that it has."""
+    if view.picture:
+        known = list(dict.fromkeys(chart.name for chart in report_charts(report)))
+        if view.picture not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            yield view.picture, did_you_mean(view.picture, known) or has
 
 
 def _rejection_entry(found: Rejection, part: Part) -> Entry:
@@ -58,6 +74,8 @@ def _rejection_entry(found: Rejection, part: Part) -> Entry:
     content: Any = []
     if part in ("data", "full"):
         content = data.rejection(found)
+    elif part == "charts":
+        content = {"page": [], "charts": []}
     elif part == "points":
         content = [{"path": found.path, "feasible": False, "reason": "; ".join(reasons)}]
     return Entry(
@@ -80,6 +98,21 @@ def _part(report: Report, part: Part, view: View) -> str:
             return encode(points(list(_points(report, view.figures))))
         case "page":
             return encode(page_data(report_page(report, view)))
+        case "charts":
+            return charts_text(report, view)
+
+
+def charts_text(report: Report, view: View) -> str:
+    """Return the short page of a report and its pictures, as :meth:`Entry.charts` reads them."""
+    drawn = report_charts(report)
+    chosen = [chart for chart in drawn if chart.name == view.picture or not view.picture]
+    page = report_page(report, evolve(view, kind="screen"))
+    return charts_of(page, chosen)
+
+
+def charts_of(page: Sequence[Item], charts: Iterable[Chart]) -> str:
+    """Return a page and pictures as an entry has them."""
+    return encode({"page": page_data(page), "charts": [chart_data(chart) for chart in charts]})
 
 
 def _shown_on(part: Part, view: View) -> bool:

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     default="table",
     show_default=True,
     metavar="NAME",
-    help="table, md, json, jsonl, csv, parquet, or a format of a plugin.",
+    help="table, md, json, jsonl, csv, parquet, html, svg, png, or a format of a plugin.",
+)
+@click.option(
+    "--picture",
+    metavar="NAME",
+    help="Draw only this picture, with --format html, svg or png: step, memory, pipeline, ...",
 )
 @click.option("--full", is_flag=True, help="Print the whole report: every term, section and claim.")
 @click.option(
@@ -80,6 +85,7 @@ if TYPE_CHECKING:
 def command(
     paths: tuple[str, ...],
     format_: str,
+    picture: str | None,
     full: bool,
     section: str | None,
     order: Order | None,
@@ -121,7 +127,13 @@ def command(
     if given is None:
         format_found.check(out)
     view = _view(
-        full=full, section=section, order=order, compare=compare, figures=figures, many=many
+        full=full,
+        section=section,
+        order=order,
+        compare=compare,
+        figures=figures,
+        picture=picture,
+        many=many,
     )
     _check_options(view, format_found, order)
     question = Question(values, study, format_found.reads, view)
@@ -133,7 +145,8 @@ def command(
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
     repeat = format_found.reads != "page" or view.kind in ("full", "section")
     elsewhere = out is not None
-    watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat)
+    noun = "picture" if view.picture else "figure"
+    watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat, noun=noun)
     interrupts = Interrupts()
     target = OutputFile(out, interrupts)
     try:
@@ -148,6 +161,9 @@ def command(
             target.finish()
     except KeyboardInterrupt:
         watch.print_interruption()
+        raise
+    except click.ClickException:
+        watch.tell_missing()  # it may be why there is nothing to write
         raise
     finally:
         target.abandon()
@@ -166,6 +182,7 @@ def _view(
     order: Order | None,
     compare: bool,
     figures: str | None,
+    picture: str | None,
     many: bool,
 ) -> View:
     """Return what the options say of the page; those that contradict are a usage error."""
@@ -185,7 +202,13 @@ def _view(
     names = tuple(name.strip() for name in figures.split(",")) if figures is not None else ()
     if figures is not None and not all(names):
         raise click.UsageError(f"`--figures {figures}` names no figure; write --figures mfu,bubble")
-    return View(kind=kind, section=section or "", order=order or "execution", figures=names)
+    return View(
+        kind=kind,
+        section=section or "",
+        order=order or "execution",
+        figures=names,
+        picture=picture or "",
+    )
 
 
 def _check_options(view: View, format_: Format, order: Order | None) -> None:
@@ -194,6 +217,8 @@ def _check_options(view: View, format_: Format, order: Order | None) -> None:
     if reads != "page" and (view.kind in ("full", "section", "compare") or order is not None):
         option = "order" if view.kind in ("screen", "line") else view.kind
         raise click.UsageError(f"`--{option}` is for pages: `--format {name}` has no use for it")
+    if view.picture and reads != "charts":
+        raise click.UsageError(f"`--picture` is for pictures: `--format {name}` draws none")
     if view.figures and reads not in ("page", "points"):
         raise click.UsageError(f"`--figures` has no effect on `--format {name}`, which has all")
 

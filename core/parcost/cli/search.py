@@ -15,23 +15,23 @@ from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, Reporter, write_message
 from parcost.cli.output_files import OutputFile
 from parcost.cli.pages import show
+from parcost.cli.pictures import PICTURES, write_entries
 from parcost.cli.streams import put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from parcost.contract.importers import ImportOptions
-    from parcost.contract.searches import Goal
     from parcost.contract.settings import SettingsWriter
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
     from parcost.output.settings import ExportedSettings
     from parcost.plugins.selection import PluginSelection
     from parcost.search.best_first import SearchRequest
+    from parcost.search.fastest_layouts import FastestLayouts
     from parcost.search.result import SearchResult
     from parcost.search.space import Space
 
 _FAULT = 3
+_MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
 _FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
@@ -81,12 +81,18 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     help="Evaluate N random legal layouts of a space of any size, without a proof.",
 )
 @click.option("--seed", default=0, show_default=True, help="Random seed of --sample.")
-@click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["table", "json", *PICTURES]),
+    default="table",
+    help="html, svg and png draw the map of layouts and the front, into --out.",
+)
 @click.option(
     "--out",
     metavar="FILE",
-    help="Write every legal layout to FILE.csv, FILE.jsonl or FILE.parquet; with --emit, the "
-    "settings to FILE.",
+    help="Write every legal layout to FILE.csv, FILE.jsonl or FILE.parquet, or the pictures; with "
+    "--emit, the settings.",
 )
 @click.option(
     "--emit",
@@ -133,22 +139,31 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are bounded. Then they are replayed, the
     lowest bound first, until no other layout can be better.
     """
+    from parcost.batch.entries import charts_of
     from parcost.cli.export import write
+    from parcost.contract.entries import Entry
     from parcost.language.errors import SpecError
     from parcost.output import search
+    from parcost.output.search_charts import search_charts
     from parcost.output.settings import writer_of
-    from parcost.search.goals import goal_of
+    from parcost.search.fastest_layouts import FastestLayouts
     from parcost.search.layout_evaluation import settings
+    from parcost.search.layout_search import layout_search
     from parcost.search.sample import sample as drawn
     from parcost.search.sensitivity import neighbours
-    from parcost.search.space import LARGEST, space
+    from parcost.search.space import LARGEST
 
     if budget is not None and isnan(budget):
         raise click.UsageError("`--budget nan` is no time; write seconds, such as `--budget 60`")
     if sample is not None and out is not None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
-    if out is not None and emit is None:
+    fastest = FastestLayouts() if format_ in PICTURES else None
+    if emit is not None and fastest is not None:
+        raise click.UsageError(f"`--emit` writes settings, and `--format {format_}` pictures")
+    if out is not None and emit is None and fastest is None:
         _check_name(out)
+    if fastest is not None and sample is not None:
+        raise click.UsageError("`--sample` looks at a few layouts, and pictures show all")
     session = options.session(selection)
     values = options.parse_overrides(overrides)
     progress = Progress(elsewhere=True)  # results are written at the end
@@ -157,18 +172,20 @@ def command(
     try:
         writer = writer_of(session, emit) if emit is not None else None
         scenario = _scenario(session, path, study, values, reading)
-        goal = goal_of(scenario.first)
-        given = {name: list(v) for name, v in scenario.axes}
-        given |= _parse_over(over)
-        _check_goal(scenario, given, axes, objective)
-        names = [name.strip() for name in axes.split(",")] if axes else list(goal.axes)
-        most = float("inf") if sample is not None else LARGEST
-        whole = space(scenario, given, names, most=most)
-        request = _request(goal, objective, top, budget)
+        wanted = layout_search(
+            scenario,
+            over=_parse_over(over),
+            axes=[name.strip() for name in axes.split(",")] if axes else (),
+            objective=objective,
+            top=top,
+            budget_seconds=budget,
+            most=float("inf") if sample is not None else LARGEST,
+        )
+        whole, request = wanted.space, wanted.request
         if sample is not None:
             found = drawn(whole, request, sample, seed=seed, on_progress=progress.show)
         else:
-            found = _search(whole, request, out if writer is None else None, progress)
+            found = _search(whole, request, out if writer is None else None, progress, fastest)
         best = search.rank_layouts(found)
         at = settings(scenario, found.best[0].values)
         near = list(neighbours(scenario, whole.axes, at, found.best[0]))
@@ -184,6 +201,12 @@ def command(
     progress.clear()
     if exported and out is None:
         write(exported, None)
+    if fastest is not None:
+        page = [*search.search_page(whole, found, best, near)]
+        charts = search_charts(whole, found, fastest.layouts())
+        text = charts_of(page, charts)
+        entry = Entry(path=path, name=scenario.name, part="charts", text=text)
+        write_entries([entry], format_, out, session.plugins)
     elif format_ == "json":
         put(json.dumps(search.data(whole, found, best, near), indent=2) + "\n")
     else:
@@ -197,43 +220,18 @@ def command(
     return _FAULT if faults else 0
 
 
-def _request(
-    goal: Goal, objective: str | None, top: int | None, budget: float | None
-) -> SearchRequest:
-    from parcost.search.best_first import SearchRequest
-
-    standard = SearchRequest()
-    if budget is None:
-        budget = goal.budget_seconds
-    return SearchRequest(
-        objective=objective or goal.objective or standard.objective,
-        keep=top or goal.keep or standard.keep,
-        budget_seconds=standard.budget_seconds if budget is None else budget,
-    )
-
-
-def _check_goal(
-    scenario: Scenario, given: Iterable[str], axes: str | None, objective: str | None
-) -> None:
-    """Refuse what the spec says of the search, unless the command line says it, and is not there.
-
-    Raises:
-        SpecError: Nothing offers an axis or the objective.
-    """
-    from parcost.language.errors import SpecError
-    from parcost.search.goals import unknown_axes, unknown_objective
-
-    wrong = [] if axes else list(unknown_axes(scenario, given))
-    wrong += [] if objective else unknown_objective(scenario)
-    if wrong:
-        raise SpecError(wrong)
-
-
 def _search(
-    whole: Space, request: SearchRequest, out: str | None, progress: Progress
+    whole: Space,
+    request: SearchRequest,
+    out: str | None,
+    progress: Progress,
+    fastest: FastestLayouts | None,
 ) -> SearchResult:
     from parcost.search.best_first import search
 
+    if fastest is not None:
+        points = fastest if whole.size <= _MOST_MAPPED else None
+        return search(whole, request, on_progress=progress.show, points=points)
     if out is None:
         return search(whole, request, on_progress=progress.show)
     from parcost.output.search_points import PointsError

@@ -12,6 +12,7 @@ from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile, OutputFolder
+from parcost.cli.pictures import PICTURES, draw_pictures
 from parcost.cli.streams import ClosedPipeError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     default="table",
     show_default=True,
     metavar="NAME",
-    help="table, json, perfetto, chakra, or a format of a plugin.",
+    help="table, json, perfetto, chakra, svg, png, html, or a format of a plugin.",
 )
 @click.option(
     "--out",
@@ -72,6 +73,12 @@ def command(
     values = options.parse_overrides(overrides)
     wanted = None if ranks is None else options.parse_numbers("ranks", ranks)
     active = options.plugins(selection)
+    if format_ in PICTURES:
+        if ranks is not None:
+            raise click.UsageError(f"`--ranks` has no effect on `--format {format_}`")
+        session = Session(active)
+        drawn = evaluate([path], session, overrides=values, study=study, reading=reading)
+        return draw_pictures(drawn, format_, out, active)
     plugin, exporter = _format(format_, active, out, ranks)
     entries = evaluate([path], Session(active), overrides=values, study=study, reading=reading)
     found = _Traces(entries, wanted)

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 
-Part = Literal["data", "full", "points", "page"]
+Part = Literal["data", "full", "points", "page", "charts"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
 
@@ -33,6 +33,28 @@ class Problem:
 
 
 @frozen(kw_only=True, eq=False)
+class ChartData:
+    """A chart as plain data, to be drawn.
+
+    *rows* have a number, a flag or a text in each field. *columns* are the fields that a reader
+    sees, by title; their numbers are texts with units.
+    """
+
+    name: str
+    title: str
+    notes: Sequence[str]
+    spec: Mapping[str, Any]
+    columns: Mapping[str, str]
+    rows: Sequence[Mapping[str, Any]]
+
+    def description(self, row: Mapping[str, Any]) -> str:
+        """Return what a reader sees of *row*, in one line."""
+        named = ((title, row.get(name)) for title, name in self.columns.items())
+        shown = (f"{title}: {value}" for title, value in named if value not in (None, ""))
+        return "; ".join(shown)
+
+
+@frozen(kw_only=True, eq=False)
 class Entry:
     """A report, or a file without one, which then has no *name* but *reasons*.
 
@@ -43,7 +65,8 @@ class Entry:
     - ``full``: the same with the sections, such as advice;
     - ``points``: a list of flat mappings, one for each point of a sweep. Numbers are in base units,
       and their names end in the unit;
-    - ``page``: headings, lines and tables, read by :meth:`page`.
+    - ``page``: headings, lines and tables, read by :meth:`page`;
+    - ``charts``: the short page and pictures, read by :meth:`page` and :meth:`charts`.
     """
 
     path: str
@@ -103,10 +126,15 @@ class Entry:
         """Return the part as plain data."""
         return json.loads(self.text)
 
+    def charts(self) -> list[ChartData]:
+        """Return the pictures of the report, to be drawn."""
+        return [ChartData(**chart) for chart in self.data()["charts"]]
+
     def page(self) -> list[Item]:
         """Return the page of the report, to be drawn."""
         items: list[Item] = []
-        for kind, *rest in self.data():
+        data = self.data()
+        for kind, *rest in data["page"] if self.part == "charts" else data:
             if kind == "heading":
                 items.append(Heading(*rest))
             elif kind == "line":

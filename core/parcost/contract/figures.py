@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import field
 
+from parcost.contract.charts import Chart
 from parcost.contract.fields import (
     NAME,
     NO_FORMULA,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 _COVERAGE = rule(
     lambda n: not is_array(n) and is_within(n, 0.0, 1.0), "which is not one number within 0 and 1"
+)
+_CHART = rule(
+    lambda chart: chart is None or isinstance(chart, Chart), "which is no chart of a section"
 )
 _LEAD = rule(lambda n: n.__class__ is int and n >= 0, "which is no number of rows")
 
@@ -104,7 +108,7 @@ class Section(Record):
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
     Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows
-    stand on the report of one screen as well.
+    stand on the report of one screen as well. *chart* is a picture of it.
     """
 
     called: ClassVar[str] = "the section {0.title!r}"
@@ -113,9 +117,12 @@ class Section(Record):
     columns: tuple[str, ...]
     rows: Sequence[tuple[Any, ...]] = field(converter=_cells)
     notes: Sequence[str] = ()
+    chart: Chart | None = field(default=None, metadata=_CHART)
     lead: int = field(default=0, metadata=_LEAD)
 
     def problem(self) -> str:
+        if self.chart is not None and (wrong := self.chart.problem()):
+            return wrong
         width = len(self.columns)
         for row in self.rows:
             if not is_list(row, is_cell) or len(row) != width:

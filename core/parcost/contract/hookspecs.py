@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
+from parcost.contract.charts import Chart, PassTimeline, PointTable
 from parcost.contract.checks import Check
 from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.groups import Group, Library
@@ -220,6 +221,24 @@ def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore
 @hookspec
 def sections(study: Study, outcome: Outcome) -> Iterable[Section]:  # type: ignore[empty-body]
     """Further parts of the report, computed only on demand: advice, sensitivities."""
+
+
+# --- Pictures: called only by formats that draw ------------------------------------------
+
+
+@hookspec
+def charts(study: Study, outcome: Outcome) -> Iterable[Chart]:  # type: ignore[empty-body]
+    """Pictures of a step."""
+
+
+@hookspec
+def timeline_charts(timeline: PassTimeline) -> Iterable[Chart]:  # type: ignore[empty-body]
+    """Pictures of a pipeline over time: that of a step, or one by itself."""
+
+
+@hookspec
+def point_charts(points: PointTable) -> Iterable[Chart]:  # type: ignore[empty-body]
+    """Pictures of a sweep or a search."""
 
 
 # --- Views: called only when they are printed ---------------------------

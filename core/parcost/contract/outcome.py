@@ -87,6 +87,14 @@ class StepReplay(Protocol):
         """Return the activities of each device, in order."""
         ...
 
+    def pass_parts(self) -> Mapping[tuple[str, int], Mapping[str, float]]:
+        """Return the exposed seconds of a pass on a virtual stage, by cause."""
+        ...
+
+    def memory_by_moment(self) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
+        """Return what each device holds at each moment."""
+        ...
+
 
 @record(kw_only=True, eq=False)
 class Outcome:
@@ -158,6 +166,17 @@ class Outcome:
             ValueError: The outcome is of a sweep, which has no single timeline.
         """
         return self._run.activities()
+
+    def pass_parts(self) -> Mapping[tuple[str, int], Mapping[str, float]]:
+        """Return what passes of a micro-batch on a virtual stage expose, by cause, in seconds.
+
+        Keys are the kind of a pass, as :class:`Op` has it, and the stage.
+        """
+        return self._run.pass_parts()
+
+    def memory_by_moment(self) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
+        """Return what each device holds at each moment."""
+        return self._run.memory_by_moment()
 
     @property
     def _run(self) -> StepReplay:

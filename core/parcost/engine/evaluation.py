@@ -6,14 +6,16 @@ One without anything to train consists of its calculations alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from attrs import evolve
 
+from parcost.contract.charts import Chart, PassTimeline
 from parcost.contract.checks import Check
 from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.outcome import Outcome
+from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
 from parcost.engine import reduce
@@ -30,6 +32,7 @@ from parcost.engine.rules import (
     rules,
 )
 from parcost.engine.shapes import settle, valid_answers
+from parcost.engine.trace import replay_activities
 from parcost.numeric import all_of, any_of, quiet
 from parcost.report.faults import RULES
 from parcost.report.result import Expectation, Result
@@ -97,6 +100,8 @@ def evaluate(
         at=at,
         make_details=lambda: _quiet_details(study, outcome),
         make_sections=lambda: sections(study, outcome),
+        make_charts=lambda: charts(study, outcome),
+        make_timeline_charts=lambda: timeline_charts(study, outcome),
     )
 
 
@@ -164,6 +169,56 @@ def sections(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Se
         with quiet():
             found += study.plugins.ask("sections", study.faults, study=study, outcome=outcome)
     return tuple(found)
+
+
+def charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Chart]]:
+    """Return the pictures of a step."""
+    if study.axes or outcome is None:
+        return ()
+    with quiet():
+        return tuple(study.plugins.ask("charts", study.faults, study=study, outcome=outcome))
+
+
+def timeline_charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Chart]]:
+    """Return the pictures of pipelines over time: that of a step, or those by themselves."""
+    if study.axes:
+        return ()
+    return tuple(
+        stamped
+        for timeline in timelines(study, outcome)
+        for stamped in study.plugins.ask("timeline_charts", study.faults, timeline=timeline)
+    )
+
+
+def timelines(study: Study, outcome: Outcome | None) -> Iterator[PassTimeline]:
+    """Yield the pipeline of a step over time, or those that stand by themselves."""
+    if outcome is not None:
+        cut, devices, parts = outcome.pipeline, outcome.timeline(), outcome.pass_parts()
+        yield _timeline(study.name, cut, devices, parts)
+        return
+    for _, run in study.contributions("replays"):
+        devices, _ = replay_activities(run)
+        kinds = {"F": run.times.F, "B": run.times.B, "W": run.times.W}
+        parts = {
+            (kind, stage): {"as stated": float(seconds)}
+            for kind, row in kinds.items()
+            for stage, seconds in enumerate(row)
+        }
+        fused = zip(run.times.B, run.times.W, strict=True)
+        parts |= {
+            ("BW", stage): {"B": float(b), "W": float(w)} for stage, (b, w) in enumerate(fused)
+        }
+        yield _timeline(run.name, run.pipeline, devices, parts)
+
+
+def _timeline(
+    name: str,
+    cut: Pipeline,
+    devices: Sequence[Sequence[Activity]],
+    parts: Mapping[tuple[str, int], Mapping[str, float]],
+) -> PassTimeline:
+    end = max(device[-1].end for device in devices)
+    return PassTimeline(name=name, pipeline=cut, devices=devices, seconds=end, parts=parts)
 
 
 def _figures(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:

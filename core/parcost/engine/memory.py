@@ -9,7 +9,7 @@ the W of a micro-batch only a part of it is left.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,25 @@ def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> P
         moment=_moment_name(at.index % n),
         devices=[find_maximum(moments)[0] for moments in sums],
     )
+
+
+def device_lines(
+    terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan
+) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
+    """Return what each device holds at each moment; *terms* are sorted by name."""
+    held = DeviceMemory([term for _, term in terms], plan)
+
+    def lines(d: int, moment: Moment) -> list[MemoryLine]:
+        amounts = [held.bytes_of(term, d, moment) for _, term in terms]
+        return [
+            MemoryLine(
+                name=term.name, bytes_=amount, formula=term.formula, plugin=plugin, term=term
+            )
+            for (plugin, term), amount in zip(terms, amounts, strict=True)
+            if any_of(amount != 0)
+        ]
+
+    return [{moment: lines(d, moment) for moment in MOMENTS} for d in range(len(plan.held))]
 
 
 class DeviceMemory:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from parcost.contract.outcome import OTHER
 from parcost.contract.pipelines import Activity, Times
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.engine.bounds import device_seconds
+from parcost.engine.memory import device_lines
 from parcost.engine.replay import Hop, PipelinePlan, Timeline
 from parcost.engine.stage_costs import Load
 from parcost.engine.trace import activities
@@ -15,8 +17,19 @@ from parcost.numeric import Real, is_array
 from parcost.records import record
 
 if TYPE_CHECKING:
+    from parcost.contract.outcome import MemoryLine
     from parcost.contract.plugin import Plugin
+    from parcost.contract.terms import Moment, Pass
     from parcost.engine.pairs import PlanPairs
+
+_SLOWDOWN = "slowdown"  # of compute, by what runs beside it
+_ROUNDING = 1e-9  # of a pass
+_PASSES: Mapping[str, tuple[Pass, ...]] = {
+    "F": ("F",),
+    "B": ("R", "B"),
+    "W": ("W",),
+    "BW": ("R", "B", "W"),
+}
 
 
 @record(kw_only=True, eq=False)
@@ -37,7 +50,7 @@ class PipelineRun:
     works: Sequence[tuple[Plugin, Work]] = ()
     edges: Sequence[tuple[Plugin, Edge]] = ()
     onces: Sequence[tuple[Plugin, Once]] = ()
-    memory: Sequence[Memory] = ()
+    memory: Sequence[tuple[Plugin, Memory]] = ()
     pairs: PlanPairs | None = None
 
     def device_seconds(self) -> Sequence[Real]:
@@ -64,3 +77,24 @@ class PipelineRun:
         if is_array(*times.F, *times.B, *times.W, self.plan.pipeline.micro_batches):
             raise ValueError("a sweep has no single timeline: evaluate one of its points")
         return activities(self.plan, times, self.hop)
+
+    def pass_parts(self) -> Mapping[tuple[str, int], Mapping[str, float]]:
+        """Return the exposed seconds of a pass on a virtual stage, by cause."""
+        found: dict[tuple[str, int], Mapping[str, float]] = {}
+        for stage, load in zip(self.plan.stage, self.loads, strict=True):
+            for kind, passes in _PASSES.items():
+                parts: dict[str, float] = {}
+                for work, exposed in zip(load.works, load.exposed, strict=True):
+                    if work.pass_ in passes and exposed:
+                        cause = work.cause or OTHER
+                        parts[cause] = parts.get(cause, 0.0) + float(exposed)
+                whole = float(sum(load.seconds[name] for name in passes))
+                rest = whole - sum(parts.values())
+                if rest > _ROUNDING * whole:
+                    parts[_SLOWDOWN] = rest
+                found[kind, stage] = parts
+        return found
+
+    def memory_by_moment(self) -> Sequence[Mapping[Moment, Sequence[MemoryLine]]]:
+        """Return what each device holds at each moment."""
+        return device_lines(self.memory, self.plan)

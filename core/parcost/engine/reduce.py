@@ -110,7 +110,7 @@ def reduce(
         works=works,
         edges=edges,
         onces=onces,
-        memory=[term for _, term in kept],
+        memory=kept,
         pairs=paired,
     )
 

@@ -191,7 +191,7 @@ class TrainingTrace(StepTrace):
 
     @cached_property
     def _memory(self) -> DeviceMemory:
-        return DeviceMemory(self.run.memory, self.run.plan)
+        return DeviceMemory([term for _, term in self.run.memory], self.run.plan)
 
     @cached_property
     def _step(self) -> _Step:

@@ -20,13 +20,14 @@ class View:
     *kind* is ``screen`` for the short page, ``full`` for everything, or ``section`` for one part.
     It is ``line`` for a row of a table of studies, ``compare`` for a column of one. *section* is a
     part of the title. *order* is that of the ledger. *figures* are the columns, or rows, that the
-    user chose; if empty, those that plugins mark.
+    user chose; if empty, those that plugins mark. *picture* is the name of the only one to draw.
     """
 
     kind: Kind = "full"
     section: str = ""
     order: Order = "execution"
     figures: tuple[str, ...] = ()
+    picture: str = ""
 
     def kind_among(self, studies: int) -> Kind:
         """Return the kind for one of so many *studies* of a file.

@@ -62,6 +62,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "contract.terms",
             "contract.checks",
             "contract.figures",
+            "contract.charts",
             "contract.searches",
             "contract.offers",
             "contract.traces",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from parcost.contract.charts import Chart
 from parcost.contract.figures import Figure, Interval, Section
 from parcost.contract.outcome import Outcome
 from parcost.contract.plugin import Fault, Plugin
@@ -66,6 +67,8 @@ class Result:
     infeasible: Sequence[Infeasible] = ()
     make_details: Callable[[], Sequence[tuple[Plugin, Figure]]] = tuple
     make_sections: Callable[[], Sequence[tuple[Plugin, Section]]] = tuple
+    make_charts: Callable[[], Sequence[tuple[Plugin, Chart]]] = tuple
+    make_timeline_charts: Callable[[], Sequence[tuple[Plugin, Chart]]] = tuple
 
     @property
     def swept(self) -> bool:
@@ -116,6 +119,20 @@ class Result:
     def sections(self) -> Sequence[tuple[Plugin, Section]]:
         """Tables of calculations, then advice, sensitivities and the like; made when first read."""
         return self.make_sections()
+
+    @cached_property
+    def charts(self) -> Sequence[tuple[Plugin, Chart]]:
+        """Pictures of the step, of pipelines by themselves and of sections; made when first read.
+
+        A sweep has none: its points are drawn.
+        """
+        drawn = [(p, section.chart) for p, section in self.sections if section.chart is not None]
+        return (*self.make_charts(), *self.timeline_charts, *drawn)
+
+    @cached_property
+    def timeline_charts(self) -> Sequence[tuple[Plugin, Chart]]:
+        """Pictures of pipelines over time; made when first read."""
+        return self.make_timeline_charts()
 
 
 def figure_text(figure: Figure) -> str:

@@ -8,6 +8,7 @@ from parcost import Rulebook, hookimpl
 
 PARTS = (
     "constant",
+    "picture",
     "pricing",
     "roofline",
     "tiled",

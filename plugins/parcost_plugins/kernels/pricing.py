@@ -35,7 +35,7 @@ def terms(study: Study) -> Iterator[Work]:
     """
     choice = study[KernelChoice]
     _, model = study.plugins.offers("kernels")[choice.model]
-    for operator in _by_type(study):
+    for operator in operators_by_type(study):
         streams = isinstance(operator, Stream)
         if streams and not choice.memory_bound:
             continue
@@ -57,7 +57,7 @@ def terms(study: Study) -> Iterator[Work]:
         )
 
 
-def _by_type(study: Study) -> Iterator[Any]:
+def operators_by_type(study: Study) -> Iterator[Any]:
     """Yield the operators, and apart from them what the outer layers run in the wide type.
 
     The layers of a stage are taken to share its operators evenly.

@@ -23,6 +23,7 @@ from parcost.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
     from parcost.batch.executors import Engine
+    from parcost.contract.entries import Entry
     from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
     from parcost_plugins.validation.pricing import RowResult
@@ -136,7 +137,7 @@ def command(
             summary = summarize(priced, rows.flaws, rows.unknown, families)
             if file is not None:
                 _write_intervals(file, label, summary)
-            target.put(_text(summary, format_, worst, target))
+            target.put(_text(summary, format_, worst, target, plugins))
             interrupts.check()
             target.finish()
     finally:
@@ -286,7 +287,7 @@ def _price_cases(
     return found
 
 
-def _text(summary: Summary, format_: str, worst: int, target: OutputFile) -> str:
+def _text(summary: Summary, format_: str, worst: int, target: OutputFile, plugins: Plugins) -> str:
     from parcost_plugins.validation import documents, pages
 
     match format_:
@@ -297,9 +298,19 @@ def _text(summary: Summary, format_: str, worst: int, target: OutputFile) -> str
         case "md":
             return pages.to_markdown(summary, worst)
         case "html":
-            return pages.to_html(summary, worst)
+            return _drawn_page(pages.to_entry(summary, worst), target, plugins)
         case _:
             return pages.to_table(summary, target.paper(), worst)
+
+
+def _drawn_page(entry: Entry, target: OutputFile, plugins: Plugins) -> str:
+    """Return the page that the format of HTML makes of *entry*."""
+    from parcost.cli.formats import format_named
+    from parcost.contract.offers import Exporter
+
+    exporter = format_named("html", plugins).exporter
+    assert isinstance(exporter, Exporter)
+    return "".join(exporter.write([entry], target.paper()))
 
 
 def _is_broken(limit: RangeLimit, summary: Summary) -> bool:

@@ -1,10 +1,11 @@
-"""The summary as a page: for terminals, Markdown and HTML."""
+"""The summary as a page: for terminals, Markdown and formats that draw."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
 
+from parcost.batch.entries import charts_of
+from parcost.contract.entries import Entry
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.output import markdown
 from parcost.output.text import draw
@@ -239,45 +240,9 @@ def _flaws(flaws: Sequence[Flaw]) -> Table:
     return Table([Column("row"), Column("reason", flexible=True)], rows)
 
 
-# --- HTML ---------------------------------------------------------------------------------
-
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem }
-table { border-collapse: collapse; margin: 0.5rem 0 1.5rem }
-th, td { padding: 0.15rem 0.7rem; border-bottom: 1px solid #ddd; text-align: left }
-.right { text-align: right; font-variant-numeric: tabular-nums }
-svg { max-width: 36rem; font: 11px system-ui, sans-serif }
-"""
-
-
-def to_html(summary: Summary, worst: int) -> str:
-    """Return the summary as one file of HTML, with the picture in it."""
-    parts = [
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f"<title>parcost validate</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
-    ]
-    for item in page(summary, worst):
-        match item:
-            case Heading():
-                parts.append(f"<h{item.level}>{escape(item.text)}</h{item.level}>")
-                if item.text == "Predicted over measured":
-                    parts.append(scatter(summary.rows))
-            case Line():
-                parts.append(f"<p>{escape(item.text)}</p>")
-            case Table():
-                parts += _table(item)
-    return "\n".join([*parts, "</body>\n</html>"]) + "\n"
-
-
-_CLASSES: Mapping[str, str] = {"left": "", "right": ' class="right"'}
-
-
-def _table(table: Table) -> Iterator[str]:
-    kinds = [_CLASSES[column.align] for column in table.columns]
-    titles = (escape(column.title) for column in table.columns)
-    head = "".join(f"<th{kind}>{title}</th>" for kind, title in zip(kinds, titles, strict=True))
-    yield f"<table>\n<tr>{head}</tr>"
-    for row in table.rows:
-        cells = zip(kinds, map(escape, row.cells), strict=True)
-        yield "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in cells) + "</tr>"
-    yield "</table>"
+def to_entry(summary: Summary, worst: int) -> Entry:
+    """Return the summary with its picture, for a format that draws."""
+    whole = list(page(summary, worst))
+    charts = [scatter(summary.rows)] if summary.rows else []
+    title = "Predicted against measured"
+    return Entry(path="", name=title, part="charts", text=charts_of(whole, charts))

@@ -1,14 +1,14 @@
-"""Predicted over measured: a histogram of errors in characters, a scatter plot in SVG."""
+"""Predicted over measured: a histogram of errors in characters, and a chart of the runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
-from math import floor, log10
+from collections.abc import Iterator, Mapping, Sequence
+from math import floor
+from typing import Any
 
 from attrs import frozen
 
-from parcost.language.escapes import escape_line
+from parcost import Chart, formula
 from parcost_plugins.validation.summary import ScoredRow
 
 _STEP = 0.1  # of an error, the width of a bar
@@ -56,58 +56,87 @@ def _signed_text(value: int) -> str:
     return f"{value:+d}" if value else "0"
 
 
-_LABEL = "predicted over measured seconds of a step"
-_UPRIGHT = 'transform="rotate(-90)" text-anchor="middle"'
-_SIDE, _MARGIN = 480, 56
-_COLOURS = ("#3b6fb6", "#d1605e", "#5a9e6f", "#b07aa1", "#e08f3c", "#6aa9a9", "#8c6d4f", "#777777")
+_MOST_DOTS = 5000
 
 
-def scatter(rows: Sequence[ScoredRow]) -> str:
-    """Return an SVG of seconds predicted over seconds measured, both on logarithmic axes."""
-    if not rows:
-        return ""
-    seconds = [
-        value for one in rows for value in (one.row.measured.step_time_s, one.prediction.step_time)
-    ]
-    low, high = floor(log10(min(seconds))), floor(log10(max(seconds))) + 1
+def scatter(rows: Sequence[ScoredRow]) -> Chart:
+    """Return a chart of seconds predicted over seconds measured, both on logarithmic axes."""
+    shown = rows[:_MOST_DOTS]
+    left = len(rows) - len(shown)
+    return Chart(
+        name="errors",
+        title="Predicted over measured",
+        notes=[
+            "A dot is a run; on the line its prediction is exact.",
+            *([f"The first {len(shown):,} of {len(rows):,} runs."] if left else []),
+        ],
+        spec=_SPEC,
+        columns={
+            "id": "run",
+            "source": "source",
+            "measured": "measured",
+            "predicted": "predicted",
+            "error": "error",
+            "formula": "formula",
+        },
+        rows=[*_ends(shown), *map(_dot, shown)],
+    )
 
-    def place(value: float) -> float:
-        return (log10(value) - low) / (high - low) * _SIDE
 
-    whole = _SIDE + 2 * _MARGIN
-    parts = [
-        f'<svg viewBox="0 0 {whole} {whole}" role="img" aria-label="{_LABEL}">',
-        f'<g transform="translate({_MARGIN},{_MARGIN})">',
-        f'<rect width="{_SIDE}" height="{_SIDE}" fill="none" stroke="#999"/>',
-    ]
-    for decade in range(low, high + 1):
-        at, title = place(10.0**decade), f"{10.0**decade:g} s"
-        down = _SIDE - at
-        parts += [
-            f'<line x1="{at:.1f}" y1="0" x2="{at:.1f}" y2="{_SIDE}" stroke="#ddd"/>',
-            f'<line x1="0" y1="{down:.1f}" x2="{_SIDE}" y2="{down:.1f}" stroke="#ddd"/>',
-            f'<text x="{at:.1f}" y="{_SIDE + 18}" text-anchor="middle">{title}</text>',
-            f'<text x="-6" y="{down + 4:.1f}" text-anchor="end">{title}</text>',
-        ]
-    parts.append(f'<line x1="0" y1="{_SIDE}" x2="{_SIDE}" y2="0" stroke="#333"/>')
-    sources = list(dict.fromkeys(one.row.source_key for one in rows))
-    for one in rows:
-        colour = _COLOURS[sources.index(one.row.source_key) % len(_COLOURS)]
-        x, y = place(one.row.measured.step_time_s), place(one.prediction.step_time)
-        title = escape(escape_line(f"{one.row.id}: {100 * one.error:+.1f} %"))
-        parts.append(
-            f'<circle cx="{x:.1f}" cy="{_SIDE - y:.1f}" r="2.5" fill="{colour}" '
-            f'fill-opacity="0.6"><title>{title}</title></circle>'
+def _dot(one: ScoredRow) -> dict[str, Any]:
+    predicted, measured = one.prediction.step_time, one.row.measured.step_time_s
+    return {
+        "kind": "run",
+        "id": one.row.id,
+        "source": one.row.source_key,
+        "measured": (measured, "s"),
+        "predicted": (predicted, "s"),
+        "error": f"{100 * one.error:+.1f} %",
+        "formula": formula("p / m - 1", p=(predicted, "s"), m=(measured, "s")),
+    }
+
+
+def _ends(rows: Sequence[ScoredRow]) -> Iterator[dict[str, Any]]:
+    """Yield the ends of the line on which predictions are exact."""
+    seconds = [s for one in rows for s in (one.prediction.step_time, one.row.measured.step_time_s)]
+    for end in (min(seconds), max(seconds)) if seconds else ():
+        exact = formula("p - m", p=(end, "s"), m=(end, "s"))
+        cells = {"measured": (end, "s"), "predicted": (end, "s"), "formula": exact}
+        yield {"kind": "exact", "id": "exact", **cells}
+
+
+_SPEC: Mapping[str, Any] = {
+    "height": 520,
+    "layer": [
+        {
+            "transform": [{"filter": {"field": "kind", "equal": kind}}],
+            "mark": mark,
+            "encoding": {
+                "x": {
+                    "field": "measured",
+                    "type": "quantitative",
+                    "scale": {"type": "log"},
+                    "axis": {"title": "measured (s)", "format": "~s", "tickCount": 8},
+                },
+                "y": {
+                    "field": "predicted",
+                    "type": "quantitative",
+                    "scale": {"type": "log"},
+                    "axis": {"title": "predicted (s)", "format": "~s", "tickCount": 8},
+                },
+                **more,
+            },
+        }
+        for kind, mark, more in (
+            ("exact", {"type": "line", "color": "#8C8C8C"}, {}),
+            (
+                "run",
+                {"type": "point", "filled": True, "size": 30, "opacity": 0.7},
+                {
+                    "color": {"field": "source", "type": "nominal", "legend": {"title": None}},
+                    "shape": {"field": "source", "type": "nominal", "legend": {"title": None}},
+                },
+            ),
         )
-    parts += [
-        f'<text x="{_SIDE / 2}" y="{_SIDE + 40}" text-anchor="middle">measured</text>',
-        f'<text {_UPRIGHT} x="{-_SIDE / 2}" y="-42">predicted</text>',
-    ]
-    for number, source in enumerate(sources):
-        colour = _COLOURS[number % len(_COLOURS)]
-        y = 16 + 15 * number
-        parts += [
-            f'<circle cx="12" cy="{y - 4}" r="4" fill="{colour}"/>',
-            f'<text x="20" y="{y}">{escape(escape_line(source))}</text>',
-        ]
-    return "\n".join([*parts, "</g>", "</svg>"])
+    ],
+}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from parcost import Curve, Outcome, Section, Study, block_name
+from parcost import Chart, Curve, Outcome, Section, Study, block_name, formula
 from parcost.numeric import is_array
 from parcost_plugins.analysis.advice.changes import Change, Effect
 from parcost_plugins.vocabulary import Cluster, KernelChoice, Overlap, Training
@@ -16,6 +16,8 @@ from parcost_plugins.vocabulary.run_choices import HIDING, tensor_overlap
 if TYPE_CHECKING:
     from parcost_plugins.analysis.advice.reach import Attempt
 
+_MOST_BARS = 20
+_BAR_HEIGHT = 22
 _LEAD = 3  # rows on the report of one screen
 _OF_THE_JOB = (KernelChoice, Overlap)  # blocks of settings; the others are of the machine
 _LEAST = 0.001  # of the step; what changes it less is not listed
@@ -83,8 +85,70 @@ def section(
         columns=("with", "step", "change"),
         rows=[(gain.title, (gain.seconds, "s"), (gain.change, "%")) for gain in _ranking(kept)],
         notes=notes,
+        chart=chart(kept),
         lead=_LEAD,
     )
+
+
+def chart(kept: Sequence[Gain]) -> Chart | None:
+    """Return bars of what each change takes off the step, the longest first."""
+    gains = sorted(kept, key=lambda gain: gain.change)[:_MOST_BARS]
+    if not gains:
+        return None
+    more = len(kept) - len(gains)
+    return Chart(
+        name="levers",
+        title="What a change takes off the step",
+        place=50,
+        notes=[
+            "Each is made alone. A setting is of the job, a part of the machine is twice as good.",
+            *([f"The first {len(gains)} of {len(kept)}."] if more else []),
+        ],
+        spec={"height": _BAR_HEIGHT * len(gains), **_SPEC},
+        columns={
+            "title": "with",
+            "kind": "of",
+            "seconds": "step",
+            "change": "change",
+            "formula": "formula",
+        },
+        rows=[_bar(gain, place) for place, gain in enumerate(gains)],
+    )
+
+
+def _bar(gain: Gain, place: int) -> dict[str, Any]:
+    before = gain.seconds / (1.0 + gain.change)
+    change = formula(
+        "T / T_0 - 1", T=(gain.seconds, "s"), T_0=(before, "s"), source="evaluated with the change"
+    )
+    return {
+        "title": gain.title,
+        "place": place,
+        "kind": "setting" if gain.setting else "machine",
+        "seconds": (gain.seconds, "s"),
+        "percent": 100.0 * gain.change,
+        "change": (gain.change, "%"),
+        "formula": change,
+    }
+
+
+_SPEC: Mapping[str, Any] = {
+    "mark": "bar",
+    "encoding": {
+        "y": {
+            "field": "title",
+            "type": "nominal",
+            "sort": {"field": "place", "op": "min"},
+            "axis": {"title": None, "ticks": False, "domain": False, "labelLimit": 320},
+        },
+        "x": {
+            "field": "percent",
+            "type": "quantitative",
+            "axis": {"title": "change of the step (%)"},
+        },
+        "color": {"field": "kind", "type": "nominal", "legend": {"title": None}},
+    },
+}
 
 
 def _ranking(kept: Sequence[Gain]) -> list[Gain]:

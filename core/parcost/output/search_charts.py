@@ -1,0 +1,97 @@
+"""The layouts of a search as points, for plugins to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parcost.contract.charts import Chart, PointFigure, PointTable
+from parcost.language.diagnostics import Severity
+from parcost.language.errors import SpecError
+from parcost.output.charts import formula_text
+from parcost.search.layout_evaluation import evaluate_layout
+from parcost.search.result import plain_value
+
+if TYPE_CHECKING:
+    from parcost.contract.searches import Objective
+    from parcost.search.fastest_layouts import FastestLayout
+    from parcost.search.result import SearchResult
+    from parcost.search.space import Space
+
+_STEP, _MEMORY = "step_time", "memory"
+_BOUND = "a bound from below, which was enough to leave the layout out"
+
+
+def search_charts(
+    space: Space, found: SearchResult, fastest: Sequence[FastestLayout]
+) -> list[Chart]:
+    """Return the pictures of a search; *fastest* has a layout for each combination of degrees."""
+    study = space.scenario.first
+    table = point_table(space, found, fastest)
+    asked = study.plugins.ask("point_charts", study.faults, points=table)
+    return sorted((chart for _, chart in asked), key=lambda chart: chart.place)
+
+
+def point_table(space: Space, found: SearchResult, fastest: Sequence[FastestLayout]) -> PointTable:
+    """Return the layouts of a search: the best, those of the front, and the fastest."""
+    own = found.objective
+    first = found.best[0].result
+    figures = {figure.name: figure for _, figure in first.figures} if first is not None else {}
+    described = {own.name: PointFigure(title=own.title, unit=own.unit, largest=own.largest)}
+    for name, title, unit in ((_STEP, "step time", "s"), (_MEMORY, "memory", "GiB")):
+        described.setdefault(name, PointFigure(title=title, unit=unit))
+    for name, known in described.items():
+        if name in figures:
+            text = formula_text(figures[name].formula, numbers=False)
+            described[name] = PointFigure(
+                title=known.title, unit=known.unit, formula=text, largest=known.largest
+            )
+    rows: dict[str, dict[str, Any]] = {}
+    for layout in (*found.best, *found.front):
+        row = _row(layout.values, layout.seconds, layout.bytes_, own)
+        rows.setdefault(_key(row), row)
+    for one in fastest:
+        row = _row(one.values, one.seconds, one.bytes_, own)
+        if not one.exact:
+            row["bound"] = _BOUND
+        rows.setdefault(_key(row), row)
+    best = found.best[0].values
+    return PointTable(
+        kind="search",
+        axes=dict.fromkeys((axis.attribute for axis in space.axes), ""),
+        figures=described,
+        rows=list(rows.values()),
+        evaluate=lambda values: _evaluation(space, {**best, **values}, own),
+    )
+
+
+def _row(
+    values: Mapping[str, Any], seconds: float, bytes_: float, own: Objective
+) -> dict[str, Any]:
+    return {
+        **{name: plain_value(value) for name, value in values.items()},
+        _STEP: seconds,
+        _MEMORY: bytes_,
+        own.name: float(own.value(own.cost(seconds))),
+        "feasible": True,
+        "reason": "",
+    }
+
+
+def _key(row: Mapping[str, Any]) -> str:
+    return repr(sorted((name, str(value)) for name, value in row.items() if "." in name))
+
+
+def _evaluation(space: Space, values: Mapping[str, Any], own: Objective) -> dict[str, Any]:
+    """Return the layout with these *values*, evaluated by itself; why it does not run, if so."""
+    try:
+        found = evaluate_layout(space.scenario, values, own.name)
+    except SpecError as error:
+        return {"feasible": False, "reason": error.diagnostics[0].message}
+    layout = found.layout
+    if layout is not None:
+        return _row(layout.values, layout.seconds, layout.bytes_, own)
+    if found.broken is not None:
+        return {"feasible": False, "reason": f"beyond the limit {found.broken.says}"}
+    errors = [d for d in found.result.diagnostics if d.severity is Severity.ERROR]
+    return {"feasible": False, "reason": errors[0].message if errors else "it does not fit"}

@@ -1,0 +1,67 @@
+"""The fastest layout for each combination of degrees, kept while a search scores its layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from math import inf
+from operator import and_
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from parcost.search.scores import ScoredLayouts, values_at
+
+
+@frozen(kw_only=True, eq=False)
+class FastestLayout:
+    """A layout that fits: its values, seconds and bytes; *exact*, or no more than it takes."""
+
+    values: Mapping[str, Any]
+    seconds: float
+    bytes_: float
+    exact: bool
+
+
+@frozen(eq=False)
+class FastestLayouts:
+    """Takes layouts as they are scored, and keeps the fastest for each combination of degrees."""
+
+    _found: dict[tuple[Any, ...], FastestLayout] = field(factory=dict)
+
+    def __call__(self, scored: ScoredLayouts) -> None:
+        """Take the layouts of *scored* that fit and are within the limits."""
+        shape, judge = scored.legal.shape, scored.judge
+        left = scored.legal & reduce(and_, (scored.bytes_ <= room for room in judge.rooms), True)
+        for limit in judge.limits:
+            left = left & limit.holds(scored.seconds, scored.bytes_)
+        seconds = np.where(left, scored.seconds, inf).reshape(-1, shape[-1])
+        best = seconds.argmin(axis=0)
+        bytes_, exact = (np.broadcast_to(v, shape) for v in (scored.bytes_, scored.exact))
+        for point in map(int, np.flatnonzero(seconds.min(axis=0) < inf)):
+            taken = float(seconds[best[point], point])
+            key = self._key(scored, point)
+            known = self._found.get(key)
+            if known is None or taken < known.seconds:
+                index = self._index(int(best[point]), point, shape)
+                self._found[key] = FastestLayout(
+                    values=values_at(scored, index),
+                    seconds=taken,
+                    bytes_=float(bytes_[index]),
+                    exact=bool(exact[index]),
+                )
+
+    def layouts(self) -> Sequence[FastestLayout]:
+        """Return the layouts, the fastest first."""
+        return sorted(self._found.values(), key=lambda layout: layout.seconds)
+
+    @staticmethod
+    def _key(scored: ScoredLayouts, point: int) -> tuple[Any, ...]:
+        structure = scored.structure
+        degrees = {name: float(values[point]) for name, values in structure.degrees.items()}
+        return tuple(sorted((name, str(v)) for name, v in {**structure.values, **degrees}.items()))
+
+    @staticmethod
+    def _index(choice: int, point: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*map(int, np.unravel_index(choice, shape[:-1])), point)

@@ -1,0 +1,109 @@
+"""Pictures without a browser: SVG, and PNG made of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from parcost.language.errors import ParcostError
+from parcost_plugins.exporters.pictures.specification import specification, theme
+
+if TYPE_CHECKING:
+    from parcost.contract.entries import ChartData
+
+_WIDTH = 760  # of a drawing, in pixels, without its axes
+_GAP = 32
+_SCALE = 2.0  # pixels of an image for each of a drawing
+_VERSION = "6.4"  # of Vega-Lite, which the page has as well
+_MARK = re.compile(
+    r'<(path|line|text|rect|image)( [^>]*aria-label="([^"]*)" role="graphics-symbol"[^>]*?)(/?)>'
+)
+_SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
+_ID = re.compile(r'\bid="([^"]+)"')
+
+
+class DrawingError(ParcostError):
+    """There is nothing to draw with."""
+
+
+class NothingToDrawError(click.ClickException):
+    """No report has a picture, or none the one that the user chose."""
+
+    exit_code = 2
+
+
+def svg(charts: Sequence[tuple[str, ChartData]]) -> str:
+    """Return one drawing of all *charts*, one below the other; each has the name of its study.
+
+    Raises:
+        NothingToDrawError: There is no chart.
+        DrawingError: The library that draws is not installed.
+    """
+    if not charts:
+        raise NothingToDrawError("there is nothing to draw: no report has such a picture")
+    several = len({study for study, _ in charts}) > 1
+    drawn = [_draw(chart, study if several else "") for study, chart in charts]
+    if len(drawn) == 1:
+        return drawn[0] + "\n"
+    sizes = [tuple(map(float, match.groups())) for match in map(_SIZE.match, drawn) if match]
+    tops = [0.0, *accumulate(height + _GAP for _, height in sizes)]
+    width, height = max(width for width, _ in sizes), tops[-1] - _GAP
+    parts = [
+        one.replace("<svg ", f'<svg y="{top:g}" ', 1) for one, top in zip(drawn, tops, strict=False)
+    ]
+    head = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
+    back = f'<rect width="{width:g}" height="{height:g}" fill="white"/>'
+    body = "".join(_unlike_ids(part, number) for number, part in enumerate(parts))
+    return f'<svg xmlns="http://www.w3.org/2000/svg" version="1.1" {head}>{back}{body}</svg>\n'
+
+
+def png(charts: Sequence[tuple[str, ChartData]]) -> bytes:
+    """Return one image of all *charts*.
+
+    Raises:
+        NothingToDrawError: There is no chart.
+        DrawingError: The library that draws is not installed.
+    """
+    image: bytes = _library().svg_to_png(svg(charts), scale=_SCALE)
+    return image
+
+
+def _library() -> Any:
+    try:
+        import vl_convert
+    except ImportError:
+        raise DrawingError(
+            "pictures are drawn by vl-convert, which is not installed: "
+            "pip install 'parcost[pictures]'"
+        ) from None
+    return vl_convert
+
+
+def _draw(chart: ChartData, study: str) -> str:
+    spec = specification(chart, _WIDTH)
+    rows = [{**row, "description": chart.description(row)} for row in chart.rows]
+    title = f"{study}: {chart.title}" if study else chart.title
+    spec |= {"data": {"values": rows}, "title": {"text": title, "subtitle": list(chart.notes)}}
+    made: str = _library().vegalite_to_svg(
+        spec, vl_version=_VERSION, config=theme("light"), allowed_base_urls=[]
+    )
+    return _MARK.sub(_with_title, made)
+
+
+def _with_title(mark: re.Match[str]) -> str:
+    """Return a mark with its description as its title, which viewers show."""
+    tag, attributes, description, closed = mark.groups()
+    title = f"<title>{description}</title>"
+    return f"<{tag}{attributes}>{title}" + (f"</{tag}>" if closed else "")
+
+
+def _unlike_ids(drawn: str, number: int) -> str:
+    """Return a drawing whose identifiers are those of no other one."""
+    for name in dict.fromkeys(_ID.findall(drawn)):
+        drawn = drawn.replace(f'id="{name}"', f'id="p{number}-{name}"')
+        drawn = drawn.replace(f"url(#{name})", f"url(#p{number}-{name})")
+    return drawn

@@ -1,0 +1,65 @@
+"use strict";
+(() => {
+  const themes = JSON.parse(document.getElementById("themes").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const figures = [...document.querySelectorAll("figure[data-chart]")];
+  const pause = () => new Promise((resolve) => setTimeout(resolve));
+
+  const describe = (columns, row) => columns
+    .filter(([, name]) => row[name] !== null && row[name] !== undefined && row[name] !== "")
+    .map(([title, name]) => `${title}: ${row[name]}`).join("; ");
+
+  const draw = async (figure) => {
+    const { spec, columns, count, fields } = JSON.parse(figure.querySelector("script").textContent);
+    spec.data.values = Array.from({ length: count }, (_, n) => {
+      const row = {};
+      for (const [name, { values, at }] of Object.entries(fields)) row[name] = at ? values[at[n]] : values[n];
+      row.description = describe(columns, row);
+      return row;
+    });
+    await vegaEmbed(figure.querySelector(".drawing"), spec, {
+      mode: "vega-lite",
+      ast: true,
+      renderer: "svg",
+      config: { ...themes[dark.matches ? "dark" : "light"], background: "transparent" },
+      tooltip: { theme: dark.matches ? "dark" : "light" },
+      actions: { export: true, source: false, compiled: false, editor: false },
+      downloadFileName: figure.dataset.chart,
+    });
+    figure.dataset.drawn = "yes";
+    performance.mark(`drawn-${figure.id}`);
+  };
+
+  let latest = 0;
+  const drawAll = async () => {
+    const own = ++latest;
+    for (const figure of figures) {
+      if (own !== latest) return;
+      try {
+        await draw(figure);
+      } catch (error) {
+        figure.querySelector(".drawing").textContent = "The picture cannot be drawn.";
+        console.error(error);
+      }
+      await pause();
+    }
+  };
+
+  // Arrow keys go from mark to mark; what each shows is read aloud.
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  for (const figure of figures) {
+    let place = -1;
+    figure.addEventListener("keydown", (event) => {
+      if (event.target !== figure || !(event.key in step)) return;
+      const marks = [...figure.querySelectorAll('.drawing .role-mark [role="graphics-symbol"][aria-label]')];
+      if (!marks.length) return;
+      event.preventDefault();
+      place = place < 0 && step[event.key] < 0 ? marks.length - 1
+        : (place + step[event.key] + marks.length) % marks.length;
+      figure.querySelector(".reading").textContent = marks[place].getAttribute("aria-label");
+    });
+  }
+
+  dark.addEventListener("change", drawAll);
+  drawAll();
+})();

@@ -1,0 +1,93 @@
+"""The time of a collective by size, over each group of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isfinite
+from typing import Any
+
+from parcost import Call, Chart, Outcome, Study, hookimpl
+from parcost.numeric import is_array
+
+_OPERATIONS = ("all_reduce", "all_gather", "all_to_all")
+_SIZES = tuple(float(4**n) for n in range(5, 18))  # 1 KiB to 16 GiB
+
+
+@hookimpl
+def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
+    """Return the curves of each group that has more than one rank."""
+    rows = [row for names, ranks in _groups(study) for row in _rows(study, names, ranks)]
+    if not rows:
+        return
+    yield Chart(
+        name="collectives",
+        title="Collectives by size",
+        place=60,
+        notes=[
+            "The fastest algorithm of the library in use for each size, over each group of ranks."
+        ],
+        spec=_SPEC,
+        columns={
+            "curve": "operation, group",
+            "size": "size",
+            "seconds": "time",
+            "algorithm": "algorithm",
+            "formula": "formula",
+        },
+        rows=rows,
+    )
+
+
+def _groups(study: Study) -> Iterator[tuple[Sequence[str], float]]:
+    """Yield the groups of several ranks; those that are placed alike together."""
+    alike: dict[Any, list[str]] = {}
+    for _, group in study.contributions("groups"):
+        if not is_array(group.ranks) and group.ranks > 1:
+            place = (group.ranks, group.shape, tuple(map(id, group.links)), id(group.flat))
+            alike.setdefault(place, []).append(group.name)
+    for (ranks, *_), names in alike.items():
+        yield names, float(ranks)
+
+
+def _rows(study: Study, groups: Sequence[str], ranks: float) -> Iterator[dict[str, Any]]:
+    group = f"{', '.join(groups)} ({ranks:g} ranks)"
+    for operation in _OPERATIONS:
+        for size in _SIZES:
+            call: Call = study.collective(operation, size, groups[0])
+            if isfinite(call.seconds) and call.seconds > 0:
+                yield {
+                    "curve": f"{operation}, {group}",
+                    "operation": operation,
+                    "group": group,
+                    "size": (size, "B"),
+                    "seconds": (call.seconds, "s"),
+                    "algorithm": call.algorithm,
+                    "formula": call.formula,
+                }
+
+
+_SPEC = {
+    "height": 340,
+    "mark": {"type": "line", "point": {"size": 24}},
+    "encoding": {
+        "x": {
+            "field": "size",
+            "type": "quantitative",
+            "scale": {"type": "log", "base": 2},
+            "axis": {"title": "size of the buffer (B)", "format": "~s", "tickCount": 8},
+        },
+        "y": {
+            "field": "seconds",
+            "type": "quantitative",
+            "scale": {"type": "log"},
+            "axis": {"title": "time (s)", "format": "~s", "tickCount": 8},
+        },
+        "color": {"field": "group", "type": "nominal", "legend": {"title": None}},
+        "strokeDash": {
+            "field": "operation",
+            "type": "nominal",
+            "legend": {"title": None, "orient": "bottom"},
+        },
+        "detail": {"field": "curve", "type": "nominal"},
+    },
+}

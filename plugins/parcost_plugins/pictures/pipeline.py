@@ -1,0 +1,129 @@
+"""What each device of a pipeline does when: a bar for each pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from parcost import Activity, Chart, Op, Pair, PassTimeline, formula, hookimpl
+
+_MOST_MARKS = 2000
+_NUMBERED = 400  # marks, of which each has the number of its micro-batch
+_ROW_HEIGHT = 26
+_LEAST_HEIGHT = 12
+_CALLED = {"F": "forward", "B": "backward", "BW": "backward", "W": "weight gradients"}
+_COLOURS = ("#0072B2", "#C2570C", "#007A5A", "#8E5A9F")  # on which white is readable
+_PLACES = ("forward", "backward", "weight gradients", "forward and backward")
+
+
+@hookimpl
+def timeline_charts(timeline: PassTimeline) -> Iterator[Chart]:
+    """Return the bars of the passes."""
+    passes = sorted(
+        ((d, one) for d, device in enumerate(timeline.devices) for one in device),
+        key=lambda pair: (pair[1].start, pair[0]),
+    )
+    cut, devices = timeline.pipeline, len(timeline.devices)
+    chunks = f", {cut.chunks} chunks each" if cut.chunks > 1 else ""
+    on = f"{devices} device{'' if devices == 1 else 's'}{chunks}"
+    notes = [
+        f"{cut.schedule} on {on}, {cut.micro_batches:g} micro-batches.",
+        "What occurs once per step is left out.",
+    ]
+    shown = passes[:_MOST_MARKS]
+    if len(shown) < len(passes):
+        notes.append(
+            f"The first {len(shown):,} of {len(passes):,} passes; `parcost timeline --format json` "
+            "has all."
+        )
+    rows = [_row(d, one, timeline) for d, one in shown]
+    called = [name for name in _PLACES if any(row["called"] == name for row in rows)]
+    yield Chart(
+        name="pipeline",
+        title="The passes of each device over time",
+        place=30,
+        notes=notes,
+        spec=_spec(devices, called, numbered=len(shown) <= _NUMBERED),
+        columns={
+            "device": "device",
+            "called": "pass",
+            "micro_batch": "micro-batch",
+            "stage": "stage",
+            "seconds": "takes",
+            "start": "starts",
+            "formula": "formula",
+        },
+        rows=rows,
+    )
+
+
+def _row(device: int, one: Activity, timeline: PassTimeline) -> dict[str, Any]:
+    ops = _ops(one.op)
+    called = " and ".join(_CALLED[op.kind] for op in ops)
+    parts: dict[str, float] = {}
+    for op in ops:
+        for cause, seconds in timeline.parts.get((op.kind, op.stage), {}).items():
+            name = f"{cause}, {op.kind}" if len(ops) > 1 else cause
+            parts[name] = seconds
+    taken = one.end - one.start
+    hidden = len(ops) > 1 and sum(parts.values()) > taken
+    note = f"exposed {', '.join(parts)}"
+    note += "; less what the two hide of each other" if hidden else ""
+    return {
+        "device": device,
+        "called": called,
+        "place": _PLACES.index(called),
+        "micro_batch": ", ".join(str(op.micro_batch) for op in ops),
+        "stage": ", ".join(str(op.stage) for op in ops),
+        "start": (one.start, "s"),
+        "end": one.end,
+        "middle": (one.start + one.end) / 2.0,
+        "seconds": (taken, "s"),
+        "formula": formula("sum(t)", t=(parts, "s"), source=note) if parts else "as scheduled",
+    }
+
+
+def _ops(op: Op | Pair) -> Sequence[Op]:
+    return (op.forward, op.backward) if isinstance(op, Pair) else (op,)
+
+
+def _spec(devices: int, called: Sequence[str], *, numbered: bool) -> dict[str, Any]:
+    device = {
+        "field": "device",
+        "type": "ordinal",
+        "axis": {"title": "device", "ticks": False, "domain": False, "labelOverlap": True},
+    }
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "bar", "height": {"band": 0.9}},
+            "encoding": {
+                "y": device,
+                "x": {
+                    "field": "start",
+                    "type": "quantitative",
+                    "axis": {"title": "time since the pipeline began (s)", "format": "~s"},
+                },
+                "x2": {"field": "end"},
+                "color": {
+                    "field": "called",
+                    "type": "nominal",
+                    "sort": {"field": "place", "op": "min"},
+                    "scale": {"domain": list(_PLACES), "range": list(_COLOURS)},
+                    "legend": {"title": None, "values": called},
+                },
+            },
+        }
+    ]
+    if numbered:
+        layers.append(
+            {
+                "mark": {"type": "text", "fontSize": 9, "color": "#ffffff", "clip": True},
+                "encoding": {
+                    "y": device,
+                    "x": {"field": "middle", "type": "quantitative"},
+                    "text": {"field": "micro_batch", "type": "nominal"},
+                },
+            }
+        )
+    step = max(_LEAST_HEIGHT, min(_ROW_HEIGHT, 640 // devices))
+    return {"height": step * devices, "layer": layers}
