@@ -161,6 +161,7 @@ if TYPE_CHECKING:
     from parcost.numeric import Mask as Mask
     from parcost.numeric import Real as Real
     from parcost.records import record as record
+    from parcost.report.plots import Plot as Plot
     from parcost.report.report import Report as Report
     from parcost.report.result import Result as Result
     from parcost.search.layout_search import search_layouts as search_layouts
@@ -280,6 +281,7 @@ HOMES = {
         "WATTS",
     ),
     "engine.session": ("Session", "evaluate", "load", "load_text"),
+    "report.plots": ("Plot",),
     "report.report": ("Report",),
     "report.result": ("Result",),
     "engine.scenario": ("Scenario",),

@@ -7,7 +7,7 @@ from parcost.batch.entries import page_data
 from parcost.batch.fingerprints import Import
 from parcost.contract.entries import Entry, Problem
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
-from parcost.output.json_encoding import encode
+from parcost.language.json_encoding import encode
 
 
 def test_a_page_survives_its_encoding() -> None:

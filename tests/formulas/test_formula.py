@@ -28,7 +28,7 @@ from parcost import (
     quantity,
 )
 from parcost.contract.formulas import in_numbers
-from parcost.output.formulas import filled
+from parcost.report.formulas import filled
 
 
 @pytest.mark.parametrize(

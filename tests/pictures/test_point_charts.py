@@ -10,7 +10,7 @@ import pytest
 import parcost
 from parcost import Chart
 from parcost.contract.charts import PointFigure, PointTable
-from parcost.output.charts import report_charts
+from parcost.report.charts import report_charts
 from parcost_plugins.pictures.points import point_charts
 
 
@@ -23,7 +23,9 @@ def text(spec: str) -> str:
 @pytest.fixture(scope="module")
 def swept(text: str) -> Mapping[str, Chart]:
     (scenario,) = parcost.load_text(text)
-    return {chart.name: chart for chart in report_charts(scenario.evaluate())}
+    report = scenario.evaluate()
+    drawn = report_charts(report.axes, report.results, report.units)
+    return {chart.name: chart for chart in drawn}
 
 
 def evaluate_point(text: str, tp: float, pp: float) -> Any:
@@ -109,10 +111,7 @@ def test_words_are_drawn_as_bars() -> None:
 @pytest.mark.slow
 def test_the_map_of_a_search_is_the_best_of_all_layouts(spec: str) -> None:
     """Every layout of a small space, by brute force."""
-    from parcost.output.search_charts import search_charts
-    from parcost.search.best_first import SearchRequest, search
-    from parcost.search.fastest_layouts import FastestLayouts
-    from parcost.search.space import space
+    from parcost.search.charts import search_charts
 
     (scenario,) = parcost.load_text(spec.replace("tp = 2, pp = 4", "tp = 1"))
     given = {
@@ -121,10 +120,8 @@ def test_the_map_of_a_search_is_the_best_of_all_layouts(spec: str) -> None:
         "training.micro_batch": [1, 2],
         "schedule.kind": ["gpipe", "one_f_one_b"],
     }
-    whole = space(scenario, given, list(given))
-    fastest = FastestLayouts()
-    found = search(whole, SearchRequest(), points=fastest)
-    charts = {chart.name: chart for chart in search_charts(whole, found, fastest.layouts())}
+    found = parcost.search_layouts(scenario, over=given, axes=list(given), every=True)
+    charts = {chart.name: chart for chart in search_charts(found)}
     best: dict[tuple[int, int], float] = {}
     for tp in given["layout.tp"]:
         for pp in given["layout.pp"]:

@@ -12,11 +12,11 @@ from parcost.contract.entries import Entry, Part, Problem
 from parcost.contract.page import Heading, Item, Line
 from parcost.language.diagnostic_text import one_line, render
 from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
+from parcost.language.json_encoding import encode, plain_data
 from parcost.output import data
-from parcost.output.charts import chart_data, report_charts
-from parcost.output.json_encoding import encode, plain_data
 from parcost.output.report_page import report_page
 from parcost.output.view import View
+from parcost.report.charts import chart_data, report_charts
 from parcost.report.figures import figures_by_name, missing_names, select
 from parcost.report.rejection import Rejection
 from parcost.report.result import verdicts
@@ -63,7 +63,11 @@ def _report(report: Report, part: Part, view: View) -> Entry:
 def _missing_picture(report: Report, view: View) -> Iterator[tuple[str, str]]:
     """Yield the picture that the user chose and the report lacks, with those that it has."""
     if view.picture:
-        known = list(dict.fromkeys(chart.name for chart in report_charts(report)))
+        known = list(
+            dict.fromkeys(
+                chart.name for chart in report_charts(report.axes, report.results, report.units)
+            )
+        )
         if view.picture not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             yield view.picture, did_you_mean(view.picture, known) or has
@@ -104,7 +108,7 @@ def _part(report: Report, part: Part, view: View) -> str:
 
 def charts_text(report: Report, view: View) -> str:
     """Return the short page of a report and its pictures, as :meth:`Entry.charts` reads them."""
-    drawn = report_charts(report)
+    drawn = report_charts(report.axes, report.results, report.units)
     chosen = [chart for chart in drawn if chart.name == view.picture or not view.picture]
     page = report_page(report, evolve(view, kind="screen"))
     return charts_of(page, chosen)

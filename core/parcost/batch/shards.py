@@ -23,7 +23,7 @@ from attrs import asdict, evolve, field, frozen
 
 from parcost.contract.entries import PARTS, Entry, Part
 from parcost.language.errors import ParcostError, error_text
-from parcost.output.json_encoding import encode
+from parcost.language.json_encoding import encode
 from parcost.output.view import KINDS, Kind
 from parcost.system.files import SHARD, read_lines
 

@@ -78,7 +78,7 @@ def command(
     target = OutputFile(out)
     try:
         if format_ == "json":
-            from parcost.output.json_encoding import encode
+            from parcost.language.json_encoding import encode
 
             target.put(encode(difference_data(found)) + "\n")
         else:

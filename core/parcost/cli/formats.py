@@ -128,7 +128,7 @@ def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[En
     """
     from parcost.batch.entries import page_data
     from parcost.contract.entries import Entry
-    from parcost.output.json_encoding import encode
+    from parcost.language.json_encoding import encode
 
     if view.kind in ("full", "section"):
         yield from entries

@@ -139,13 +139,15 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are bounded. Then they are replayed, the
     lowest bound first, until no other layout can be better.
     """
+    from attrs import evolve
+
     from parcost.batch.entries import charts_of
     from parcost.cli.export import write
     from parcost.contract.entries import Entry
     from parcost.language.errors import SpecError
     from parcost.output import search
-    from parcost.output.search_charts import search_charts
     from parcost.output.settings import writer_of
+    from parcost.search.charts import search_charts
     from parcost.search.fastest_layouts import FastestLayouts
     from parcost.search.layout_evaluation import settings
     from parcost.search.layout_search import layout_search
@@ -203,7 +205,7 @@ def command(
         write(exported, None)
     if fastest is not None:
         page = [*search.search_page(whole, found, best, near)]
-        charts = search_charts(whole, found, fastest.layouts())
+        charts = search_charts(evolve(found, fastest=fastest.layouts()))
         text = charts_of(page, charts)
         entry = Entry(path=path, name=scenario.name, part="charts", text=text)
         write_entries([entry], format_, out, session.plugins)

@@ -50,7 +50,11 @@ class ChartData:
     def description(self, row: Mapping[str, Any]) -> str:
         """Return what a reader sees of *row*, in one line."""
         named = ((title, row.get(name)) for title, name in self.columns.items())
-        shown = (f"{title}: {value}" for title, value in named if value not in (None, ""))
+        shown = (
+            f"{title}: {value}" if title else str(value)
+            for title, value in named
+            if value not in (None, "")
+        )
         return "; ".join(shown)
 
 

@@ -60,12 +60,14 @@ class Exporter(ABC):
     """A format of text that reports are written in: ``--format name``.
 
     *reads* is the part of each entry that it reads (see :class:`parcost.contract.entries.Entry`):
-    ``data``, ``full``, ``points`` or ``page``. No other part is made. Shards of a run are
-    entries, which ``parcost merge`` hands over as one run does.
+    ``data``, ``full``, ``points``, ``page`` or ``charts``. No other part is made. Shards of a run
+    are entries, which ``parcost merge`` hands over as one run does. *media_type* is that of the
+    text if notebooks show it, such as ``image/svg+xml``.
     """
 
     name: str
     reads: Part = "data"
+    media_type: str = ""
 
     @abstractmethod
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:

@@ -7,8 +7,8 @@ from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
+from parcost.language.json_encoding import plain_data
 from parcost.language.numbers import quantity
-from parcost.output.json_encoding import plain_data
 
 if TYPE_CHECKING:
     from parcost.diff.changes import AttributeChange, NumberChange, StudyChange

@@ -17,6 +17,7 @@ from attrs import evolve
 
 from parcost.contract.formulas import Formula
 from parcost.language import units
+from parcost.language.json_encoding import Json, array, encode, members, number, plain_data, text
 from parcost.language.units import (
     BYTES,
     DOLLARS,
@@ -31,9 +32,8 @@ from parcost.language.units import (
     Dimension,
 )
 from parcost.output.diagnostics import as_data, suppression_data
-from parcost.output.formulas import long_figures
-from parcost.output.json_encoding import Json, array, encode, members, number, plain_data, text
 from parcost.report.faults import fault_lines
+from parcost.report.formulas import long_figures
 from parcost.report.rows import rows
 from parcost.version import __version__
 

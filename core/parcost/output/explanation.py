@@ -18,11 +18,11 @@ from parcost.language import units
 from parcost.language.numbers import BINARY, DECIMAL, literal, quantity, round_significant
 from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cell, share
-from parcost.output.formulas import filled, fractions, long_figures
 from parcost.output.narrative import PASSES
 from parcost.output.resolved_spec import place_of
 from parcost.records import record
 from parcost.report.figures import interval_of
+from parcost.report.formulas import filled, fractions, long_figures
 from parcost.spec.conversion import qualifier
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cells, plugin_note, share
-from parcost.output.formulas import filled
 from parcost.output.view import Order, View
 from parcost.report.faults import fault_lines, judgment_failure, step_failure
 from parcost.report.figures import interval_of, select
+from parcost.report.formulas import filled
 from parcost.spec.allowances import Suppression
 
 if TYPE_CHECKING:

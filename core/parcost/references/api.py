@@ -43,6 +43,7 @@ SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
             "engine.session",
             "engine.scenario",
             "report.report",
+            "report.plots",
             "report.result",
             "contract.outcome",
             "language.diagnostics",

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.language.diagnostics import Diagnostic
 from parcost.records import record
+from parcost.report.charts import report_charts
 from parcost.report.figures import missing_names
 from parcost.report.frames import data_frame
+from parcost.report.plots import Plot, plot
 from parcost.report.result import Result, figure_text, headline, is_good, meets_claims, runnable
 from parcost.report.rows import rows
 
@@ -82,6 +84,17 @@ class Report:
             return int(not all(map(is_good, self.results)))
         runs = any(bool(runnable(result).any()) for result in self.results)
         return int(not (runs and all(map(meets_claims, self.results))))
+
+    def plot(self, name: str = "") -> Plot:
+        """Return the picture called *name*, such as ``memory``; without a name all of them.
+
+        A notebook shows it, and :meth:`Plot.save` writes it to a file.
+
+        Raises:
+            KeyError: There is no picture of that name.
+        """
+        charts = report_charts(self.axes, self.results, self.units)
+        return plot(self.path, self.name, charts, name, self.results[0].study.plugins)
 
     def to_pandas(self, figures: Sequence[str] = ()) -> Any:
         """Return :meth:`rows` as a ``pandas.DataFrame``, a row for each point.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from math import inf
 from operator import and_
@@ -11,17 +11,8 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
+from parcost.search.result import FastestLayout
 from parcost.search.scores import ScoredLayouts, values_at
-
-
-@frozen(kw_only=True, eq=False)
-class FastestLayout:
-    """A layout that fits: its values, seconds and bytes; *exact*, or no more than it takes."""
-
-    values: Mapping[str, Any]
-    seconds: float
-    bytes_: float
-    exact: bool
 
 
 @frozen(eq=False)

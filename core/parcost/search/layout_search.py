@@ -10,13 +10,16 @@ What the caller leaves out is that of the spec, and else the standard of a searc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from parcost.engine.scenario import Scenario
 from parcost.language.errors import SpecError
 from parcost.search.best_first import SearchRequest, search
+from parcost.search.charts import search_charts
+from parcost.search.fastest_layouts import FastestLayouts
 from parcost.search.goals import goal_of, unknown_axes, unknown_objective
 from parcost.search.result import SearchResult
 from parcost.search.sample import sample
@@ -76,6 +79,7 @@ def search_layouts(
     budget_seconds: float | None = None,
     samples: int | None = None,
     seed: int = 0,
+    every: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> SearchResult:
     """Return the best layouts of a study for its model and machine, as ``parcost search`` does.
@@ -83,7 +87,9 @@ def search_layouts(
     *over* has the values of axes, such as ``{"layout.tp": [1, 2, 4]}``. *axes* are the only ones
     to search. *objective* is ``step_time`` by default, *top* the number of layouts, 10 by default.
     *budget_seconds* is the time limit, 60 by default. With *samples*, as many random legal layouts
-    are evaluated, drawn with *seed*. *on_progress* takes a line of text now and then.
+    are evaluated, drawn with *seed*. With *every*, each legal layout is scored, which takes longer;
+    the map of :meth:`SearchResult.plot` then has all of them. *on_progress* takes a line of text
+    now and then.
 
     Raises:
         SpecError: There is no such axis or objective, or no layout is legal, fits and is within
@@ -100,5 +106,9 @@ def search_layouts(
         most=most,
     )
     if samples is None:
-        return search(wanted.space, wanted.request, on_progress=on_progress)
-    return sample(wanted.space, wanted.request, samples, seed=seed, on_progress=on_progress)
+        fastest = FastestLayouts() if every else None
+        found = search(wanted.space, wanted.request, on_progress=on_progress, points=fastest)
+        found = evolve(found, fastest=fastest.layouts() if fastest is not None else ())
+    else:
+        found = sample(wanted.space, wanted.request, samples, seed=seed, on_progress=on_progress)
+    return evolve(found, make_charts=partial(search_charts, found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,9 +11,12 @@ from attrs import field, frozen
 
 from parcost.language.numbers import quantity
 from parcost.report.frames import data_frame
+from parcost.report.plots import Plot, plot
 
 if TYPE_CHECKING:
+    from parcost.contract.charts import Chart
     from parcost.contract.searches import Objective
+    from parcost.engine.scenario import Scenario
     from parcost.report.result import Result
 
 
@@ -38,6 +41,16 @@ class SearchedLayout:
         return rank(self.cost, self.bytes_, self.values)
 
 
+@frozen(kw_only=True, eq=False)
+class FastestLayout:
+    """A layout that fits: its values, seconds and bytes; *exact*, or no more than it takes."""
+
+    values: Mapping[str, Any]
+    seconds: float
+    bytes_: float
+    exact: bool
+
+
 @frozen(kw_only=True, eq=False, repr=False)
 class SearchResult:
     """The result of a search: *best* is the ranking, *front* the Pareto front of time and memory.
@@ -48,6 +61,8 @@ class SearchResult:
     layouts by the rule that refuses them. *large* counts those that do not fit, *limits* those
     beyond a limit. *looked* is the number of visited structures out of *structures*. *sampled* is
     the number of layouts drawn at random, if any; *cut_short* means fewer than requested.
+    The *axes* of *scenario* were searched. *fastest* has a layout for each combination of degrees,
+    if every layout was scored. *make_charts* returns the pictures of the layouts.
     """
 
     objective: Objective
@@ -68,6 +83,19 @@ class SearchResult:
     seconds: float
     sampled: int = 0
     cut_short: bool = False
+    scenario: Scenario
+    axes: Sequence[str]
+    fastest: Sequence[FastestLayout] = ()
+    make_charts: Callable[[], Sequence[Chart]] = tuple
+
+    def plot(self, name: str = "") -> Plot:
+        """Return the picture called *name*, such as ``front``; without a name all of them.
+
+        Raises:
+            KeyError: There is no picture of that name.
+        """
+        at = self.scenario
+        return plot(at.path, at.name, self.make_charts(), name, at.plugins)
 
     def rows(self) -> Sequence[Mapping[str, Any]]:
         """Return one mapping per layout of the ranking: its values, and what it comes to.

@@ -76,6 +76,8 @@ def sample(
         raise SpecError([why, *plugins_failed(space, list(faults))])
     return SearchResult(
         objective=objective,
+        scenario=space.scenario,
+        axes=[axis.attribute for axis in space.axes],
         best=ranked,
         front=pareto(layouts),
         size=space.size,

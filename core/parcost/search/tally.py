@@ -115,6 +115,8 @@ def result_of(
     whole = tally.looked == space.count()
     return SearchResult(
         objective=objective,
+        scenario=space.scenario,
+        axes=[axis.attribute for axis in space.axes],
         best=exact,
         front=pareto([*exact, *(one.layout for one in front if one.layout is not None)]),
         size=space.size,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
+from parcost.language.json_encoding import encode
 from parcost.output import data
-from parcost.output.json_encoding import encode
 
 
 class JsonLines(Exporter):

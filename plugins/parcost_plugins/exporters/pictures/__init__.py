@@ -37,6 +37,7 @@ class Svg(Exporter):
 
     name = "svg"
     reads: Part = "charts"
+    media_type = "image/svg+xml"
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield one drawing of all pictures."""

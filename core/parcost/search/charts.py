@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.charts import Chart, PointFigure, PointTable
 from parcost.language.diagnostics import Severity
 from parcost.language.errors import SpecError
-from parcost.output.charts import formula_text
+from parcost.report.charts import formula_text
 from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.result import plain_value
 
 if TYPE_CHECKING:
     from parcost.contract.searches import Objective
-    from parcost.search.fastest_layouts import FastestLayout
+    from parcost.engine.scenario import Scenario
     from parcost.search.result import SearchResult
-    from parcost.search.space import Space
 
 _STEP, _MEMORY = "step_time", "memory"
 _BOUND = "a bound from below, which was enough to leave the layout out"
 
 
-def search_charts(
-    space: Space, found: SearchResult, fastest: Sequence[FastestLayout]
-) -> list[Chart]:
-    """Return the pictures of a search; *fastest* has a layout for each combination of degrees."""
-    study = space.scenario.first
-    table = point_table(space, found, fastest)
+def search_charts(found: SearchResult) -> list[Chart]:
+    """Return the pictures of a search."""
+    study = found.scenario.first
+    table = point_table(found)
     asked = study.plugins.ask("point_charts", study.faults, points=table)
     return sorted((chart for _, chart in asked), key=lambda chart: chart.place)
 
 
-def point_table(space: Space, found: SearchResult, fastest: Sequence[FastestLayout]) -> PointTable:
+def point_table(found: SearchResult) -> PointTable:
     """Return the layouts of a search: the best, those of the front, and the fastest."""
     own = found.objective
     first = found.best[0].result
@@ -50,7 +47,7 @@ def point_table(space: Space, found: SearchResult, fastest: Sequence[FastestLayo
     for layout in (*found.best, *found.front):
         row = _row(layout.values, layout.seconds, layout.bytes_, own)
         rows.setdefault(_key(row), row)
-    for one in fastest:
+    for one in found.fastest:
         row = _row(one.values, one.seconds, one.bytes_, own)
         if not one.exact:
             row["bound"] = _BOUND
@@ -58,10 +55,10 @@ def point_table(space: Space, found: SearchResult, fastest: Sequence[FastestLayo
     best = found.best[0].values
     return PointTable(
         kind="search",
-        axes=dict.fromkeys((axis.attribute for axis in space.axes), ""),
+        axes=dict.fromkeys(found.axes, ""),
         figures=described,
         rows=list(rows.values()),
-        evaluate=lambda values: _evaluation(space, {**best, **values}, own),
+        evaluate=lambda values: _evaluation(found.scenario, {**best, **values}, own),
     )
 
 
@@ -82,10 +79,10 @@ def _key(row: Mapping[str, Any]) -> str:
     return repr(sorted((name, str(value)) for name, value in row.items() if "." in name))
 
 
-def _evaluation(space: Space, values: Mapping[str, Any], own: Objective) -> dict[str, Any]:
+def _evaluation(scenario: Scenario, values: Mapping[str, Any], own: Objective) -> dict[str, Any]:
     """Return the layout with these *values*, evaluated by itself; why it does not run, if so."""
     try:
-        found = evaluate_layout(space.scenario, values, own.name)
+        found = evaluate_layout(scenario, values, own.name)
     except SpecError as error:
         return {"feasible": False, "reason": error.diagnostics[0].message}
     layout = found.layout

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.charts import Chart, PointFigure, PointTable
 from parcost.contract.formulas import Formula
 from parcost.language.escapes import escape_line
+from parcost.language.json_encoding import plain_data
 from parcost.language.numbers import quantity
-from parcost.output.formulas import filled, fractions
-from parcost.output.json_encoding import plain_data
+from parcost.report.formulas import filled, fractions
+from parcost.report.rows import rows
 
 if TYPE_CHECKING:
-    from parcost.report.report import Report
+    from parcost.report.result import Result
+    from parcost.report.rows import Axes
 
 _TEXT = "_text"  # the field of a number with its unit, behind the name of the number
 _MOST_DRAWN = 1000  # characters of a formula with its numbers
 
 
-def report_charts(report: Report) -> list[Chart]:
+def report_charts(axes: Axes, results: Sequence[Result], units: Mapping[str, str]) -> list[Chart]:
     """Return the pictures of a report: of its step, or of its points."""
-    if not report.axes:
-        found = [chart for result in report.results for _, chart in result.charts]
+    if not axes:
+        found = [chart for result in results for _, chart in result.charts]
         return sorted(found, key=lambda chart: chart.place)
-    results = [result for result in report.results if result.legal]
-    if not results:
+    legal = [result for result in results if result.legal]
+    if not legal:
         return []
-    study = results[0].study
-    asked = study.plugins.ask("point_charts", study.faults, points=_point_table(report))
-    return sorted((chart for _, chart in asked), key=lambda chart: chart.place)
+    study = legal[0].study
+    points = _point_table(axes, results, units)
+    drawn = study.plugins.ask("point_charts", study.faults, points=points)
+    return sorted((chart for _, chart in drawn), key=lambda chart: chart.place)
 
 
-def _point_table(report: Report) -> PointTable:
+def _point_table(axes: Axes, results: Sequence[Result], units: Mapping[str, str]) -> PointTable:
     """Return the points of a sweep with their headlines."""
     listed = [
         (figure.column, figure)
-        for result in report.results
+        for result in results
         for _, figure in result.figures
         if figure.column is not None
     ]
@@ -48,9 +51,9 @@ def _point_table(report: Report) -> PointTable:
         )
         for _, figure in sorted(listed, key=lambda pair: pair[0])
     }
-    rows = [plain_data(row) for row in report.rows()]
-    units = {name: report.units.get(name, "") for name, _ in report.axes}
-    return PointTable(kind="sweep", axes=units, figures=figures, rows=rows)
+    points = [plain_data(row) for row in rows(axes, results)]
+    base = {name: units.get(name, "") for name, _ in axes}
+    return PointTable(kind="sweep", axes=base, figures=figures, rows=points)
 
 
 def chart_data(chart: Chart) -> dict[str, Any]:
