@@ -49,6 +49,7 @@ class Module:
         list
     )  # catalogue blocks, name here
     diagnostics: list[Diagnostic] = Factory(list)
+    reading: ImportOptions = PLAIN
     literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
     _scope: list[Module] = Factory(list)
@@ -192,7 +193,7 @@ class Loader:
         plain: bool = False,
     ) -> Module:
         source, tree, found = self._parse(source, path, reading, plain=plain)
-        module = Module(source, path, catalogue)
+        module = Module(source, path, catalogue, reading=reading)
         module.diagnostics += found
         if keep:
             self._modules[key] = module
