@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import inf, prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -168,10 +169,8 @@ def _product(row: Mapping[str, str]) -> Mapping[str, Any]:
             found[name] = float(found[name])
     sizes = [found.pop(name, None) for name in ("m", "n", "k")]
     found["products"] = [[*sizes, found.pop("count", 1.0)]]
-    rate = found.get("tflops")
-    if "time_us" not in found and is_number(rate) and rate > 0 and all(map(is_number, sizes)):
-        m, n, k = sizes
-        found["time_us"] = 2.0 * m * n * k / rate / 1e6
+    if "time_us" not in found and all(map(is_number, (*sizes, found.get("tflops")))):
+        found["time_us"] = 2e-6 * prod(sizes) / (found["tflops"] or inf)
     return found
 
 

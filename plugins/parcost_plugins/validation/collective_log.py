@@ -6,16 +6,18 @@ The study of a log has the ranks of the log on a fabric of the catalogue, and no
     use catalog.fabrics.hgx_h100
     cluster { devices = 16 }
 
-Each size of the log is priced by every algorithm that a library would pick among, and by the
-fastest of them. Bus bandwidth is what nccl-tests prints: a factor of the operation, which is that
-of a ring whichever algorithm ran, times size over time.
+Each size is priced by every algorithm that a library would pick among, and by the fastest.
+Bus bandwidth is what nccl-tests prints: size over time, times a factor of the operation. The
+factor is that of a ring, whichever algorithm ran.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,16 @@ if TYPE_CHECKING:
 _GROUP = "job"  # every rank of the log
 _LATENCY_BOUND = 64 * 1024  # bytes up to which a collective is mostly start-up
 _BANDWIDTH_BOUND = 64 * 2**20  # bytes from which it is mostly transfer
+_COLUMNS = (
+    "file",
+    "operation",
+    "ranks",
+    "size_bytes",
+    "measured_seconds",
+    "predicted_seconds",
+    "error",
+    "algorithm",
+)
 
 
 @frozen(kw_only=True)
@@ -195,18 +207,16 @@ def to_json(found: Sequence[CollectiveComparison]) -> str:
 
 def to_csv(found: Sequence[CollectiveComparison]) -> str:
     """Return a line for each size of each table."""
-    head = "file,operation,ranks,size_bytes,measured_seconds,predicted_seconds,error,algorithm"
-    lines = [
-        f"{_quoted(one.name)},{one.timings.operation},{one.timings.ranks},{row.size:.15g},"
-        f"{row.measured:.15g},{row.predicted:.15g},{row.error:.15g},{row.algorithm}"
-        for one in found
-        for row in one.rows
-    ]
-    return "\n".join([head, *lines]) + "\n"
-
-
-def _quoted(text: str) -> str:
-    return f'"{text.replace(chr(34), chr(34) * 2)}"'
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for one in found:
+        of_log = (one.name, one.timings.operation, one.timings.ranks)
+        for row in one.rows:
+            writer.writerow(
+                [*of_log, row.size, row.measured, row.predicted, row.error, row.algorithm]
+            )
+    return text.getvalue()
 
 
 def _page(one: CollectiveComparison) -> Iterator[Item]:
