@@ -87,11 +87,11 @@ class CollectiveComparison:
 
 def is_log(path: str) -> bool:
     """Return whether a file is a log of collectives, and not a file of runs."""
-    from parcost.system.files import LOG, decode, read_stdin, read_text
+    from parcost.system.files import LOG, read_text
 
-    if path != "-" and (Path(path).suffix == ".jsonl" or not Path(path).is_file()):
+    if Path(path).suffix == ".jsonl" or not Path(path).is_file():
         return False
-    content = decode(read_stdin(LOG), "<stdin>") if path == "-" else read_text(path, LOG)
+    content = read_text(path, LOG)
     return collective_timings.has_row(content) or '"out_of_place"' in content
 
 
