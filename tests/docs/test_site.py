@@ -143,3 +143,22 @@ def test_a_link_that_leads_nowhere_ends_the_build(site: Path, line: str, said: s
         page.write_text(text, encoding="utf-8")
     assert done.returncode == 1
     assert said in done.stderr + done.stdout
+
+
+@pytest.mark.slow
+def test_a_picture_is_made_by_the_command_of_its_page(site: Path) -> None:
+    """The command writes JSON: what counts is that its file is in the site."""
+    page = site / "docs" / "runtime.md"
+    text = page.read_text(encoding="utf-8")
+    command = "parcost timeline pipeline.par --format json --out bubble.svg"
+    try:
+        page.write_text(
+            f"{text}\n```sh\n{command}\n```\n\n![Passes](bubble.svg)\n", encoding="utf-8"
+        )
+        done = build(site)
+    finally:
+        page.write_text(text, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    made = site / "build" / "site"
+    assert "mine" in (made / "bubble.svg").read_text(encoding="utf-8")
+    assert 'src="bubble.svg"' in (made / "runtime.html").read_text(encoding="utf-8")
