@@ -92,6 +92,52 @@ def test_the_rate_of_products_goes_with_their_times(calibrate: Calibrate) -> Non
     assert 0.55 < rate(0.55) < 0.62
 
 
+def test_products_in_csv_are_those_in_json(
+    calibrate: Calibrate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Times, TFLOPS and counts in columns give the constant that lines of JSON give."""
+    sizes = range(8192, 16385, 1024)
+    rows = [
+        {
+            "id": f"p{n}", "device": "a100_sxm_80g", "dtype": "bfloat16",
+            "products": [[n, n, n, 1]], "time_us": 2 * n**3 / 200e6,
+        }
+        for n in sizes
+    ]  # fmt: skip
+    wanted = constants(calibrate(rows, "--format", "json"))
+    path = tmp_path / "gemm.csv"
+    for head, cells in (
+        ("device,dtype,M,N,K,time_us", [f"{2 * n**3 / 200e6:.6f}" for n in sizes]),
+        ("device,dtype,m,n,k,tflops", ["200" for _ in sizes]),
+    ):
+        pairs = zip(sizes, cells, strict=True)
+        lines = [f"a100_sxm_80g,bfloat16,{n},{n},{n},{cell}" for n, cell in pairs]
+        path.write_text("\n".join([head, *lines, ""]), encoding="utf-8")
+        code = main(["calibrate", str(path), "--format", "json"])
+        assert constants(CommandOutput(code, *capsys.readouterr())) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    "row, said",
+    [
+        ("a100_sxm_80g,bfloat16,8192,8192,x,200", "`time_us` is missing"),
+        ("a100_sxm_80g,bfloat16,8192,8192,8192,0", "`time_us` is 0"),
+        ("a100_sxm_80g,bfloat16", "`time_us` is missing"),
+        ("a100_sxm_80g,bfloat16,-1,-1,8192,200", "`products` is no list"),
+        ("a100_sxm_80g,bfloat16,1e999,1,1,200", "`time_us` is missing"),
+    ],
+)
+def test_a_bad_row_of_csv_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], row: str, said: str
+) -> None:
+    path = tmp_path / "gemm.csv"
+    path.write_text(f"device,dtype,m,n,k,tflops\n{row}\n", encoding="utf-8")
+    assert main(["calibrate", str(path)]) in (1, 2)
+    err = capsys.readouterr().err
+    assert "gemm.csv:2" in err
+    assert said in err
+
+
 def test_the_rate_of_attention_by_kernel_head_and_direction(calibrate: Calibrate) -> None:
     """Forward 4 b h s k d FLOPs at 55 % of 989 TFLOPS, backward 10 at 45 %; long sequences."""
     rows = [

@@ -283,13 +283,24 @@ def test_set_overrides_in_the_words_of_the_language(run: Run) -> None:
     assert step[0]["step_seconds"] == step[1]["step_seconds"]
 
 
+def test_set_makes_a_block_that_the_file_lacks(run: Run) -> None:
+    """A run of 1,000 steps takes 1,000 times the step."""
+    tokens = 1000 * 32 * 8192
+    written = ["--format", "json", "--set", f"run.tokens={tokens}"]
+    result = json.loads(run("eval", "a.par", *written, a=GOOD).out)["reports"][0]["results"][0]
+    assert result["figures"]["days_seconds"]["value"] == pytest.approx(
+        1000 * result["step_seconds"]
+    )
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [
         (["--set", "layout.tp"], "`--set layout.tp` sets nothing"),
         (["--set", "layout.tp=1", "--set", "layout.tp=2"], "given twice"),
         (["--set", "layout.tpp=4"], "there is no attribute `layout.tpp`"),
-        (["--set", "price.device_hour=2 USD/h"], "the study has no block `price`: write one"),
+        (["--set", "transfer.size=2 GB"], "the study has no block `transfer`: write one with a"),
+        (["--set", "price.hour=2 USD/h"], "there is no attribute `price.hour`"),
         (["--set", "layout.tp=4 GB"], "layout.tp"),
         (["--format", "jsn"], "did you mean `json`?"),
         (["--without", "transformr"], "no plugin is called `transformr`"),

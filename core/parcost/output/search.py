@@ -179,8 +179,10 @@ def eval_command(space: Space, entry: RankedLayout) -> str:
     scenario = space.scenario
     layout = settings(scenario, entry.layout.values)
     said = {**scenario.settings, **{p: space.text(p, value) for p, value in layout.items()}}
-    active = scenario.first.plugins
+    active, reading = scenario.first.plugins, scenario.module.reading
     flags = [
+        *([f"--from {quote(reading.tool)}"] if reading.tool else []),
+        *(f"--use {quote(entry)}" for entry in reading.uses),
         *([f"--study {quote(scenario.name)}"] if scenario.study is not None else []),
         *(f"--without {name}" for name in active.left_out),
         *(f"--plugin {quote(path)}" for path in active.files),

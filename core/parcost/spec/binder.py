@@ -27,7 +27,6 @@ from parcost.spec import values as v
 from parcost.spec.conversion import convert, is_literal, stays_inside
 from parcost.spec.definitions import Definition, Definitions, alias_of
 from parcost.spec.expressions import Expressions
-from parcost.spec.foreign import ForeignSource
 from parcost.spec.lets import unread_lets
 from parcost.spec.modules import Loader, Module, add_let
 from parcost.spec.names import NameResolver
@@ -124,13 +123,11 @@ class Binder:
             self._given[id(definition), name] = node
 
     def _add_block(self, kind: str) -> None:
-        """Add a block that no file of another tool can have, such as `cluster`."""
+        """Add a block of a kind that the study lacks, unless blocks of it need a label."""
         type_ = self.types.get(kind)
         if type_ is None or type_.inside or type_.label == "required":
             return
-        if not isinstance(self.module.source, ForeignSource):
-            return
-        if not self.definitions.of_kind(kind):
+        if self._find_definition(kind) is None and not self.definitions.of_kind(kind):
             self.definitions.table[kind, ""] = Definition(type_, "", None)
 
     def _locate(self, path: str) -> tuple[Definition, str]:
@@ -164,7 +161,7 @@ class Binder:
             kinds = {d.type.kind for d in table}
             absent = type_ is not None and not type_.inside and type_.kind not in kinds
             if type_ is not None and absent and not several:
-                help = f"the study has no block `{type_.kind}`: write one"
+                help = f"the study has no block `{type_.kind}`: write one with a label"
             place = self.module.source.name
             raise SpecError([Diagnostic("unknown-attribute", message, place=place, help=help)])
         return definition, name

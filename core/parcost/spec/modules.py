@@ -71,6 +71,7 @@ class Module:
     )  # catalogue blocks, name here
     diagnostics: list[Diagnostic] = Factory(list)
     allowances: list[Allowance] = Factory(list)
+    reading: ImportOptions = PLAIN
     literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
     _scope: list[Module] = Factory(list)
@@ -253,7 +254,7 @@ class Loader:
         plain: bool = False,
     ) -> Module:
         source, tree, found = self._parse(source, path, reading, plain=plain)
-        module = Module(source, path, catalogue, tree)
+        module = Module(source, path, catalogue, tree, reading=reading)
         module.diagnostics += found
         module.allowances, wrong = read_allowances(
             source, tree, self.rules, foreign=isinstance(source, ForeignSource)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import inf, prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -65,7 +68,7 @@ def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
     for name in names:
         path = Path(name)
         if name == "-" or not os.path.isdir(path):
-            content = "log" if name == "-" or path.suffix != ".jsonl" else _content(path)
+            content = _content_of_file(path) if name != "-" else "log"
             if content is None:
                 raise click.UsageError(f"{name}: {_kind_error(path)}")
             found.append(Input(name, path, content))
@@ -81,6 +84,17 @@ def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
             else:
                 found.append(Input(str(each), each, content))
     return found, passed
+
+
+def _content_of_file(path: Path) -> Content | None:
+    if path.suffix == ".jsonl":
+        return _content(path)
+    return "products" if path.suffix == ".csv" and _has_products(_first_row(path)) else "log"
+
+
+def _has_products(head: str) -> bool:
+    """Return whether the head of a table of CSV has the sizes of a product."""
+    return {"m", "n", "k"} <= {name.strip().lower() for name in head.split(",")}
 
 
 def _first_row(path: Path) -> str:
@@ -112,6 +126,9 @@ def _kind_error(path: Path) -> str:
 
 def objects(one: Input) -> Iterator[TableRow | Flaw]:
     """Yield the rows of a table, and the lines that are none."""
+    if one.path.suffix == ".csv":
+        yield from _products(one)
+        return
     for number, line in enumerate(read_lines(one.path, RUNS), 1):
         if not line.strip():
             continue
@@ -128,6 +145,33 @@ def objects(one: Input) -> Iterator[TableRow | Flaw]:
             yield Flaw(file=one.name, line=number, id="", kind="unreadable", reason=reason)
         else:
             yield TableRow(value, one.name, number)
+
+
+def _products(one: Input) -> Iterator[TableRow | Flaw]:
+    """Yield the rows of a table of products in CSV, with the fields that a line of JSON has."""
+    reader = csv.reader(read_lines(one.path, RUNS))
+    names = [name.strip().lower() for name in next(reader)]
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                row = {name: cell.strip() for name, cell in zip(names, cells, strict=False)}
+                yield TableRow(_product(row), one.name, reader.line_num)
+    except csv.Error as error:
+        reason = f"the line is no CSV: {error}"
+        yield Flaw(file=one.name, line=reader.line_num, id="", kind="unreadable", reason=reason)
+
+
+def _product(row: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return a row with its product in one field; TFLOPS become microseconds."""
+    found: dict[str, Any] = {name: text for name, text in row.items() if text}
+    for name in ("m", "n", "k", "count", "time_us", "tflops"):
+        with suppress(KeyError, ValueError):
+            found[name] = float(found[name])
+    sizes = [found.pop(name, None) for name in ("m", "n", "k")]
+    found["products"] = [[*sizes, found.pop("count", 1.0)]]
+    if "time_us" not in found and all(map(is_number, (*sizes, found.get("tflops")))):
+        found["time_us"] = 2e-6 * prod(sizes) / (found["tflops"] or inf)
+    return found
 
 
 # --- fields ---------------------------------------------------------------------------------

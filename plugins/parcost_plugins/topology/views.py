@@ -49,7 +49,7 @@ def _ranks(study: Study, only: Sequence[int]) -> Section:
         title="Process groups of the ranks",
         columns=("rank", *degrees, *ranks.units, *(f"{name} group" for name in several)),
         rows=rows,
-        notes=[*_order(study), *_counts(ranks, several)],
+        notes=[*_order(study), *_counts(ranks, several), *_levels(study, several)],
     )
 
 
@@ -60,6 +60,19 @@ def _counts(ranks: Ranks, names: Sequence[str]) -> Iterator[str]:
         each = [f"{count} {name} groups of {members}" for name, count, members in shapes]
         total = sum(count for _, count, _ in shapes)
         yield f"process groups: {', '.join(each)}; {total} in all, {len(shapes)} of each rank"
+
+
+def _levels(study: Study, names: Sequence[str]) -> Iterator[str]:
+    """Yield the levels of the fabric that the groups of each name cross."""
+    placed = {group.name: group for _, group in study.contributions("groups")}
+    each = []
+    for name in names:
+        if name in placed:
+            joined = zip(placed[name].shape, placed[name].links, strict=True)
+            crossed = [link.name for units, link in joined if units > 1]
+            each.append(f"{name} {' and '.join(crossed)}")
+    if each:
+        yield f"levels that they cross: {', '.join(each)}"
 
 
 def _group_names(ranks: Ranks) -> Iterator[str]:

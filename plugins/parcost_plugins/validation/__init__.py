@@ -15,5 +15,6 @@ The modules, in the order in which a row meets them:
     summary     groups of rows with their scores
     documents   the summary as JSON and CSV
     pages       the summary as tables, for terminals, Markdown and HTML
+    collective_log  a log of nccl-tests beside its prediction
     picture     predicted over measured, in characters and in SVG
 """

@@ -36,7 +36,7 @@ _MOST_TOLD = 50
 
 
 @click.command("validate")
-@click.argument("path", metavar="[RUNS.jsonl|DIR]", required=False)
+@click.argument("path", metavar="[RUNS.jsonl|DIR|LOG]", required=False)
 @click.option(
     "--format",
     "format_",
@@ -82,6 +82,14 @@ _MOST_TOLD = 50
     "'memory mape > 8 %', 'refused > 1 %', 'coverage < 85 %', 'half-width of MoE > 15 %', "
     "'regret > 3 %', 'rho < 0.9'. May be repeated.",
 )
+@click.option(
+    "--use",
+    "uses",
+    multiple=True,
+    metavar="ENTRY",
+    help="Of a log: the device or the fabric that it is compared with, such as "
+    "catalog.fabrics.hgx_h100. By default what the name of its device says.",
+)
 @options.overrides
 @options.selection
 @options.out
@@ -95,6 +103,7 @@ def command(
     folder: str | None,
     file: str | None,
     limits: tuple[str, ...],
+    uses: tuple[str, ...],
     overrides: tuple[str, ...],
     selection: PluginSelection,
     out: str | None,
@@ -107,12 +116,21 @@ def command(
     default is the published runs of the package. Each run becomes a study, which is evaluated
     with the constants of the catalogue only. Inconsistent rows are listed by line and reason;
     the others are scored, and the exit code is 1.
+
+    LOG is what nccl-tests or rccl-tests printed. Each size is compared with the prediction on a
+    fabric of the catalogue, by the fastest algorithm and by each.
     """
+    from parcost_plugins.validation.collective_log import is_log
     from parcost_plugins.validation.hardware import families_of
     from parcost_plugins.validation.pricing import write_studies
     from parcost_plugins.validation.summary import device_of, summarize
 
     values = options.parse_overrides(overrides)
+    if path is not None and is_log(path):
+        _refuse_for_log(conditions, folder, file, limits, format_)
+        return _compare_log(path, format_, uses, values, options.plugins(selection), out)
+    if uses:
+        raise click.UsageError("`--use` is of a log of collectives; runs name their hardware")
     label = _label(file) if file else ""
     wanted = [_limit(text) for text in limits]
     engine = options.engine(jobs, executor)
@@ -153,6 +171,57 @@ def command(
     if not summary.rows:
         write_message("error[no-row-scored]: no row could be scored; the reasons are listed")
     return _FAULT if faults else _FLAWED if summary.flaws or broken or not summary.rows else 0
+
+
+def _refuse_for_log(
+    conditions: tuple[str, ...],
+    folder: str | None,
+    file: str | None,
+    limits: tuple[str, ...],
+    format_: str,
+) -> None:
+    given = {
+        "--select": conditions,
+        "--write-specs": folder,
+        "--intervals": file,
+        "--fail-over": limits,
+        "--format html": format_ == "html",
+    }
+    for option, value in given.items():
+        if value:
+            raise click.UsageError(f"`{option}` is of runs, and this file is a log of collectives")
+
+
+def _compare_log(
+    path: str,
+    format_: str,
+    uses: tuple[str, ...],
+    values: Mapping[str, str],
+    plugins: Plugins,
+    out: str | None,
+) -> int:
+    from parcost_plugins.validation import collective_log
+
+    interrupts = Interrupts()
+    target = OutputFile(out, interrupts)
+    try:
+        with interrupts:
+            found = collective_log.compare(path, uses, values, plugins)
+            match format_:
+                case "json":
+                    text = collective_log.to_json(found)
+                case "csv":
+                    text = collective_log.to_csv(found)
+                case "md":
+                    text = collective_log.to_markdown(found)
+                case _:
+                    text = collective_log.to_table(found, target.paper())
+            target.put(text)
+            interrupts.check()
+            target.finish()
+    finally:
+        target.abandon()
+    return 0
 
 
 def _label(file: str) -> str:

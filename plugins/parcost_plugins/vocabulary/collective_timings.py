@@ -222,6 +222,19 @@ def _operation(name: str) -> str:
     return _OPERATIONS.get(name.lower().removesuffix("_perf"), "")
 
 
+def bus_factor(operation: str, ranks: int) -> float:
+    """Return what nccl-tests multiplies size / time by, whichever algorithm ran.
+
+    >>> bus_factor("all_reduce", 16), bus_factor("all_to_all", 8), bus_factor("broadcast", 8)
+    (1.875, 0.875, 1.0)
+    """
+    if operation == "all_reduce":
+        return 2.0 * (ranks - 1) / ranks
+    if operation in ("broadcast", "reduce", "point_to_point"):
+        return 1.0
+    return (ranks - 1) / ranks
+
+
 def guess(timings: Timings, ranks: int) -> list[str]:
     """Return the operations that the ratio of the two bandwidths allows over *ranks*.
 
@@ -230,11 +243,6 @@ def guess(timings: Timings, ranks: int) -> list[str]:
     """
     if not timings.factor or ranks < 2:
         return []
-    factors = {
-        "all_reduce": 2 * (ranks - 1) / ranks,
-        "all_gather": (ranks - 1) / ranks,
-        "reduce_scatter": (ranks - 1) / ranks,
-        "all_to_all": (ranks - 1) / ranks,
-        "broadcast": 1.0,
-    }
+    names = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
+    factors = {name: bus_factor(name, ranks) for name in names}
     return [name for name, f in factors.items() if abs(f / timings.factor - 1.0) < 0.02]

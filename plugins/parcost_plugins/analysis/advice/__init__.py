@@ -13,12 +13,13 @@ from parcost import Figure, Outcome, Section, Study, hookimpl
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Return the levels, what reaches the targets, what helps most, and what it rests on."""
+    """Return the levels, what reaches the targets, the levers, and what the answer rests on."""
     from parcost_plugins.analysis.advice import (
         evidence,
         levels,
         placement,
         reach,
+        recomputation,
         sensitivity,
         settings,
     )
@@ -26,6 +27,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 
     yield from levels.section(study, outcome)
     yield from reach.section(study, outcome)
+    yield from recomputation.section(study, outcome)
     tried, values = sensitivity.improvements(study), evidence.values_with_provenance(study)
     orders = placement.orders(study)
     changes = [*(change for _, change in tried), *(value.less for value in values), *orders]
