@@ -31,6 +31,7 @@ FLOORS = (
     "batch",
     "diff",
     "testing",
+    "server",
     "cli",
     "",  # the package itself, which has the public names
     "references",

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from parcost.contract.importers import ImportOptions
     from parcost.contract.searches import Goal
     from parcost.engine.scenario import Scenario
-    from parcost.engine.session import Session
     from parcost.plugins.selection import PluginSelection
     from parcost.search.best_first import SearchRequest
     from parcost.search.fastest_layouts import FastestLayouts
@@ -125,6 +124,7 @@ def command(
     lowest bound first, until no other layout can be better.
     """
     from parcost.batch.entries import charts_of
+    from parcost.batch.scenarios import only_study
     from parcost.contract.entries import Entry
     from parcost.language.errors import SpecError
     from parcost.output import search
@@ -149,7 +149,7 @@ def command(
     values = options.parse_overrides(overrides)
     progress = Progress(elsewhere=True)  # results are written at the end
     try:
-        scenario = _scenario(session, path, study, values, reading)
+        scenario = only_study(session, path, study, values, reading)
         goal = goal_of(scenario.first)
         given = {name: list(v) for name, v in scenario.axes}
         given |= _parse_over(over)
@@ -275,25 +275,6 @@ def _check_name(out: str) -> None:
     if Path(out).suffix.removeprefix(".") not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
         raise click.UsageError(f"`--out {out}` has no format: its name ends in one of {known}")
-
-
-def _scenario(
-    session: Session, path: str, study: str | None, values: Any, reading: ImportOptions
-) -> Scenario:
-    from parcost.language.diagnostics import Diagnostic, did_you_mean
-    from parcost.language.errors import SpecError
-
-    found = [s for s in session.load(path, values, reading=reading) if study in (None, s.name)]
-    if len(found) == 1:
-        return found[0]
-    known = [s.name for s in session.load(path, values, reading=reading)]
-    if study is not None:
-        message = f"`{path}` has no study called `{study}`"
-        help = did_you_mean(study, known) or "it has " + ", ".join(known)
-    else:
-        message = f"`{path}` has {len(known)} studies, and one is searched at a time"
-        help = "pick one with --study: " + ", ".join(known)
-    raise SpecError([Diagnostic("unknown-study", message, place=path, help=help)])
 
 
 def _parse_over(given: tuple[str, ...]) -> dict[str, list[Any]]:

@@ -14,22 +14,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.schema import BlockType, Field
+from parcost.contract.schema import BlockType
 from parcost.engine.session import Session
 from parcost.language.numbers import literal
 from parcost.language.syntax import Attribute
-from parcost.language.units import (
-    BYTES,
-    DOLLARS,
-    FLOP,
-    FLOPS,
-    GRAMS,
-    JOULES,
-    ONE,
-    RATE,
-    SECONDS,
-    WATTS,
-)
+from parcost.output.accepted_values import accepted_values
 from parcost.plugins.discovery import load
 from parcost.spec.modules import label_of
 
@@ -39,19 +28,6 @@ if TYPE_CHECKING:
 BEGIN = "<!-- reference: made by `python -m parcost.references.language docs/language.md` -->"
 END = "<!-- end of reference -->"
 REGISTRIES = ("collectives", "libraries", "schedules", "kernels")
-
-_MEASURES = {
-    BYTES: "bytes (`GB`, `GiB`, ...)",
-    RATE: "rate (`GB/s`, `Gbps`, ...)",
-    SECONDS: "time (`s`, `ms`, `us`, ...)",
-    FLOP: "work (`FLOP`, `TFLOP`, ...)",
-    FLOPS: "throughput (`TFLOPS`, ...)",
-    WATTS: "power (`W`, ...)",
-    JOULES: "energy (`J`, `Wh`, ...)",
-    DOLLARS: "money (`USD`)",
-    GRAMS: "mass (`g`, `kg`)",
-    ONE: "number",
-}
 
 
 def reference(plugins: Plugins) -> str:
@@ -96,7 +72,7 @@ def _block(type_: BlockType, owner: str, given: Mapping[tuple[str, str], str]) -
     yield "| :-- | :-- | :-- | :-- |"
     for name, field in type_.fields.items():
         falls_back = given.get((type_.kind, name)) or default(type_, name)
-        cells = (f"`{name}`", value(field), falls_back, field.doc.replace("|", "\\|"))
+        cells = (f"`{name}`", accepted_values(field), falls_back, field.doc.replace("|", "\\|"))
         yield f"| {' | '.join(cells)} |"
 
 
@@ -109,44 +85,6 @@ def _registries(plugins: Plugins) -> Iterator[str]:
         for name, (plugin, offered) in sorted(plugins.offers(hook).items()):
             doc = _flow(type(offered).__doc__, first=True).replace("|", "\\|")
             yield f"| {hook} | `{name}` | `{plugin.name}` | {doc} |"
-
-
-def value(field: Field) -> str:
-    """Return what may stand as the value of an attribute."""
-    match field.kind:
-        case "quantity":
-            return _number(field)
-        case "word":
-            words = " or ".join(f"`{choice}`" for choice in field.choices)
-            offered = f"one of the {field.registry}" if field.registry else ""
-            return " or ".join(filter(None, (words, offered)))
-        case "switch":
-            return "`on` or `off`"
-        case "text":
-            return "string"
-        case "reference":
-            return f"name of a `{field.target}`"
-        case "integers":
-            low = f", each at least {field.minimum:g}" if field.minimum else ""
-            return f"list of whole numbers{low}"
-        case "children":
-            return f"blocks `{field.target}`"
-    return field.kind
-
-
-def _number(field: Field) -> str:
-    said = "whole number" if field.whole else _MEASURES.get(field.dimension, str(field.dimension))
-    if field.dimension == ONE and field.maximum == 1 and not field.whole:
-        return "share (`85 %` or `0.85`)"
-    low = "" if field.minimum in (None, 0.0) else f"at least {field.minimum:g}"
-    high = "" if field.maximum is None else f"at most {field.maximum:g}"
-    parts = [said, *filter(None, ("above 0" if field.positive else low, high))]
-    if field.qualifiers:
-        words = " or ".join(f"`{word}`" for word in field.qualifiers)
-        parts.append(f"{'' if field.must_qualify else 'may be '}followed by {words}")
-    if field.curve:
-        parts.append("or `curve(...)`")
-    return ", ".join(parts)
 
 
 def default(type_: BlockType, name: str) -> str:

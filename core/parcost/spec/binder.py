@@ -140,9 +140,7 @@ class Binder:
             SpecError: There is no such attribute, or several.
         """
         *steps, name = path.split(".")
-        definition = self._find_definition(steps[0]) if steps else None
-        for step in steps[1:]:
-            definition = self._inner(definition, step) if definition else None
+        definition = self._definition_at(steps) if steps else None
         if definition is None or name not in definition.type.fields:
             table = self.definitions.table.values()
             known = {
@@ -168,6 +166,17 @@ class Binder:
             place = self.module.source.name
             raise SpecError([Diagnostic("unknown-attribute", message, place=place, help=help)])
         return definition, name
+
+    def _definition_at(self, steps: Sequence[str]) -> Definition | None:
+        definition = self._find_definition(steps[0])
+        for step in steps[1:]:
+            definition = self._inner(definition, step) if definition else None
+        return definition
+
+    def block_at(self, path: str) -> Any:
+        """Return the object of the block that attributes at *path* are set in, if there is one."""
+        definition = self._definition_at(path.split("."))
+        return None if definition is None else self.objects.get(id(definition))
 
     def _alias_help(
         self, steps: Sequence[str], name: str, definition: Definition | None

@@ -1,0 +1,133 @@
+"""The form of a study, made from what its blocks declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parcost.contract.forms import (
+    Form,
+    Input,
+    InputChoice,
+    InputGroup,
+    InputKind,
+    SearchAxis,
+    SearchChoices,
+)
+from parcost.contract.schema import Field, block_type
+from parcost.output.accepted_values import accepted_values
+from parcost.output.resolved_spec import AttributeText, BlockText, block_texts
+from parcost.search.result import spec_text
+from parcost.search.space import offered_axes
+
+if TYPE_CHECKING:
+    from parcost.contract.study import Study
+    from parcost.engine.scenario import Scenario
+
+_FIRST = 1  # parts whose blocks are open: what the file says
+
+
+def form_of(scenario: Scenario) -> Form:
+    """Return the form of *scenario*, without blocks that no path leads to.
+
+    Raises:
+        SpecError: The scenario cannot be bound.
+    """
+    study = scenario.first
+    axes = offered_axes(study)
+    swept = {name: _list_text(values) for name, values in scenario.axes}
+    parts = [
+        (
+            title,
+            [
+                InputGroup(
+                    title=text.title,
+                    doc=_flow(type(text.block).__doc__),
+                    inputs=list(_inputs(scenario, study, text, swept)),
+                    is_open=place < _FIRST
+                    or any(f"{text.path}.{n}" in axes for n in text.attributes),
+                )
+                for text in texts
+                if text.attributes and scenario.binder.block_at(text.path) is text.block
+            ],
+        )
+        for place, (title, texts) in enumerate(block_texts(study).items())
+    ]
+    return Form(parts=parts, search=_search_choices(study))
+
+
+def _search_choices(study: Study) -> SearchChoices | None:
+    objectives = [(o.name, o.title) for _, o in study.contributions("objectives")]
+    if not objectives or not study.trains:
+        return None
+    axes = [
+        SearchAxis(path=path, values=[f"{spec_text(value)}" for value in axis.values])
+        for path, axis in offered_axes(study).items()  # type: ignore[arg-type]
+    ]
+    return SearchChoices(axes=axes, objectives=objectives)
+
+
+def _inputs(
+    scenario: Scenario,
+    study: Study,
+    text: BlockText,
+    swept: Mapping[str, str],
+) -> Iterator[Input]:
+    for name, attribute in text.attributes.items():
+        path = f"{text.path}.{name}"
+        field = block_type(type(text.block)).fields[name]
+        value = swept.get(path, attribute.text.removesuffix(attribute.provenance))
+        choices = list(_choices(scenario, study, field, attribute))
+        yield Input(
+            path=path,
+            name=name,
+            kind=_kind(field, value, choices),
+            doc=_flow(field.doc),
+            accepts=accepted_values(field).replace("`", ""),
+            text=value,
+            implied=attribute.implied,
+            place=attribute.place,
+            choices=choices,
+            minimum=field.minimum,
+            maximum=field.maximum,
+        )
+
+
+def _kind(field: Field, value: str, choices: Sequence[InputChoice]) -> InputKind:
+    """Return how an attribute is chosen: a sweep and an expression are texts."""
+    if field.kind == "switch" and value in ("on", "off"):
+        return "switch"
+    if choices and (not value or value in [choice.text for choice in choices]):
+        return "choice"
+    if field.whole and not field.qualifiers and (not value or value.isdecimal()):
+        return "number"
+    return "text"
+
+
+def _choices(
+    scenario: Scenario, study: Study, field: Field, attribute: AttributeText
+) -> Iterator[InputChoice]:
+    if field.kind == "switch" and not attribute.text:
+        yield from (InputChoice(text=word) for word in ("on", "off"))
+    elif field.kind == "word":
+        yield from (InputChoice(text=word) for word in scenario.binder.names.choices(field))
+    elif field.kind == "reference":
+        own = [
+            block.label
+            for blocks in study.blocks.values()
+            for block in blocks
+            if block_type(type(block)).kind == field.target and block.label
+        ]
+        yield from (InputChoice(text=label) for label in own)
+        for label, entry in scenario.loader.entries_of(field.target).items():
+            if label not in own:
+                yield InputChoice(text=label, entry=entry)
+
+
+def _list_text(values: Sequence[Any]) -> str:
+    """Return the values of a sweep as a list."""
+    return f"[{', '.join(f'{spec_text(value)}' for value in values)}]"
+
+
+def _flow(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("``", "").replace("`", "")
