@@ -132,10 +132,12 @@ def serve_tasks(connection: Connection, subject: Subject) -> None:
         connection.send_bytes(kind + text.encode())
 
     last = 0.0
+    stopped = False
 
     def show_progress(text: str) -> None:
-        nonlocal last
-        if connection.poll() and connection.recv() == _STOP:
+        nonlocal last, stopped
+        if not stopped and connection.poll() and connection.recv() == _STOP:
+            stopped = True
             raise KeyboardInterrupt
         if monotonic() - last > _PROGRESS_SECONDS:
             last = monotonic()
@@ -146,6 +148,7 @@ def serve_tasks(connection: Connection, subject: Subject) -> None:
         send(_READY, "")
         while True:
             task = connection.recv()
+            stopped = False
             if task != _STOP:
                 send(_ANSWER, _answer(study, task, show_progress))
 

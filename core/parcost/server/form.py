@@ -24,16 +24,34 @@ if TYPE_CHECKING:
     from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
 
+#: Blocks by path, in order, each with the title of its part.
+BlockOrder = Mapping[str, str]
+
 _FIRST = 1  # parts whose blocks are open: what the file says
 
 
-def form_of(scenario: Scenario) -> Form:
+def block_order(scenario: Scenario) -> BlockOrder:
+    """Return the blocks of *scenario* in the order of its resolved spec."""
+    return {
+        text.path: title for title, texts in block_texts(scenario.first).items() for text in texts
+    }
+
+
+def form_of(scenario: Scenario, order: BlockOrder) -> Form:
     """Return the form of *scenario*, without blocks that no path leads to.
+
+    What is in *order* keeps its place there: what is set from outside would come first.
 
     Raises:
         SpecError: The scenario cannot be bound.
     """
     study = scenario.first
+    places = {path: place for place, path in enumerate(order)}
+    found: dict[str, list[BlockText]] = {title: [] for title in order.values()}
+    for title, texts in block_texts(study).items():
+        for text in texts:
+            if text.attributes and scenario.binder.block_at(text.path) is text.block:
+                found.setdefault(order.get(text.path, title), []).append(text)
     axes = offered_axes(study)
     swept = {name: _list_text(values) for name, values in scenario.axes}
     parts = [
@@ -47,11 +65,10 @@ def form_of(scenario: Scenario) -> Form:
                     is_open=place < _FIRST
                     or any(f"{text.path}.{n}" in axes for n in text.attributes),
                 )
-                for text in texts
-                if text.attributes and scenario.binder.block_at(text.path) is text.block
+                for text in sorted(texts, key=lambda text: places.get(text.path, len(places)))
             ],
         )
-        for place, (title, texts) in enumerate(block_texts(study).items())
+        for place, (title, texts) in enumerate(found.items())
     ]
     return Form(parts=parts, search=_search_choices(study))
 

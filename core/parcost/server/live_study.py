@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from parcost.search.layout_evaluation import settings
 from parcost.search.sensitivity import neighbours
 from parcost.search.space import space
 from parcost.server.bodies import Change, SearchOrder
-from parcost.server.form import form_of
+from parcost.server.form import BlockOrder, block_order, form_of
 from parcost.version import __version__
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class LiveStudy:
 
     subject: Subject
     session: Session
+    _known_order: dict[str, Any] = field(factory=dict)  # of a module
 
     @classmethod
     def of(cls, subject: Subject) -> LiveStudy:
@@ -99,7 +101,7 @@ class LiveStudy:
         if isinstance(scenario, Rejection):
             return {**answer, **self._problems(scenario.diagnostics)}
         exporter = self._exporter
-        form = attempt(self.subject.path, lambda: form_of(scenario))
+        form = attempt(self.subject.path, lambda: form_of(scenario, self._order()))
         if isinstance(form, Rejection):
             return {**answer, **self._problems(form.diagnostics)}
         answer["form"] = exporter.inputs(form)
@@ -147,6 +149,8 @@ class LiveStudy:
         fastest = FastestLayouts()
         points = fastest if whole.size <= _MOST_MAPPED else None
         found = search(whole, request, on_progress=on_progress, points=points)
+        with suppress(KeyboardInterrupt):  # which ends the search, and that has ended
+            on_progress("the best layouts are compared and drawn")
         best = search_output.rank_layouts(found)
         near = list(
             neighbours(
@@ -167,6 +171,14 @@ class LiveStudy:
     @property
     def _exporter(self) -> LiveExporter:
         return live_exporter(self.session.plugins)
+
+    def _order(self) -> BlockOrder:
+        """Return the order of blocks without a change; the file may have changed since."""
+        plain = self._bound(Change())
+        if self._known_order.get("module") is not plain.module:
+            self._known_order.update(module=plain.module, order=block_order(plain))
+        order: BlockOrder = self._known_order["order"]
+        return order
 
     def _scenario(self, change: Change) -> Scenario | Rejection:
         return attempt(self.subject.path, lambda: self._bound(change))

@@ -120,7 +120,7 @@ class Loader:
         if path.suffix == sources.SUFFIX != place.suffix and place.exists():
             message = f"`{name}` is a link to `{place.name}`, which is no spec"
             raise failure("not-a-spec", message, name)
-        key = f"{reading.tool}:{place}" if reading.tool else str(place)
+        key = ":".join((*filter(None, (reading.tool, *reading.uses)), str(place)))
         if key in self._modules and self._fresh(key, path):
             return self._modules[key]
         stamp = _stamp(path)

@@ -6,52 +6,43 @@
   const entries = new Map();  // by the same path, what the text is imported from
   const named = (path) => $("inputs").querySelector(`[name="${CSS.escape(path)}"]`);
   const say = (text) => { $("status").textContent = text; };
-
   // The address of the page is its state: `#layout.tp=8&use=catalog.devices.b200`.
-  const state = () => ({ page, set: Object.fromEntries(changes), use: [...new Set(entries.values())] });
+  const uses = () => [...new Set(entries.values())];
+  const state = () => ({ page, set: Object.fromEntries(changes), use: uses() });
   const readAddress = () => {
     const given = new URLSearchParams(location.hash.slice(1));
-    const uses = given.getAll("use");
+    const imported = given.getAll("use");
     given.delete("use");
     changes.clear();
     entries.clear();
     for (const [path, text] of given) {
       changes.set(path, text);
-      const entry = uses.find((use) => use.endsWith(`.${text}`));
+      const entry = imported.find((use) => use.endsWith(`.${text}`));
       if (entry) entries.set(path, entry);
     }
   };
   const writeAddress = () => {
     const now = new URLSearchParams([...changes]);
-    for (const entry of new Set(entries.values())) now.append("use", entry);
+    for (const entry of uses()) now.append("use", entry);
     const hash = String(now);
     if (hash !== location.hash.slice(1)) history.pushState(null, "", hash ? `#${hash}` : location.pathname);
     $("link").href = location.href;
   };
-
   const post = (path, body, signal) => fetch(path, {
     method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal,
   });
-
-  const element = (name, text, style) => {
-    const made = document.createElement(name);
-    made.textContent = text;
-    if (style) made.className = style;
-    return made;
-  };
-
+  const element = (name, text, style = "") =>
+    Object.assign(document.createElement(name), { textContent: text, className: style });
   const showProblems = (diagnostics = [], faults = []) => {
     const list = document.createElement("ul");
-    for (const { severity, message, remarks = [], notes = [], help, paths = [] } of diagnostics) {
-      const item = element("li", `${paths.length ? `${paths.join(", ")}: ` : ""}${message}`, severity === "error" ? "bad" : "warning");
-      for (const note of [...remarks, ...notes]) item.append(element("p", note));
-      if (help) item.append(element("p", help));
+    for (const { message, remarks = [], notes = [], help, paths = [] } of diagnostics) {
+      const item = element("li", paths.length ? `${paths.join(", ")}: ${message}` : message, "bad");
+      item.append(...[...remarks, ...notes, ...(help ? [help] : [])].map((text) => element("p", text)));
       list.append(item);
     }
     for (const fault of faults) list.append(element("li", fault, "bad"));
     $("problems").replaceChildren(...(list.children.length ? [list] : []));
   };
-
   const mark = (diagnostics = []) => {
     for (const field of $("inputs").querySelectorAll(".field")) {
       const input = field.querySelector("[name]");
@@ -64,7 +55,6 @@
       if (about.length) field.closest("details").open = true;
     }
   };
-
   const showForm = (html) => {
     const template = document.createElement("template");
     template.innerHTML = html;
@@ -74,35 +64,19 @@
       if (before) details.open = before.open;
     }
     const panel = fresh.querySelector("details.search"), before = inputs.querySelector("details.search");
-    if (panel && before) {
-      if (searching) panel.replaceWith(before);
-      else {
-        panel.open = before.open;
-        for (const now of panel.querySelectorAll("[data-axis]")) {
-          now.checked = before.querySelector(`[data-axis="${CSS.escape(now.dataset.axis)}"]`)?.checked ?? true;
-        }
-        for (const id of ["objective", "budget"]) panel.querySelector(`#${id}`).value = before.querySelector(`#${id}`).value;
-      }
-    }
-    const kept = inputs.contains(active) ? { name: active.name, id: active.id, value: active.value } : null;
-    const scroll = $("form").scrollTop;
+    if (before && (searching || panel?.textContent === before.textContent)) panel?.replaceWith(before);
+    const { name, id, value } = inputs.contains(active) ? active : {}, scroll = $("form").scrollTop;
     inputs.replaceChildren(fresh);
     filter();
     $("form").scrollTop = scroll;
-    const again = kept && ((kept.name && named(kept.name)) || (kept.id && $(kept.id)));
-    if (again) {
-      if (again.matches("input[name]")) again.value = kept.value;
-      again.focus({ preventScroll: true });
-    }
+    const again = name ? named(name) : id && $(id);
+    if (again?.matches("input[name]")) again.value = value;
+    again?.focus?.({ preventScroll: true });
   };
-
   const showReport = (target, html) => {
-    const open = [...target.querySelectorAll("figure details[open]")].map((one) => one.closest("figure").id);
     target.innerHTML = html;
-    for (const id of open) $(id)?.querySelector("details")?.setAttribute("open", "");
     document.dispatchEvent(new Event("parcost:report"));
   };
-
   let current = null;
   const evaluate = async () => {
     current?.abort();
@@ -118,8 +92,8 @@
       $("report").classList.toggle("stale", !answer.report);
       showProblems(answer.diagnostics, answer.faults);
       mark(answer.diagnostics);
-      if (answer.report) say(answer.diagnostics.length ? "Evaluated, with problems." : "Evaluated.");
-      else say($("report").children.length ? "No report of that; below is the last one." : "No report.");
+      const last = $("report").children.length ? "No report of that; below is the last one." : "No report.";
+      say(answer.report ? `Evaluated${answer.diagnostics.length ? ", with problems" : ""}.` : last);
     } catch (error) {
       if (error.name === "AbortError") return;
       $("report").classList.add("stale");
@@ -127,7 +101,6 @@
     }
   };
   const update = () => { writeAddress(); evaluate(); };
-
   const change = (input) => {
     const text = input.value.trim(), path = input.name;
     if (input.validity.badInput || (text === input.dataset.value && !changes.has(path)) || text === changes.get(path)) return;
@@ -136,24 +109,20 @@
     if (text && entry) entries.set(path, entry); else entries.delete(path);
     update();
   };
-  const undo = (path) => { changes.delete(path); entries.delete(path); update(); };
-
   const filter = () => {
     const text = $("filter").value.trim().toLowerCase();
     for (const details of $("inputs").querySelectorAll("details[data-group]")) {
       let some = !text;
       for (const field of details.querySelectorAll(".field")) {
-        field.hidden = text !== "" && !field.dataset.find.toLowerCase().includes(text);
-        some ||= !field.hidden;
+        some = !(field.hidden = !field.dataset.find.toLowerCase().includes(text)) || some;
       }
       details.hidden = !some;
       if (text && some) details.open = true;
     }
   };
-
   let searching = false;
-  const apply = (layout) => {
-    for (const [path, text] of Object.entries(layout.values)) { changes.set(path, text); entries.delete(path); }
+  const apply = ({ values }) => {
+    for (const [path, text] of Object.entries(values)) { changes.set(path, text); entries.delete(path); }
     update();
   };
   const showFound = (answer) => {
@@ -163,9 +132,8 @@
     showReport($("found"), answer.report);
     const table = [...$("found").querySelectorAll("table")].find(({ tBodies: [body] }) => body.rows.length === answer.layouts.length);
     for (const [place, layout] of answer.layouts.entries()) {
-      const row = table?.tBodies[0].rows[place], button = element("button", "Apply");
-      button.type = "button";
-      button.setAttribute("aria-label", `Apply layout ${place + 1}: ${layout.step}, ${layout.memory}`);
+      const row = table?.tBodies[0].rows[place];
+      const button = Object.assign(element("button", "Apply"), { type: "button", title: `${layout.step}, ${layout.memory}` });
       (row?.insertCell() ?? $("progress")).append(button);
       (row ?? button).addEventListener("click", () => apply(layout));
       row?.classList.add("layout");
@@ -175,9 +143,8 @@
     const axes = [...$("inputs").querySelectorAll("[data-axis]:checked")].map((box) => box.dataset.axis);
     const body = { ...state(), axes, objective: $("objective").value, budget_seconds: $("budget").valueAsNumber || null };
     $("search").hidden = false;
-    searching = true;
-    $("start").disabled = searching;
-    $("stop").disabled = !searching;
+    $("start").disabled = searching = true;
+    $("stop").disabled = false;
     try {
       const response = await post("/search", body);
       if (!response.ok) { showFound(await response.json()); return; }
@@ -190,19 +157,15 @@
         }
       }
     } catch { $("progress").textContent = "The search was cut off."; }
-    finally { searching = false; $("start").disabled = false; $("stop").disabled = true; }
+    finally { $("start").disabled = searching = false; $("stop").disabled = true; }
   };
-
   const download = async () => {
     const { name, text, diagnostics } = await (await post("/spec", state())).json();
     if (!text) { showProblems(diagnostics); return; }
-    const link = element("a", "");
-    link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-    link.download = name;
-    link.click();
-    URL.revokeObjectURL(link.href);
+    const link = element("a", ""), href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+    Object.assign(link, { href, download: name }).click();
+    URL.revokeObjectURL(href);
   };
-
   let timer = 0;
   $("form").addEventListener("submit", (event) => event.preventDefault());
   $("form").addEventListener("input", ({ target }) => {
@@ -215,7 +178,8 @@
     if (target.name) change(target);
   });
   $("form").addEventListener("click", ({ target }) => {
-    if (target.dataset.undo) undo(target.dataset.undo);
+    const path = target.dataset.undo;
+    if (path) { changes.delete(path); entries.delete(path); update(); }
     else if (target.id === "start") search();
     else if (target.id === "stop") post("/stop", {});
   });
