@@ -36,6 +36,7 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _POLICY = "Content-Security-Policy"
+_ENTRANCE = "open the address that `parcost serve` printed last, with its token"
 _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
@@ -111,8 +112,7 @@ class Guard:
             self.address.admits(request.cookies.get(self.address.cookie))
             or self.address.admits(bearer)
         ):
-            help = "open the address that `parcost serve` printed, which has a token"
-            return refuse(401, "no-token", "the request has no valid token", help)
+            return refuse(401, "no-token", "the request has no valid token", _ENTRANCE)
         if request.method not in _READS:
             origin = request.headers.get("origin", "")
             if origin.lower() != f"http://{host.lower()}":
@@ -122,8 +122,7 @@ class Guard:
     def _enter(self, given: str) -> Response:
         """Return an answer that lets the browser keep a valid token, and hides it from the bar."""
         if not self.address.admits(given):
-            help = "the server was started anew; open the address that it printed last"
-            return refuse(401, "no-token", "the token is not that of this server", help)
+            return refuse(401, "no-token", "the token is not that of this server", _ENTRANCE)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(self.address.cookie, given, httponly=True, samesite="lax", path="/")
         return answer

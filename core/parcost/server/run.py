@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import current_thread, main_thread
 
 import uvicorn
 
@@ -99,8 +102,33 @@ def serve(
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_PATIENCE_SECONDS,
     )
+    server = Server(config)
     try:
-        Server(config).run(sockets=[made])
+        with _end_on_hang_up(server):
+            server.run(sockets=[made])
     finally:
         page.end()
         made.close()
+
+
+@contextmanager
+def _end_on_hang_up(server: uvicorn.Server) -> Iterator[None]:
+    """End *server* in order when its terminal closes; uvicorn does so for other signals."""
+    number: int = getattr(signal, "SIGHUP", 0)
+    ignored = not number or signal.getsignal(number) is signal.SIG_IGN
+    if ignored or current_thread() is not main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        came.append(number)
+        server.should_exit = True
+
+    before = signal.signal(number, note)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+    if came:
+        signal.raise_signal(number)

@@ -14,7 +14,6 @@ from attrs import define, field
 from parcost.language.errors import ParcostError
 from parcost.server.evaluation_process import EvaluationProcess, Task
 
-_GRACE_SECONDS = 1.0
 _MOST_WAITING = 16
 
 
@@ -32,6 +31,7 @@ class Turns:
 
     process: EvaluationProcess
     seconds: float
+    grace_seconds: float = 1.0
     _newest: dict[str, object] = field(factory=dict)
     _running: tuple[str, object] | None = None
     _lock: asyncio.Lock = field(factory=asyncio.Lock)
@@ -49,7 +49,7 @@ class Turns:
             raise BusyError("too many pages wait for an evaluation")
         ticket = self._newest[page] = object()
         if self._running is not None and self._running[0] == page:
-            asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._end, self._running)
+            asyncio.get_running_loop().call_later(self.grace_seconds, self._end, self._running)
         try:
             async with self._lock:
                 self._check(page, ticket)
