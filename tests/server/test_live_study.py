@@ -12,6 +12,7 @@ import pytest
 
 import parcost
 from parcost.contract.forms import Form, Input
+from parcost.contract.importers import ImportOptions
 from parcost.server.bodies import Change, SearchOrder
 from parcost.server.form import block_order, form_of
 from parcost.server.live_study import LiveStudy, Subject
@@ -78,7 +79,9 @@ def test_every_input_can_be_set_to_what_it_shows(live: LiveStudy, spec: str) -> 
     inputs = by_path(form(live, spec))
     values = {path: i.text for path, i in inputs.items() if i.text}
     assert len(values) > 300
-    again = by_path(form_of(live.session.load(spec, values)[0], {}))
+    uses = {c.entry for i in inputs.values() for c in i.choices if c.text == i.text and c.entry}
+    reading = ImportOptions("", tuple(uses))
+    again = by_path(form_of(live.session.load(spec, values, reading=reading)[0], {}))
     assert {path: again[path].text for path in values} == values
 
 
@@ -115,7 +118,7 @@ def test_a_search_offers_the_axes_of_plugins(live: LiveStudy, spec: str) -> None
         ({"layout.tp": "tp"}, "circular", ["layout.tp"], ""),
         ({"layout.tp": "8\nuse x"}, "syntax", [], ""),
         ({"layout.nothing": "1"}, "unknown-attribute", [], ""),
-        ({"schedule.kind": "1f1b"}, "wrong-word", ["schedule.kind"], "one_f_one_b"),
+        ({"schedule.kind": "gpip"}, "wrong-word", ["schedule.kind"], "gpipe"),
         ({"cluster.device": "b200"}, "unknown-name", ["cluster.device"], "catalog.devices.b200"),
         ({"layout.tp": "(" * 5000}, "", [], ""),
     ],
@@ -175,7 +178,7 @@ def test_a_change_gives_what_the_command_line_gives(live: LiveStudy, spec: str) 
 
 
 @pytest.mark.slow
-def test_a_device_of_the_catalogue_is_imported(live: LiveStudy, spec: str) -> None:
+def test_a_device_of_the_catalogue_is_imported(live: LiveStudy) -> None:
     answer = live.evaluate(
         Change(values={"cluster.device": "b200"}, uses=("catalog.devices.b200",))
     )
@@ -195,7 +198,7 @@ def test_the_downloaded_spec_gives_the_same(live: LiveStudy, spec: str) -> None:
     (again,) = parcost.load_text(answer["text"])
     found = float(again.evaluate().result.figure("step_time"))
     assert found == pytest.approx(step_time(spec, values), rel=1e-12)
-    assert live.spec(Change(values={"layout.tp": "[1, 2]"})).keys() == {"diagnostics"}
+    assert live.spec(Change(values={"layout.pp": "[1, 2]"})).keys() == {"diagnostics"}
 
 
 @pytest.mark.slow
@@ -222,8 +225,11 @@ def test_a_layout_of_a_search_is_what_it_says(live: LiveStudy, spec: str) -> Non
 
 @pytest.mark.slow
 def test_a_search_that_is_stopped_has_what_it_found(live: LiveStudy) -> None:
+    told: list[str] = []
+
     def stop(text: str) -> None:
-        if "replayed" in text:
+        told.append(text)
+        if "replayed" in text and "replayed" not in "".join(told[:-1]):
             raise KeyboardInterrupt
 
     answer = live.search(SearchOrder(change=Change()), stop)
@@ -235,7 +241,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 @pytest.mark.slow
 def test_text_of_a_spec_is_text_on_the_page(tmp_path: Path) -> None:
-    file = tmp_path / "<b>x</b>.par"
+    file = tmp_path / "<b>x.par"
     text = SPEC.replace("tp = 2", f'tp = 2 @assumed("{HOSTILE}")\n')
     file.write_text(text, encoding="utf-8")
     live = LiveStudy.of(Subject(path=str(file)))

@@ -71,9 +71,13 @@ class AttributeText:
 
 @frozen(kw_only=True)
 class BlockText:
-    """A block of a study with its attributes as texts; *path* is what their paths begin with."""
+    """A block of a study with its attributes as texts; *path* is what their paths begin with.
+
+    *owner* is the block that holds it, or itself.
+    """
 
     block: Any
+    owner: Any
     title: str
     path: str
     attributes: Mapping[str, AttributeText]
@@ -110,7 +114,9 @@ def _block_texts(
     study: Study,
     labels: Mapping[int, str],
     axes: Mapping[str, Any],
+    owner: Any = None,
 ) -> Iterator[BlockText]:
+    owner = owner or block
     type_ = block_type(type(block))
     label = labels.get(id(block), block.label)
     path = f"{prefix}{label or type_.kind}"
@@ -129,11 +135,11 @@ def _block_texts(
                 )
             )
     title = " ".join(filter(None, (type_.kind, label)))
-    yield BlockText(block=block, title=title, path=path, attributes=own)
+    yield BlockText(block=block, owner=owner, title=title, path=path, attributes=own)
     for name, field in type_.fields.items():
         if field.kind == "children":
             for child in getattr(block, name):
-                yield from _block_texts(child, f"{path}.", study, labels, axes)
+                yield from _block_texts(child, f"{path}.", study, labels, axes, owner)
 
 
 def _by_place(study: Study) -> dict[str, list[Any]]:

@@ -15,6 +15,7 @@ from parcost.contract.forms import (
     SearchChoices,
 )
 from parcost.contract.schema import Field, block_type
+from parcost.language.numbers import literal
 from parcost.output.accepted_values import accepted_values
 from parcost.output.resolved_spec import AttributeText, BlockText, block_texts
 from parcost.search.result import spec_text
@@ -50,10 +51,10 @@ def form_of(scenario: Scenario, order: BlockOrder) -> Form:
     found: dict[str, list[BlockText]] = {title: [] for title in order.values()}
     for title, texts in block_texts(study).items():
         for text in texts:
-            if text.attributes and scenario.binder.block_at(text.path) is text.block:
+            if text.attributes and scenario.binder.is_at(text.path, text.owner):
                 found.setdefault(order.get(text.path, title), []).append(text)
     axes = offered_axes(study)
-    swept = {name: _list_text(values) for name, values in scenario.axes}
+    swept = dict(scenario.axes)
     parts = [
         (
             title,
@@ -61,7 +62,7 @@ def form_of(scenario: Scenario, order: BlockOrder) -> Form:
                 InputGroup(
                     title=text.title,
                     doc=_flow(type(text.block).__doc__),
-                    inputs=list(_inputs(scenario, study, text, swept)),
+                    inputs=list(_inputs(scenario, text, swept)),
                     is_open=place < _FIRST
                     or any(f"{text.path}.{n}" in axes for n in text.attributes),
                 )
@@ -86,15 +87,16 @@ def _search_choices(study: Study) -> SearchChoices | None:
 
 def _inputs(
     scenario: Scenario,
-    study: Study,
     text: BlockText,
-    swept: Mapping[str, str],
+    swept: Mapping[str, Sequence[Any]],
 ) -> Iterator[Input]:
     for name, attribute in text.attributes.items():
         path = f"{text.path}.{name}"
         field = block_type(type(text.block)).fields[name]
-        value = swept.get(path, attribute.text.removesuffix(attribute.provenance))
-        choices = list(_choices(scenario, study, field, attribute))
+        value = attribute.text.removesuffix(attribute.provenance)
+        if path in swept:
+            value = _list_text(swept[path], field)
+        choices = list(_choices(scenario, field, attribute))
         yield Input(
             path=path,
             name=name,
@@ -121,29 +123,25 @@ def _kind(field: Field, value: str, choices: Sequence[InputChoice]) -> InputKind
     return "text"
 
 
-def _choices(
-    scenario: Scenario, study: Study, field: Field, attribute: AttributeText
-) -> Iterator[InputChoice]:
+def _choices(scenario: Scenario, field: Field, attribute: AttributeText) -> Iterator[InputChoice]:
     if field.kind == "switch" and not attribute.text:
         yield from (InputChoice(text=word) for word in ("on", "off"))
     elif field.kind == "word":
         yield from (InputChoice(text=word) for word in scenario.binder.names.choices(field))
     elif field.kind == "reference":
-        own = [
-            block.label
-            for blocks in study.blocks.values()
-            for block in blocks
-            if block_type(type(block)).kind == field.target and block.label
-        ]
-        yield from (InputChoice(text=label) for label in own)
-        for label, entry in scenario.loader.entries_of(field.target).items():
-            if label not in own:
-                yield InputChoice(text=label, entry=entry)
+        entries = scenario.loader.entries_of(field.target)
+        table = scenario.binder.definitions.table
+        own = [label for kind, label in table if kind == field.target and label]
+        imported = "" if not attribute.text else attribute.text.removesuffix(attribute.provenance)
+        for label in dict.fromkeys((*own, *filter(None, [imported]), *entries)):
+            yield InputChoice(text=label, entry="" if label in own else entries.get(label, ""))
 
 
-def _list_text(values: Sequence[Any]) -> str:
+def _list_text(values: Sequence[Any], field: Field) -> str:
     """Return the values of a sweep as a list."""
-    return f"[{', '.join(f'{spec_text(value)}' for value in values)}]"
+    quantity = field.kind == "quantity"
+    texts = (literal(float(v), field.dimension) if quantity else f"{spec_text(v)}" for v in values)
+    return f"[{', '.join(texts)}]"
 
 
 def _flow(text: str | None) -> str:

@@ -173,10 +173,13 @@ class Binder:
             definition = self._inner(definition, step) if definition else None
         return definition
 
-    def block_at(self, path: str) -> Any:
-        """Return the object of the block that attributes at *path* are set in, if there is one."""
-        definition = self._definition_at(path.split("."))
-        return None if definition is None else self.objects.get(id(definition))
+    def is_at(self, path: str, owner: object) -> bool:
+        """Return whether *path* leads to a block: *owner*, or one inside of it."""
+        steps = path.split(".")
+        first = self._definition_at(steps[:1])
+        if first is None or self.objects.get(id(first)) is not owner:
+            return False
+        return self._definition_at(steps) is not None
 
     def _alias_help(
         self, steps: Sequence[str], name: str, definition: Definition | None

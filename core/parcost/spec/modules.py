@@ -371,11 +371,12 @@ class Loader:
 
     def entries_of(self, kind: str) -> Mapping[str, str]:
         """Return the entries of catalogues that are blocks of a *kind*: by label, their paths."""
+        folders = (kind, f"{kind}s", f"{kind[:-1]}ies")
         return {
             entry[-1]: path
             for catalogue in self.catalogues.values()
             for entry, path in self._entries(catalogue).items()
-            if entry[0] == f"{kind}s"
+            if entry[0] in folders
         }
 
     def _entry_called(self, name: str) -> str | None:
