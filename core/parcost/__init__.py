@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from parcost.contract.offers import Catalogue as Catalogue
     from parcost.contract.offers import Exporter as Exporter
     from parcost.contract.offers import FileExporter as FileExporter
+    from parcost.contract.offers import LiveExporter as LiveExporter
     from parcost.contract.offers import TimelineExporter as TimelineExporter
     from parcost.contract.offers import TimelineFileExporter as TimelineFileExporter
-    from parcost.contract.offers import LiveExporter as LiveExporter
     from parcost.contract.outcome import Outcome as Outcome
     from parcost.contract.outcome import exposed_seconds as exposed_seconds
     from parcost.contract.pipelines import LONGEST_ORDER as LONGEST_ORDER
