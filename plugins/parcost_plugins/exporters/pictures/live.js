@@ -65,12 +65,12 @@
     }
     const panel = fresh.querySelector("details.search"), before = inputs.querySelector("details.search");
     if (before && (searching || panel?.textContent === before.textContent)) panel?.replaceWith(before);
-    const { name, id, value } = inputs.contains(active) ? active : {}, scroll = $("form").scrollTop;
+    const { name, id, value, dataset } = inputs.contains(active) ? active : {}, scroll = $("form").scrollTop;
     inputs.replaceChildren(fresh);
     filter();
     $("form").scrollTop = scroll;
     const again = name ? named(name) : id && $(id);
-    if (again?.matches("input[name]")) again.value = value;
+    if (dataset?.typed && again) Object.assign(again, { value }).dataset.typed = "yes";
     again?.focus?.({ preventScroll: true });
   };
   const showReport = (target, html) => {
@@ -103,6 +103,7 @@
   const update = () => { writeAddress(); evaluate(); };
   const change = (input) => {
     const text = input.value.trim(), path = input.name;
+    delete input.dataset.typed;
     if (input.validity.badInput || (text === input.dataset.value && !changes.has(path)) || text === changes.get(path)) return;
     const entry = input.selectedOptions?.[0]?.dataset.entry;
     if (text) changes.set(path, text); else changes.delete(path);
@@ -171,7 +172,8 @@
   $("form").addEventListener("input", ({ target }) => {
     clearTimeout(timer);
     if (target.id === "filter") filter();
-    else if (target.name) timer = setTimeout(change, target.tagName === "SELECT" ? 0 : 400, target);
+    else if (target.name) target.dataset.typed = "yes";
+    if (target.name) timer = setTimeout(change, target.tagName === "SELECT" ? 0 : 400, target);
   });
   $("form").addEventListener("change", ({ target }) => {
     clearTimeout(timer);
