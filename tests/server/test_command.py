@@ -227,9 +227,9 @@ class Page:
         self.wait(lambda: self.by_id("status").text == status)
 
     def enter(self, path: str, text: str, status: str = "Evaluated.") -> None:
-        field = self.field(path)
-        field.clear()
-        field.send_keys(text + "\n")
+        from selenium.webdriver.common.keys import Keys
+
+        self.field(path).send_keys(Keys.CONTROL + "a" + Keys.NULL + text + Keys.ENTER)
         expected = f"{path}={text}"
         self.wait(lambda: expected in self.browser.current_url.replace("+", " "))
         self.wait_for(status)

@@ -104,7 +104,8 @@
   const change = (input) => {
     const text = input.value.trim(), path = input.name;
     delete input.dataset.typed;
-    if (input.validity.badInput || (text === input.dataset.value && !changes.has(path)) || text === changes.get(path)) return;
+    const same = changes.has(path) ? text === changes.get(path) : !text || text === input.dataset.value;
+    if (input.validity.badInput || same) return;
     const entry = input.selectedOptions?.[0]?.dataset.entry;
     if (text) changes.set(path, text); else changes.delete(path);
     if (text && entry) entries.set(path, entry); else entries.delete(path);
