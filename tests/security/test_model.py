@@ -13,7 +13,8 @@ ADVICE = "Tasks and answers travel"  # what a library does, and what that means
 
 
 def test_every_statement_has_a_test() -> None:
-    files = (ROOT / "tests" / "security").glob("test_*.py")
+    folders = (ROOT / "tests" / name for name in ("security", "server"))
+    files = [file for folder in folders for file in folder.glob("test_*.py")]
     known = {n for f in files for n in re.findall(r"^def (test_\w+)", f.read_text(), re.MULTILINE)}
     statements = re.findall(r"^- (.+(?:\n  .+)*)", TEXT, re.MULTILINE)
     assert len(statements) > 20
