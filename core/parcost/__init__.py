@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from parcost.contract.offers import Catalogue as Catalogue
     from parcost.contract.offers import Exporter as Exporter
     from parcost.contract.offers import FileExporter as FileExporter
+    from parcost.contract.offers import LiveExporter as LiveExporter
     from parcost.contract.offers import Rulebook as Rulebook
     from parcost.contract.offers import TimelineExporter as TimelineExporter
     from parcost.contract.offers import TimelineFileExporter as TimelineFileExporter
@@ -235,6 +236,7 @@ HOMES = {
         "TimelineExporter",
         "TimelineFileExporter",
         "Rulebook",
+        "LiveExporter",
     ),
     "contract.pipelines": (
         "LONGEST_ORDER",

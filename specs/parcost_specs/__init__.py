@@ -2,7 +2,8 @@
 
 It is data, not code: one labelled block per file, named like its file, every value with
 its provenance. This module only says where the files are, through the same hook that a
-site's own catalogue would use. ``defaults.par`` is the file from which every study starts.
+site's own catalogue would use. ``defaults.par`` is the file from which every study
+starts, and ``example.par`` one to begin with.
 """
 
 from importlib.resources import files
@@ -18,6 +19,7 @@ def catalogues() -> list[Catalogue]:
             name="catalog",
             root=files(__name__),
             prelude="defaults.par",
+            example="example.par",
             doc="Public devices, fabrics, models and precision recipes, with their sources",
         )
     ]

@@ -32,6 +32,7 @@ FLOORS = (
     "diff",
     "editor",
     "testing",
+    "server",
     "cli",
     "",  # the package itself, which has the public names
     "references",

@@ -26,7 +26,8 @@ from parcost_plugins.vocabulary import (
 from parcost_specs import catalogues
 
 ROOT = Path(parcost_specs.__file__).parent
-FILES = sorted(p for p in ROOT.rglob("*.par") if p.name != "defaults.par")
+STUDIES = ("defaults.par", "example.par")
+FILES = sorted(p for p in ROOT.rglob("*.par") if p.name not in STUDIES)
 NAMES = [".".join(p.relative_to(ROOT).with_suffix("").parts) for p in FILES]
 KINDS: dict[str, type] = {
     "accuracy": Accuracy,
@@ -238,3 +239,12 @@ def test_adam_with_fp32_gradients_moves_thirty_bytes_per_parameter() -> None:
 def test_every_spec_is_laid_out_canonically(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert format_text(text) == text
+
+
+def test_the_example_runs_and_is_no_entry() -> None:
+    (catalogue,) = catalogues()
+    (example,) = parcost.load(ROOT / catalogue.example)
+    assert example.evaluate().exit_code == 0
+    assert example.warnings == []
+    with pytest.raises(parcost.SpecError, match="the catalogue has no"):
+        parcost.load_text("use catalog.example\n")[0].studies()

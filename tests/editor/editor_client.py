@@ -173,7 +173,9 @@ class Editor:
         server = self.client._server
         assert server is not None
         code = self.run(server.wait())
-        self.messages += filter(None, [self.run(self.errors).decode()])
+        lines = self.run(self.errors).decode().splitlines()
+        # a request that was under way when the server ended
+        self.messages += [line for line in lines if line and "No more requests" not in line]
         self.run(self.client.stop())
         self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()

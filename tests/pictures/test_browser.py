@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +11,12 @@ from parcost.cli import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1100,900",
-)
 NOT_DRAWN = "return [...document.querySelectorAll('figure:not([data-drawn])')].map((f) => f.id)"
 MARKS = """return Object.fromEntries([...document.querySelectorAll("figure")].map((figure) => [
   figure.dataset.chart,
   [...figure.querySelectorAll('.role-mark [role="graphics-symbol"]')]
     .map((mark) => mark.getAttribute("aria-label")),
 ]))"""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Return Chromium, which a machine that says so must have."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not (chromium and driver):
-        missing = "chromium and chromium-driver are not installed"
-        if os.environ.get("PARCOST_BROWSER") == "required":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    yield opened
-    opened.quit()
 
 
 @pytest.fixture(scope="module")

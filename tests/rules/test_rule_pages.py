@@ -20,6 +20,7 @@ from parcost.plugins.rule_pages import RulePage, rule_pages
 ROOT = Path(__file__).parents[2]
 PAGES = rule_pages(load()).pages
 _MAKERS = {"Diagnostic", "problem", "failure", "Check", "reject"}
+_SERVER_MAKERS = {"refuse", "BodyError"}  # of answers to requests
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 #: Ids that a module puts together, or hands on from a table.
@@ -80,6 +81,8 @@ PASSING_ON = {
     "core/parcost/batch/rejections.py",
     "core/parcost/contract/validation.py",  # `problem` is another function there
     "core/parcost/plugins/registry.py",
+    "core/parcost/server/access.py",
+    "core/parcost/server/application.py",
 }
 
 
@@ -96,9 +99,10 @@ def emitted() -> tuple[set[str], set[str]]:
                 if not isinstance(node, ast.Call):
                     continue
                 called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                if called not in _MAKERS:
+                of_server = "/server/" in name and called in _SERVER_MAKERS
+                if called not in _MAKERS and not of_server:
                     continue
-                at = 1 if called == "reject" else 0
+                at = 1 if called == "reject" or of_server else 0
                 positional = node.args[at] if len(node.args) > at else None
                 given = next((k.value for k in node.keywords if k.arg == "id"), positional)
                 if isinstance(given, ast.Constant) and isinstance(given.value, str):

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import entry_points
 from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.context import SpawnProcess
 from threading import Thread, current_thread, main_thread
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
@@ -201,6 +202,26 @@ def processes(jobs: int) -> Engine:
             process.terminate()
 
     return Engine(start, jobs, stop)
+
+
+def start_process(
+    target: Callable[P, object], /, *args: P.args, **kwargs: P.kwargs
+) -> SpawnProcess:
+    """Start a process that leaves Ctrl-C to this one, and ends with it.
+
+    It imports nothing from the current directory.
+    """
+    process = get_context("spawn").Process(
+        target=_run, args=(partial(target, *args, **kwargs),), daemon=True
+    )
+    with _without_interrupts(), _safe_path(), _deferred_signals():
+        process.start()
+    return process
+
+
+def _run(work: Callable[[], object]) -> None:
+    _begin()
+    work()
 
 
 def engine_named(address: str) -> Engine:

@@ -11,7 +11,7 @@ from attrs import evolve
 from parcost.batch.files import Spec, specs
 from parcost.batch.rejections import attempt, reject
 from parcost.contract.importers import PLAIN, ImportOptions
-from parcost.language.diagnostics import did_you_mean
+from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
 from parcost.spec.modules import label_of
@@ -84,6 +84,32 @@ def of_spec(
         message = f"`{spec.path}` has no study called `{study}`"
         yield reject(spec.path, "unknown-study", message, help)
     yield from chosen
+
+
+def only_study(
+    session: Session,
+    path: str,
+    study: str | None,
+    overrides: Mapping[str, Any],
+    reading: ImportOptions,
+) -> Scenario:
+    """Return the study called *study* of the file at *path*, or its only one.
+
+    Raises:
+        SpecError: The file cannot be read, or has no such study, or several.
+    """
+    loaded = session.load(path, overrides, reading=reading)
+    found = [scenario for scenario in loaded if study in (None, scenario.name)]
+    if len(found) == 1:
+        return found[0]
+    known = [scenario.name for scenario in loaded]
+    if study is not None:
+        message = f"`{path}` has no study called `{study}`"
+        help = did_you_mean(study, known) or "it has " + ", ".join(known)
+    else:
+        message = f"`{path}` has {len(known)} studies, and this takes one at a time"
+        help = "pick one with --study: " + ", ".join(known)
+    raise SpecError([Diagnostic("unknown-study", message, place=path, help=help)])
 
 
 def passed_over(scenario: Scenario, spec: Spec) -> bool:

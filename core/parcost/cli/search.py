@@ -142,6 +142,7 @@ def command(
     from attrs import evolve
 
     from parcost.batch.entries import charts_of
+    from parcost.batch.scenarios import only_study
     from parcost.cli.export import write
     from parcost.contract.entries import Entry
     from parcost.language.errors import SpecError
@@ -173,7 +174,7 @@ def command(
     scenario: Scenario | None = None
     try:
         writer = writer_of(session, emit) if emit is not None else None
-        scenario = _scenario(session, path, study, values, reading)
+        scenario = only_study(session, path, study, values, reading)
         wanted = layout_search(
             scenario,
             over=_parse_over(over),
@@ -295,25 +296,6 @@ def _check_name(out: str) -> None:
     if Path(out).suffix.removeprefix(".") not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
         raise click.UsageError(f"`--out {out}` has no format: its name ends in one of {known}")
-
-
-def _scenario(
-    session: Session, path: str, study: str | None, values: Any, reading: ImportOptions
-) -> Scenario:
-    from parcost.language.diagnostics import Diagnostic, did_you_mean
-    from parcost.language.errors import SpecError
-
-    found = [s for s in session.load(path, values, reading=reading) if study in (None, s.name)]
-    if len(found) == 1:
-        return found[0]
-    known = [s.name for s in session.load(path, values, reading=reading)]
-    if study is not None:
-        message = f"`{path}` has no study called `{study}`"
-        help = did_you_mean(study, known) or "it has " + ", ".join(known)
-    else:
-        message = f"`{path}` has {len(known)} studies, and one is searched at a time"
-        help = "pick one with --study: " + ", ".join(known)
-    raise SpecError([Diagnostic("unknown-study", message, place=path, help=help)])
 
 
 def _parse_over(given: tuple[str, ...]) -> dict[str, list[Any]]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from parcost.contract.entries import Entry, Part
+    from parcost.contract.forms import Form, WebPage
     from parcost.contract.page import Paper
     from parcost.contract.traces import StepTrace
 
@@ -27,12 +28,14 @@ class Catalogue(Record):
     """A directory of .par files, imported as ``use name.folder.block``.
 
     *prelude* is the path, below *root*, of a file whose blocks every study starts
-    from and overrides: the assumptions, each with its provenance.
+    from and overrides: the assumptions, each with its provenance. *example* is that of a study to
+    begin with, which is not imported.
     """
 
     name: str
     root: Any  # a pathlib.Path or importlib.resources Traversable directory
     prelude: str = ""
+    example: str = ""
     doc: str = ""
 
 
@@ -76,6 +79,25 @@ class Exporter(ABC):
         An entry that is ``rejected`` is a file without a report; its diagnostics are on
         stderr already, so that a format for people may leave it out.
         """
+
+
+class LiveExporter(Exporter):
+    """A format of pages that a server keeps up to date, beside a form: ``parcost serve``.
+
+    The page asks the server for what it shows (`docs/guide/serve.md` has the requests).
+    """
+
+    @abstractmethod
+    def live_page(self, title: str) -> WebPage:
+        """Return the page without a form and without a report."""
+
+    @abstractmethod
+    def inputs(self, form: Form) -> str:
+        """Return the inputs of a form, as a part of the page."""
+
+    @abstractmethod
+    def reports(self, entries: Iterable[Entry], name: str) -> str:
+        """Return reports as a part of the page, whose identifiers there begin with *name*."""
 
 
 class FileExporter(ABC):

@@ -10,9 +10,10 @@ from parcost.editor.analysis import Analysis, analyze
 from parcost.editor.occurrences import Occurrence, Referent, occurrence_at, occurrences
 from parcost.editor.texts import key_of
 from parcost.engine.session import Session
+from parcost.language.errors import SpecError
 from parcost.language.text import Span
 from parcost.spec.sources import SUFFIX
-from parcost.system.files import SPEC
+from parcost.system.files import SPEC, read_text
 
 _MOST_FILES = 2_000  # that a request reads
 _MOST_FOLDERS = 2_000  # that it looks into: an editor may have opened a file of a home folder
@@ -96,8 +97,6 @@ def _text(session: Session, path: str) -> str:
     if buffer is not None:
         return buffer.text
     try:
-        if Path(path).stat().st_size > SPEC.limit:
-            return ""
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        return read_text(Path(path), SPEC, path)
+    except SpecError:
         return ""

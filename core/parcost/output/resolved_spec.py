@@ -34,6 +34,7 @@ _WIDEST = 32  # a value longer than this does not push the comments of others as
 class _Entry:
     text: str
     comment: str
+    provenance: str = ""
 
 
 def resolved(study: Study) -> str:
@@ -55,11 +56,31 @@ def resolved(study: Study) -> str:
 
 @frozen
 class AttributeText:
-    """An attribute as a spec writes it, and where its value comes from."""
+    """An attribute as a spec writes it, and where its value comes from.
+
+    *text* ends in the *provenance*, if it has one. Of an attribute without a value *implied* is the
+    value in use, if there is any.
+    """
 
     text: str = ""
+    provenance: str = ""
     place: str = ""
     is_given: bool = False
+    implied: str = ""
+
+
+@frozen(kw_only=True)
+class BlockText:
+    """A block of a study with its attributes as texts; *path* is what their paths begin with.
+
+    *owner* is the block that holds it, or itself.
+    """
+
+    block: Any
+    owner: Any
+    title: str
+    path: str
+    attributes: Mapping[str, AttributeText]
 
 
 def attributes(study: Study) -> Mapping[str, AttributeText]:
@@ -68,38 +89,61 @@ def attributes(study: Study) -> Mapping[str, AttributeText]:
     Blocks that other blocks hold stand behind their label: ``hgx_h100.node.bandwidth``.
     """
     labels, axes = _labels(study), dict(study.axes)
-    found: dict[str, AttributeText] = {}
-    for block in _reachable_blocks(study):
-        _add_attributes(block, "", study, labels, axes, found)
-    return found
+    return {
+        f"{text.path}.{name}": attribute
+        for block in _reachable_blocks(study)
+        for text in _block_texts(block, "", study, labels, axes)
+        for name, attribute in text.attributes.items()
+        if attribute.text
+    }
 
 
-def _add_attributes(
+def block_texts(study: Study) -> Mapping[str, Sequence[BlockText]]:
+    """Return every block under what it is to the study's file; those inside follow theirs."""
+    labels, axes = _labels(study), dict(study.axes)
+    return {
+        title: [text for block in blocks for text in _block_texts(block, "", study, labels, axes)]
+        for title, blocks in _by_place(study).items()
+        if blocks
+    }
+
+
+def _block_texts(
     block: Any,
     prefix: str,
     study: Study,
     labels: Mapping[int, str],
     axes: Mapping[str, Any],
-    found: dict[str, AttributeText],
-) -> None:
+    owner: Any = None,
+) -> Iterator[BlockText]:
+    owner = owner or block
     type_ = block_type(type(block))
-    path = f"{prefix}{labels.get(id(block), block.label) or type_.kind}"
+    label = labels.get(id(block), block.label)
+    path = f"{prefix}{label or type_.kind}"
+    own: dict[str, AttributeText] = {}
+    for name, field in type_.fields.items():
+        if field.kind != "children":
+            entry = _attribute(block, name, type_, study, labels, axes, 0)
+            origin = study.origin(block, name)
+            given = origin is not None and origin.how != "default"
+            unset, _, text = entry.text.rpartition(" = ") if "=" in entry.text else ("#", "", "")
+            own[name] = (
+                AttributeText(place=entry.comment, implied=text)
+                if unset.startswith("#")
+                else AttributeText(
+                    entry.text.partition(" = ")[2], entry.provenance, entry.comment, given
+                )
+            )
+    title = " ".join(filter(None, (type_.kind, label)))
+    yield BlockText(block=block, owner=owner, title=title, path=path, attributes=own)
     for name, field in type_.fields.items():
         if field.kind == "children":
             for child in getattr(block, name):
-                _add_attributes(child, f"{path}.", study, labels, axes, found)
-            continue
-        entry = _attribute(block, name, type_, study, labels, axes, 0)
-        if entry.text.startswith("#"):
-            continue
-        origin = study.origin(block, name)
-        given = origin is not None and origin.how != "default"
-        text = entry.text.partition(" = ")[2]
-        found[f"{path}.{name}"] = AttributeText(text, entry.comment, given)
+                yield from _block_texts(child, f"{path}.", study, labels, axes, owner)
 
 
 @frozen
-class BlockText:
+class SpecBlock:
     """A block as a spec writes it, with kind and label of those that it refers to by attribute.
 
     It *is_referred* to if another block of the study names it, and *is_given* if the study's own
@@ -114,13 +158,13 @@ class BlockText:
     is_given: bool
 
 
-def block_texts(study: Study) -> Sequence[BlockText]:
+def spec_blocks(study: Study) -> Sequence[SpecBlock]:
     """Return every block of *study* with every attribute."""
     labels, blocks = _labels(study), _reachable_blocks(study)
     references = {id(block): _references(block) for block in blocks}
     referred = {id(other) for found in references.values() for other in found.values()}
     return [
-        BlockText(
+        SpecBlock(
             block_type(type(block)).kind,
             labels[id(block)],
             "\n".join(_block(block, study, labels, {})),
@@ -179,7 +223,7 @@ def _add_resolved(
             value, place = _resolve(study, type_, name, {})
         text = "" if value is None else _value_text(value, field, labels, None, None, study)
         given = (origin is not None and origin.how != "default") or bool(place)
-        found[f"{path}.{name}"] = AttributeText(text, place, given)
+        found[f"{path}.{name}"] = AttributeText(text, place=place, is_given=given)
 
 
 def _references(block: Any) -> dict[str, Any]:
@@ -330,7 +374,7 @@ def _attribute(
     swept = axes.get(f"{block.label or type_.kind}.{name}")
     text = _value_text(value, field, labels, origin, swept, study)
     stated = f" {_provenance(origin)}" if origin is not None and origin.kind else ""
-    return _Entry(f"{name.ljust(width)} = {text}{stated}", place_of(origin))
+    return _Entry(f"{name.ljust(width)} = {text}{stated}", place_of(origin), stated)
 
 
 def _resolve(study: Study, type_: BlockType, name: str, axes: Mapping[str, Any]) -> tuple[Any, str]:

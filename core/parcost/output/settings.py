@@ -22,7 +22,7 @@ from parcost.language.diagnostics import Diagnostic, did_you_mean, problem, type
 from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line
 from parcost.language.text import Source
-from parcost.output.resolved_spec import AttributeText, BlockText, block_texts, resolved_attributes
+from parcost.output.resolved_spec import AttributeText, SpecBlock, resolved_attributes, spec_blocks
 from parcost.records import record
 from parcost.spec.foreign import spec_lines, translate
 from parcost.system.files import failure
@@ -136,7 +136,7 @@ def lost_attributes(
     known = (*writer.outside, *_definitions(session))
     alone = [
         one
-        for one in block_texts(study)
+        for one in spec_blocks(study)
         if one.label and one.is_given and not one.is_referred and one.kind not in known
     ]
     return [*lost, *(LostAttribute(f"{one.kind}.{one.label}", "in the spec", "") for one in alone)]
@@ -159,7 +159,7 @@ def _spec_text(
     study: Study, writer: SettingsWriter, found: Translation, imported: Mapping[str, str]
 ) -> str:
     """Return a spec of the job in *found* on the machine of *study*."""
-    texts = block_texts(study)
+    texts = spec_blocks(study)
     kinds = {one.kind for one in found.blocks}
     values = resolved_attributes(study, ())
     own = {p: values[p].text for p in writer.outside if p in values and values[p].text}
@@ -180,7 +180,7 @@ def _spec_text(
 
 def _completed(
     block: ImportedBlock,
-    texts: Iterable[BlockText],
+    texts: Iterable[SpecBlock],
     imported: Mapping[str, str],
     own: Mapping[str, str],
 ) -> ImportedBlock:

@@ -137,9 +137,7 @@ class Binder:
             SpecError: There is no such attribute, or several.
         """
         *steps, name = path.split(".")
-        definition = self._find_definition(steps[0]) if steps else None
-        for step in steps[1:]:
-            definition = self.inner(definition, step) if definition else None
+        definition = self._definition_at(steps) if steps else None
         if definition is None or name not in definition.type.fields:
             table = self.definitions.table.values()
             known = {
@@ -165,6 +163,20 @@ class Binder:
             place = self.module.source.name
             raise SpecError([Diagnostic("unknown-attribute", message, place=place, help=help)])
         return definition, name
+
+    def _definition_at(self, steps: Sequence[str]) -> Definition | None:
+        definition = self._find_definition(steps[0])
+        for step in steps[1:]:
+            definition = self.inner(definition, step) if definition else None
+        return definition
+
+    def is_at(self, path: str, owner: object) -> bool:
+        """Return whether *path* leads to a block: *owner*, or one inside of it."""
+        steps = path.split(".")
+        first = self._definition_at(steps[:1])
+        if first is None or self.objects.get(id(first)) is not owner:
+            return False
+        return self._definition_at(steps) is not None
 
     def _alias_help(
         self, steps: Sequence[str], name: str, definition: Definition | None

@@ -161,7 +161,7 @@ class Loader:
         if path.suffix == sources.SUFFIX != place.suffix and place.exists():
             message = f"`{name}` is a link to `{place.name}`, which is no spec"
             raise failure("not-a-spec", message, name)
-        key = f"{reading.tool}:{place}" if reading.tool else str(place)
+        key = ":".join((*filter(None, (reading.tool, *reading.uses)), str(place)))
         if key in self._modules and self._fresh(key, path):
             return self._modules[key]
         stamp = self._stamp(path)
@@ -426,12 +426,7 @@ class Loader:
 
         Only blocks of a *kind* count, by their folder. Those of *known* names are imported.
         """
-        of_kind = {
-            entry[-1]: path
-            for catalogue in self.catalogues.values()
-            for entry, path in self._entries(catalogue).items()
-            if entry[0] == f"{kind}s" and entry[-1] not in known
-        }
+        of_kind = {n: path for n, path in self.entries_of(kind).items() if n not in known}
         if name in of_kind:
             return f"import it: `use {of_kind[name]}`"
         if did_you_mean(name, known):
@@ -439,6 +434,16 @@ class Loader:
         hint = did_you_mean(name, of_kind)
         folders = sorted({path.rpartition(".")[0] for path in of_kind.values()})
         return f"{hint} import it from `{folders[0]}`" if hint else None
+
+    def entries_of(self, kind: str) -> Mapping[str, str]:
+        """Return the entries of catalogues that are blocks of a *kind*: by label, their paths."""
+        folders = (kind, f"{kind}s", f"{kind[:-1]}ies")
+        return {
+            entry[-1]: path
+            for catalogue in self.catalogues.values()
+            for entry, path in self._entries(catalogue).items()
+            if entry[0] in folders
+        }
 
     def _entry_called(self, name: str) -> str | None:
         """Return a help line with the entry of a catalogue whose last name is like *name*."""
@@ -466,7 +471,8 @@ def entries(catalogue: Catalogue) -> list[tuple[str, ...]]:
     def walk(folder: Any, steps: tuple[str, ...]) -> None:
         for entry in sorted(folder.iterdir(), key=lambda e: str(e.name)):
             if entry.name.endswith(".par"):
-                if (name := "/".join((*steps, entry.name))) != catalogue.prelude:
+                name = "/".join((*steps, entry.name))
+                if name not in (catalogue.prelude, catalogue.example):
                     found.append((*steps, name.rsplit("/")[-1].removesuffix(".par")))
             elif entry.is_dir() and not entry.name.startswith(("_", ".")):
                 walk(entry, (*steps, entry.name))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 from attrs import evolve
+from click import ClickException
 
 from parcost.batch.entries import entry_of
 from parcost.batch.rejections import attempt
@@ -15,6 +16,7 @@ from parcost.contract.entries import PARTS, Entry
 from parcost.contract.offers import Exporter, FileExporter
 from parcost.contract.page import Paper
 from parcost.engine.session import load, load_text
+from parcost.language.errors import ParcostError
 from parcost.report.report import Report
 
 _HOSTILE = "<b>&\"'|`\\ \x1b[31m\x07\r\n\u202e{{7*7}} =1+1 %0A::error::.par"
@@ -68,12 +70,25 @@ class ExporterContract:
         """Reports that run, sweeps, broken rules and files without a report, alone and joined."""
         entries = list(self.entries())
         for entry in entries:
-            self.parse(self.write([entry], tmp_path))
+            written = self._attempt([entry], tmp_path)
+            assert written is not None or entry.exit_code, f"{entry.path} is refused"
         self.parse(self.write(entries, tmp_path))
 
     def test_it_writes_nothing_of_nothing(self, tmp_path: Path) -> None:
-        """A run without a report, such as an empty shard, is no error."""
-        self.parse(self.write([], tmp_path))
+        """A run without a report, such as an empty shard, is written or refused with a message."""
+        self._attempt([], tmp_path)
+
+    def _attempt(self, entries: Sequence[Entry], folder: Path) -> Any:
+        """Return what is written of *entries*, None where the format has a reason not to."""
+        try:
+            written = self.write(entries, folder)
+        except (ParcostError, ClickException) as refusal:
+            message = str(refusal)
+            if not message.strip():
+                raise AssertionError("a refusal without a message") from refusal
+            return None
+        self.parse(written)
+        return written
 
     def test_it_writes_the_same_twice(self, tmp_path: Path) -> None:
         """No time, no random number and no order of a set is in it."""

@@ -11,15 +11,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parcost import Exporter, FileExporter, hookimpl
+from parcost import Exporter, FileExporter, LiveExporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 
 if TYPE_CHECKING:
     from parcost.contract.entries import ChartData
+    from parcost.contract.forms import Form, WebPage
 
 
-class Html(Exporter):
+class Html(LiveExporter):
     """One page with the short report and its pictures, of any number of studies."""
 
     name = "html"
@@ -30,6 +31,24 @@ class Html(Exporter):
         from parcost_plugins.exporters.pictures.page import page
 
         yield from page(entries)
+
+    def live_page(self, title: str) -> WebPage:
+        """Return the page of a server, without a form and without a report."""
+        from parcost_plugins.exporters.pictures.page import live_page
+
+        return live_page(title)
+
+    def inputs(self, form: Form) -> str:
+        """Return the inputs of a form."""
+        from parcost_plugins.exporters.pictures.page import inputs
+
+        return inputs(form)
+
+    def reports(self, entries: Iterable[Entry], name: str) -> str:
+        """Return reports, whose identifiers begin with *name*."""
+        from parcost_plugins.exporters.pictures.page import reports
+
+        return reports(entries, name)
 
 
 class Svg(Exporter):

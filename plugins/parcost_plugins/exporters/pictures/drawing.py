@@ -48,7 +48,7 @@ def svg(charts: Sequence[tuple[str, ChartData]]) -> str:
     several = len({study for study, _ in charts}) > 1
     drawn = [_draw(chart, study if several else "") for study, chart in charts]
     if len(drawn) == 1:
-        return drawn[0] + "\n"
+        return _with_own_ids(drawn[0], 0) + "\n"
     sizes = [tuple(map(float, match.groups())) for match in map(_SIZE.match, drawn) if match]
     tops = [0.0, *accumulate(height + _GAP for _, height in sizes)]
     width, height = max(width for width, _ in sizes), tops[-1] - _GAP
@@ -57,7 +57,7 @@ def svg(charts: Sequence[tuple[str, ChartData]]) -> str:
     ]
     head = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
     back = f'<rect width="{width:g}" height="{height:g}" fill="white"/>'
-    body = "".join(_unlike_ids(part, number) for number, part in enumerate(parts))
+    body = "".join(_with_own_ids(part, number) for number, part in enumerate(parts))
     return f'<svg xmlns="http://www.w3.org/2000/svg" version="1.1" {head}>{back}{body}</svg>\n'
 
 
@@ -101,9 +101,9 @@ def _with_title(mark: re.Match[str]) -> str:
     return f"<{tag}{attributes}>{title}" + (f"</{tag}>" if closed else "")
 
 
-def _unlike_ids(drawn: str, number: int) -> str:
-    """Return a drawing whose identifiers are those of no other one."""
-    for name in dict.fromkeys(_ID.findall(drawn)):
-        drawn = drawn.replace(f'id="{name}"', f'id="p{number}-{name}"')
-        drawn = drawn.replace(f"url(#{name})", f"url(#p{number}-{name})")
+def _with_own_ids(drawn: str, number: int) -> str:
+    """Return a drawing whose identifiers are those of no other one, and the same each time."""
+    for place, name in enumerate(dict.fromkeys(_ID.findall(drawn))):
+        drawn = drawn.replace(f'id="{name}"', f'id="p{number}-{place}"')
+        drawn = drawn.replace(f"url(#{name})", f"url(#p{number}-{place})")
     return drawn

@@ -2,7 +2,7 @@
 (() => {
   const themes = JSON.parse(document.getElementById("themes").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const figures = [...document.querySelectorAll("figure[data-chart]")];
+  const drawn = new Map();  // figures, and what lets go of their drawings
   const pause = () => new Promise((resolve) => setTimeout(resolve));
 
   const describe = (columns, row) => columns
@@ -17,7 +17,7 @@
       row.description = describe(columns, row);
       return row;
     });
-    await vegaEmbed(figure.querySelector(".drawing"), spec, {
+    const { finalize } = await vegaEmbed(figure.querySelector(".drawing"), spec, {
       mode: "vega-lite",
       ast: true,
       renderer: "svg",
@@ -26,18 +26,24 @@
       actions: { export: true, source: false, compiled: false, editor: false },
       downloadFileName: figure.dataset.chart,
     });
+    drawn.set(figure, finalize);
     figure.dataset.drawn = "yes";
     performance.mark(`drawn-${figure.id}`);
   };
 
   let latest = 0;
-  const drawAll = async () => {
+  const drawAll = async (anew) => {
     const own = ++latest;
-    for (const figure of figures) {
+    for (const [figure, finalize] of drawn) {
+      if (anew || !figure.isConnected) { finalize(); drawn.delete(figure); }
+    }
+    for (const figure of document.querySelectorAll("figure[data-chart]")) {
       if (own !== latest) return;
+      if (drawn.has(figure)) continue;
       try {
         await draw(figure);
       } catch (error) {
+        if (!figure.isConnected) continue;
         figure.querySelector(".drawing").textContent = "The picture cannot be drawn.";
         console.error(error);
       }
@@ -47,19 +53,21 @@
 
   // Arrow keys go from mark to mark; what each shows is read aloud.
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-  for (const figure of figures) {
-    let place = -1;
-    figure.addEventListener("keydown", (event) => {
-      if (event.target !== figure || !(event.key in step)) return;
-      const marks = [...figure.querySelectorAll('.drawing .role-mark [role="graphics-symbol"][aria-label]')];
-      if (!marks.length) return;
-      event.preventDefault();
-      place = place < 0 && step[event.key] < 0 ? marks.length - 1
-        : (place + step[event.key] + marks.length) % marks.length;
-      figure.querySelector(".reading").textContent = marks[place].getAttribute("aria-label");
-    });
-  }
+  const places = new WeakMap();
+  document.addEventListener("keydown", (event) => {
+    const figure = event.target;
+    if (!(event.key in step) || !figure.matches?.("figure[data-chart]")) return;
+    const marks = [...figure.querySelectorAll('.drawing .role-mark [role="graphics-symbol"][aria-label]')];
+    if (!marks.length) return;
+    event.preventDefault();
+    const place = places.get(figure) ?? -1;
+    const next = place < 0 && step[event.key] < 0 ? marks.length - 1
+      : (place + step[event.key] + marks.length) % marks.length;
+    places.set(figure, next);
+    figure.querySelector(".reading").textContent = marks[next].getAttribute("aria-label");
+  });
 
-  dark.addEventListener("change", drawAll);
-  drawAll();
+  dark.addEventListener("change", () => drawAll(true));
+  document.addEventListener("parcost:report", () => drawAll(false));
+  drawAll(false);
 })();

@@ -13,6 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from parcost.contract.entries import ChartData, Entry
+from parcost.contract.forms import Form, InputChoice, WebPage
 from parcost.contract.page import Heading, Item, Line, Table
 from parcost.language.errors import ParcostError
 from parcost.language.escapes import escape_line
@@ -66,12 +67,46 @@ def page(entries: Iterable[Entry]) -> Iterator[str]:
     template = _environment().get_template("page.html")
     scripts = [_read(f"assets/{name}") for name in _LIBRARIES] + [_read("page.js")]
     yield from template.generate(
-        parts=(_part(number, entry) for number, entry in enumerate(entries, 1)),
+        parts=(_part(f"r{number}", entry) for number, entry in enumerate(entries, 1)),
         scripts=scripts,
         hashes=[_hash(script) for script in scripts],
         style=_read("page.css"),
-        themes=_json({name: theme(name) for name in ("light", "dark")}),
+        themes=_themes(),
     )
+
+
+def live_page(title: str) -> WebPage:
+    """Return the page of a server, which asks that for a form and reports.
+
+    Raises:
+        PageError: The library that fills the template is not installed.
+    """
+    scripts = [_read(f"assets/{name}") for name in _LIBRARIES]
+    scripts += [_read("page.js"), _read("live.js")]
+    text = (
+        _environment()
+        .get_template("live.html")
+        .render(title=title, scripts=scripts, style=_read("page.css"), themes=_themes())
+    )
+    hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
+    policy = (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return WebPage(text=text, policy=policy)
+
+
+def inputs(form: Form) -> str:
+    """Return the inputs of a form."""
+    switches = [InputChoice(text="on"), InputChoice(text="off")]
+    template = _environment().get_template("form.html")
+    return str(template.render(parts=form.parts, search=form.search, switches=switches))
+
+
+def reports(entries: Iterable[Entry], name: str) -> str:
+    """Return reports, whose identifiers on the page begin with *name*."""
+    template = _environment().get_template("report.html")
+    return str(template.render(parts=[_part(f"{name}{n}", e) for n, e in enumerate(entries, 1)]))
 
 
 def _environment() -> Any:
@@ -95,6 +130,10 @@ def _read(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8").strip()
 
 
+def _themes() -> str:
+    return _json({name: theme(name) for name in ("light", "dark")})
+
+
 def _hash(script: str) -> str:
     """Return what a policy of content names a script by."""
     return "sha256-" + b64encode(sha256(script.encode()).digest()).decode()
@@ -105,11 +144,11 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
 
 
-def _part(number: int, entry: Entry) -> PageReport:
-    pictures = [] if entry.rejected else [_picture(number, n, c) for n, c in _numbered(entry)]
+def _part(id: str, entry: Entry) -> PageReport:
+    pictures = [] if entry.rejected else [_picture(id, n, c) for n, c in _numbered(entry)]
     items = [] if entry.rejected else [(_kind(item), item) for item in entry.page()]
     return PageReport(
-        id=f"r{number}",
+        id=id,
         title=escape_line(entry.name or entry.path),
         path=escape_line(entry.path),
         reasons=[escape_line(reason) for reason in entry.reasons],
@@ -122,10 +161,10 @@ def _numbered(entry: Entry) -> Iterator[tuple[int, ChartData]]:
     return enumerate(entry.charts(), 1)
 
 
-def _picture(report: int, number: int, chart: ChartData) -> Picture:
+def _picture(report: str, number: int, chart: ChartData) -> Picture:
     names = list(chart.columns.values())
     return Picture(
-        id=f"r{report}-{number}-{chart.name}",
+        id=f"{report}-{number}-{chart.name}",
         chart=chart,
         drawing=_json(
             {

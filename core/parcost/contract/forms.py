@@ -1,0 +1,82 @@
+"""Forms: the attributes of a study as inputs, for a page that a server keeps up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from attrs import frozen
+
+#: How an attribute is chosen: one of some values, on or off, a whole number, or any expression.
+InputKind = Literal["choice", "switch", "number", "text"]
+
+
+@frozen(kw_only=True)
+class InputChoice:
+    """A value that may be chosen; *entry* is the path in a catalogue that it is imported from."""
+
+    text: str
+    entry: str = ""
+
+
+@frozen(kw_only=True)
+class FormInput:
+    """An attribute that a form sets, by its *path*.
+
+    *text* is its value as a spec writes it, and *place* where that is from. Without one, *implied*
+    is the value in use. *accepts* says in words what may stand there.
+    """
+
+    path: str
+    name: str
+    kind: InputKind
+    doc: str
+    accepts: str
+    text: str = ""
+    implied: str = ""
+    place: str = ""
+    choices: Sequence[InputChoice] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+@frozen(kw_only=True)
+class InputGroup:
+    """The inputs of one block; *is_open* where people look first."""
+
+    title: str
+    doc: str
+    inputs: Sequence[FormInput]
+    is_open: bool = False
+
+
+@frozen(kw_only=True)
+class SearchAxis:
+    """An axis that a search may choose, with its values as a spec has them."""
+
+    path: str
+    values: Sequence[str]
+
+
+@frozen(kw_only=True)
+class SearchChoices:
+    """What a search may be about: axes, and objectives by name with their titles."""
+
+    axes: Sequence[SearchAxis] = ()
+    objectives: Sequence[tuple[str, str]] = ()
+
+
+@frozen(kw_only=True)
+class Form:
+    """The inputs of a study, in parts with a title each, and what it may be searched for."""
+
+    parts: Sequence[tuple[str, Sequence[InputGroup]]]
+    search: SearchChoices | None = None
+
+
+@frozen(kw_only=True)
+class WebPage:
+    """A page of HTML, and the policy of content that lets only its own scripts run."""
+
+    text: str
+    policy: str

@@ -1,0 +1,128 @@
+"""The guard of the page: who may ask, for what, and what a browser may do with the answer.
+
+The page runs on the user's machine, beside a browser that opens pages of strangers. Those can send
+requests to any address, so that three things are checked before anything else:
+
+- ``Host`` is the address that the server is bound to. A name of a stranger that resolves to this
+  machine (DNS rebinding) is not.
+- A token, which only the printed address has. The browser keeps it as a cookie.
+- ``Origin`` of a request that does something is the page itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from secrets import compare_digest, token_urlsafe
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from parcost.language.diagnostics import Diagnostic
+from parcost.output.diagnostics import as_data
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_READS = frozenset({"GET", "HEAD"})
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_POLICY = "Content-Security-Policy"
+_ENTRANCE = "open the address that `parcost serve` printed last, with its token"
+_NOTHING = "default-src 'none'; frame-ancestors 'none'"
+
+
+@frozen(kw_only=True)
+class Address:
+    """An address that the page has: *hosts* as requests name them, the first as it is printed."""
+
+    hosts: Sequence[str]
+    port: int
+    token: str = field(factory=lambda: token_urlsafe(32), repr=False)
+
+    @property
+    def url(self) -> str:
+        """The address to open, with its token."""
+        return f"http://{self.hosts[0]}/?token={self.token}"
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie: browsers send those of one port to all others."""
+        return f"parcost_{self.port}"
+
+    def admits(self, token: str | None) -> bool:
+        """Return whether *token* is the one; it takes as long for any other."""
+        return token is not None and compare_digest(token.encode(), self.token.encode())
+
+
+def answer_problems(
+    status: int, diagnostics: Sequence[Diagnostic], headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return diagnostics as the answer to a request."""
+    found = [as_data(diagnostic) for diagnostic in diagnostics]
+    return JSONResponse({"diagnostics": found}, status, dict(headers or {}))
+
+
+def refuse(status: int, id: str, message: str, help: str | None = None) -> JSONResponse:
+    """Return an answer with one diagnostic."""
+    return answer_problems(status, [Diagnostic(id, message, place="request", help=help)])
+
+
+@frozen
+class Guard:
+    """Middleware that refuses what is not from the page of this server."""
+
+    app: ASGIApp
+    address: Address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it; every answer gets the headers of the guard."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault(_POLICY, _NOTHING)
+                headers.update(_HEADERS)
+            await send(message)
+
+        answer: Any = self._refusal(Request(scope)) or self.app
+        await answer(scope, receive, send_guarded)
+
+    def _refusal(self, request: Request) -> Response | None:
+        host = request.headers.get("host", "")
+        if host.lower() not in self.address.hosts:
+            help = f"this page has the address http://{self.address.hosts[0]}/"
+            return refuse(403, "foreign-host", "the request names another host", help)
+        given = request.query_params.get("token")
+        if given is not None and request.method in _READS:
+            return self._enter(given)
+        bearer = request.headers.get("authorization", "").partition("Bearer ")[2] or None
+        if not (
+            self.address.admits(request.cookies.get(self.address.cookie))
+            or self.address.admits(bearer)
+        ):
+            return refuse(401, "no-token", "the request has no valid token", _ENTRANCE)
+        if request.method not in _READS:
+            origin = request.headers.get("origin", "")
+            if origin.lower() != f"http://{host.lower()}":
+                return refuse(403, "foreign-origin", "the request is from another page")
+        return None
+
+    def _enter(self, given: str) -> Response:
+        """Return an answer that lets the browser keep a valid token, and hides it from the bar."""
+        if not self.address.admits(given):
+            return refuse(401, "no-token", "the token is not that of this server", _ENTRANCE)
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(self.address.cookie, given, httponly=True, samesite="lax", path="/")
+        return answer

@@ -1,0 +1,230 @@
+"""The requests of the page, and their answers.
+
+``GET /`` is the page. ``POST /evaluate`` answers a change with the report and the form, as parts of
+the page. ``POST /spec`` answers it with the resolved spec. ``POST /search`` answers with events:
+progress, then the best layouts. ``POST /stop`` ends the search of the page with what it has found.
+
+Answers are JSON. What went wrong with a request, or took too long, is answered with diagnostics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from attrs import define
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from parcost.batch.rejections import internal_error
+from parcost.language.diagnostics import Diagnostic
+from parcost.language.escapes import escape_line
+from parcost.server.access import Address, Guard, answer_problems, refuse
+from parcost.server.bodies import (
+    BodyError,
+    SearchOrder,
+    change_of,
+    page_of,
+    read_body,
+    search_order_of,
+)
+from parcost.server.evaluation_process import (
+    EndedError,
+    EvaluationProcess,
+    OutOfTimeError,
+    PageTask,
+)
+from parcost.server.live_study import Subject
+from parcost.server.turns import BusyError, SupersededError, Turns
+
+_SEARCH_EXTRA_SECONDS = 60.0  # for what a search does before and after its own limit
+_LONGEST_SEARCH_SECONDS = 3600.0
+_RUNS = Diagnostic("search-runs", "a search runs already", help="stop it first")
+_BEAT_SECONDS = 10.0  # between two events at least, so that a lost reader is noticed
+
+
+@define(eq=False)
+class LivePage:
+    """The page and the processes that answer for it."""
+
+    turns: Turns
+    searches: EvaluationProcess
+    _searching: bool = False
+    _page: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, subject: Subject, seconds: float) -> LivePage:
+        """Return the page of *subject*, whose evaluations have some *seconds* each."""
+        return cls(Turns(EvaluationProcess(subject), seconds), EvaluationProcess(subject))
+
+    def end(self) -> None:
+        """End both processes."""
+        self.turns.process.end()
+        self.searches.end()
+
+    async def show(self, _: Request) -> Response:
+        """Return the page."""
+        if self._page is None:
+            found = json.loads(await self.turns.ask(uuid4().hex, PageTask("page")))
+            if "text" not in found:
+                return _answer(json.dumps(found), 500)
+            self._page = found
+        policy = {"Content-Security-Policy": self._page["policy"]}
+        return HTMLResponse(self._page["text"], headers=policy)
+
+    async def evaluate(self, request: Request) -> Response:
+        """Return the report and the form with the change of a page."""
+        body = await read_body(request)
+        task = PageTask("evaluate", (change_of(body),))
+        return _answer(await self.turns.ask(page_of(body), task))
+
+    async def spec(self, request: Request) -> Response:
+        """Return the resolved spec with the change of a page."""
+        body = await read_body(request)
+        task = PageTask("spec", (change_of(body),))
+        return _answer(await self.turns.ask(f"{page_of(body)} spec", task))
+
+    async def search(self, request: Request) -> Response:
+        """Return the events of a search."""
+        order = search_order_of(await read_body(request))
+        if self._searching:
+            return refuse(409, _RUNS.id, _RUNS.message, _RUNS.help)
+        return StreamingResponse(self._events(order), media_type="text/event-stream")
+
+    async def stop(self, request: Request) -> Response:
+        """Let the search end."""
+        await read_body(request)
+        if self._searching:
+            self.searches.stop_search()
+        return Response(status_code=204)
+
+    async def _events(self, order: SearchOrder) -> AsyncIterator[str]:
+        """Yield progress, and at the end the answer; a reader that leaves ends the search."""
+        if self._searching:  # another one began meanwhile
+            yield _event("result", _problem_text(_RUNS))
+            return
+        self._searching = True
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[str] = asyncio.Queue()
+
+        def show_progress(text: str) -> None:
+            loop.call_soon_threadsafe(queue.put_nowait, text)
+
+        seconds = (order.budget_seconds or _LONGEST_SEARCH_SECONDS) + _SEARCH_EXTRA_SECONDS
+        work = partial(self.searches.ask, PageTask("search", (order,)), seconds, show_progress)
+        run = asyncio.ensure_future(asyncio.to_thread(work))
+        run.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is noticed
+        try:
+            yield _event("progress", json.dumps("the search begins"))
+            while not run.done():
+                text = asyncio.ensure_future(queue.get())
+                await asyncio.wait(
+                    {run, text}, timeout=_BEAT_SECONDS, return_when="FIRST_COMPLETED"
+                )
+                if text.done():
+                    yield _event("progress", json.dumps(escape_line(text.result())))
+                else:
+                    text.cancel()
+                    yield ": the search goes on\n\n"
+            yield _event("result", await _outcome(run))
+        finally:
+            if not run.done():
+                self.searches.end()
+            self._searching = False
+
+
+async def _outcome(run: Awaitable[str]) -> str:
+    """Return the answer of a search, or why there is none, as JSON."""
+    try:
+        return await run
+    except OutOfTimeError:
+        found = Diagnostic("out-of-time", "the search took much longer than its limit")
+    except EndedError:
+        found = Diagnostic("search-ended", "the search was ended")
+    return _problem_text(found)
+
+
+def _problem_text(diagnostic: Diagnostic) -> str:
+    return bytes(answer_problems(200, [diagnostic]).body).decode()
+
+
+def _event(name: str, data: str) -> str:
+    return f"event: {name}\ndata: {data}\n\n"
+
+
+def _answer(text: str, status: int = 200) -> Response:
+    return Response(text, status, media_type="application/json")
+
+
+def _late(_: Request, __: Exception, seconds: float) -> Response:
+    message = f"the evaluation took longer than {seconds:g} s, and was ended"
+    help = "make a sweep smaller, or start with a larger `--time-limit`"
+    return refuse(504, "out-of-time", message, help)
+
+
+def _ended(_: Request, __: Exception) -> Response:
+    message = "the process that evaluates ended"
+    return refuse(503, "evaluation-ended", message, "try again; it is started anew")
+
+
+def _busy_answer(_: Request, error: Exception) -> Response:
+    return refuse(503, "busy", str(error), "try again in a moment")
+
+
+def _superseded(_: Request, error: Exception) -> Response:
+    return refuse(409, "superseded", str(error))
+
+
+def _bad_body(_: Request, error: Exception) -> Response:
+    assert isinstance(error, BodyError)
+    return answer_problems(error.status, [Diagnostic(error.id, str(error), place="request")])
+
+
+def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return refuse(error.status_code, "no-such-page", str(error.detail))
+
+
+def _failure(request: Request, error: Exception) -> Response:
+    return answer_problems(500, [internal_error(error, request.url.path)])
+
+
+def application(page: LivePage, address: Address) -> Callable[..., Awaitable[None]]:
+    """Return the application that serves *page* at *address*, behind a guard."""
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            page.end()
+
+    handlers: dict[Any, Callable[[Request, Exception], Response]] = {
+        BodyError: _bad_body,
+        SupersededError: _superseded,
+        BusyError: _busy_answer,
+        OutOfTimeError: partial(_late, seconds=page.turns.seconds),
+        EndedError: _ended,
+        HTTPException: _http,
+        Exception: _failure,
+    }
+    app = Starlette(
+        routes=[
+            Route("/", page.show),
+            Route("/evaluate", page.evaluate, methods=["POST"]),
+            Route("/spec", page.spec, methods=["POST"]),
+            Route("/search", page.search, methods=["POST"]),
+            Route("/stop", page.stop, methods=["POST"]),
+        ],
+        exception_handlers=handlers,
+        lifespan=lifespan,
+    )
+    return Guard(app, address)

@@ -1,0 +1,142 @@
+"""What requests may say, checked before anything is done with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field, frozen
+from starlette.requests import ClientDisconnect, Request
+
+from parcost.language.errors import ParcostError
+
+LARGEST = 1_000_000  # bytes of a body
+_READING_SECONDS = 10.0
+_MOST_VALUES = 1000
+_MOST_BUDGET_SECONDS = 3600.0
+_MOST_LISTED = 1000
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_WORD = re.compile(r"\w{1,100}")
+
+
+class BodyError(ParcostError):
+    """A request is no valid one; it is answered with *status*."""
+
+    def __init__(self, status: int, id: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.id = status, id
+
+
+@frozen(kw_only=True)
+class FormChange:
+    """What a page sets: attributes by path, and the entries of catalogues that these name."""
+
+    values: Mapping[str, str] = field(factory=dict)
+    uses: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class SearchOrder:
+    """A search that a page starts; what is empty is what the spec says."""
+
+    change: FormChange
+    axes: tuple[str, ...] = ()
+    objective: str = ""
+    budget_seconds: float | None = None
+
+
+async def read_body(request: Request) -> Mapping[str, Any]:
+    """Return the object in the body of *request*.
+
+    Raises:
+        BodyError: It is too large, comes too slowly, or is no object of JSON.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise BodyError(415, "not-json", "the body of a request is `application/json`")
+    length = request.headers.get("content-length", "0")
+    too_large = BodyError(413, "too-large", f"a body has {LARGEST:,} bytes at most")
+    if not (length.isascii() and length.isdecimal()) or len(length) > 18 or int(length) > LARGEST:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_READING_SECONDS):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > LARGEST:
+                    raise too_large
+    except TimeoutError:
+        raise BodyError(408, "too-slow", "the body of the request did not arrive") from None
+    except ClientDisconnect:
+        raise BodyError(400, "not-json", "the request ended before its body") from None
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BodyError(400, "not-json", "the body is no JSON") from None
+    if not isinstance(found, dict):
+        raise BodyError(400, "not-json", "the body is no object")
+    return found
+
+
+def change_of(body: Mapping[str, Any]) -> FormChange:
+    """Return what a body sets.
+
+    Raises:
+        BodyError: It has no attributes with texts, or imports what is no entry of a catalogue.
+    """
+    values, uses = body.get("set", {}), body.get("use", [])
+    if not isinstance(values, dict) or len(values) > _MOST_VALUES:
+        raise BodyError(400, "bad-request", f"`set` has up to {_MOST_VALUES:,} attributes")
+    for path, value in values.items():
+        if not (isinstance(value, str) and _PATH.fullmatch(path) and _is_unicode(value)):
+            raise BodyError(400, "bad-request", "`set` has a text for each path of an attribute")
+    return FormChange(values=values, uses=_names(uses, _PATH, "use"))
+
+
+def search_order_of(body: Mapping[str, Any]) -> SearchOrder:
+    """Return the search that a body asks for.
+
+    Raises:
+        BodyError: It is none.
+    """
+    budget, objective = body.get("budget_seconds"), body.get("objective", "")
+    number = isinstance(budget, (int, float)) and not isinstance(budget, bool)
+    if budget is not None and not (number and 0 < budget <= _MOST_BUDGET_SECONDS):
+        most = f"{_MOST_BUDGET_SECONDS:,.0f}"
+        raise BodyError(400, "bad-request", f"a search has from 0 to {most} seconds")
+    if not isinstance(objective, str) or not (objective == "" or _WORD.fullmatch(objective)):
+        raise BodyError(400, "bad-request", "`objective` is a name")
+    return SearchOrder(
+        change=change_of(body),
+        axes=_names(body.get("axes", []), _PATH, "axes"),
+        objective=objective,
+        budget_seconds=None if budget is None else float(budget),
+    )
+
+
+def page_of(body: Mapping[str, Any]) -> str:
+    """Return the name that a page has given itself.
+
+    Raises:
+        BodyError: It is no word.
+    """
+    name = body.get("page", "")
+    if not isinstance(name, str) or not (name == "" or _WORD.fullmatch(name.replace("-", ""))):
+        raise BodyError(400, "bad-request", "`page` is a word")
+    return name
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text has no half of a character, which JSON can spell."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _names(items: Any, pattern: re.Pattern[str], name: str) -> tuple[str, ...]:
+    if not isinstance(items, list) or len(items) > _MOST_LISTED:
+        raise BodyError(400, "bad-request", f"`{name}` is a list of up to {_MOST_LISTED:,} names")
+    if not all(isinstance(item, str) and pattern.fullmatch(item) for item in items):
+        raise BodyError(400, "bad-request", f"`{name}` has names like `block.attribute`")
+    return tuple(items)

@@ -1,0 +1,263 @@
+"""The study of a page, in the process that evaluates it: its reports, its form, its searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, field, frozen
+
+from parcost.batch.entries import charts_of, entry_of
+from parcost.batch.rejections import attempt
+from parcost.batch.scenarios import only_study
+from parcost.contract.entries import Entry
+from parcost.contract.importers import ImportOptions
+from parcost.contract.offers import LiveExporter
+from parcost.engine.session import Session
+from parcost.language import numbers
+from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.language.errors import PluginError, SpecError
+from parcost.language.escapes import escape_line
+from parcost.output import search as search_output
+from parcost.output.diagnostics import as_data
+from parcost.output.resolved_spec import attributes, resolved
+from parcost.plugins.discovery import Plugins, load_selection
+from parcost.plugins.selection import PluginSelection
+from parcost.report.rejection import Rejection
+from parcost.search.best_first import search
+from parcost.search.charts import search_charts
+from parcost.search.fastest_layouts import FastestLayouts
+from parcost.search.goals import goal_of
+from parcost.search.layout_evaluation import settings
+from parcost.search.layout_search import layout_search
+from parcost.search.sensitivity import neighbours
+from parcost.server.bodies import FormChange, SearchOrder
+from parcost.server.form import BlockOrder, block_order, form_of
+from parcost.version import __version__
+
+if TYPE_CHECKING:
+    from parcost.engine.scenario import Scenario
+    from parcost.search.result import SearchResult
+    from parcost.search.space import Space
+
+_SET = "set "  # what the place of a value from outside begins with
+_MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
+_SEARCH_SECONDS = 60.0
+
+Answer = Mapping[str, Any]
+
+
+@frozen(kw_only=True)
+class Subject:
+    """The study of a page, as the command line names it."""
+
+    path: str
+    study: str | None = None
+    overrides: Mapping[str, str] = field(factory=dict)
+    reading: ImportOptions = field(factory=ImportOptions)
+    selection: PluginSelection = field(factory=PluginSelection)
+
+
+def live_exporter(plugins: Plugins) -> LiveExporter:
+    """Return the first format that can be a page of a server.
+
+    Raises:
+        PluginError: There is none.
+    """
+    for _, exporter in plugins.offers("exporters").values():
+        if isinstance(exporter, LiveExporter):
+            return exporter
+    raise PluginError("no plugin offers a page to serve: its plugin is left out, or failed")
+
+
+@frozen(eq=False)
+class LiveStudy:
+    """Answers the requests of a page with plain data."""
+
+    subject: Subject
+    session: Session
+    _known_order: dict[str, Any] = field(factory=dict)  # of a module
+
+    @classmethod
+    def of(cls, subject: Subject) -> LiveStudy:
+        """Return the study of *subject*, with the plugins that it selects."""
+        return cls(subject, Session(load_selection(subject.selection)))
+
+    def page(self) -> Answer:
+        """Return the page, without a form and a report.
+
+        Raises:
+            ParcostError: No plugin offers one, or it cannot be made.
+        """
+        page = self._exporter.live_page(escape_line(self.subject.path))
+        return {"text": page.text, "policy": page.policy}
+
+    def evaluate(self, change: FormChange) -> Answer:
+        """Return the report and the form with a *change*, or why there is no report."""
+        answer: dict[str, Any] = {"command": self._command("eval", change)}
+        scenario = self._scenario(change)
+        if isinstance(scenario, Rejection):
+            return {**answer, **self._problems(scenario.diagnostics)}
+        exporter = self._exporter
+        form = attempt(self.subject.path, lambda: form_of(scenario, self._order()))
+        if isinstance(form, Rejection):
+            return {**answer, **self._problems(form.diagnostics)}
+        answer["form"] = exporter.inputs(form)
+        report = attempt(self.subject.path, scenario.evaluate)
+        if isinstance(report, Rejection):
+            return {**answer, **self._problems(report.diagnostics, scenario)}
+        if any(result.legal for result in report.results):
+            answer["report"] = exporter.reports([entry_of(report, "charts")], "report")
+        faults = [str(fault) for result in report.results for fault in result.faults]
+        found = [d for d in report.diagnostics if d.severity is Severity.ERROR]
+        answer["faults"] = [escape_line(fault) for fault in dict.fromkeys(faults)]
+        return {**answer, **self._problems(found, scenario)}
+
+    def spec(self, change: FormChange) -> Answer:
+        """Return the resolved spec with a *change*."""
+        scenario = self._scenario(change)
+        if isinstance(scenario, Rejection):
+            return self._problems(scenario.diagnostics)
+        texts = attempt(self.subject.path, lambda: [resolved(s) for s in scenario.studies()])
+        if isinstance(texts, Rejection):
+            return self._problems(texts.diagnostics)
+        if len(texts) > 1:
+            message = "a sweep is several specs; give it one value to download it"
+            return self._problems([Diagnostic("swept-spec", message, place=self.subject.path)])
+        head = f"# made by `{self._command('show', change)}`, parcost {__version__}"
+        return {"name": f"{scenario.name}.par", "text": f"{escape_line(head)}\n{texts[0]}"}
+
+    def search(self, order: SearchOrder, on_progress: Callable[[str], None]) -> Answer:
+        """Return the best layouts; *on_progress* may raise KeyboardInterrupt to end the search."""
+        found = attempt(self.subject.path, lambda: self._search(order, on_progress))
+        return self._problems(found.diagnostics) if isinstance(found, Rejection) else found
+
+    def _search(self, order: SearchOrder, on_progress: Callable[[str], None]) -> Answer:
+        scenario = self._bound(order.change)
+        own = order.budget_seconds or goal_of(scenario.first).budget_seconds
+        wanted = layout_search(
+            scenario,
+            axes=order.axes,
+            objective=order.objective or None,
+            budget_seconds=_SEARCH_SECONDS if own is None else own,
+        )
+        whole = wanted.space
+        fastest = FastestLayouts()
+        points = fastest if whole.size <= _MOST_MAPPED else None
+        found = search(whole, wanted.request, on_progress=on_progress, points=points)
+        with suppress(KeyboardInterrupt):  # which ends the search, and that has ended
+            on_progress("the best layouts are compared and drawn")
+        best = search_output.rank_layouts(found)
+        near = list(
+            neighbours(
+                scenario, whole.axes, settings(scenario, found.best[0].values), found.best[0]
+            )
+        )
+        page = [*search_output.search_page(whole, found, best, near)]
+        charts = search_charts(evolve(found, fastest=fastest.layouts()))
+        text = charts_of(page, charts)
+        name = f"{scenario.name}: {found.objective.title}"
+        entry = Entry(path=scenario.path, name=name, part="charts", text=text)
+        return {
+            "report": self._exporter.reports([entry], "search"),
+            "layouts": list(_layouts(whole, found)),
+            "diagnostics": [],
+        }
+
+    @property
+    def _exporter(self) -> LiveExporter:
+        return live_exporter(self.session.plugins)
+
+    def _order(self) -> BlockOrder:
+        """Return the order of blocks without a change; the file may have changed since."""
+        plain = self._bound(FormChange())
+        if self._known_order.get("module") is not plain.module:
+            self._known_order.update(module=plain.module, order=block_order(plain))
+        order: BlockOrder = self._known_order["order"]
+        return order
+
+    def _scenario(self, change: FormChange) -> Scenario | Rejection:
+        return attempt(self.subject.path, lambda: self._bound(change))
+
+    def _bound(self, change: FormChange) -> Scenario:
+        """Return the scenario with a *change*.
+
+        Raises:
+            SpecError: It cannot be bound.
+        """
+        own = self.subject
+        known = {
+            entry
+            for type_ in self.session.plugins.blocks
+            for entry in self.session.loader.entries_of(type_).values()
+        }
+        unknown = [use for use in change.uses if use not in known]
+        if unknown:
+            message = f"no catalogue has `{unknown[0]}`"
+            raise SpecError([Diagnostic("unknown-import", message, place=own.path)])
+        uses = tuple(dict.fromkeys((*own.reading.uses, *change.uses)))
+        reading = evolve(own.reading, uses=uses)
+        values = {**own.overrides, **change.values}
+        found = only_study(self.session, own.path, own.study, values, reading)
+        assert found.first is not None  # it is bound
+        return found
+
+    def _command(self, name: str, change: FormChange) -> str:
+        """Return the command line that gives the same."""
+        own = self.subject
+        uses = dict.fromkeys((*own.reading.uses, *change.uses))
+        words = [
+            *(("--from", own.reading.tool) if own.reading.tool else ()),
+            *(word for use in uses for word in ("--use", use)),
+            *(("--study", own.study) if own.study else ()),
+            *(word for plugin in own.selection.without for word in ("--without", plugin)),
+            *(word for file in own.selection.files for word in ("--plugin", file)),
+            *(
+                word
+                for path, text in {**own.overrides, **change.values}.items()
+                for word in ("--set", f"{path}={text}")
+            ),
+        ]
+        return escape_line(" ".join(("parcost", name, *map(quote, (own.path, *words)))))
+
+    def _problems(
+        self, diagnostics: Iterable[Diagnostic], scenario: Scenario | None = None
+    ) -> Answer:
+        """Return *diagnostics*, each with the attributes that it is about."""
+        places: dict[str, list[str]] = {}
+        if scenario is not None:
+            for path, attribute in attributes(scenario.first).items():
+                if attribute.is_given and attribute.place:
+                    places.setdefault(attribute.place, []).append(path)
+        return {"diagnostics": [_problem(one, places) for one in dict.fromkeys(diagnostics)]}
+
+
+def _problem(diagnostic: Diagnostic, places: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
+    found = as_data(diagnostic)
+    paths: list[str] = []
+    for label in found["labels"]:
+        if label["file"].startswith(_SET):
+            paths.append(label["file"].removeprefix(_SET))
+        paths += places.get(f"{label['file']}:{label['line']}", ())
+    return {
+        "id": found["id"],
+        "severity": found["severity"],
+        "message": escape_line(found["message"]),
+        "notes": [escape_line(note) for note in found["notes"]],
+        "help": None if found["help"] is None else escape_line(found["help"]),
+        "remarks": [escape_line(x["text"]) for x in found["labels"] if x["text"]],
+        "paths": list(dict.fromkeys(paths)),
+    }
+
+
+def _layouts(whole: Space, found: SearchResult) -> Iterable[Mapping[str, Any]]:
+    """Yield the best layouts, as a page sets them."""
+    for layout in found.best:
+        values = {path: whole.text(path, value) for path, value in layout.values.items()}
+        yield {
+            "values": values,
+            "step": numbers.quantity(layout.seconds, "s"),
+            "memory": numbers.quantity(layout.bytes_, "GiB"),
+        }

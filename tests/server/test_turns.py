@@ -1,0 +1,148 @@
+"""Evaluations one at a time, within their time; searches with progress, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from time import monotonic, sleep
+from typing import Any
+
+from parcost.server.evaluation_process import OutOfTimeError, PageTask
+from parcost.server.turns import BusyError, SupersededError, Turns
+
+
+def problem_of(answer: tuple[int, Any]) -> tuple[int, str]:
+    return answer[0], answer[1]["diagnostics"][0]["id"]
+
+
+def test_an_evaluation_past_its_limit_is_answered(site: Any) -> None:
+    site.evaluations.answer = lambda *_: None
+    answer = site.ask("POST", "/evaluate", {})
+    assert problem_of(answer) == (504, "out-of-time")
+    assert "0.5 s" in answer[1]["diagnostics"][0]["message"]
+    site.evaluations.answer = lambda *_: {"well": True}
+    assert site.ask("POST", "/evaluate", {}) == (200, {"well": True})
+
+
+def test_a_process_that_ends_is_answered(site: Any) -> None:
+    site.evaluations.answer = lambda *_: None
+    site.evaluations.end()
+    assert problem_of(site.ask("POST", "/evaluate", {})) == (503, "evaluation-ended")
+
+
+def test_a_fault_of_the_server_is_no_traceback(site: Any, capfd: Any) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    site.evaluations.answer = fail
+    assert problem_of(site.ask("POST", "/evaluate", {})) == (500, "internal-error")
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def order_of(stub: Any, *pages: str, seconds: float = 30.0, grace: float = 30.0) -> list[Any]:
+    """Return what becomes of changes that arrive one after another, numbered, while one runs."""
+
+    async def run() -> list[Any]:
+        turns = Turns(stub, seconds, grace)
+        asked = []
+        for number, page in enumerate(pages):
+            task = PageTask("evaluate", (number,))
+            asked.append(asyncio.create_task(turns.ask(page, task)))
+            while not stub.tasks:  # noqa: ASYNC110  a thread fills them once the first runs
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
+        stub.stopped.set()
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+def test_a_newer_change_of_a_page_discards_older_ones(stub: Any) -> None:
+    """The first runs, the others wait; of each page the newest is done, in the order of arrival."""
+
+    def answer(task: Any, _: Any) -> Any:
+        assert stub.stopped.wait(10)
+        return task.arguments[0]
+
+    stub.answer = answer
+    found = order_of(stub, "one", "two", "one", "one", "two")
+    assert [type(x) for x in found[:3]] == [SupersededError] * 3
+    assert found[3:] == ["3", "4"]
+    assert [task.arguments[0] for task in stub.tasks] == [0, 3, 4]
+    assert stub.ends == 0
+
+
+def test_a_long_evaluation_gives_way_to_a_newer_change(stub: Any) -> None:
+    """The first would run for half a minute; it is ended after a moment."""
+    stub.answer = lambda task, _: task.arguments[0] or None
+    found = order_of(stub, "one", "one", grace=0.01)
+    assert isinstance(found[0], SupersededError)
+    assert found[1] == "1"
+    assert stub.ends == 1
+
+
+def test_another_page_waits_and_ends_nothing(stub: Any) -> None:
+    stub.answer = lambda task, _: task.arguments[0] or None
+    found = order_of(stub, "one", "two", seconds=0.2, grace=0.01)
+    assert isinstance(found[0], OutOfTimeError)
+    assert found[1] == "1"
+    assert stub.ends == 0
+
+
+def test_only_so_many_pages_wait(stub: Any) -> None:
+    stub.answer = lambda task, _: stub.stopped.wait(10) and task.arguments[0]
+    found = order_of(stub, *(f"page{n}" for n in range(18)))
+    assert [type(x) for x in found] == [str] * 16 + [BusyError] * 2
+
+
+def events(text: str) -> list[tuple[str, Any]]:
+    found = [block.split("\n") for block in text.split("\n\n") if block.startswith("event: ")]
+    return [(a.removeprefix("event: "), json.loads(b.removeprefix("data: "))) for a, b in found]
+
+
+def test_a_search_tells_its_progress_and_ends_with_what_it_has(site: Any) -> None:
+    def answer(task: Any, on_progress: Any) -> Any:
+        assert task.arguments[0].axes == ("layout.tp",)
+        on_progress("12 legal layouts\nevent: result")
+        site.searches.stopped.wait(10)
+        return {"layouts": []}
+
+    site.searches.answer = answer
+    response = site.open("POST", "/search", {"axes": ["layout.tp"]})
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    head = b""
+    while b"12 legal" not in head:
+        head += response.read1()
+    status = site.ask("POST", "/search", {})
+    assert problem_of(status) == (409, "search-runs")
+    assert site.ask("POST", "/stop", {}) == (204, None)
+    found = events((head + response.read()).decode())
+    assert found == [
+        ("progress", "the search begins"),
+        ("progress", "12 legal layouts\\nevent: result"),  # which ends no line
+        ("result", {"layouts": []}),
+    ]
+
+
+def test_who_leaves_a_search_ends_it(site: Any) -> None:
+    site.searches.answer = lambda *_: None
+    response = site.open("POST", "/search", {"budget_seconds": 600})
+    assert b"begins" in response.read1()
+    response.close()
+    site.connections.pop().close()
+    until = monotonic() + 10
+    while not site.searches.ends:
+        assert monotonic() < until
+        sleep(0.01)
+    site.searches.answer = lambda *_: {"layouts": []}
+    again = site.open("POST", "/search", {})
+    assert events(again.read().decode())[-1] == ("result", {"layouts": []})
+
+
+def test_a_search_that_never_ends_is_ended(site: Any) -> None:
+    def answer(*_: Any) -> None:
+        raise OutOfTimeError("late")
+
+    site.searches.answer = answer
+    found = events(site.open("POST", "/search", {}).read().decode())
+    assert found[-1][1]["diagnostics"][0]["id"] == "out-of-time"
