@@ -254,3 +254,11 @@ def test_a_file_that_a_revision_lacks_is_an_error(run_command: Run, repository: 
     done = run_command("diff", "main", "--", "specs/c.par")
     assert done.code == 2
     assert "there is no file" in done.err
+
+
+def test_a_limit_of_nothing_that_is_compared_is_refused(run_command: Callable[..., Any]) -> None:
+    (one, two) = (f"study {name} {{ }}\n{SPEC}" for name in ("a", "b"))
+    both = {"one.par": one + "study c { }\n", "two.par": two + "study d { }\n"}
+    done = run_command("diff", "one.par", "two.par", "--fail-on", "step_time > 2 %", files=both)
+    assert done.code == 2
+    assert "no study is on both sides" in done.err

@@ -383,3 +383,10 @@ def test_every_study_that_a_tool_can_run_comes_back(tool: str) -> None:
         assert second.memory_bytes == pytest.approx(first.memory_bytes, rel=1e-12), where
         count += 1
     assert count >= (5 if "torchtitan" in tool else 80)
+
+
+def test_several_studies_are_refused(run_command: Run) -> None:
+    done = run_command("export", "megatron", "a.par", "b.par", a=SPEC, b=SPEC)
+    assert done.code == 2
+    assert "settings are of one study, and there are 2" in done.err
+    assert done.out == ""

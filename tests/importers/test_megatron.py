@@ -394,3 +394,12 @@ def test_unknown_flags_are_listed_with_what_may_be_meant() -> None:
     )
     assert reasons(found)["--frobnicate"] == ""
     assert {key.name for key in found.unknown} >= {"--frobnicate"}
+
+
+def test_the_name_of_a_file_is_no_code(run_command: Run) -> None:
+    """A file may have a line break in its name; what is written begins with that name."""
+    name = "h\nsharding { prefetch = 3 }\n#.args"
+    text = "--num-layers 2 --hidden-size 64 --num-attention-heads 4\n"
+    done = run_command("import", name, "--from", "megatron", files={name: text})
+    assert not [line for line in done.out.splitlines() if line.startswith("sharding")]
+    assert r"h\nsharding" in done.out

@@ -154,6 +154,8 @@ def _revision_side(
 
 def _report_failures(found: Difference, thresholds: Sequence[Threshold]) -> bool:
     """Print which studies change by more than a limit; return whether any does."""
+    if thresholds and not (found.changes or found.same):
+        raise click.UsageError("`--fail-on`: no study is on both sides, so nothing was compared")
     failed = False
     for threshold in thresholds:
         known = False

@@ -66,8 +66,8 @@ def command(
         else:
             Reporter()(one.diagnostics)
             worst = max(worst, one.exit_code)
-    if out is not None and len(made) > 1:
-        message = f"--out takes the settings of one study, and there are {len(made)}"
+    if len(made) > 1:
+        message = f"settings are of one study, and there are {len(made)}"
         raise click.UsageError(f"{message}: pick one by --study")
     if made:
         write(made, out)

@@ -11,6 +11,7 @@ import click
 from parcost.cli import options
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile
+from parcost.language.escapes import escape_line
 
 if TYPE_CHECKING:
     from parcost.contract.importers import (
@@ -149,7 +150,9 @@ def _text(read: Iterable[tuple[Source, Importer, Translation]], translation: Tra
     from parcost.language.format import format_text
     from parcost.spec.foreign import spec_lines
 
-    head = [f"# From `{source.name}`, {importer.title}." for source, importer, _ in read]
+    head = [
+        f"# From `{escape_line(source.name)}`, {importer.title}." for source, importer, _ in read
+    ]
     lines = [line.text for line in spec_lines(translation)]
     blank = [""] if translation.uses else []
     return format_text("\n".join([*head, *blank, *lines]))

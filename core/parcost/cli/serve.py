@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
 
-_FAULT = 3
-
 
 @click.command("serve")
 @click.argument("path", metavar="[FILE]", required=False)

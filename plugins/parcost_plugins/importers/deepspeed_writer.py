@@ -71,6 +71,7 @@ def _needs(job: Job) -> Iterator[str]:
     """Yield what a user has to add."""
     nodes, each, _ = job.nodes()
     yield f"the launcher: deepspeed --num_nodes {nodes} --num_gpus {each} --hostfile ..."
+    yield from job.node_needs()
     yield f"the model, in code, and its sequences of {job.sequence} tokens"
     yield "the optimizer: `optimizer.params.lr`, or one in code"
     if job.training.recompute == "full":

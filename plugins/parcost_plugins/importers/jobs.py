@@ -152,6 +152,13 @@ class Job:
         each = next(n for n in (8, 4, 2, 1) if devices % n == 0)
         return devices // each, each, False
 
+    def node_needs(self) -> list[str]:
+        """Return what a user has to check where the fabric does not tell the ranks of a node."""
+        _, each, known = self.nodes()
+        if known:
+            return []
+        return [f"the devices of a node, {each} here: the fabric of the spec has no nodes"]
+
     def same(self) -> dict[str, str]:
         """Return what has no effect in this layout, with the reason."""
         found: dict[str, str] = {}

@@ -64,7 +64,7 @@ class NeMoWriter(SettingsWriter):
             values = {"trainer": trainer, "model": _model(job, same)}
         except JobError as error:
             return ToolSettings(problems=[error.problem])
-        return ToolSettings(text=_yaml(values), same=same, needs=_NEEDS)
+        return ToolSettings(text=_yaml(values), same=same, needs=[*job.node_needs(), *_NEEDS])
 
 
 def _model(job: Job, same: dict[str, str]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ _APART = 1.001  # times on an axis, at least
 _WIDE = 8.0  # of numbers: the largest over the smallest, from where an axis is logarithmic
 _BOUNDED = (
     f"Of layouts that were only bounded, up to {_MOST_TRIED} of a cell are evaluated, lowest first."
+    " A cell of which the search kept no layout has the best one of all with these two values."
 )
 _ON_FRONT, _OTHERS = "on the front", "others"
 
@@ -228,6 +229,8 @@ def _cells(
         for x in sorted(_values(points, across)):
             common = {"down": float(y), "across": float(x)}
             best = _best(points, found.get((y, x), ()), name, figure)
+            if best is None and points.evaluate is not None:
+                best = points.evaluate({down: y, across: x})
             if best is not None and best["feasible"]:
                 yield {
                     **common,
@@ -239,11 +242,7 @@ def _cells(
                     "formula": _formula(figure),
                 }
                 continue
-            if best is None and points.evaluate is not None:
-                best = points.evaluate({down: y, across: x})
             reason = "no such point is in the sweep" if best is None else best["reason"]
-            if best is not None and best["feasible"]:
-                reason = "nothing of this cell is legal under the axes of the search"
             yield {**common, "kind": "none", "reason": reason, "formula": "not priced"}
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
@@ -89,7 +90,7 @@ def is_log(path: str) -> bool:
     """Return whether a file is a log of collectives, and not a file of runs."""
     from parcost.system.files import LOG, read_text
 
-    if Path(path).suffix == ".jsonl" or not Path(path).is_file():
+    if Path(path).suffix == ".jsonl" or not os.path.isfile(path):
         return False
     content = read_text(path, LOG)
     return collective_timings.has_row(content) or '"out_of_place"' in content

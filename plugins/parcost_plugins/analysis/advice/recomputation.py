@@ -76,6 +76,8 @@ def _savings(study: Study, base: Outcome) -> Iterator[_Saving]:
         if attempt is None:
             continue
         after = attempt.outcome
+        if is_array(after.step_seconds, after.memory_bytes):  # a faulty plugin's shape
+            continue
         flops = float(after.flops - base.flops)
         saved = float(base.memory_bytes - after.memory_bytes)
         same = not flops and not saved and after.step_seconds == base.step_seconds

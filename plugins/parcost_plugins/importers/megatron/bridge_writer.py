@@ -78,7 +78,7 @@ class BridgeWriter(SettingsWriter):
             return ToolSettings(problems=[error.problem])
         nodes, each, _ = job.nodes()
         launcher = f"the launcher: torchrun --nnodes {nodes} --nproc-per-node {each}"
-        return ToolSettings(text=text, same=same, needs=[launcher, *_NEEDS])
+        return ToolSettings(text=text, same=same, needs=[launcher, *job.node_needs(), *_NEEDS])
 
 
 def _recipe(job: Job, groups: Mapping[str, Flags]) -> str:

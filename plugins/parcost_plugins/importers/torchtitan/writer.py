@@ -74,7 +74,7 @@ class _TorchtitanWriter(SettingsWriter):
             return ToolSettings(problems=[error.problem])
         nodes, each, _ = job.nodes()
         launcher = f"the launcher: torchrun --nnodes {nodes} --nproc-per-node {each}"
-        return ToolSettings(text=text, same=same, needs=[launcher, *_NEEDS])
+        return ToolSettings(text=text, same=same, needs=[launcher, *job.node_needs(), *_NEEDS])
 
     def text_of(self, job: Job, fields: Fields) -> str:
         """Return the text of the fields."""

@@ -52,7 +52,7 @@ class TraceNode(NamedTuple):
 
 
 class StageMessages(NamedTuple):
-    """StageMessages between stages, by the op that sends and by the op that waits."""
+    """Messages between stages, by the op that sends and by the op that waits."""
 
     out: Mapping[Op, StageMessage]
     into: Mapping[Op, StageMessage]
