@@ -238,3 +238,13 @@ def test_a_log_of_a_gigabyte_is_refused(run_command: Callable[..., Any], tmp_pat
     done = run_command("import", "big.log", "--from", "nccl_tests")
     assert done.code == 2
     assert "big.log" in done.out + done.err
+
+
+def test_wrong_elements_are_an_error() -> None:
+    """A collective that gave wrong sums was not the one that the fabric carries."""
+    text = log(ONE_NODE, 8, 1, 1.75)
+    wrong = text.replace("      0 ", "      9 ", 1)
+    assert wrong != text
+    assert not IMPORTER.translate("node.log", text).problems
+    (problem,) = IMPORTER.translate("node.log", wrong).problems
+    assert problem.message == "9 elements are wrong at 8388608 B: the collective failed there"

@@ -23,6 +23,7 @@ _ROW = re.compile(
     rf"(?:^|\s|>|:)(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{_TYPES})\s+"
     r"(?:(?P<redop>sum|prod|min|max|avg|all|mulsum|none)\s+(?P<root>-?\d+)\s+)?"
     r"(?P<time>-?\d+(?:\.\d+)?)\s+(?P<algbw>\d+(?:\.\d+)?)\s+(?P<busbw>\d+(?:\.\d+)?)"
+    r"(?:\s+(?P<wrong>\d+)(?=\s|$))?"
 )
 _LONGEST_LINE = 10_000
 _MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError)
@@ -111,6 +112,9 @@ def _read_log(text: str) -> Iterator[Timings]:
             yield _table(rows, operation, hosts, device, (start, end))
             rows = []
         elif match := _ROW.search(line):
+            if int(match["wrong"] or 0):
+                message = f"{match['wrong']} elements are wrong at {match['size']} B"
+                raise UnreadableError(f"{message}: the collective failed there")
             time, algbw, busbw = (float(match.group(n)) for n in ("time", "algbw", "busbw"))
             ratio = busbw / algbw if algbw >= 1.0 else 0.0  # printed to 0.01: small ones say little
             start, end = (start if rows else at), at + len(line.rstrip())
@@ -168,11 +172,14 @@ def _read_json(text: str) -> Timings:
         nodes = len({d["hostname"] for d in devices})
         device = str(devices[0]["device_info"]) if devices else ""
         calls = [row["out_of_place"] for row in results]
+        faulty = sum(int(call.get("nwrong") or 0) for call in calls)
         widths = [(call.get("alg_bw"), call.get("bus_bw")) for call in calls]
         ratios = [float(bus) / float(alg) for alg, bus in widths if alg and bus and alg >= 1.0]
     except (*_MALFORMED, RecursionError) as error:
         message = f"not the JSON that nccl-tests writes: {error}"
         raise UnreadableError(message) from error
+    if faulty:
+        raise UnreadableError(f"{faulty} elements are wrong: the collective failed")
     rows = _nonempty_rows(list(zip(sizes, times, strict=True)))
     if not rows:
         raise UnreadableError("the JSON has no result with a size and a time")
