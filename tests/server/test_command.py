@@ -41,6 +41,14 @@ def checks(study):
         time.sleep(600)
     return []
 """
+#: A job in the background, or one of `nohup`, starts with signals ignored; a terminal's does not.
+START = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+from parcost.cli import main
+sys.exit(main())"""
 
 
 @define(eq=False)
@@ -75,9 +83,8 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     started: list[Server] = []
 
     def start(*arguments: str) -> Server:
-        code = "import sys; from parcost.cli import main; sys.exit(main())"
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code, "serve", "--no-browser", *arguments],
+            [sys.executable, "-P", "-c", START, "serve", "--no-browser", *arguments],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
