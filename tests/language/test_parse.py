@@ -553,7 +553,7 @@ def as_lark(text: str) -> s.Block | None:
         return None
     builder = Builder(source)
     block: s.Block = folded(tree, builder)
-    return None if builder.found else block
+    return None if builder.diagnostics else block
 
 
 @pytest.mark.parametrize("file", SPECS, ids=lambda file: file.stem)

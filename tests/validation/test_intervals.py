@@ -116,7 +116,7 @@ def test_the_share_is_that_at_which_models_left_out_hold_nine_in_ten() -> None:
     assert found.left_out.n == 201
     assert found.left_out.share == pytest.approx(0.9, abs=0.02)
     # nine in ten of an even spread from e^-0.5 to e^0.5: 0.9 wide in logarithms
-    whole = found.found["any", "", ""]
+    whole = found.by_kind["any", "", ""]
     assert whole.high / whole.low == pytest.approx(exp(0.9), rel=0.05)
 
 
@@ -205,7 +205,7 @@ def test_ranges_as_a_file_of_the_catalogue() -> None:
 
     def all_of(n: int, share: float, half: float, *found: Range) -> Ranges:
         left = Coverage(n=n, share=share, half_width=half)
-        return Ranges(share=0.9, found={one.kind: one for one in found}, left_out=left)
+        return Ranges(share=0.9, by_kind={one.kind: one for one in found}, left_out=left)
 
     steps = all_of(
         1200,

@@ -249,13 +249,13 @@ def test_runs_are_of_kinds_by_model_device_and_framework(row: Make) -> None:
         {},
     ).rows
     found = ranges_of(rows, {"a100_sxm_80g": "ampere"})
-    assert set(found["step_time"].found) == {
+    assert set(found["step_time"].by_kind) == {
         ("dense", "", ""), ("dense", "ampere", ""), ("dense", "ampere", "x")
     }  # fmt: skip
-    (memory,) = found["memory"].found.values()
+    (memory,) = found["memory"].by_kind.values()
     assert (memory.runs, memory.models, memory.low) == (12, 12, 1.0)
     assert memory.high == pytest.approx(2.0)
-    assert set(ranges_of(rows, {})["step_time"].found) == {("dense", "", ""), ("dense", "", "x")}
+    assert set(ranges_of(rows, {})["step_time"].by_kind) == {("dense", "", ""), ("dense", "", "x")}
 
 
 # --- pages and documents ------------------------------------------------------------------
@@ -277,7 +277,7 @@ def ranked_summary(summary: Summary) -> Summary:
     """Return the rows with three rankings, and intervals by models left out."""
     whole = Range(kind=("any", "", ""), runs=3, models=3, low=0.5, high=1.5)
     left_out = Coverage(n=1234, share=0.75, half_width=0.125)
-    ranges = Ranges(share=0.9, found={whole.kind: whole}, left_out=left_out)
+    ranges = Ranges(share=0.9, by_kind={whole.kind: whole}, left_out=left_out)
     return Summary(
         rows=summary.rows,
         groups=summary.groups,

@@ -83,7 +83,7 @@ class Suppressions:
         self._allowances: dict[str, Sequence[Allowance]] = {}
 
     @property
-    def found(self) -> Sequence[Suppression]:
+    def suppressions(self) -> Sequence[Suppression]:
         """Every warning that is switched off, once."""
         return list(self._by_key.values())
 

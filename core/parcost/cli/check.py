@@ -69,7 +69,7 @@ def command(
         for path, unused in switched_off.unused(session):
             paths_checked[path].append(unused)
             found[key(unused)] = unused
-    _write(paths_checked, switched_off.found, format_, session)
+    _write(paths_checked, switched_off.suppressions, format_, session)
     options.skip_faults(d.message for d in found.values() if d.id == "plugin-fault")
     count = sum(map(is_error, found.values()))
     studies = f"{files} {'study' if files == 1 else 'studies'}"
@@ -77,7 +77,7 @@ def command(
     more = "" if count else "; run `parcost eval` for the fit into memory"
     write_message(f"{studies} checked, {errors}{more}")
     if format_ == "text":
-        _write_hints(found.values(), switched_off.found)
+        _write_hints(found.values(), switched_off.suppressions)
     return worst
 
 

@@ -153,7 +153,7 @@ def compile_order(
         over=tuple(over),
         takes=tuple(takes),
         slots=1 + max(slot_of),
-        routes=tuple(routes.found),
+        routes=tuple(routes.pairs),
         pairs=tuple(pairs),
         releases=range(RELEASES, first),
         starts=[slot_of[value] for value in starts],
@@ -168,12 +168,12 @@ class _Routes(dict[tuple[int, int], int]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[int, int]] = []
+        self.pairs: list[tuple[int, int]] = []
 
     def __missing__(self, way: tuple[int, int]) -> int:
         a, b = way
-        self[a, b] = self[b, a] = number = len(self.found)
-        self.found.append((min(a, b), max(a, b)))
+        self[a, b] = self[b, a] = number = len(self.pairs)
+        self.pairs.append((min(a, b), max(a, b)))
         return number
 
 

@@ -111,7 +111,7 @@ class Scenario:
     @property
     def warnings(self) -> Sequence[Diagnostic]:
         """What binding the scenario warns of."""
-        return self._probe[2].found
+        return self._probe[2].diagnostics
 
     def replace(self, values: Mapping[str, Any]) -> Scenario:
         """Return the scenario with other values: ``{"layout.tp": [1, 2, 4, 8]}``.
@@ -237,7 +237,7 @@ class Scenario:
             self._sweeps,
         )
         blocks = binder.bind()
-        errors = [d for d in binder.found if d.severity is Severity.ERROR]
+        errors = [d for d in binder.diagnostics if d.severity is Severity.ERROR]
         if errors:
             raise SpecError(self._most(_without_echoes(errors)))
         swept = {k: index for k, index in points.items() if not isinstance(index, int)}

@@ -36,7 +36,7 @@ class Builder:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
 
     # Items
 
@@ -47,7 +47,7 @@ class Builder:
 
     def body(self, parts: list[Any]) -> list[s.Item]:
         """Make what braces hold."""
-        return [item for item in parts if item is not None] if self.found else parts
+        return [item for item in parts if item is not None] if self.diagnostics else parts
 
     def block(self, parts: list[Any]) -> s.Block | None:
         """Make ``kind word* provenance* { ... }``."""
@@ -187,4 +187,4 @@ class Builder:
         return False
 
     def _wrong(self, message: str, span: Span, label: str) -> None:
-        self.found.append(problem("syntax", message, span, label))
+        self.diagnostics.append(problem("syntax", message, span, label))

@@ -41,7 +41,7 @@ def parse(source: Source) -> tuple[s.Block, list[Diagnostic]]:
     if at < len(tokens):
         recover(machine, tokens, at)
     tree: s.Block = machine.values[0]
-    return tree, builder.found
+    return tree, builder.diagnostics
 
 
 @cache

@@ -40,7 +40,7 @@ def recover(machine: ParserState, tokens: list[Token], at: int) -> None:
         at = machine.run(tokens, _resume(Stop(machine, tokens, at)))
     if machine.room > shallow:
         machine.values[0] = _cut(machine.values[0], tokens, machine.builder)
-    machine.builder.found.sort(key=lambda found: found.labels[0].span.start)
+    machine.builder.diagnostics.sort(key=lambda found: found.labels[0].span.start)
 
 
 def _resume(stop: Stop) -> int:
@@ -52,10 +52,10 @@ def _resume(stop: Stop) -> int:
             return stop.at
         _report_depth(stop.builder, stop.span(stop.token))
         return _give_up(stop)
-    if len(stop.builder.found) >= MOST_ERRORS:
+    if len(stop.builder.diagnostics) >= MOST_ERRORS:
         message = f"more than {MOST_ERRORS} syntax errors"
         last = problem("too-many-errors", message, stop.span(stop.token), "gave up here")
-        stop.builder.found.append(last)
+        stop.builder.diagnostics.append(last)
         return _give_up(stop)
     for mistake in MISTAKES:
         go_on = mistake(stop)
@@ -93,9 +93,9 @@ def _cut(tree: s.Block, tokens: list[Token], builder: Builder) -> s.Block:
 
 
 def _report_depth(builder: Builder, span: Span) -> None:
-    if all(found.id != "nesting-too-deep" for found in builder.found):
+    if all(found.id != "nesting-too-deep" for found in builder.diagnostics):
         message = f"this is nested more than {DEEPEST} deep"
-        builder.found.append(problem("nesting-too-deep", message, span, "too deep"))
+        builder.diagnostics.append(problem("nesting-too-deep", message, span, "too deep"))
 
 
 def _deep_bracket(tree: s.Block, tokens: list[Token]) -> Span | None:

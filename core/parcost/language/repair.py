@@ -95,7 +95,7 @@ class Stop:
     ) -> None:
         """Note a syntax error."""
         found = problem("syntax", message, span, label, help=help, notes=notes, also=also)
-        self.builder.found.append(found)
+        self.builder.diagnostics.append(found)
 
     # What the parser holds
 

@@ -46,7 +46,7 @@ class Binder:
     overrides: Mapping[str, s.Attribute]
     points: Mapping[int, Any] = Factory(dict)
     sweeps: dict[int, Sweep] = Factory(dict)  # those of numbers and texts, whatever the points
-    found: list[Diagnostic] = Factory(list)
+    diagnostics: list[Diagnostic] = Factory(list)
     axes: dict[int, SweepAxis] = Factory(dict)
     origins: dict[int, Mapping[str, Origin]] = Factory(dict)  # by id of an object
     objects: dict[int, Any] = Factory(dict)
@@ -64,29 +64,29 @@ class Binder:
     def bind(self) -> dict[type, tuple[Any, ...]]:
         """Return the study's blocks as objects, by class.
 
-        Errors are in ``found``; objects are missing then. Requirements of a block that is not in
-        the spec are in ``lacking``. They are errors only if a plugin reads the block.
+        Errors are in ``diagnostics``; objects are missing then. Requirements of a block that is
+        not in the spec are in ``lacking``. They are errors only if a plugin reads the block.
         """
         preludes = list(self.loader.preludes())
         for module in (*preludes, *_closure(self.module, set())):
-            self.found += module.diagnostics
+            self.diagnostics += module.diagnostics
         self._read_study()
         self.definitions.build(preludes, self.module, self.study)
-        self.found += self.definitions.found
+        self.diagnostics += self.definitions.diagnostics
         self._imply()
         self._apply_overrides()
         blocks: dict[type, tuple[Any, ...]] = {}
         for definition in self.definitions.table.values():
             schema = definition.type.schema
-            count = len(self.found)
+            count = len(self.diagnostics)
             made = self._object_or_none(definition)
             if made is not None:
                 blocks[schema] = (*blocks.get(schema, ()), made)
             elif not definition.layers and not self._is_set(definition):
-                self.lacking[schema] = self.found[count:]
-                del self.found[count:]
+                self.lacking[schema] = self.diagnostics[count:]
+                del self.diagnostics[count:]
         if not self.names.used.keys() >= {*self.module.lets, *self.study_lets}:
-            self.found += unread_lets(self.module, self.study_lets)
+            self.diagnostics += unread_lets(self.module, self.study_lets)
         return blocks
 
     def forget(self) -> None:
@@ -100,9 +100,9 @@ class Binder:
     def _read_study(self) -> None:
         for item in self.study.items if self.study else ():
             if isinstance(item, s.Attribute):
-                add_let(item, self.study_lets, self.found)
+                add_let(item, self.study_lets, self.diagnostics)
             elif isinstance(item, (s.Statement, s.Claim)):
-                self.found.append(
+                self.diagnostics.append(
                     problem("misplaced-statement", "this cannot stand in a study", item.span)
                 )
 
@@ -263,7 +263,7 @@ class Binder:
             else:
                 held[name], origins[name] = bound.held, bound.origin
         if missing:
-            self.found.append(self._missing(definition, missing))
+            self.diagnostics.append(self._missing(definition, missing))
         if broken:
             raise BrokenError
         if definition.header is not None:
@@ -422,7 +422,7 @@ class Binder:
             scope = Scope(definition, module, field, f"{definition.called}.{name}")
             return convert(self, node, scope, origin)
         except SpecError as error:
-            self.found += error.diagnostics
+            self.diagnostics += error.diagnostics
             self._bound[key] = None
             raise BrokenError from None
         except BrokenError:
@@ -435,7 +435,7 @@ class Binder:
         self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
     ) -> None:
         also = [(span, "which needs this") for _, _, span in others]
-        self.found.append(
+        self.diagnostics.append(
             problem(
                 "circular",
                 f"`{name}` depends on itself",

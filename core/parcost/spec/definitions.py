@@ -48,7 +48,7 @@ class Definitions:
 
     types: Mapping[str, BlockType]
     absences: Sequence[str]
-    found: list[Diagnostic] = Factory(list)
+    diagnostics: list[Diagnostic] = Factory(list)
     table: dict[Key, Definition] = Factory(dict)
     _named: dict[tuple[int, str, str], Definition] = Factory(dict)
     _opening: list[s.Block] = Factory(list)
@@ -99,14 +99,14 @@ class Definitions:
     def _claim(self, imported: dict[Key, s.Block], key: Key, block: s.Block) -> None:
         other = imported.setdefault(key, block)
         if other is not block:
-            self.found.append(_duplicate(block, other, " ".join(filter(None, key))))
+            self.diagnostics.append(_duplicate(block, other, " ".join(filter(None, key))))
 
     def _add_all(self, blocks: Iterable[s.Block], module: Module) -> None:
         first: dict[Key, s.Block] = {}
         for block in blocks:
             key = (block.kind.text, label_of(block))
             if key in first:
-                self.found.append(_duplicate(block, first[key], " ".join(filter(None, key))))
+                self.diagnostics.append(_duplicate(block, first[key], " ".join(filter(None, key))))
             else:
                 first[key] = block
                 self._add(block, module, key[1])
@@ -116,7 +116,7 @@ class Definitions:
         if type_ is None:
             return
         if type_.inside:
-            self.found.append(
+            self.diagnostics.append(
                 problem(
                     "misplaced-block",
                     f"`{type_.kind}` stands inside a `{type_.inside}`",
@@ -136,13 +136,13 @@ class Definitions:
     def _lay(self, definition: Definition, block: s.Block, module: Module) -> None:
         """Put *block*, and below it what it extends, on top of *definition*."""
         if any(block is opening for opening in self._opening):
-            self.found.append(
+            self.diagnostics.append(
                 problem("circular", f"`{definition.called}` extends itself", block.kind.span)
             )
             return
         if len(self._opening) > DEEPEST_EXTENSION:
             message = f"blocks extend one another more than {DEEPEST_EXTENSION} deep"
-            self.found.append(problem("nesting-too-deep", message, block.kind.span))
+            self.diagnostics.append(problem("nesting-too-deep", message, block.kind.span))
             return
         self._opening.append(block)
         try:
@@ -150,7 +150,7 @@ class Definitions:
             if base is not None:
                 self._extend(definition, base, module)
         except SpecError as error:
-            self.found += error.diagnostics
+            self.diagnostics += error.diagnostics
         finally:
             self._opening.pop()
         definition.layers.append((block, module))
@@ -189,7 +189,7 @@ class Definitions:
                 name = item.name.text
                 if name in seen:
                     if validate:
-                        self.found.append(
+                        self.diagnostics.append(
                             problem(
                                 "duplicate",
                                 f"`{name}` is given twice",
@@ -203,20 +203,22 @@ class Definitions:
                 known = fields.get(name)
                 if known is None or known.kind == "children" or item.words:
                     if validate:
-                        self.found.append(_unknown_attribute(item, definition, self.types))
+                        self.diagnostics.append(_unknown_attribute(item, definition, self.types))
                     continue
                 definition.attributes[name] = (item, module)
             elif isinstance(item, s.Block):
                 key = (item.kind.text, label_of(item))
                 if key in nested:
-                    self.found.append(_duplicate(item, nested[key], " ".join(filter(None, key))))
+                    self.diagnostics.append(
+                        _duplicate(item, nested[key], " ".join(filter(None, key)))
+                    )
                     continue
                 nested[key] = item
                 self._child(definition, item, module, key)
             elif validate and isinstance(item, s.Statement):
-                self.found.append(unknown_statement(item))
+                self.diagnostics.append(unknown_statement(item))
             elif validate:
-                self.found.append(
+                self.diagnostics.append(
                     problem(
                         "misplaced-claim",
                         f"`{kind}` takes values, not claims",
@@ -231,7 +233,7 @@ class Definitions:
             return
         if type_.inside != parent.type.kind:
             where = f"inside a `{type_.inside}`" if type_.inside else "on its own"
-            self.found.append(
+            self.diagnostics.append(
                 problem(
                     "misplaced-block",
                     f"`{type_.kind}` stands {where}, not inside `{parent.type.kind}`",
@@ -248,7 +250,7 @@ class Definitions:
         type_ = self.types.get(block.kind.text)
         if type_ is None and id(block) not in self._validated:
             self._validated.add(id(block))
-            self.found.append(
+            self.diagnostics.append(
                 problem(
                     "unknown-block",
                     f"no plugin declares the block `{block.kind.text}`",
@@ -263,7 +265,7 @@ class Definitions:
     def _check_label(self, block: s.Block, type_: BlockType) -> None:
         label = label_of(block)
         if label and type_.label == "none":
-            self.found.append(
+            self.diagnostics.append(
                 problem(
                     "unexpected-label",
                     f"`{type_.kind}` takes no label: a study has one",
@@ -271,7 +273,7 @@ class Definitions:
                 )
             )
         if not label and type_.label == "required":
-            self.found.append(
+            self.diagnostics.append(
                 problem(
                     "missing-label",
                     f"`{type_.kind}` needs a label",

@@ -119,7 +119,7 @@ class Expressions:
 
     def _quietly(self, node: s.Expr, scope: Scope) -> v.Value | None:
         """Return the value of a branch that is not taken, if it has one at all."""
-        count = len(self.binder.found)
+        count = len(self.binder.diagnostics)
         try:
             return self.evaluate(node, scope)
         except SpecError as error:
@@ -128,7 +128,7 @@ class Expressions:
                 raise
             return None
         except BrokenError:
-            del self.binder.found[count:]
+            del self.binder.diagnostics[count:]
             return None
 
     def _list(self, node: s.List, scope: Scope) -> v.Value:

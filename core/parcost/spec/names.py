@@ -114,7 +114,7 @@ class NameResolver:
             field = scope.field if key == 0 else None
             value = self.binder.evaluate(node.value, Scope(None, module, field, node.name.text))
         except SpecError as error:
-            self.binder.found += error.diagnostics
+            self.binder.diagnostics += error.diagnostics
             self._lets[id(node)] = None
             raise BrokenError from None
         finally:

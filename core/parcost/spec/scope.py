@@ -68,7 +68,7 @@ class Binding(Protocol):
     module: Module
     definitions: Definitions
     registries: Callable[[str], Sequence[str]]
-    found: list[Diagnostic]
+    diagnostics: list[Diagnostic]
     axes: dict[int, SweepAxis]
     points: Mapping[int, Any]
     sweeps: dict[int, Sweep]

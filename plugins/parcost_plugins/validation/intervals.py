@@ -88,7 +88,7 @@ class Ranges:
     """The ranges of all kinds of runs, and how often those of other folds hold."""
 
     share: float
-    found: Mapping[Kind, Range]
+    by_kind: Mapping[Kind, Range]
     left_out: Coverage
 
 
@@ -212,7 +212,7 @@ def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
         if held is None:
             return None
         if best is None or _coverage_error(held) < _coverage_error(best.left_out):
-            best = Ranges(share=share, found=ranges_at(share, samples, levels), left_out=held)
+            best = Ranges(share=share, by_kind=ranges_at(share, samples, levels), left_out=held)
     return best
 
 
@@ -252,7 +252,7 @@ def to_block(label: str, ranges_of: Mapping[str, Ranges], devices: Mapping[str, 
     }
     lines += _lines(head, 2)
     for figure, one in ranges_of.items():
-        for found in _distinct_ranges(one.found, LEVELS[figure]):
+        for found in _distinct_ranges(one.by_kind, LEVELS[figure]):
             lines += [f"  observed {_label(figure, found.kind)} {_SOURCE} {{"]
             lines += _lines(_observed_attributes(figure, found), 4)
             lines += ["  }"]
