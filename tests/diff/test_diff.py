@@ -55,6 +55,16 @@ def test_numbers_are_those_of_both_evaluations(run_command: Run) -> None:
         assert number["relative"] == pytest.approx(second.figure(name) / first.figure(name) - 1)
 
 
+def test_a_share_changes_by_points(run_command: Run) -> None:
+    text = run_command("diff", "a.par", "--set", "layout.tp=4", files={"a.par": SPEC}).out
+    (line,) = [line for line in text.splitlines() if "(MFU)" in line]
+    before, after, change, relative = re.search(  # type: ignore[union-attr]
+        r"([\d.]+) % +([\d.]+) % +(-[\d.]+) points +(-[\d.]+) %$", line
+    ).groups()
+    assert float(change) == pytest.approx(float(after) - float(before), abs=0.01)
+    assert float(relative) == pytest.approx(100 * (float(after) / float(before) - 1), abs=0.05)
+
+
 def test_terms_add_up_to_the_change_of_the_step(run_command: Run) -> None:
     (study,) = data(run_command, "a.par", "--set", "layout.tp=8", files={"a.par": SPEC})["studies"]
     step = by_name(study["figures"])["step_time"]["difference"]

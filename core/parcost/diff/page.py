@@ -224,7 +224,10 @@ def _value(number: NumberChange, side: str) -> str:
 
 def _difference(number: NumberChange) -> str:
     sign = "+" if number.difference > 0 else "-"
-    return f"{sign}{quantity(abs(number.difference), number.unit)}"
+    text = quantity(abs(number.difference), number.unit)
+    if number.unit == "%":  # beside a relative change, `+2 %` would have two meanings
+        text = text.replace("%", "points")
+    return f"{sign}{text}"
 
 
 def _relative(number: NumberChange | None) -> str:
