@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -147,6 +148,12 @@ def test_most_rules_have_examples() -> None:
     without = [page.id for page in PAGES.values() if not page.fails]
     assert len(without) < len(PAGES) / 4
     assert {PAGES[id].book for id in without} >= {"files", "searches"}
+
+
+def test_each_page_has_its_own_reason_and_remedy() -> None:
+    """A text that fits two rules says nothing about either."""
+    for texts in ([page.why for page in PAGES.values()], [page.fix for page in PAGES.values()]):
+        assert [text for text, count in Counter(texts).items() if count > 1] == []
 
 
 # --- the command -----------------------------------------------------------------------------
