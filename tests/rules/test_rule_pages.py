@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click import UsageError
 from click.testing import CliRunner
 
 from parcost import Check, Rulebook, SpecError, hookimpl
@@ -192,6 +193,50 @@ def test_an_unknown_id_gets_the_nearest() -> None:
     assert (code, text) == (2, "")
     assert "there is no rule `head-divide`" in message
     assert "`heads-divide`" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("batch-too-small", "did you mean `batch-small` or"),
+        ("implausible", "`implausible-"),
+        ("model", "`parcost rule --subject model` lists the rules of the subject"),
+        ("qqq", "`parcost rule` lists all"),
+    ],
+)
+def test_an_unknown_id_leads_to_rules_with_its_words(name: str, hint: str) -> None:
+    code, _, message = run(name)
+    assert code == 2
+    assert hint in message
+
+
+def test_examples_are_whole_lines_to_copy() -> None:
+    _, text, _ = run("heads-divide")
+    fails = PAGES["heads-divide"].fails
+    (model,) = [line for line in fails.splitlines() if line.startswith("model")]
+    assert f"    {model}\n" in text
+    assert len(model) > 80
+
+
+def test_the_rules_of_a_subject() -> None:
+    code, text, _ = run("--subject", "pipeline")
+    assert code == 0
+    listed = {line.split()[0] for line in text.splitlines() if line.split()}
+    ids = {page.id for page in PAGES.values() if page.book == "pipeline"}
+    assert listed & set(PAGES) == ids
+    _, text, _ = run("--subject", "pipeline", "--format", "json")
+    rules = json.loads(text)["rules"]
+    assert {rule["id"] for rule in rules} == ids
+    assert {rule["subject"] for rule in rules} == {"pipeline"}
+    code, text, message = run("--subject", "pipelin")
+    assert (code, text) == (2, "")
+    assert "did you mean `pipeline`?" in message
+    assert run("--subject", "")[0] == 2
+
+
+def test_an_id_and_a_subject_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="an ID is of one subject"):
+        run("heads-divide", "--subject", "tensor")
 
 
 def test_all_rules_are_listed_with_severity_and_title() -> None:
