@@ -23,6 +23,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = rule_pages(load()).pages
 _MAKERS = {"Diagnostic", "problem", "failure", "Check", "reject"}
 _SERVER_MAKERS = {"refuse", "BodyError"}  # of answers to requests
+#: Words of statements, of plugins and of other tools that pages quote.
+ELSEWHERE = {"as", "use", "requires", "include", "import", "topology"}
+ELSEWHERE |= {"bucket_cap_mb", "reduce_bucket_size", "replay", "extends", "c", "hgx_h100"}
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 #: Ids that a module puts together, or hands on from a table.
@@ -158,6 +161,18 @@ def test_each_page_has_its_own_reason_and_remedy() -> None:
     """A text that fits two rules says nothing about either."""
     for texts in ([page.why for page in PAGES.values()], [page.fix for page in PAGES.values()]):
         assert [text for text, count in Counter(texts).items() if count > 1] == []
+
+
+def test_pages_quote_words_that_the_language_has() -> None:
+    reference = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    known = {*re.findall(r"`([a-z_0-9]+)[`(]", reference), *ELSEWHERE}
+    quoted = {
+        word
+        for page in PAGES.values()
+        for text in (page.why, page.fix)
+        for word in re.findall(r"`([a-z_0-9]+)`", text)
+    }
+    assert quoted - known == set()
 
 
 # --- the command -----------------------------------------------------------------------------

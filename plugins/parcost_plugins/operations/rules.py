@@ -60,7 +60,7 @@ def _plausibility(study: Study) -> Iterator[Check]:
             scale=1e12,
             remedy="write for example `15 T tokens`",
         )
-        if study.all(Training):
+        if study.all(Training) and study.parameters:
             yield from plausibility(
                 study,
                 "tokens_per_parameter",
