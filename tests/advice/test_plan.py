@@ -11,7 +11,7 @@ use catalog.precisions.bf16
 use catalog.fabrics.hgx_h100
 cluster {{ devices = {devices} }}
 layout {{ tp = {tp} }}
-training {{ sequence = 2048, global_batch = {batch} sequences }}
+training {{ sequence = 1024, global_batch = {batch} sequences }}
 plan {{ }}
 """
 

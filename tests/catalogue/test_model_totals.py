@@ -104,7 +104,7 @@ use catalog.precisions.bf16
 device roomy extends b200 {{ memory = 100 TB }}
 cluster {{ device = roomy, devices = {devices} }}
 layout {{ {layout} }}
-training {{ sequence = 1024, global_batch = 128 sequences }}
+training {{ sequence = 512, global_batch = 128 sequences }}
 """
 
 

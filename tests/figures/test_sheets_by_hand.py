@@ -430,8 +430,12 @@ def test_a_step_takes_its_flops_at_the_peak_of_all_devices(
     """8 x 1024 tokens on 8 devices of 100 TFLOP/s: two seconds for twice 100e12 FLOP each."""
     per_token = ModelFlops(name="f", kind="matmul", per_token=2e14 / 3 / 1024)
     study = bind(flops=[per_token])
-    (check,) = plausibility.rules(study, SimpleNamespace(step_seconds=step))  # type: ignore[arg-type]
+    outcome = SimpleNamespace(step_seconds=step)
+    check, likely = plausibility.rules(study, outcome)  # type: ignore[arg-type]
     assert check.holds is holds
+    assert (likely.id, likely.severity) == ("implausible-mfu", "warning")
+    assert likely.holds is (mfu != 100.0)  # beyond 100 % it is an error already
+    assert likely.inputs["mfu"] == pytest.approx(mfu)
     assert check.inputs["least"] == pytest.approx(2.0)
     assert check.inputs["mfu"] == pytest.approx(mfu)
     assert check.inputs["compute"] == "bf16"

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click import UsageError
 from click.testing import CliRunner
 
 from parcost import Check, Rulebook, SpecError, hookimpl
@@ -21,6 +23,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = rule_pages(load()).pages
 _MAKERS = {"Diagnostic", "problem", "failure", "Check", "reject"}
 _SERVER_MAKERS = {"refuse", "BodyError"}  # of answers to requests
+#: Words of statements, of plugins and of other tools that pages quote.
+ELSEWHERE = {"as", "use", "requires", "include", "import", "topology"}
+ELSEWHERE |= {"bucket_cap_mb", "reduce_bucket_size", "replay", "extends", "c", "hgx_h100"}
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 #: Ids that a module puts together, or hands on from a table.
@@ -33,7 +38,10 @@ COMPUTED = {
             "peak",
             "power",
             "batch",
+            "micro-batch",
+            "bucket",
             "tokens",
+            "tokens-per-parameter",
             "device-hour",
             "intensity",
             "pue",
@@ -149,6 +157,24 @@ def test_most_rules_have_examples() -> None:
     assert {PAGES[id].book for id in without} >= {"files", "searches"}
 
 
+def test_each_page_has_its_own_reason_and_remedy() -> None:
+    """A text that fits two rules says nothing about either."""
+    for texts in ([page.why for page in PAGES.values()], [page.fix for page in PAGES.values()]):
+        assert [text for text, count in Counter(texts).items() if count > 1] == []
+
+
+def test_pages_quote_words_that_the_language_has() -> None:
+    reference = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    known = {*re.findall(r"`([a-z_0-9]+)[`(]", reference), *ELSEWHERE}
+    quoted = {
+        word
+        for page in PAGES.values()
+        for text in (page.why, page.fix)
+        for word in re.findall(r"`([a-z_0-9]+)`", text)
+    }
+    assert quoted - known == set()
+
+
 # --- the command -----------------------------------------------------------------------------
 
 
@@ -182,6 +208,50 @@ def test_an_unknown_id_gets_the_nearest() -> None:
     assert (code, text) == (2, "")
     assert "there is no rule `head-divide`" in message
     assert "`heads-divide`" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("batch-too-small", "did you mean `batch-small` or"),
+        ("implausible", "`implausible-"),
+        ("model", "`parcost rule --subject model` lists the rules of the subject"),
+        ("qqq", "`parcost rule` lists all"),
+    ],
+)
+def test_an_unknown_id_leads_to_rules_with_its_words(name: str, hint: str) -> None:
+    code, _, message = run(name)
+    assert code == 2
+    assert hint in message
+
+
+def test_examples_are_whole_lines_to_copy() -> None:
+    _, text, _ = run("heads-divide")
+    fails = PAGES["heads-divide"].fails
+    (model,) = [line for line in fails.splitlines() if line.startswith("model")]
+    assert f"    {model}\n" in text
+    assert len(model) > 80
+
+
+def test_the_rules_of_a_subject() -> None:
+    code, text, _ = run("--subject", "pipeline")
+    assert code == 0
+    listed = {line.split()[0] for line in text.splitlines() if line.split()}
+    ids = {page.id for page in PAGES.values() if page.book == "pipeline"}
+    assert listed & set(PAGES) == ids
+    _, text, _ = run("--subject", "pipeline", "--format", "json")
+    rules = json.loads(text)["rules"]
+    assert {rule["id"] for rule in rules} == ids
+    assert {rule["subject"] for rule in rules} == {"pipeline"}
+    code, text, message = run("--subject", "pipelin")
+    assert (code, text) == (2, "")
+    assert "did you mean `pipeline`?" in message
+    assert run("--subject", "")[0] == 2
+
+
+def test_an_id_and_a_subject_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="an ID is of one subject"):
+        run("heads-divide", "--subject", "tensor")
 
 
 def test_all_rules_are_listed_with_severity_and_title() -> None:

@@ -38,10 +38,11 @@ def warnings_by_subject(
 def test_real_hardware_has_no_plausibility_warning() -> None:
     assert warnings_by_subject() == {}
     assert warnings_by_subject(node="1.8 TB/s", network="800 Gbps") == {}
+    assert warnings_by_subject(node="1.8 TB/s", network="1.6 Tbps") == {}  # Vera Rubin
     assert warnings_by_subject(latency="60 ms") == {}  # over an ocean
 
 
-@pytest.mark.parametrize("network", ["400 GB/s", "101 GB/s"])
+@pytest.mark.parametrize("network", ["400 GB/s", "201 GB/s"])
 def test_bytes_where_bits_were_meant(network: str) -> None:
     help_ = warnings_by_subject(network=network)["implausible-bandwidth"]
     written = network.removesuffix(" GB/s")
@@ -49,9 +50,9 @@ def test_bytes_where_bits_were_meant(network: str) -> None:
 
 
 def test_one_port_of_a_node_is_shared_by_its_devices() -> None:
-    """3,200 Gb/s of a node of eight are 50 GB/s of each."""
-    assert warnings_by_subject(network="400 GB/s", more=", ports = 1") == {}
-    assert warnings_by_subject(network="400 GB/s", more=", ports = 4") != {}
+    """4,000 Gb/s of a node of eight are 62.5 GB/s of each."""
+    assert warnings_by_subject(network="500 GB/s", more=", ports = 1") == {}
+    assert warnings_by_subject(network="500 GB/s", more=", ports = 4") != {}
 
 
 def test_a_node_beyond_any_nvlink() -> None:

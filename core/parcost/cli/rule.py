@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,10 +18,17 @@ if TYPE_CHECKING:
     from parcost.plugins.rule_pages import RulePage
     from parcost.plugins.selection import PluginSelection
 
+_MOST_HINTS = 3
+
 
 @click.command("rule")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--all", "every", is_flag=True, help="Print the page of every rule.")
+@click.option(
+    "--subject",
+    metavar="NAME",
+    help="Only the rules of a subject, such as language, model or batch_and_layout.",
+)
 @click.option(
     "--format",
     "format_",
@@ -31,10 +38,17 @@ if TYPE_CHECKING:
     help="Format of the pages.",
 )
 @options.selection
-def command(ids: tuple[str, ...], every: bool, format_: str, selection: PluginSelection) -> int:
+def command(
+    ids: tuple[str, ...],
+    every: bool,
+    subject: str | None,
+    format_: str,
+    selection: PluginSelection,
+) -> int:
     """Explain a rule: why it is there, an example that fails, and how to mend it.
 
-    ID is what stands in brackets, as in `error[heads-divide]`. Without one, all rules are listed.
+    ID is what stands in brackets, as in `error[heads-divide]`. Without one, all rules are listed
+    by subject.
     """
     from parcost.plugins.rule_pages import rule_pages
 
@@ -42,22 +56,38 @@ def command(ids: tuple[str, ...], every: bool, format_: str, selection: PluginSe
     for fault in known.faults:
         write_message(f"error: {fault}")
     names = [name.strip("[]`") for name in ids]
+    subjects = {page.book for page in known.pages.values()}
+    if names and subject is not None:
+        raise click.UsageError("an ID is of one subject: leave one of the two out")
+    if subject is not None and subject not in subjects:
+        _write_unknown("subject", subject, sorted(subjects))
+        return 2
     if unknown := [name for name in names if name not in known.pages]:
         for name in unknown:
-            _write_unknown(name, list(known.pages))
+            _write_unknown("rule", name, list(known.pages), subjects)
         return 2
-    pages = [known.pages[name] for name in names] or list(known.pages.values())
+    pages = [known.pages[name] for name in names]
+    pages = pages or [p for p in known.pages.values() if subject in (None, p.book)]
     _write(pages, format_, whole=bool(names) or every)
     return 3 if known.faults else 0
 
 
-def _write_unknown(name: str, known: Sequence[str]) -> None:
+def _write_unknown(
+    what: str, name: str, known: Sequence[str], subjects: Collection[str] = ()
+) -> None:
+    """Write that no rule or subject has the name, with those that have its words first."""
     from parcost.language.diagnostics import nearest_names, one_line
 
-    close = nearest_names(name, known, 3)
+    words = set(name.split("-"))
+    common = {other: len(words & set(other.split("-"))) for other in known}
     inside = [other for other in known if len(name) > 2 and name in other]
-    write_message(f"error: there is no rule `{one_line(name)}`")
-    if hint := list(dict.fromkeys([*close, *inside]))[:3]:
+    sharing = sorted((other for other in known if common[other]), key=lambda o: -common[o])
+    close = dict.fromkeys([*nearest_names(name, known, 1), *inside, *sharing])
+    hint = list(close)[:_MOST_HINTS]
+    write_message(f"error: there is no {what} `{one_line(name)}`")
+    if name in subjects:
+        write_message(f"  = help: `parcost rule --subject {name}` lists the rules of the subject")
+    elif hint:
         write_message(f"  = help: did you mean {' or '.join(f'`{other}`' for other in hint)}?")
     else:
         write_message("  = help: `parcost rule` lists all")
@@ -76,4 +106,4 @@ def _write(pages: Sequence[RulePage], format_: str, *, whole: bool) -> None:
     elif whole:
         show(item for page in pages for item in rule_items(page))
     else:
-        show([listing(pages)])
+        show(listing(pages))

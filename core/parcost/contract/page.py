@@ -45,11 +45,12 @@ class Heading:
 
 @frozen
 class Line:
-    """One sentence, wrapped to the width."""
+    """One sentence, wrapped to the width; a *verbatim* line stays whole, to be copied."""
 
     text: str = field(converter=escape_line)
     style: Style = "plain"
     indent: int = 0
+    verbatim: bool = False
 
 
 @frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import unified_diff
+from itertools import groupby
 from typing import Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
@@ -24,13 +25,22 @@ def rule_items(page: RulePage) -> Iterator[Item]:
         yield Line(text)
     for title, spec in _examples(page):
         yield Heading(title)
-        yield from (Line(line, indent=2) for line in spec.rstrip().split("\n"))
+        lines = spec.rstrip().split("\n")
+        yield from (Line(line, indent=2, verbatim=True) for line in lines)
 
 
-def listing(pages: Iterable[RulePage]) -> Table:
-    """Return a line for each rule."""
-    rows = [Row((page.id, _kind(page), page.title)) for page in pages]
-    return Table((Column("rule"), Column("severity"), Column("what", flexible=True)), rows)
+def by_subject(pages: Iterable[RulePage]) -> Sequence[tuple[str, Sequence[RulePage]]]:
+    """Return the subjects of *pages* with the rules of each: those of the core first."""
+    ordered = sorted(pages, key=lambda page: (page.plugin is not None, page.book, page.id))
+    return [(book, list(inside)) for book, inside in groupby(ordered, key=lambda page: page.book)]
+
+
+def listing(pages: Iterable[RulePage]) -> Iterator[Item]:
+    """Yield a line for each rule, under the subject that it belongs to."""
+    for subject, inside in by_subject(pages):
+        yield Heading(subject, 2)
+        rows = [Row((page.id, _kind(page), page.title)) for page in inside]
+        yield Table((Column("rule"), Column("severity"), Column("what", flexible=True)), rows)
 
 
 def markdown(page: RulePage) -> str:
@@ -71,6 +81,7 @@ def rule_data(page: RulePage) -> dict[str, Any]:
     """Return a rule as plain data."""
     return {
         "id": page.id,
+        "subject": page.book,
         "title": page.title,
         "severity": page.severity,
         "plausibility": page.plausibility,

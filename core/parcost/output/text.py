@@ -86,6 +86,8 @@ def _wrapped(line: Line, paper: Paper) -> list[str]:
     if not line.text:
         return [""]
     margin = _MARGIN + " " * line.indent
+    if line.verbatim:
+        return [margin + line.text]
     return wrap(
         line.text,
         max(paper.width, 2 * _NARROWEST),

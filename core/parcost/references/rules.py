@@ -7,12 +7,11 @@ python -m parcost.references.rules docs/rules.md    writes it
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parcost.output.rules import listing_markdown, short_markdown
+from parcost.output.rules import by_subject, listing_markdown, short_markdown
 from parcost.plugins.discovery import load
 from parcost.plugins.rule_pages import RulePage, rule_pages
 
@@ -31,19 +30,25 @@ a spec switches a warning off, and how a plugin declares rules of its own. Rules
 
 def rules_reference(plugins: Plugins) -> str:
     """Return the page of all rules, in Markdown."""
-    pages = sorted(rule_pages(plugins).pages.values(), key=_place)
-    return "\n".join([HEAD, listing_markdown(pages), *_books(pages)])
+    subjects = by_subject(rule_pages(plugins).pages.values())
+    rows = [
+        f"| [{_title(subject)}](#{_title(subject).lower().replace(' ', '-')}) | {len(pages)} |"
+        for subject, pages in subjects
+    ]
+    table = "\n".join(["| subject | rules |", "| :-- | --: |", *rows, ""])
+    return "\n".join([HEAD, table, *_subjects(subjects)])
 
 
-def _place(page: RulePage) -> tuple[bool, str, str]:
-    return page.plugin is not None, page.book, page.id
+def _title(subject: str) -> str:
+    return subject.capitalize().replace("_", " ")
 
 
-def _books(pages: list[RulePage]) -> Iterator[str]:
-    """Yield each rulebook under a heading of its own."""
-    for book, inside in groupby(pages, key=lambda page: page.book):
-        yield f"## {book.capitalize().replace('_', ' ')}\n"
-        yield from (short_markdown(page, 3) for page in inside)
+def _subjects(subjects: Sequence[tuple[str, Sequence[RulePage]]]) -> Iterator[str]:
+    """Yield each subject under a heading of its own: its rules in a table, and their pages."""
+    for subject, pages in subjects:
+        yield f"## {_title(subject)}\n"
+        yield listing_markdown(pages)
+        yield from (short_markdown(page, 3) for page in pages)
 
 
 def main(arguments: list[str]) -> None:

@@ -28,7 +28,7 @@ def checks(study: Study) -> Iterator[Check]:
     model = training.model
     yield from _mixture(model)
     yield from _documents(training)
-    yield from _positions(model)
+    yield from _positions(model, training.sequence)
     if model.window:
         yield _window(model, training)
     yield from (
@@ -39,7 +39,21 @@ def checks(study: Study) -> Iterator[Check]:
         yield from _recompute_checks(chosen, training)
 
 
-def _positions(model: Model) -> Iterator[Check]:
+def _positions(model: Model, sequence: Real) -> Iterator[Check]:
+    if model.positions and not model.alibi and not all_of(sequence <= model.positions):
+        yield Check(
+            id="positions-few",
+            holds=sequence <= model.positions,
+            subject="training.sequence",
+            message="a sequence of {sequence} tokens has positions that `{model}` lacks: it "
+            "learns {rows} of them",
+            inputs={
+                "sequence": sequence,
+                "model": block_name(model),
+                "rows": model.positions,
+            },
+            help="train on at most {rows} tokens, or write `positions = {sequence}` in the model",
+        )
     if model.alibi and model.positions:
         yield Check(
             id="alibi-with-positions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from parcost import Check, Study
+from parcost import Check, Real, Study
 from parcost.numeric import all_of
 from parcost_plugins.operations.account import draw
 from parcost_plugins.operations.checkpoint import checkpoint_cost
@@ -60,6 +60,16 @@ def _plausibility(study: Study) -> Iterator[Check]:
             scale=1e12,
             remedy="write for example `15 T tokens`",
         )
+        if study.all(Training) and study.parameters:
+            yield from plausibility(
+                study,
+                "tokens_per_parameter",
+                run.tokens / _parameters(study),
+                "run.tokens",
+                unit="tokens for each parameter",
+                remedy="write the tokens of the whole run; fine-tuning has fewer than training "
+                "from scratch, and may allow this rule",
+            )
     for price in study.all(Price):
         yield from plausibility(
             study,
@@ -87,6 +97,12 @@ def _plausibility(study: Study) -> Iterator[Check]:
             "energy.pue",
             remedy="write total power over that of the machines",
         )
+
+
+def _parameters(study: Study) -> Real:
+    """Return the parameters of the model, those of all experts included."""
+    held: Real = sum((each.total * sum(each.count) for each in study.parameters), 0.0)
+    return held
 
 
 def _run(study: Study) -> Iterator[Check]:

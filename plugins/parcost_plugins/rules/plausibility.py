@@ -1,18 +1,18 @@
-"""Warnings of devices and batches that are legal and unlike any."""
+"""Warnings of devices, batches and buckets that are legal and unlike any."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from parcost import Check, Study, block_name
-from parcost_plugins.vocabulary import Cluster, Training
+from parcost_plugins.vocabulary import Cluster, Layout, Overlap, Training
 from parcost_plugins.vocabulary.plausibility import plausibility
 
 _PEAKS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 
 def rules(study: Study) -> Iterator[Check]:
-    """Return what the device and the batch exceed of all that is known."""
+    """Return what the device, the batch and the buckets exceed of all that is known."""
     device, training = study[Cluster].device, study[Training]
     name = block_name(device)
     yield from plausibility(
@@ -56,6 +56,26 @@ def rules(study: Study) -> Iterator[Check]:
         "batch",
         training.global_batch * training.sequence,
         "training.global_batch",
-        unit="tokens",
+        unit="M tokens",
+        scale=1e6,
         remedy="say whether the batch counts `sequences` or `tokens`",
+    )
+    yield from plausibility(
+        study,
+        "micro_batch",
+        training.micro_batch * training.sequence / study[Layout].cp,
+        "training.micro_batch",
+        unit="K tokens on a rank",
+        scale=1e3,
+        remedy="write the sequences of one micro-batch of one replica, not the global batch",
+    )
+    yield from plausibility(
+        study,
+        "bucket",
+        study[Overlap].bucket,
+        "overlap.bucket",
+        unit="MB",
+        scale=1e6,
+        remedy="write its bytes: PyTorch DDP has 25 MiB, Megatron 160 MB and more, DeepSpeed "
+        "counts elements",
     )

@@ -121,4 +121,4 @@ def _common_divisors(whole: int, also: int, ends: int | None = None) -> list[int
 @hookimpl
 def rulebooks() -> list[Rulebook]:
     """Offer the pages of the rules."""
-    return [Rulebook(name="search", file=Path(__file__).with_name("rules.toml"))]
+    return [Rulebook(name="search_limits", file=Path(__file__).with_name("rules.toml"))]

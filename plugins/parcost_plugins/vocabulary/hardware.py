@@ -278,7 +278,10 @@ class Fabric:
 
 @block("plausible", label="none")
 class PlausibleRange:
-    """The most that is known of each quantity: beyond it, another unit was probably meant."""
+    """The most that is known of each quantity, and the least of some.
+
+    Beyond it, another unit or another attribute was probably meant.
+    """
 
     device_bandwidth: Real = link_rate(doc="of one device, on the levels inside of the outermost")
     network_bandwidth: Real = link_rate(doc="of one device, on the outermost of several levels")
@@ -288,7 +291,21 @@ class PlausibleRange:
     peak: Real | None = quantity(FLOPS, default=None, doc="of one device, in the narrowest type")
     power: Real | None = quantity(WATTS, default=None, doc="of one device")
     batch: Real | None = quantity(ONE, default=None, doc="tokens of a step")
+    micro_batch: Real | None = quantity(
+        ONE, default=None, doc="tokens of a micro-batch, of one context-parallel rank"
+    )
+    bucket: Real | None = quantity(BYTES, default=None, doc="gradients that leave together")
+    least_bucket: Real | None = quantity(BYTES, default=None, doc="the least of them")
     tokens: Real | None = quantity(ONE, default=None, doc="of a run")
+    tokens_per_parameter: Real | None = quantity(
+        ONE, default=None, doc="tokens of a run for each parameter of the model"
+    )
+    least_tokens_per_parameter: Real | None = quantity(
+        ONE, default=None, doc="the least of them in a run from scratch"
+    )
+    mfu: Real | None = fraction(default=None, doc="of the peak of a type of 16 bits or more")
+    mfu_fp8: Real | None = fraction(default=None, doc="of the peak of fp8")
+    mfu_fp4: Real | None = fraction(default=None, doc="of the peak of fp4")
     device_hour: Real | None = quantity(DOLLARS / SECONDS, default=None, doc="of one device")
     intensity: Real | None = quantity(GRAMS / JOULES, default=None, doc="of electricity")
     pue: Real | None = quantity(ONE, default=None, doc="of a data centre")

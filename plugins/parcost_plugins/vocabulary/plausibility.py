@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Real, Study
+from parcost import Check, Mask, Real, Study
 from parcost.numeric import all_of
 from parcost_plugins.vocabulary.hardware import PlausibleRange
 
@@ -19,27 +19,35 @@ def plausibility(
     scale: float = 1.0,
     remedy: str,
 ) -> Iterator[Check]:
-    """Yield the warning that *value* exceeds what is known, where both are stated.
+    """Yield the warnings that *value* is beyond what is known, where both are stated.
 
-    *attribute* is that of the block `plausible`; the id of the rule is made of it. The message
-    has values divided by *scale*, in *unit*.
+    *attribute* is that of the block `plausible` with the most, and `least_` before it names that
+    with the least. The id of the rule is made of it. The message has values divided by *scale*,
+    in *unit*.
     """
     known = study.get(PlausibleRange)
-    most = None if known is None else getattr(known, attribute)
-    if value is None or most is None or all_of(value <= most):
+    if value is None or known is None:
         return
-    yield Check(
-        id=f"implausible-{attribute.replace('_', '-')}",
-        severity="warning",
-        holds=value <= most,
-        subject=subject,
-        message="`{subject}` is {value:,.4g}{unit}, and the most that is known {most:,.4g}{unit}",
-        inputs={
-            "subject": subject,
-            "value": value / scale,
-            "most": most / scale,
-            "unit": f" {unit}" if unit else "",
-        },
-        help=remedy,
-        factor=1.0,
-    )
+    for name, bound in (("most", attribute), ("least", f"least_{attribute}")):
+        limit: Real | None = getattr(known, bound, None)
+        if limit is None:
+            continue
+        holds: Mask = value <= limit if name == "most" else value >= limit
+        if all_of(holds):
+            continue
+        yield Check(
+            id=f"implausible-{attribute.replace('_', '-')}",
+            severity="warning",
+            holds=holds,
+            subject=subject,
+            message=f"`{{subject}}` is {{value:,.6g}}{{unit}}, and the {name} that is known "
+            "{limit:,.6g}{unit}",
+            inputs={
+                "subject": subject,
+                "value": value / scale,
+                "limit": limit / scale,
+                "unit": f" {unit}" if unit else "",
+            },
+            help=remedy,
+            factor=1.0,
+        )

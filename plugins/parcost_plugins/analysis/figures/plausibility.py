@@ -1,4 +1,4 @@
-"""No step is shorter than its matrix products at the peak of all devices."""
+"""No step is shorter than its products at the peak, nor nearer to it than any measured run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from parcost import Check, Outcome, Study
 from parcost.numeric import maximum
 from parcost_plugins.analysis.figures.time import tokens
-from parcost_plugins.vocabulary import Cluster, Training, flops_per_token
+from parcost_plugins.vocabulary import Cluster, PlausibleRange, Training, flops_per_token
+
+#: Attributes of the block `plausible` for types whose peaks no run comes as close to.
+_MOST = {"fp8": "mfu_fp8", "fp4": "mfu_fp4"}
 
 
 def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
-    """Require that the model's FLOPs fit into the step.
+    """Require that the model's FLOPs fit into the step, and warn where they fill it too well.
 
-    They do not where the products are not priced: a plugin was left out, or an
-    efficiency is more than there is.
+    They do not fit where the products are not priced: a plugin was left out, or an efficiency is
+    more than there is.
     """
     device, recipe = study[Cluster].device, study[Training].precision
     compute = recipe.compute if recipe.narrow == "none" else recipe.narrow
@@ -24,6 +27,7 @@ def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
     asked = tokens(study).value * flops_per_token(study)
     least = asked / (study[Cluster].devices * peak)
     step = outcome.step_seconds
+    mfu = least / maximum(step, 1e-300)
     yield Check(
         id="faster-than-peak",
         holds=least <= step,
@@ -34,7 +38,23 @@ def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
             "step": step,
             "least": least,
             "compute": compute,
-            "mfu": 100.0 * least / maximum(step, 1e-300),
+            "mfu": 100.0 * mfu,
         },
         help="something is not priced: see which plugins were left out",
+    )
+    known = study.get(PlausibleRange)
+    most = None if known is None else getattr(known, _MOST.get(compute, "mfu"))
+    if most is None:
+        return
+    yield Check(
+        id="implausible-mfu",
+        severity="warning",
+        holds=(mfu <= most) | (mfu > 1.0),  # which is an error already
+        subject="cluster.device",
+        message="the step reaches {mfu:.3g} % of the {compute} peak of its devices, and the most "
+        "that is known of a measured run is below {most:g} %",
+        inputs={"mfu": 100.0 * mfu, "compute": compute, "most": 100.0 * most},
+        help="check the peak of the device, and efficiencies that the spec sets, such as "
+        "`kernels.gemm_efficiency`",
+        factor=mfu / most,
     )
