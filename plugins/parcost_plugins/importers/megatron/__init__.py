@@ -41,6 +41,8 @@ _LABELS = {
     ),
     **dict.fromkeys(("routing", "overlap", "offload", "kernels"), ""),
 }
+#: What another file may set in place of an option that is not read.
+_SET_ELSEWHERE = {"use_checkpoint_args": "model"}
 _SIGNS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_gpt")
 _SIGNS_OF_RECIPES = ("megatron.bridge", "cfg.model.")
 
@@ -102,7 +104,7 @@ def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
             draft.set("training.model", str(entry), recipe.model)
         else:
             why = "the catalogue has no such model: add one by --use or by a `model` block"
-            draft.leave(recipe.model, why)
+            draft.leave(recipe.model, why, "model")
     _read(options, "nemo")
     for option in recipe.ignored:
         draft.ignore(option, option.assumption)
@@ -138,7 +140,7 @@ def _rest(draft: Draft, options: Iterable[Option]) -> None:
         elif is_ignored(TOOL, option.name):
             draft.ignore(option)
         elif option.name in tables["unread"]:
-            draft.leave(option, tables["unread"][option.name])
+            draft.leave(option, tables["unread"][option.name], _SET_ELSEWHERE.get(option.name, ""))
         elif option.name in known_flags():
             draft.ignore(option, "nothing here reads it")
         else:
