@@ -82,7 +82,8 @@ class Translation:
 
     *uses* are entries of catalogues that the blocks refer to: ``catalog.precisions.bf16``.
     *ignored* keys are known, and change no cost. *unknown* keys are in no table. *missing* is what
-    the blocks need and the file leaves open; the reason is what to write.
+    the blocks need and the file leaves open; the reason is what to write. *facts* are no
+    attributes, and have to be the same in files that are imported together.
     """
 
     blocks: Sequence[ImportedBlock] = ()
@@ -90,6 +91,7 @@ class Translation:
     ignored: Sequence[ImportedKey] = ()
     unknown: Sequence[ImportedKey] = ()
     missing: Sequence[ImportedKey] = ()
+    facts: Sequence[ImportedValue] = ()
     problems: Sequence[ImportProblem] = ()
 
 

@@ -53,6 +53,8 @@ def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Sess
         SpecError: Two files contradict one another.
     """
     warnings: list[Diagnostic] = []
+    facts = [ImportedBlock(kind="", settings=one.translation.facts) for one in files]
+    _settings("", zip((one.source for one in files), facts, strict=True))
     for kind in dict.fromkeys(kind for one in files for kind in one.importer.describes):
         owned = [(f, b) for f in files if kind in f.importer.describes for b in _of_kind(f, kind)]
         if len(owned) == 1:
@@ -250,8 +252,9 @@ def _settings(
         if before is None or (before[1].assumption and stated):
             found[setting.name] = source, setting
         elif before[1].value != setting.value and stated:
+            path = f"{kind}.{setting.name}" if kind else setting.name
             message = (
-                f"`{kind}.{setting.name}` is {before[1].value} in `{before[0].name}`, and "
+                f"`{path}` is {before[1].value} in `{before[0].name}`, and "
                 f"{setting.value} in `{source.name}`"
             )
             raise SpecError([_conflict(message, before, (source, setting))])
