@@ -104,6 +104,13 @@ def test_a_shell_reads_the_script(run_command: Run, own_folder: Path) -> None:
     assert "--recompute-modules" in shown
 
 
+def test_a_script_of_ours_has_no_unknown_key(run_command: Run) -> None:
+    assert run_command("export", "megatron", "job.par", "--out", "run.sh", job=SPEC).code == 0
+    done = run_command("import", "run.sh")
+    assert ", 0 unknown" in done.err
+    assert "without effect: $@: what a user adds to the flags" in done.err
+
+
 def test_what_has_no_setting_is_named(run_command: Run) -> None:
     text = SPEC + "kernels { gemm_efficiency = 70 % }\ncompression { method = int8 }\n"
     text += 'term extra { seconds = 1 ms, per = step, source = "a guess" }\n'

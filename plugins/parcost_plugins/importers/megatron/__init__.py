@@ -28,6 +28,7 @@ from parcost_plugins.importers.megatron.training import read_training
 from parcost_plugins.importers.megatron.writer import MegatronWriter
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
+from parcost_plugins.importers.shell.scripts import ARGUMENTS
 from parcost_plugins.importers.shell.words import ShellTextError
 from parcost_plugins.importers.tables import is_ignored, table
 
@@ -82,7 +83,10 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     _read(options, "megatron_core")
     read_devices(draft, line)
     for stray in line.strays:
-        draft.leave(stray, stray.unread)
+        if stray.unread == ARGUMENTS:
+            draft.ignore(stray, "what a user adds to the flags")
+        else:
+            draft.leave(stray, stray.unread)
     for option in line.repeated:
         draft.ignore(option, "it stands there twice")
     if line.script is not None:
