@@ -292,6 +292,45 @@ def test_what_a_writer_leaves_out_is_listed(tmp_path: Path, run_command: Run) ->
     assert "`write` returned" in done.err
 
 
+LIAR = """
+from parcost import SettingsWriter, ToolSettings, hookimpl
+class Liar(SettingsWriter):
+    name, reader, title = 'liar', 'megatron', 'a tool'
+    outside = ('cluster', 'collectives', 'memory', 'accuracy')
+    essential = ('layout.tp', 'layout.sequence_parallel', 'schedule.stages')
+    def write(self, study):
+        text = ('--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 8192 '
+                '--bf16 --global-batch-size 128 --pipeline-model-parallel-size 2 %s\\n')
+        return ToolSettings(text=text, same=dict.fromkeys([*self.essential, 'schedule'], 'a lie'))
+@hookimpl
+def settings_writers():
+    return [Liar()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "change", "message"),
+    [
+        ("", ("tp = 4", "tp = 4"), "`layout.tp` is 4, and settings of a tool have 1"),
+        ("--tensor-model-parallel-size 4 --sequence-parallel", ("tp = 4", "tp = 4"), ""),
+        ("", ("tp = 4", "tp = 1"), ""),  # where sequence parallelism has no effect
+        ("", ("tp = 4", "tp = 1"), "`schedule.stages` is [20, 12]"),
+    ],
+)
+def test_what_is_essential_is_the_same_only_if_it_costs_the_same(
+    tmp_path: Path, run_command: Run, flags: str, change: tuple[str, str], message: str
+) -> None:
+    plugin = tmp_path / "liar.py"
+    plugin.write_text(LIAR.replace("%s", flags))
+    stages = ", stages = [20, 12]" if "stages" in message else ""
+    job = SPEC.replace("kind = interleaved, chunks = 4", f"kind = one_f_one_b{stages}")
+    done = run_command(
+        "export", "liar", "job.par", "--plugin", str(plugin), job=job.replace(*change)
+    )
+    assert done.code == (2 if message else 0), done.err
+    assert message in done.err
+
+
 @pytest.mark.slow
 def test_the_commands_of_the_guide_run(run_command: Run) -> None:
     text = (ROOT / "docs" / "guide" / "export.md").read_text()
