@@ -154,6 +154,9 @@ def test_another_job_is_an_error(
 
 def test_wrong_input_is_a_diagnostic(run_command: Run) -> None:
     assert "did you mean `megatron`?" in run_command("export", "megatorn", "job.par", job=SPEC).err
+    unwritten = run_command("export", "nanotron", "job.par", job=SPEC)
+    assert "files of `nanotron` are read, and no plugin writes its settings" in unwritten.err
+    assert "tools: deepspeed, megatron, megatron_bridge" in unwritten.err
     swept = SPEC.replace("tp = 4", "tp = [2, 4]")
     done = run_command("export", "megatron", "job.par", job=swept)
     assert done.code == 2

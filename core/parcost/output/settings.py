@@ -62,8 +62,12 @@ def writer_of(session: Session, name: str) -> SettingsWriter:
     offered: Mapping[str, tuple[Any, SettingsWriter]] = session.plugins.offers("settings_writers")
     if name in offered:
         return offered[name][1]
-    help = did_you_mean(name, offered) or "tools: " + ", ".join(sorted(offered))
-    raise failure("unknown-tool", f"no plugin writes settings of `{name}`", "", help)
+    tools = "tools: " + ", ".join(sorted(offered))
+    if name in session.loader.importers:
+        message = f"files of `{name}` are read, and no plugin writes its settings"
+        raise failure("unknown-tool", message, "", tools)
+    message = f"no plugin writes settings of `{name}`"
+    raise failure("unknown-tool", message, "", did_you_mean(name, offered) or tools)
 
 
 def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSettings:
