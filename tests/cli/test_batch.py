@@ -797,7 +797,7 @@ def test_an_unwritable_file_is_an_error(run: Run) -> None:
     files({"a.par": GOOD})
     done = run("eval", "specs", "--out", "no/such/folder.txt")
     assert (done.code, done.out) == (2, "")
-    assert "`no/such/folder.txt` cannot be written: No such file or directory" in done.err
+    assert "`no/such/folder.txt` cannot be written: there is no folder `no/such`" in done.err
     assert "`specs` cannot be written: Is a directory" in run("eval", "specs", "--out", "specs").err
 
 

@@ -241,6 +241,16 @@ def test_a_hostfile_and_a_topology_are_one_fabric(run_command: Callable[..., Any
     assert "not set: level leaf: bandwidth, latency" in done.err
 
 
+def test_a_network_is_a_tree_or_blocks(run_command: Callable[..., Any]) -> None:
+    files = {"tree.conf": TREE, "blocks.conf": BLOCKS}
+    for first, second in (("tree.conf", "blocks.conf"), ("blocks.conf", "tree.conf")):
+        done = run_command("import", first, second, files=files)
+        assert (done.code, done.out) == (2, "")
+        assert "error[import-conflict]: `TopologyPlugin` is topology/" in done.err
+        assert "tree.conf:" in done.err
+        assert "blocks.conf:" in done.err
+
+
 def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
     run_command: Callable[..., Any],
 ) -> None:
@@ -277,6 +287,7 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
         (BLOCKS.replace("18,36", "18,40"), "40 is no larger multiple of 18", "BlockSizes=18,40"),
         (BLOCKS.replace("18,36", "many"), "no sizes of blocks", "BlockSizes=many"),
         ("BlockName=b\n", "no block has nodes", None),
+        (TREE + BLOCKS, "topology/tree and topology/block: a cluster has one of them", None),
         (HOSTS.replace("n3 slots=8", "n3 slots=4"), "`n3` has 4 slots, and `n1` 8", "n3 slots=4"),
         (HOSTS + "n4 slots=0\n", "`n4` has no slots", "n4 slots=0"),
         (HOSTS + "n4 : eight\n", "a host with its slots is expected", "n4 : eight"),

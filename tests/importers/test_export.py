@@ -104,6 +104,13 @@ def test_a_shell_reads_the_script(run_command: Run, own_folder: Path) -> None:
     assert "--recompute-modules" in shown
 
 
+def test_a_script_of_ours_has_no_unknown_key(run_command: Run) -> None:
+    assert run_command("export", "megatron", "job.par", "--out", "run.sh", job=SPEC).code == 0
+    done = run_command("import", "run.sh")
+    assert ", 0 unknown" in done.err
+    assert "without effect: $@: what a user adds to the flags" in done.err
+
+
 def test_what_has_no_setting_is_named(run_command: Run) -> None:
     text = SPEC + "kernels { gemm_efficiency = 70 % }\ncompression { method = int8 }\n"
     text += 'term extra { seconds = 1 ms, per = step, source = "a guess" }\n'
@@ -147,6 +154,9 @@ def test_another_job_is_an_error(
 
 def test_wrong_input_is_a_diagnostic(run_command: Run) -> None:
     assert "did you mean `megatron`?" in run_command("export", "megatorn", "job.par", job=SPEC).err
+    unwritten = run_command("export", "nanotron", "job.par", job=SPEC)
+    assert "files of `nanotron` are read, and no plugin writes its settings" in unwritten.err
+    assert "tools: deepspeed, megatron, megatron_bridge" in unwritten.err
     swept = SPEC.replace("tp = 4", "tp = [2, 4]")
     done = run_command("export", "megatron", "job.par", job=swept)
     assert done.code == 2
@@ -283,6 +293,45 @@ def test_what_a_writer_leaves_out_is_listed(tmp_path: Path, run_command: Run) ->
     done = run_command("export", "b_tool", "job.par", "--plugin", str(plugin), job=SPEC)
     assert done.code == 3
     assert "`write` returned" in done.err
+
+
+LIAR = """
+from parcost import SettingsWriter, ToolSettings, hookimpl
+class Liar(SettingsWriter):
+    name, reader, title = 'liar', 'megatron', 'a tool'
+    outside = ('cluster', 'collectives', 'memory', 'accuracy')
+    essential = ('layout.tp', 'layout.sequence_parallel', 'schedule.stages')
+    def write(self, study):
+        text = ('--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 8192 '
+                '--bf16 --global-batch-size 128 --pipeline-model-parallel-size 2 %s\\n')
+        return ToolSettings(text=text, same=dict.fromkeys([*self.essential, 'schedule'], 'a lie'))
+@hookimpl
+def settings_writers():
+    return [Liar()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "change", "message"),
+    [
+        ("", ("tp = 4", "tp = 4"), "`layout.tp` is 4, and settings of a tool have 1"),
+        ("--tensor-model-parallel-size 4 --sequence-parallel", ("tp = 4", "tp = 4"), ""),
+        ("", ("tp = 4", "tp = 1"), ""),  # where sequence parallelism has no effect
+        ("", ("tp = 4", "tp = 1"), "`schedule.stages` is [20, 12]"),
+    ],
+)
+def test_what_is_essential_is_the_same_only_if_it_costs_the_same(
+    tmp_path: Path, run_command: Run, flags: str, change: tuple[str, str], message: str
+) -> None:
+    plugin = tmp_path / "liar.py"
+    plugin.write_text(LIAR.replace("%s", flags))
+    stages = ", stages = [20, 12]" if "stages" in message else ""
+    job = SPEC.replace("kind = interleaved, chunks = 4", f"kind = one_f_one_b{stages}")
+    done = run_command(
+        "export", "liar", "job.par", "--plugin", str(plugin), job=job.replace(*change)
+    )
+    assert done.code == (2 if message else 0), done.err
+    assert message in done.err
 
 
 @pytest.mark.slow

@@ -51,6 +51,10 @@ def warned(text: str) -> set[str]:
         (spec(), BOTH),
         (spec(line=ALLOW), {"sequence-parallel-alone"}),
         (spec(above=ALLOW), {"sequence-parallel-alone"}),
+        (
+            spec(above=ALLOW.replace("parcost: allow", "Parcost: Allow")),
+            {"sequence-parallel-alone"},
+        ),
         (spec(head=ALLOW), {"sequence-parallel-alone"}),
         (spec(between=ALLOW), BOTH),  # above another attribute
         (spec(above=ALLOW + "\n# a remark\n\n# another"), {"sequence-parallel-alone"}),
@@ -91,6 +95,7 @@ def test_an_attribute_over_several_lines_and_a_block_on_one() -> None:
         ("# parcost: allow heads-divide, we pad", "not-allowable", "cannot be switched off"),
         ("# parcost: ignore zero-alone, because", "malformed-allowance", "is no allowance"),
         ("# parcost:", "malformed-allowance", "parcost: allow ID, REASON"),
+        ("# Parcost: Allow zero-alonne, because", "unknown-rule", "`zero-alone`"),
     ],
 )
 def test_an_allowance_that_is_none_is_an_error(comment: str, id: str, said: str) -> None:
@@ -105,7 +110,7 @@ def test_an_allowance_that_is_none_is_an_error(comment: str, id: str, said: str)
 
 
 def test_a_text_and_other_comments_allow_nothing() -> None:
-    text = spec(line="# see parcost: it warns").replace(
+    text = spec(line="# see parcost: it warns\n# Parcost: allowing nothing").replace(
         "sequence_parallel = on", 'sequence_parallel = on\n  order = "tp-cp-dp-pp"'
     )
     assert warned(text) == BOTH

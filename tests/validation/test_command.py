@@ -148,6 +148,15 @@ def test_a_file_without_rows(file: Write, validate: Validate) -> None:
     assert "has no row" in found.stderr
 
 
+def test_a_file_that_is_none_of_runs_is_one_error(file: Write, validate: Validate) -> None:
+    found = validate(file(["no log line"] * 500))
+    assert found.exit_code == 2
+    assert found.stdout == ""
+    assert "is no log of nccl-tests" in found.stderr
+    assert ":1: the line is no JSON" in found.stderr
+    assert len(found.stderr.splitlines()) < 12
+
+
 @pytest.mark.slow
 def test_rows_of_which_none_is_good(small: Raw, file: Write, validate: Validate) -> None:
     for format_ in ("table", "json", "md", "csv", "html"):

@@ -18,12 +18,10 @@ if TYPE_CHECKING:
         ImportedBlock,
         ImportedKey,
         ImportedValue,
-        Importer,
         ImportOptions,
-        Translation,
     )
+    from parcost.engine.imported_job import ImportedFile, ImportedJob
     from parcost.engine.session import Session
-    from parcost.language.text import Source
     from parcost.plugins.selection import PluginSelection
 
 _BAD_INPUT = 2
@@ -55,18 +53,21 @@ def command(
         return 0
     if not paths:
         raise click.UsageError("name a file, or --list the formats")
-    read = list(_read(paths, session, reading))
-    if len(read) < len(paths):
+    from parcost.engine.imported_job import import_job
+
+    files = list(_read(paths, session, reading))
+    if len(files) < len(paths):
         return _BAD_INPUT
-    translation = _join([one for _, _, one in read], reading)
+    job = import_job(files, reading.uses, session)
+    Reporter()(job.warnings)
     target = OutputFile(out)
     try:
-        target.put(_text(read, translation))
+        target.put(_text(job))
         target.finish()
     finally:
         target.abandon()
-    for source, importer, one in read:
-        write_message("\n".join(_remarks(source, importer, one)))
+    for file in job.files:
+        write_message("\n".join(_remarks(file)))
     return 0
 
 
@@ -75,10 +76,9 @@ def _list(session: Session) -> None:
         write_message(f"{name:14} {importer.title}")
 
 
-def _read(
-    paths: Sequence[str], session: Session, reading: ImportOptions
-) -> Iterator[tuple[Source, Importer, Translation]]:
-    """Yield each file with its importer and its translation; report those with errors."""
+def _read(paths: Sequence[str], session: Session, reading: ImportOptions) -> Iterator[ImportedFile]:
+    """Yield each file with what it is read as; report those with errors."""
+    from parcost.engine.imported_job import ImportedFile
     from parcost.language.errors import SpecError
     from parcost.spec import sources
     from parcost.spec.foreign import importer_for, translate
@@ -88,82 +88,30 @@ def _read(
             source = sources.read(Path(path), path)
             importers = session.loader.importers
             importer = importer_for(source.name, source.text, importers, reading.tool)
-            yield source, importer, translate(importer, source)
+            found = translate(importer, source)
+            yield ImportedFile(source=source, importer=importer, translation=found)
         except SpecError as error:
             Reporter()(error.diagnostics)
 
 
-def _join(translations: Iterable[Translation], reading: ImportOptions) -> Translation:
-    """Return several translations as one; blocks of one kind and label are joined.
-
-    Raises:
-        SpecError: Two files set an attribute to different values.
-    """
-    from parcost.contract.importers import ImportedValue, Translation
-
-    uses: dict[str, ImportedValue] = {}
-    blocks: list[ImportedBlock] = []
-    for translation in translations:
-        for use in translation.uses:
-            uses.setdefault(use.value, use)
-        blocks += translation.blocks
-    for entry in reading.uses:
-        uses.setdefault(entry, ImportedValue(name="use", value=entry))
-    return Translation(uses=list(uses.values()), blocks=_merge(blocks))
-
-
-def _merge(blocks: Iterable[ImportedBlock]) -> list[ImportedBlock]:
-    """Return blocks of one kind and label as one block each."""
-    merged: dict[tuple[str, str], ImportedBlock] = {}
-    for block in blocks:
-        before = merged.get((block.kind, block.label))
-        merged[block.kind, block.label] = block if before is None else _both(before, block)
-    return list(merged.values())
-
-
-def _both(one: ImportedBlock, other: ImportedBlock) -> ImportedBlock:
-    """Return the settings of both blocks; what is assumed yields to what a file states."""
-    from parcost.contract.importers import ImportedBlock
-    from parcost.system.files import failure
-
-    settings: dict[str, ImportedValue] = {setting.name: setting for setting in one.settings}
-    for setting in other.settings:
-        before = settings.get(setting.name)
-        if before is None or (before.assumption and not setting.assumption):
-            settings[setting.name] = setting
-        elif before.value != setting.value and not setting.assumption:
-            message = (
-                f"`{one.kind}.{setting.name}` is {before.value} by `{before.key}`, and "
-                f"{setting.value} by `{setting.key}`"
-            )
-            raise failure("import-conflict", message, "", "import one of the two files by itself")
-    return ImportedBlock(
-        kind=one.kind,
-        label=one.label,
-        settings=tuple(settings.values()),
-        blocks=_merge([*one.blocks, *other.blocks]),
-    )
-
-
-def _text(read: Iterable[tuple[Source, Importer, Translation]], translation: Translation) -> str:
+def _text(job: ImportedJob) -> str:
     """Return the spec, under a comment that names the files."""
     from parcost.language.format import format_text
     from parcost.spec.foreign import spec_lines
 
-    head = [
-        f"# From `{escape_line(source.name)}`, {importer.title}." for source, importer, _ in read
-    ]
-    lines = [line.text for line in spec_lines(translation)]
-    blank = [""] if translation.uses else []
+    head = [f"# From `{escape_line(one.source.name)}`, {one.importer.title}." for one in job.files]
+    lines = [line.text for line in spec_lines(job.translation)]
+    blank = [""] if job.translation.uses else []
     return format_text("\n".join([*head, *blank, *lines]))
 
 
-def _remarks(source: Source, importer: Importer, translation: Translation) -> Iterator[str]:
+def _remarks(file: ImportedFile) -> Iterator[str]:
     """Yield what is read of a file, what is not, and what is assumed."""
+    translation = file.translation
     settings = list(_settings(translation.blocks))
     counted = len({one.key for one in (*translation.uses, *settings) if one.key})
     yield (
-        f"{source.name}, {importer.title}: {_keys(counted)} read, "
+        f"{file.source.name}, {file.importer.title}: {_keys(counted)} read, "
         f"{len(translation.ignored)} without effect, {len(translation.unknown)} unknown"
         + (f", {len(translation.missing)} not set" if translation.missing else "")
     )

@@ -138,7 +138,10 @@ def _complaining(name: str) -> Iterator[None]:
     except BrokenPipeError as error:
         raise ClosedPipeError from error
     except OSError as error:
-        said = f"`{name}` cannot be written: {error.strerror or error}"
+        folder = Path(name).parent
+        missing = isinstance(error, FileNotFoundError) and not folder.exists()
+        reason = f"there is no folder `{folder}`" if missing else error.strerror or error
+        said = f"`{name}` cannot be written: {reason}"
         raise click.ClickException(said) from error
 
 

@@ -7,7 +7,7 @@ attribute has the characters that it comes from. So a diagnostic points into the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from parcost.records import record
@@ -53,12 +53,17 @@ class ImportedBlock:
 
 @record(kw_only=True)
 class ImportedKey:
-    """A key that sets nothing, at characters *start* to *end*. *reason* is why, if it is known."""
+    """A key that sets nothing, at characters *start* to *end*. *reason* is why, if it is known.
+
+    *attribute* is what it would set, ``model.vocabulary``, or a kind of blocks. Where files are
+    imported together, another one may set it.
+    """
 
     name: str
     start: int = 0
     end: int = 0
     reason: str = ""
+    attribute: str = ""
 
 
 @record(kw_only=True)
@@ -77,7 +82,8 @@ class Translation:
 
     *uses* are entries of catalogues that the blocks refer to: ``catalog.precisions.bf16``.
     *ignored* keys are known, and change no cost. *unknown* keys are in no table. *missing* is what
-    the blocks need and the file leaves open; the reason is what to write.
+    the blocks need and the file leaves open; the reason is what to write. *facts* are no
+    attributes, and have to be the same in files that are imported together.
     """
 
     blocks: Sequence[ImportedBlock] = ()
@@ -85,6 +91,7 @@ class Translation:
     ignored: Sequence[ImportedKey] = ()
     unknown: Sequence[ImportedKey] = ()
     missing: Sequence[ImportedKey] = ()
+    facts: Sequence[ImportedValue] = ()
     problems: Sequence[ImportProblem] = ()
 
 
@@ -100,6 +107,8 @@ class Importer(ABC):
     source: str = ""
     #: What a job needs and files may lack, by attribute: an option that adds it, to copy.
     needs: Mapping[str, str] = MappingProxyType({})
+    #: Kinds of blocks that a file has in full. Defaults of the tools of other files yield to it.
+    describes: Collection[str] = ()
 
     @abstractmethod
     def recognizes(self, name: str, text: str) -> bool:

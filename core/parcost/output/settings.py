@@ -62,8 +62,12 @@ def writer_of(session: Session, name: str) -> SettingsWriter:
     offered: Mapping[str, tuple[Any, SettingsWriter]] = session.plugins.offers("settings_writers")
     if name in offered:
         return offered[name][1]
-    help = did_you_mean(name, offered) or "tools: " + ", ".join(sorted(offered))
-    raise failure("unknown-tool", f"no plugin writes settings of `{name}`", "", help)
+    tools = "tools: " + ", ".join(sorted(offered))
+    if name in session.loader.importers:
+        message = f"files of `{name}` are read, and no plugin writes its settings"
+        raise failure("unknown-tool", message, "", tools)
+    message = f"no plugin writes settings of `{name}`"
+    raise failure("unknown-tool", message, "", did_you_mean(name, offered) or tools)
 
 
 def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSettings:
@@ -87,8 +91,14 @@ def export(study: Study, writer: SettingsWriter, session: Session) -> ExportedSe
                 for one in settings.problems
             ]
         )
-    lost = lost_attributes(study, read_back(study, writer, settings.text, session), writer, session)
-    lost = [one for one in lost if not _covering(settings.same, one.path)]
+    other = read_back(study, writer, settings.text, session)
+    differing = lost_attributes(study, other, writer, session)
+    same = [one for one in differing if _covering(settings.same, one.path)]
+    lost = [one for one in differing if one not in same]
+    if any(_is_essential(writer, one.path) for one in same):
+        here, there = ({x.path: x.other for x in same}, {x.path: x.value for x in same})
+        if _has_effect(study, here) or _has_effect(other, there):
+            _refuse(study, writer, differing)
     _refuse(study, writer, lost)
     remarks = list(_remarks(study, writer, settings, lost))
     head = ""
@@ -202,11 +212,37 @@ def _completed(
     return evolve(block, settings=(*block.settings, *more))
 
 
+def _has_effect(study: Study, values: Mapping[str, str]) -> bool:
+    """Return whether other values of some attributes, by the kind of the block, cost otherwise.
+
+    An attribute without a value stays as it is.
+    """
+    labels = {one.kind: one.label for one in spec_blocks(study) if one.label and one.is_referred}
+    changes: dict[str, str] = {}
+    for path, value in values.items():
+        kind, _, name = path.partition(".")
+        if value:
+            changes[f"{labels.get(kind, kind)}.{name}"] = value
+    try:
+        first, second = study.evaluate(), study.replace(changes).evaluate()
+    except SpecError:  # it cannot be set so
+        return True
+    pairs = (
+        (first.step_seconds, second.step_seconds),
+        (first.memory_bytes, second.memory_bytes),
+    )
+    return not all(isclose(float(one), float(two), rel_tol=_CLOSE) for one, two in pairs)
+
+
+def _is_essential(writer: SettingsWriter, path: str) -> bool:
+    return bool(_covering(writer.essential, path))
+
+
 def _refuse(study: Study, writer: SettingsWriter, lost: Iterable[LostAttribute]) -> None:
     """Raise an error of each difference that makes another job."""
     found = []
     for one in lost:
-        if _covering(dict.fromkeys(writer.essential, ""), one.path):
+        if _is_essential(writer, one.path):
             reason = writer.reasons.get(_covering(writer.reasons, one.path), "")
             has = f"settings of {writer.title} have {one.other or 'none'}"
             message = f"`{one.path}` is {one.value}, and {has}"

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from parcost.plugins.rule_pages import RulePage
 
 _MARK = "parcost:"
-_COMMENT = re.compile(r"#\s*parcost:[ \t]*(?P<said>.*)")
-_SHAPE = re.compile(r"allow\s+(?P<id>[^\s,:]+)\s*(?:[,:]\s*(?P<reason>\S.*)?)?$")
+#: In capitals only with `allow` behind it: other comments may begin with the name.
+_COMMENT = re.compile(r"#\s*(?:parcost:|(?i:parcost:)(?=\s*(?i:allow)\b))[ \t]*(?P<said>.*)")
+_SHAPE = re.compile(r"(?i:allow)\s+(?P<id>[^\s,:]+)\s*(?:[,:]\s*(?P<reason>\S.*)?)?$")
 _FOREIGN = re.compile(r"(?:^|\s)(?P<comment>#[^\r\n]*)", re.MULTILINE)
 _HOW = "write `# parcost: allow ID, REASON`"
 
@@ -109,7 +110,7 @@ def read_allowances(
     """Return the allowances in the comments of a file, and the errors of the others."""
     found: list[Allowance] = []
     problems: list[Diagnostic] = []
-    if _MARK not in source.text:
+    if _MARK not in source.text.lower():
         return found, problems
     extents = None if foreign else _Extents(tree)
     for comment in _comments(source) if extents else _foreign_comments(source):

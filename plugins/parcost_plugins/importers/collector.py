@@ -134,13 +134,13 @@ class SettingCollector:
         """List a key that changes no cost."""
         self._list(self._ignored, key, reason)
 
-    def leave_open(self, key: str, reason: str) -> None:
-        """List a key that changes the cost and sets nothing."""
-        self._list(self._missing, key, reason)
+    def leave_open(self, key: str, reason: str, attribute: str = "") -> None:
+        """List a key that changes the cost and sets nothing; another file may set *attribute*."""
+        self._list(self._missing, key, reason, attribute)
 
-    def lack(self, name: str, reason: str) -> None:
-        """List what the blocks need and the file does not have."""
-        self._missing.append(ImportedKey(name=name, reason=reason))
+    def lack(self, name: str, reason: str, attribute: str) -> None:
+        """List what the blocks need and the file does not have; another one may set *attribute*."""
+        self._missing.append(ImportedKey(name=name, reason=reason, attribute=attribute))
 
     def problem(self, key: str, message: str, help: str = "") -> None:
         """Report an error in the value of a key."""
@@ -173,7 +173,9 @@ class SettingCollector:
         what = self._table.get("open", {}).get(key, "")
         how = f"; {what}" if what else ""
         if all(one.name != key for one in self._missing):
-            self.leave_open(key, f"`auto`: the arguments of the trainer decide{how}")
+            attribute = self._table.get("attributes", {}).get(key, "")
+            why = f"`auto`: the arguments of the trainer decide{how}"
+            self.leave_open(key, why, attribute)
         return True
 
     def translation(self) -> Translation:
@@ -219,10 +221,18 @@ class SettingCollector:
         block, _, name = path.partition(".")
         self.set(blocks.get(block, block), name, value, key)
 
-    def _list(self, keys: list[ImportedKey], key: str, reason: str) -> None:
+    def _list(self, keys: list[ImportedKey], key: str, reason: str, attribute: str = "") -> None:
         self._results.add(key)
         entry = self._entries[key]
-        keys.append(ImportedKey(name=key, start=entry.start, end=entry.end, reason=reason))
+        keys.append(
+            ImportedKey(
+                name=key,
+                start=entry.start,
+                end=entry.end,
+                reason=reason,
+                attribute=attribute,
+            )
+        )
 
 
 def _foreign_block(name: str, settings: Iterable[ImportedValue]) -> ImportedBlock:

@@ -6,8 +6,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from parcost import SettingsWriter, Study, ToolSettings
-from parcost_plugins.importers.jobs import ESSENTIAL, OUTSIDE, REASONS, Job, JobError, whole
+from parcost import ToolSettings
+from parcost_plugins.importers.jobs import (
+    ESSENTIAL,
+    OUTSIDE,
+    REASONS,
+    Job,
+    JobError,
+    JobWriter,
+    whole,
+)
 from parcost_plugins.importers.tables import table
 from parcost_plugins.vocabulary.run_choices import hides_gradients
 
@@ -42,7 +50,7 @@ _OF_CODE = (
 )
 
 
-class DeepSpeedWriter(SettingsWriter):
+class DeepSpeedWriter(JobWriter):
     """The configuration of DeepSpeed."""
 
     name = "deepspeed"
@@ -55,15 +63,9 @@ class DeepSpeedWriter(SettingsWriter):
     essential = tuple(one for one in ESSENTIAL if one not in _OF_CODE)
     reasons = _REASONS
 
-    def write(self, study: Study) -> ToolSettings:
-        """Return the configuration of a study."""
-        try:
-            job = Job(study)
-            same = job.same()
-            values = _values(job, same)
-        except JobError as error:
-            return ToolSettings(problems=[error.problem])
-        text = json.dumps(values, indent=2) + "\n"
+    def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
+        """Return the configuration of a job."""
+        text = json.dumps(_values(job, same), indent=2) + "\n"
         return ToolSettings(text=text, same=same, needs=list(_needs(job)))
 
 

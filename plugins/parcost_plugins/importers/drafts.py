@@ -102,9 +102,12 @@ class Draft:
         """List a key that changes no cost."""
         self._ignored.append(_key(option, reason))
 
-    def leave(self, option: Option, reason: str = "") -> None:
-        """List a key that is not read, though it could change a cost."""
-        self._unknown.append(_key(option, reason))
+    def leave(self, option: Option, reason: str = "", attribute: str = "") -> None:
+        """List a key that is not read, though it could change a cost.
+
+        Another file may set the *attribute*.
+        """
+        self._unknown.append(evolve(_key(option, reason), attribute=attribute))
 
     def translation(self) -> Translation:
         """Return the translation; that of a file with errors has no blocks."""

@@ -36,6 +36,7 @@ class HuggingFace(Importer):
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
     needs = NEEDS
+    describes = ("model",)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is a JSON object with a ``model_type``."""
@@ -210,7 +211,13 @@ class _Configuration:
             if key in known:
                 continue
             reason = self._table["reasons"].get(key, "") if entry.value else ""
-            one = ImportedKey(name=prefix + key, start=entry.start, end=entry.end, reason=reason)
+            one = ImportedKey(
+                name=prefix + key,
+                start=entry.start,
+                end=entry.end,
+                reason=reason,
+                attribute=self._table["left_out"].get(key, ""),
+            )
             listed = key in self._table["reasons"] or is_listed(key, self._table["ignored"]["keys"])
             (ignored if listed else unknown).append(one)
         for key in self._rest:

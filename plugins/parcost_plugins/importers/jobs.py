@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from parcost import Real, SettingsProblem, Study, block_name
+from parcost import Real, SettingsProblem, SettingsWriter, Study, ToolSettings, block_name
 from parcost_plugins.vocabulary import (
     Cluster,
     Context,
@@ -196,3 +197,35 @@ def word_of(words: Mapping[str, str], value: str, path: str, title: str) -> str:
             return word
     known = ", ".join(dict.fromkeys(words.values()))
     raise JobError(path, f"{title} has no `{value}`", f"it has {known}")
+
+
+class JobWriter(SettingsWriter):
+    """A writer of settings of whole jobs."""
+
+    outside: Collection[str] = OUTSIDE
+    essential: Collection[str] = ESSENTIAL
+
+    def write(self, study: Study) -> ToolSettings:
+        """Return the settings of a study, or why the tool cannot run it."""
+        try:
+            job = Job(study)
+            return self.settings(job, job.same())
+        except JobError as error:
+            return ToolSettings(problems=[error.problem])
+
+    @abstractmethod
+    def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
+        """Return the settings of a *job*; add to *same* what they write otherwise.
+
+        Raises:
+            JobError: The tool cannot run it.
+        """
+
+
+def launcher(job: Job) -> list[str]:
+    """Return the launcher of a job, and what has to be checked of it."""
+    nodes, each, _ = job.nodes()
+    return [
+        f"the launcher: torchrun --nnodes {nodes} --nproc-per-node {each}",
+        *job.node_needs(),
+    ]

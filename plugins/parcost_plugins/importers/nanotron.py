@@ -58,6 +58,7 @@ def _family(found: SettingCollector) -> str:
     found.lack(
         "the class of the model",
         "none of is_llama_config, is_qwen2_config, is_starcoder2_config: read as llama",
+        "model",
     )
     return "llama"
 

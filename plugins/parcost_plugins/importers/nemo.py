@@ -138,7 +138,7 @@ class _NeMoReader:
         base = self._class_of_model()
         sized = self._key("num_layers", _MODELS)
         if base is None and sized is None:
-            found.lack("the sizes of the model", "write `use catalog.models.NAME`")
+            found.lack("the sizes of the model", "write `use catalog.models.NAME`", "model")
             return
         block = f"model nemo extends {base}" if base else "model nemo"
         for name, attribute in self._table["model"]["numbers"].items():
@@ -163,7 +163,7 @@ class _NeMoReader:
             if self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS):
                 return
             why = "the tokenizer has it: write `model mine extends nemo { vocabulary = N }`"
-            found.lack("the vocabulary", why)
+            found.lack("the vocabulary", why, "model.vocabulary")
 
     def _class_of_model(self) -> str | None:
         """Return the model of the catalogue that a class stands for; it is imported."""

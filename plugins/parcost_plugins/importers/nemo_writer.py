@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from parcost import SettingsWriter, Study, ToolSettings
-from parcost_plugins.importers.jobs import ESSENTIAL, OUTSIDE, REASONS, Job, JobError, whole
+from parcost import ToolSettings
+from parcost_plugins.importers.jobs import REASONS, Job, JobWriter, whole
 from parcost_plugins.importers.tables import table
-from parcost_plugins.vocabulary.run_choices import (
-    hides_gradients,
-    hides_parameters,
-    tensor_overlap,
-)
+from parcost_plugins.vocabulary.run_choices import hides_gradients, hides_parameters, tensor_overlap
 
 _TABLE = table("nemo")
 _NEEDS = (
@@ -41,7 +37,7 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-class NeMoWriter(SettingsWriter):
+class NeMoWriter(JobWriter):
     """A configuration of YAML."""
 
     name = "nemo"
@@ -49,22 +45,15 @@ class NeMoWriter(SettingsWriter):
     title = "NeMo 1.20 to 1.23"
     source = str(_TABLE["source"])
     suffix = ".yaml"
-    outside = OUTSIDE
-    essential = ESSENTIAL
     reasons = _REASONS
 
-    def write(self, study: Study) -> ToolSettings:
-        """Return the configuration of a study."""
-        try:
-            job = Job(study)
-            same = job.same()
-            nodes, each, _ = job.nodes()
-            kind = {"bf16": "bf16", "fp16": "16"}.get(job.precision.compute, "32")
-            trainer = {"num_nodes": nodes, "devices": each, "precision": kind}
-            values = {"trainer": trainer, "model": _model(job, same)}
-        except JobError as error:
-            return ToolSettings(problems=[error.problem])
-        return ToolSettings(text=_yaml(values), same=same, needs=[*job.node_needs(), *_NEEDS])
+    def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
+        """Return the configuration of a job."""
+        nodes, each, _ = job.nodes()
+        kind = {"bf16": "bf16", "fp16": "16"}.get(job.precision.compute, "32")
+        trainer = {"num_nodes": nodes, "devices": each, "precision": kind}
+        text = _yaml({"trainer": trainer, "model": _model(job, same)})
+        return ToolSettings(text=text, same=same, needs=[*job.node_needs(), *_NEEDS])
 
 
 def _model(job: Job, same: dict[str, str]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from parcost_plugins.importers.tables import is_listed, table
 
 TOOL = "slurm"
 FABRIC = "slurm"
+_PLUGINS = {"SwitchName": "topology/tree", "BlockName": "topology/block"}
 _TOPOLOGY = re.compile(r"^\s*(?:SwitchName|BlockName)=", re.IGNORECASE | re.MULTILINE)
 _VARIABLE = re.compile(r"^(?:export\s+)?(SLURM\w*)=(.*)$", re.MULTILINE)
 _HOST = re.compile(r"^\s*([\w.\-]+)(?:[ \t]+slots\s*=\s*(\d+)\b.*|:(\d+)|)[ \t]*$")
@@ -63,14 +64,20 @@ class SlurmFile(Importer):
 
 def _topology(text: str) -> Translation:
     """Return the fabric of ``topology.conf``."""
-    sizes, ignored = levels(read_lines(text))
+    lines = read_lines(text)
+    sizes, ignored = levels(lines)
+    first = next(one for one in lines if {"switchname", "blockname"} & one.fields.keys())
+    key = "SwitchName" if "switchname" in first.fields else "BlockName"
+    fact = ImportedValue(
+        name="TopologyPlugin", value=_PLUGINS[key], key=key, start=first.start, end=first.end
+    )
     blocks = [ImportedBlock(kind="level", label="node")]
     blocks += [_level(one, number) for number, one in enumerate(sizes)]
     why = "a hostfile or SLURM_GPUS_ON_NODE has it: import it ahead, or write `level node { size }`"
     missing = [ImportedKey(name="level node: size", reason=why), _rates("node")]
     missing += [_rates(one.name) for one in sizes]
     fabric = ImportedBlock(kind="fabric", label=FABRIC, blocks=blocks)
-    return Translation(blocks=[fabric], ignored=ignored, missing=missing)
+    return Translation(blocks=[fabric], ignored=ignored, missing=missing, facts=[fact])
 
 
 def _level(one: LevelSize, number: int) -> ImportedBlock:

@@ -70,6 +70,10 @@ def levels(lines: Sequence[TopologyLine]) -> tuple[list[LevelSize], list[Importe
     """
     switches = [line for line in lines if "switchname" in line.fields]
     blocks = [line for line in lines if "blockname" in line.fields]
+    if switches and blocks:
+        later = max(switches[0], blocks[0], key=lambda line: line.start)
+        message = "switches and blocks are of two plugins, topology/tree and topology/block"
+        raise TopologyError(f"{message}: a cluster has one of them", later)
     found = _tree(switches) if switches else _blocks(blocks, lines)
     ignored = [
         ImportedKey(

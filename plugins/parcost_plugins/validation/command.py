@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from parcost_plugins.validation.summary import Summary
 
 _FLAWED, _FAULT = 1, 3
+_NO_JSON = "Expecting value: line 1 column 1"  # of a line that does not even begin as JSON
 _MOST_TOLD = 50
 
 
@@ -275,6 +276,11 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
     rows = read_files(files_of(Path(path)) if path else [_shipped_runs(plugins)])
     if not (rows.placed or rows.flaws):
         raise click.UsageError(f"`{path}` has no row")
+    if path and not rows.placed and all(_NO_JSON in flaw.reason for flaw in rows.flaws):
+        raise click.UsageError(
+            f"`{path}` has no runs, which are JSON, one on each line, and is no log of nccl-tests "
+            f"or rccl-tests: {rows.flaws[0].text}"
+        )
     kept = list(rows.placed)
     for one in chosen:
         kept = _select(kept, one)

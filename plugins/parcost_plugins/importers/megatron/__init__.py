@@ -28,6 +28,7 @@ from parcost_plugins.importers.megatron.training import read_training
 from parcost_plugins.importers.megatron.writer import MegatronWriter
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
+from parcost_plugins.importers.shell.scripts import ARGUMENTS
 from parcost_plugins.importers.shell.words import ShellTextError
 from parcost_plugins.importers.tables import is_ignored, table
 
@@ -41,6 +42,8 @@ _LABELS = {
     ),
     **dict.fromkeys(("routing", "overlap", "offload", "kernels"), ""),
 }
+#: What another file may set in place of an option that is not read.
+_SET_ELSEWHERE = {"use_checkpoint_args": "model"}
 _SIGNS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_gpt")
 _SIGNS_OF_RECIPES = ("megatron.bridge", "cfg.model.")
 
@@ -80,7 +83,10 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     _read(options, "megatron_core")
     read_devices(draft, line)
     for stray in line.strays:
-        draft.leave(stray, stray.unread)
+        if stray.unread == ARGUMENTS:
+            draft.ignore(stray, "what a user adds to the flags")
+        else:
+            draft.leave(stray, stray.unread)
     for option in line.repeated:
         draft.ignore(option, "it stands there twice")
     if line.script is not None:
@@ -102,7 +108,7 @@ def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
             draft.set("training.model", str(entry), recipe.model)
         else:
             why = "the catalogue has no such model: add one by --use or by a `model` block"
-            draft.leave(recipe.model, why)
+            draft.leave(recipe.model, why, "model")
     _read(options, "nemo")
     for option in recipe.ignored:
         draft.ignore(option, option.assumption)
@@ -138,7 +144,7 @@ def _rest(draft: Draft, options: Iterable[Option]) -> None:
         elif is_ignored(TOOL, option.name):
             draft.ignore(option)
         elif option.name in tables["unread"]:
-            draft.leave(option, tables["unread"][option.name])
+            draft.leave(option, tables["unread"][option.name], _SET_ELSEWHERE.get(option.name, ""))
         elif option.name in known_flags():
             draft.ignore(option, "nothing here reads it")
         else:

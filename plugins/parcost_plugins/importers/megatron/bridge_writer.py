@@ -9,13 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from parcost import SettingsWriter, Study, ToolSettings, block_name
-from parcost_plugins.importers.jobs import ESSENTIAL, OUTSIDE, Job, JobError, whole
-from parcost_plugins.importers.megatron.writer import (
-    REASONS_OF_MEGATRON,
-    Flags,
-    flags_of,
-)
+from parcost import ToolSettings, block_name
+from parcost_plugins.importers.jobs import Job, JobWriter, launcher, whole
+from parcost_plugins.importers.megatron.writer import REASONS_OF_MEGATRON, Flags, flags_of
 from parcost_plugins.importers.tables import table
 from parcost_plugins.vocabulary import Cluster
 
@@ -55,7 +51,7 @@ _REASONS: Mapping[str, str] = {
 }
 
 
-class BridgeWriter(SettingsWriter):
+class BridgeWriter(JobWriter):
     """A recipe, as a function of Python."""
 
     name = "megatron_bridge"
@@ -63,22 +59,12 @@ class BridgeWriter(SettingsWriter):
     title = "Megatron-Bridge 0.4"
     source = str(_TABLE["source"])
     suffix = ".py"
-    outside = OUTSIDE
-    essential = ESSENTIAL
     reasons = _REASONS
 
-    def write(self, study: Study) -> ToolSettings:
-        """Return the recipe of a study."""
-        try:
-            job = Job(study)
-            same = job.same()
-            groups = flags_of(job, same)
-            text = _recipe(job, groups)
-        except JobError as error:
-            return ToolSettings(problems=[error.problem])
-        nodes, each, _ = job.nodes()
-        launcher = f"the launcher: torchrun --nnodes {nodes} --nproc-per-node {each}"
-        return ToolSettings(text=text, same=same, needs=[launcher, *job.node_needs(), *_NEEDS])
+    def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
+        """Return the recipe of a job."""
+        text = _recipe(job, flags_of(job, same))
+        return ToolSettings(text=text, same=same, needs=[*launcher(job), *_NEEDS])
 
 
 def _recipe(job: Job, groups: Mapping[str, Flags]) -> str:

@@ -119,7 +119,8 @@ def _vocabulary(options: OptionSet) -> None:
     draft.assume("model.vocabulary", "0", why, near)
     if near is not None:
         lacking = near.evolve(name="vocab_size", key="--vocab-size")
-        draft.leave(lacking, "not stated, and no tokenizer that is known has it: add it")
+        why = "not stated, and no tokenizer that is known has it: add it"
+        draft.leave(lacking, why, "model.vocabulary")
 
 
 def _norms_and_biases(options: OptionSet) -> None:

@@ -9,16 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
-from parcost import SettingsWriter, Study, ToolSettings, block_name
-from parcost_plugins.importers.jobs import (
-    ESSENTIAL,
-    OUTSIDE,
-    REASONS,
-    Job,
-    JobError,
-    whole,
-    word_of,
-)
+from parcost import ToolSettings, block_name
+from parcost_plugins.importers.jobs import REASONS, Job, JobWriter, whole, word_of
 from parcost_plugins.importers.megatron.stage_text import stage_text
 from parcost_plugins.importers.tables import table
 from parcost_plugins.vocabulary.run_choices import (
@@ -59,7 +51,7 @@ REASONS_OF_MEGATRON: Mapping[str, str] = {
 }
 
 
-class MegatronWriter(SettingsWriter):
+class MegatronWriter(JobWriter):
     """A script that starts Megatron-LM by torchrun."""
 
     name = "megatron"
@@ -67,21 +59,12 @@ class MegatronWriter(SettingsWriter):
     title = "Megatron-LM core 0.15 to 0.20"
     source = str(_TABLE["source"])
     suffix = ".sh"
-    outside = OUTSIDE
-    essential = ESSENTIAL
     reasons = REASONS_OF_MEGATRON
 
-    def write(self, study: Study) -> ToolSettings:
-        """Return the script of a study."""
-        try:
-            job = Job(study)
-            same = job.same()
-            groups = flags_of(job, same)
-            return ToolSettings(
-                text=_script(job, groups), same=same, needs=list(needs_of(job, same))
-            )
-        except JobError as error:
-            return ToolSettings(problems=[error.problem])
+    def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
+        """Return the script of a job."""
+        text = _script(job, flags_of(job, same))
+        return ToolSettings(text=text, same=same, needs=list(needs_of(job, same)))
 
 
 def flags_of(job: Job, same: dict[str, str]) -> Mapping[str, Flags]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parcost import SettingsWriter, Study, ToolSettings, block_name
+from parcost import ToolSettings, block_name
 from parcost_plugins.importers.jobs import (
-    ESSENTIAL,
-    OUTSIDE,
     REASONS,
     Job,
     JobError,
+    JobWriter,
+    launcher,
     whole,
     word_of,
 )
@@ -53,28 +53,19 @@ REASONS_OF_TORCHTITAN: Mapping[str, str] = {
 }
 
 
-class _TorchtitanWriter(SettingsWriter):
+class _TorchtitanWriter(JobWriter):
     """What both forms have in common."""
 
     reader = "torchtitan"
     source = str(_TABLE["source"])
-    outside = OUTSIDE
-    essential = ESSENTIAL
     reasons = REASONS_OF_TORCHTITAN
 
-    def write(self, study: Study) -> ToolSettings:
-        """Return the configuration of a study."""
-        try:
-            job = Job(study)
-            same = job.same()
-            if job.mode == "compiled":
-                same["training.loss"] = "a compiled loss keeps the logits"
-            text = self.text_of(job, _fields(job, same))
-        except JobError as error:
-            return ToolSettings(problems=[error.problem])
-        nodes, each, _ = job.nodes()
-        launcher = f"the launcher: torchrun --nnodes {nodes} --nproc-per-node {each}"
-        return ToolSettings(text=text, same=same, needs=[launcher, *job.node_needs(), *_NEEDS])
+    def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
+        """Return the configuration of a job."""
+        if job.mode == "compiled":
+            same["training.loss"] = "a compiled loss keeps the logits"
+        text = self.text_of(job, _fields(job, same))
+        return ToolSettings(text=text, same=same, needs=[*launcher(job), *_NEEDS])
 
     def text_of(self, job: Job, fields: Fields) -> str:
         """Return the text of the fields."""

@@ -1,0 +1,331 @@
+"""Files of other tools that describe one job, as one translation.
+
+A ``config.json`` has the model in full, and a launch script has the layout and, as a rule, the
+model once more. Both are one block `model` then: with `num_hidden_layers: 80` beside
+`--num-layers 80` there are 80 layers, and `--num-layers 32` is an error at both places. What the
+script leaves to a default of its tool comes from the ``config.json``; a warning lists what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from attrs import evolve
+
+from parcost.contract.importers import (
+    ImportedBlock,
+    ImportedKey,
+    ImportedValue,
+    Importer,
+    Translation,
+)
+from parcost.contract.schema import block_type
+from parcost.engine.session import Session
+from parcost.language.diagnostics import Diagnostic, Severity, problem
+from parcost.language.errors import SpecError
+from parcost.language.text import Source, Span
+from parcost.records import record
+from parcost.spec.foreign import spec_lines
+
+
+@record(kw_only=True)
+class ImportedFile:
+    """A file of another tool, and what it is read as."""
+
+    source: Source
+    importer: Importer
+    translation: Translation
+
+
+@record(kw_only=True)
+class ImportedJob:
+    """Files as one *translation*, the *files* with what of them is in it, and *warnings*."""
+
+    translation: Translation
+    files: Sequence[ImportedFile]
+    warnings: Sequence[Diagnostic]
+
+
+def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Session) -> ImportedJob:
+    """Return several files as one job, with *uses* of catalogues.
+
+    Raises:
+        SpecError: Two files contradict one another.
+    """
+    warnings: list[Diagnostic] = []
+    facts = [ImportedBlock(kind="", settings=one.translation.facts) for one in files]
+    _settings("", zip((one.source for one in files), facts, strict=True))
+    for kind in dict.fromkeys(kind for one in files for kind in one.importer.describes):
+        owned = [(f, b) for f in files if kind in f.importer.describes for b in _of_kind(f, kind)]
+        if len(owned) == 1:
+            description = _Description(*owned[0], session)
+            files = description.of(files)
+            warnings += description.warnings
+    imported: dict[str, ImportedValue] = {}
+    for use in (use for one in files for use in one.translation.uses):
+        imported.setdefault(use.value, use)
+    for entry in uses:
+        imported.setdefault(entry, ImportedValue(name="use", value=entry))
+    blocks = _merge([(one.source, block) for one in files for block in one.translation.blocks])
+    translation = Translation(uses=list(imported.values()), blocks=blocks)
+    known = [_known(one, session) for one in files]
+    parts = [
+        _part(file, blocks, set().union(*known[:at], *known[at + 1 :]))
+        for at, file in enumerate(files)
+    ]
+    return ImportedJob(translation=translation, files=parts, warnings=warnings)
+
+
+def _of_kind(file: ImportedFile, kind: str) -> list[ImportedBlock]:
+    return [block for block in file.translation.blocks if block.kind == kind]
+
+
+class _Description:
+    """The *block* that a file has in full, and what other files have of it."""
+
+    def __init__(self, file: ImportedFile, block: ImportedBlock, session: Session) -> None:
+        self.warnings: list[Diagnostic] = []
+        self._file, self._block, self._session = file, block, session
+        self._settings = {one.name: one for one in block.settings}
+        self._values = self._values_of(file.translation.uses, block)
+        translation = file.translation
+        keys = (*translation.ignored, *translation.unknown, *translation.missing)
+        self._open = {key.attribute.partition(".")[2] for key in keys}
+
+    def of(self, files: Sequence[ImportedFile]) -> list[ImportedFile]:
+        """Return the files with one block; a file may name an entry that is the same instead.
+
+        Raises:
+            SpecError: A file states otherwise.
+        """
+        found: list[ImportedFile] = []
+        is_entry = False
+        for file in files:
+            blocks = _of_kind(file, self._block.kind)
+            if file is self._file or len(blocks) > 1:
+                found.append(file)
+            elif blocks:
+                found.append(self._joined(file, blocks[0]))
+            else:
+                is_entry = self._names_entry(file) or is_entry
+                found.append(file)
+        if not is_entry:
+            return found
+        kept = [block for block in self._file.translation.blocks if block is not self._block]
+        rest = evolve(self._file, translation=evolve(self._file.translation, blocks=kept))
+        return [rest if file is self._file else file for file in found]
+
+    def _joined(self, file: ImportedFile, block: ImportedBlock) -> ImportedFile:
+        """Return a file whose *block* has the label of ours, and only what the file states."""
+        stated = [one for one in block.settings if not one.assumption]
+        names = {one.name for one in stated}
+        others = self._values_of(file.translation.uses, block)
+        differing = [name for name in self._differing(others) if name not in self._open]
+        self._refuse(file, {one.name: one for one in stated if one.name in differing})
+        set_here = {one.name for one in block.settings} | self._settings.keys()
+        left = [n for n in differing if n not in names and n in set_here]
+        if left:
+            self.warnings.append(self._default(file, left, others))
+        old, _, base = block.label.partition(" extends ")
+        new = self._block.label
+        blocks = [
+            evolve(one, label=new, settings=stated)
+            if one is block
+            else self._renamed(one, old, new.partition(" ")[0])
+            for one in file.translation.blocks
+        ]
+        uses = [use for use in file.translation.uses if use.value.rpartition(".")[2] != base]
+        return evolve(file, translation=evolve(file.translation, blocks=blocks, uses=uses))
+
+    def _renamed(self, block: ImportedBlock, old: str, new: str) -> ImportedBlock:
+        """Return a block whose references to the label *old* are to *new*."""
+        fields = self._session.plugins.blocks[block.kind].fields
+        settings = [
+            evolve(one, value=new)
+            if one.value == old and one.name in fields and fields[one.name].target
+            else one
+            for one in block.settings
+        ]
+        return evolve(block, settings=settings)
+
+    def _names_entry(self, file: ImportedFile) -> bool:
+        """Return whether a file uses an entry of a catalogue, which has to be what ours is."""
+        for use in file.translation.uses:
+            for kind, label in _entries(use, self._session):
+                if kind == self._block.kind:
+                    others = self._values_of([use], ImportedBlock(kind=kind, label=label))
+                    names = [n for n in self._differing(others) if n not in self._open]
+                    stated = {n: evolve(use, name=n, value=_shown(others[n])) for n in names}
+                    self._refuse(file, stated)
+                    return True
+        return False
+
+    def _values_of(
+        self, uses: Iterable[ImportedValue], block: ImportedBlock
+    ) -> Mapping[str, object]:
+        """Return the attributes of a block with its defaults; none of one with errors."""
+        blocks = [block] if block.settings else []
+        lines = spec_lines(Translation(uses=tuple(uses), blocks=blocks))
+        text = "\n".join(line.text for line in lines)
+        label = block.label.partition(" ")[0]
+        try:
+            study = self._session.load_text(text, "<import>")[0].first
+        except SpecError:  # which a check of the spec reports with its place
+            return {}
+        for made in (one for blocks in study.blocks.values() for one in blocks):
+            type_ = block_type(type(made))
+            if type_.kind == block.kind and made.label == label:
+                return {name: getattr(made, name) for name in type_.fields}
+        return {}
+
+    def _differing(self, others: Mapping[str, object]) -> list[str]:
+        return [name for name, value in others.items() if self._values.get(name, value) != value]
+
+    def _refuse(self, file: ImportedFile, stated: Mapping[str, ImportedValue]) -> None:
+        """Raise an error of each attribute that a file states otherwise."""
+        found = []
+        for name, other in stated.items():
+            own = self._settings.get(name, ImportedValue(name=name, value=""))
+            value = own.value or _shown(self._values[name])
+            message = (
+                f"`{self._block.kind}.{name}` is {value} in `{self._file.source.name}`, and "
+                f"{other.value} in `{file.source.name}`"
+            )
+            found.append(_conflict(message, (self._file.source, own), (file.source, other)))
+        if found:
+            raise SpecError(found)
+
+    def _default(
+        self, file: ImportedFile, names: Sequence[str], others: Mapping[str, object]
+    ) -> Diagnostic:
+        """Return the warning of what a file leaves to defaults of its tool that differ."""
+        listed = ", ".join(
+            f"`{name}` is {_shown(self._values[name])} and not {_shown(others[name])}"
+            for name in names
+        )
+        own = self._settings.get(names[0], ImportedValue(name="", value=""))
+        return problem(
+            "import-default",
+            f"`{file.source.name}` leaves out what `{self._file.source.name}` states, and the "
+            f"default there is another one: {listed}",
+            Span(self._file.source, own.start, own.end),
+            "taken",
+            help=f"state them in `{file.source.name}` too: it runs with the defaults of its tool",
+            severity=Severity.WARNING,
+        )
+
+
+def _shown(value: object) -> str:
+    """Return a value of an attribute as people read it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:.12g}" if isinstance(value, int | float) else str(value)
+
+
+def _merge(pairs: Iterable[tuple[Source, ImportedBlock]]) -> list[ImportedBlock]:
+    """Return blocks of one kind and label as one block each."""
+    groups: dict[tuple[str, str], list[tuple[Source, ImportedBlock]]] = {}
+    for source, block in pairs:
+        groups.setdefault((block.kind, block.label), []).append((source, block))
+    return [
+        ImportedBlock(
+            kind=kind,
+            label=label,
+            settings=_settings(kind, group),
+            blocks=_merge([(source, inner) for source, block in group for inner in block.blocks]),
+        )
+        for (kind, label), group in groups.items()
+    ]
+
+
+def _settings(
+    kind: str, group: Iterable[tuple[Source, ImportedBlock]]
+) -> tuple[ImportedValue, ...]:
+    """Return the settings of several blocks; what is assumed yields to what a file states.
+
+    Raises:
+        SpecError: Two files set an attribute to different values.
+    """
+    found: dict[str, tuple[Source, ImportedValue]] = {}
+    for source, setting in ((source, one) for source, block in group for one in block.settings):
+        before, stated = found.get(setting.name), not setting.assumption
+        if before is None or (before[1].assumption and stated):
+            found[setting.name] = source, setting
+        elif before[1].value != setting.value and stated:
+            path = f"{kind}.{setting.name}" if kind else setting.name
+            message = (
+                f"`{path}` is {before[1].value} in `{before[0].name}`, and "
+                f"{setting.value} in `{source.name}`"
+            )
+            raise SpecError([_conflict(message, before, (source, setting))])
+    return tuple(setting for _, setting in found.values())
+
+
+def _conflict(
+    message: str, first: tuple[Source, ImportedValue], second: tuple[Source, ImportedValue]
+) -> Diagnostic:
+    """Return an error at both places, or at those of the two that there are."""
+    places = [
+        (Span(source, one.start, one.end), f"`{one.key}`" if one.key else "")
+        for source, one in (first, second)
+    ]
+    known = [place for place in places if place[0].end] or places
+    return problem(
+        "import-conflict", message, *known[0], also=known[1:], help="import one of the two alone"
+    )
+
+
+def _entries(use: ImportedValue, session: Session) -> list[tuple[str, str]]:
+    """Return the kinds and labels of the blocks that a file uses of a catalogue."""
+    try:
+        module = session.loader.text(f"use {use.value}", "<uses>")
+    except SpecError:  # which an evaluation reports
+        return []
+    return [(block.kind.text, label) for _, block, label in module.imported_blocks]
+
+
+def _known(file: ImportedFile, session: Session) -> set[str]:
+    """Return the attributes that a file sets, and the kinds of its blocks."""
+    translation = file.translation
+    kinds = {block.kind for block in translation.blocks}
+    kinds |= {kind for use in translation.uses for kind, _ in _entries(use, session)}
+    stated = {
+        path
+        for path, one in _paths(translation.blocks)
+        if not one.assumption or path.partition(".")[0] in file.importer.describes
+    }
+    return kinds | stated
+
+
+def _part(
+    file: ImportedFile, blocks: Iterable[ImportedBlock], known: Collection[str]
+) -> ImportedFile:
+    """Return a file with what the job has of it, less keys that are *known* by other files."""
+    used = list(_paths(blocks))
+    translation = file.translation
+
+    def kept(block: ImportedBlock) -> ImportedBlock:
+        settings = [
+            one
+            for one in block.settings
+            if not one.assumption or (f"{block.kind}.{one.name}", one) in used
+        ]
+        return evolve(block, settings=settings, blocks=list(map(kept, block.blocks)))
+
+    def left(keys: Iterable[ImportedKey]) -> list[ImportedKey]:
+        return [key for key in keys if key.attribute not in known]
+
+    changed = evolve(
+        translation,
+        blocks=list(map(kept, translation.blocks)),
+        unknown=left(translation.unknown),
+        missing=left(translation.missing),
+    )
+    return evolve(file, translation=changed)
+
+
+def _paths(blocks: Iterable[ImportedBlock]) -> Iterator[tuple[str, ImportedValue]]:
+    """Yield every setting with the kind of its block."""
+    for block in blocks:
+        yield from ((f"{block.kind}.{one.name}", one) for one in block.settings)
+        yield from _paths(block.blocks)

@@ -1,0 +1,167 @@
+"""Files of several tools that describe one job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost_plugins.vocabulary import Training
+
+Run = Callable[..., Any]
+
+CONFIG: dict[str, Any] = {
+    "model_type": "qwen3",
+    "num_hidden_layers": 36,
+    "hidden_size": 4096,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 12288,
+    "vocab_size": 151936,
+    "tie_word_embeddings": False,
+}
+SCRIPT = """--num-layers 36 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 12288
+--group-query-attention --num-query-groups 8 --kv-channels 128 --qk-layernorm --swiglu
+--normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights
+--vocab-size 151936 --position-embedding-type rope --tensor-model-parallel-size 4 --bf16
+--seq-length 4096 --micro-batch-size 1 --global-batch-size 64
+"""
+MACHINE = "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\ncluster { devices = 8 }\n"
+# Qwen3-8B as its model card has it: 8,190,735,360 parameters, with all embeddings.
+PARAMETERS = 8_190_735_360
+
+
+def files(config: dict[str, Any], **others: str) -> dict[str, str]:
+    texts = {name.replace("_", ".", 1): text for name, text in others.items()}
+    return {"config.json": json.dumps(config, indent=1), **texts}
+
+
+def models(spec: str) -> int:
+    return sum(line.startswith("model ") for line in spec.splitlines())
+
+
+def study_of(spec: str) -> parcost.Study:
+    return parcost.load_text(MACHINE + spec)[0].first
+
+
+def parameters(run_command: Run, spec: str) -> str:
+    return str(run_command("figures", "job.par", job=spec).out)
+
+
+@pytest.mark.parametrize("first", ["config.json", "train.args"])
+def test_a_model_of_two_files_is_one(run_command: Run, first: str) -> None:
+    second = "train.args" if first == "config.json" else "config.json"
+    done = run_command("import", first, second, files=files(CONFIG, train_args=SCRIPT))
+    assert done.code == 0
+    assert models(done.out) == 1
+    assert "warning" not in done.err
+    study = study_of(done.out)
+    model = study[Training].model
+    assert (model.layers, model.kv_heads, model.qk_norm, model.gated) == (36, 8, True, True)
+
+
+def test_joined_files_are_a_whole_job(run_command: Run) -> None:
+    spec = run_command(
+        "import", "config.json", "train.args", files=files(CONFIG, train_args=SCRIPT)
+    ).out
+    done = run_command("eval", "job.par", "--format", "json", job=MACHINE + spec)
+    assert done.code in (0, 1)
+    assert f"{PARAMETERS / 1e9:.2f}"[:4] in done.out
+
+
+def test_a_contradiction_is_shown_in_both_files(run_command: Run) -> None:
+    script = SCRIPT.replace("--num-layers 36", "--num-layers 32")
+    done = run_command(
+        "import", "config.json", "train.args", files=files(CONFIG, train_args=script)
+    )
+    assert (done.code, done.out) == (2, "")
+    assert "`model.layers` is 36 in `config.json`, and 32 in `train.args`" in done.err
+    assert "config.json:3:2" in done.err
+    assert "train.args:1:1" in done.err
+
+
+def test_what_the_family_decides_contradicts_a_flag(run_command: Run) -> None:
+    config = {**CONFIG, "model_type": "llama"}  # without norms of queries and keys
+    done = run_command(
+        "import", "config.json", "train.args", files=files(config, train_args=SCRIPT)
+    )
+    assert done.code == 2
+    assert "`model.qk_norm` is off in `config.json`, and on in `train.args`" in done.err
+
+
+def test_defaults_of_the_script_yield_with_a_warning(run_command: Run) -> None:
+    script = SCRIPT.replace("--swiglu", "").replace("--qk-layernorm", "")
+    done = run_command(
+        "import", "config.json", "train.args", files=files(CONFIG, train_args=script)
+    )
+    assert done.code == 0
+    assert "warning[import-default]" in done.err
+    assert "`gated` is on and not off" in done.err
+    assert "`qk_norm` is on and not off" in done.err
+    assert "GELU" not in done.err  # which is not assumed any more
+    assert study_of(done.out)[Training].model.gated
+
+
+def test_what_another_file_sets_is_not_missing(run_command: Run) -> None:
+    script = SCRIPT.replace("--vocab-size 151936", "--use-checkpoint-args")
+    alone = run_command("import", "train.args", files={"train.args": script})
+    assert "unknown: --vocab-size" in alone.err
+    done = run_command(
+        "import", "config.json", "train.args", files=files(CONFIG, train_args=script)
+    )
+    assert "unknown: " not in done.err
+    assert study_of(done.out)[Training].model.vocabulary == 151936
+
+
+def test_deepspeed_takes_the_model_of_a_config(run_command: Run) -> None:
+    deepspeed = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True},
+                 "zero_optimization": {"stage": 3}}  # fmt: skip
+    done = run_command(
+        "import", "config.json", "ds.json", files=files(CONFIG, ds_json=json.dumps(deepspeed))
+    )
+    assert (done.code, models(done.out)) == (0, 1)
+    more = "training {\n  sequence = 4096\n"
+    study = study_of(done.out.replace("training {\n", more))
+    assert study[Training].model.layers == 36
+
+
+def test_auto_is_not_missing_where_another_file_has_it(run_command: Run) -> None:
+    texts = {
+        "ds.json": json.dumps({"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 1}}),
+        "accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n",
+    }
+    assert "not set: bf16.enabled" in run_command("import", "ds.json", files=texts).err
+    done = run_command("import", "accelerate.yaml", "ds.json", files=texts)
+    assert done.code == 0
+    assert "bf16.enabled" not in done.err.replace("without effect: bf16.enabled", "")
+
+
+@pytest.mark.parametrize(("layers", "code"), [(80, 0), (81, 2)])
+def test_a_flavor_is_the_model_of_the_config(run_command: Run, layers: int, code: int) -> None:
+    config = {
+        "model_type": "llama", "num_hidden_layers": layers, "hidden_size": 8192,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28672,
+        "vocab_size": 128256, "tie_word_embeddings": False,
+    }  # fmt: skip
+    toml = '[model]\nname = "llama3"\nflavor = "70B"\n[training]\nseq_len = 8192\n[parallelism]\ntensor_parallel_degree = 8\n'
+    done = run_command("import", "config.json", "run.toml", files=files(config, run_toml=toml))
+    assert done.code == code
+    if code:
+        assert "`model.layers` is 81 in `config.json`, and 80 in `run.toml`" in done.err
+    else:
+        assert models(done.out) == 0
+        assert "use catalog.models.llama31_70b" in done.out
+
+
+def test_layers_that_transformers_leaves_out_come_from_the_script(run_command: Run) -> None:
+    script = SCRIPT + "--mtp-num-layers 1\n"
+    config = {**CONFIG, "num_nextn_predict_layers": 1}
+    done = run_command(
+        "import", "config.json", "train.args", files=files(config, train_args=script)
+    )
+    assert done.code == 0
+    assert study_of(done.out)[Training].model.prediction_layers == 1
