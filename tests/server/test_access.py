@@ -145,7 +145,6 @@ def test_what_is_no_change_is_refused(site: Any, body: Any, status: int) -> None
     [
         {"budget_seconds": 0},
         {"budget_seconds": -1},
-        {"budget_seconds": 1e9},
         {"budget_seconds": True},
         b'{"budget_seconds": NaN}',
         {"objective": "a; b"},

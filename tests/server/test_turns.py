@@ -7,6 +7,7 @@ import json
 from time import monotonic, sleep
 from typing import Any
 
+from parcost.server.bodies import LONGEST_SEARCH_SECONDS
 from parcost.server.evaluation_process import OutOfTimeError, PageTask
 from parcost.server.turns import BusyError, SupersededError, Turns
 
@@ -137,6 +138,13 @@ def test_who_leaves_a_search_ends_it(site: Any) -> None:
     site.searches.answer = lambda *_: {"layouts": []}
     again = site.open("POST", "/search", {})
     assert events(again.read().decode())[-1] == ("result", {"layouts": []})
+
+
+def test_only_a_search_that_never_ends_is_cut_off(site: Any) -> None:
+    """A search ends by its own budget, and then compares and draws; the page waits for that."""
+    site.open("POST", "/search", {"budget_seconds": 1}).read()
+    site.open("POST", "/search", {}).read()
+    assert [limit > LONGEST_SEARCH_SECONDS for limit in site.searches.limits] == [True, True]
 
 
 def test_a_search_that_never_ends_is_ended(site: Any) -> None:

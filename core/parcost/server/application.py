@@ -29,6 +29,7 @@ from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import escape_line
 from parcost.server.access import Address, Guard, answer_problems, refuse
 from parcost.server.bodies import (
+    LONGEST_SEARCH_SECONDS,
     BodyError,
     SearchOrder,
     change_of,
@@ -45,8 +46,7 @@ from parcost.server.evaluation_process import (
 from parcost.server.live_study import Subject
 from parcost.server.turns import BusyError, SupersededError, Turns
 
-_SEARCH_EXTRA_SECONDS = 60.0  # for what a search does before and after its own limit
-_LONGEST_SEARCH_SECONDS = 3600.0
+_SEARCH_SECONDS = LONGEST_SEARCH_SECONDS + 600.0  # for what comes before and after the search
 _RUNS = Diagnostic("search-runs", "a search runs already", help="stop it first")
 _BEAT_SECONDS = 10.0  # between two events at least, so that a lost reader is noticed
 
@@ -118,8 +118,8 @@ class LivePage:
         def show_progress(text: str) -> None:
             loop.call_soon_threadsafe(queue.put_nowait, text)
 
-        seconds = (order.budget_seconds or _LONGEST_SEARCH_SECONDS) + _SEARCH_EXTRA_SECONDS
-        work = partial(self.searches.ask, PageTask("search", (order,)), seconds, show_progress)
+        task = PageTask("search", (order,))
+        work = partial(self.searches.ask, task, _SEARCH_SECONDS, show_progress)
         run = asyncio.ensure_future(asyncio.to_thread(work))
         run.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is noticed
         try:

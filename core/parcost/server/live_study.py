@@ -17,7 +17,7 @@ from parcost.contract.importers import ImportOptions
 from parcost.contract.offers import LiveExporter
 from parcost.engine.session import Session
 from parcost.language import numbers
-from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line
 from parcost.output import search as search_output
@@ -33,7 +33,7 @@ from parcost.search.goals import goal_of
 from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import layout_search
 from parcost.search.sensitivity import neighbours
-from parcost.server.bodies import FormChange, SearchOrder
+from parcost.server.bodies import LONGEST_SEARCH_SECONDS, FormChange, SearchOrder
 from parcost.server.form import BlockOrder, block_order, form_of
 from parcost.version import __version__
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 _SET = "set "  # what the place of a value from outside begins with
 _MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
-_SEARCH_SECONDS = 60.0
 
 Answer = Mapping[str, Any]
 
@@ -136,17 +135,19 @@ class LiveStudy:
 
     def _search(self, order: SearchOrder, on_progress: Callable[[str], None]) -> Answer:
         scenario = self._bound(order.change)
-        own = order.budget_seconds or goal_of(scenario.first).budget_seconds
         wanted = layout_search(
             scenario,
             axes=order.axes,
             objective=order.objective or None,
-            budget_seconds=_SEARCH_SECONDS if own is None else own,
+            budget_seconds=order.budget_seconds,
         )
+        if wanted.request.budget_seconds > LONGEST_SEARCH_SECONDS:
+            raise SpecError([_long_budget(scenario, order, wanted.request.budget_seconds)])
         whole = wanted.space
         fastest = FastestLayouts()
         points = fastest if whole.size <= _MOST_MAPPED else None
-        found = search(whole, wanted.request, on_progress=on_progress, points=points)
+        request = evolve(wanted.request, strict_budget=True)
+        found = search(whole, request, on_progress=on_progress, points=points)
         with suppress(KeyboardInterrupt):  # which ends the search, and that has ended
             on_progress("the best layouts are compared and drawn")
         best = search_output.rank_layouts(found)
@@ -232,6 +233,20 @@ class LiveStudy:
                 if attribute.is_given and attribute.place:
                     places.setdefault(attribute.place, []).append(path)
         return {"diagnostics": [_problem(one, places) for one in dict.fromkeys(diagnostics)]}
+
+
+def _long_budget(scenario: Scenario, order: SearchOrder, seconds: float) -> Diagnostic:
+    """Return that the page allows no search of so many *seconds*."""
+    most = f"{LONGEST_SEARCH_SECONDS:,.0f} s"
+    subject = "" if order.budget_seconds is not None else goal_of(scenario.first).subject
+    span = scenario.first.where(f"{subject}.budget") if subject else None
+    return Diagnostic(
+        "long-budget",
+        f"the budget of {seconds:,.0f} s is above the {most} that a search of the page may take",
+        (Label(span),) if span else (),
+        help=f"set at most {most}, or run `parcost search`, which has no limit",
+        place=scenario.path,
+    )
 
 
 def _problem(diagnostic: Diagnostic, places: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
