@@ -109,14 +109,19 @@ def test_a_search_tells_its_progress_and_ends_with_what_it_has(site: Any) -> Non
         return {"layouts": []}
 
     site.searches.answer = answer
-    response = site.open("POST", "/search", {"axes": ["layout.tp"]})
+    response = site.open("POST", "/search", {"axes": ["layout.tp"], "page": "one"})
     assert response.headers["Content-Type"].startswith("text/event-stream")
     head = b""
     while b"12 legal" not in head:
         head += response.read1()
-    status = site.ask("POST", "/search", {})
-    assert problem_of(status) == (409, "search-runs")
-    assert site.ask("POST", "/stop", {}) == (204, None)
+    for page, help in (("one", "stop it first"), ("two", "stop it there, or wait")):
+        refused = site.ask("POST", "/search", {"page": page})
+        assert problem_of(refused) == (409, "search-runs")
+        assert help in refused[1]["diagnostics"][0]["help"]
+    for body in ({"page": "two"}, {}):  # another page stops nothing
+        assert site.ask("POST", "/stop", body) == (204, None)
+    assert not site.searches.stopped.is_set()
+    assert site.ask("POST", "/stop", {"page": "one"}) == (204, None)
     found = events((head + response.read()).decode())
     assert found == [
         ("progress", "the search begins"),

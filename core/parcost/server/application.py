@@ -2,7 +2,10 @@
 
 ``GET /`` is the page. ``POST /evaluate`` answers a change with the report and the form, as parts of
 the page. ``POST /spec`` answers it with the resolved spec. ``POST /search`` answers with events:
-progress, then the best layouts. ``POST /stop`` ends the search of the page with what it has found.
+progress, then the best layouts. ``POST /stop`` ends the search of its page with what it has found.
+
+One search runs at a time, as two would take the time of each other; it belongs to the page that
+started it. Another page is refused one meanwhile, and cannot stop it.
 
 Answers are JSON. What went wrong with a request, or took too long, is answered with diagnostics.
 """
@@ -47,7 +50,6 @@ from parcost.server.live_study import Subject
 from parcost.server.turns import BusyError, SupersededError, Turns
 
 _SEARCH_SECONDS = LONGEST_SEARCH_SECONDS + 600.0  # for what comes before and after the search
-_RUNS = Diagnostic("search-runs", "a search runs already", help="stop it first")
 _BEAT_SECONDS = 10.0  # between two events at least, so that a lost reader is noticed
 
 
@@ -57,7 +59,7 @@ class LivePage:
 
     turns: Turns
     searches: EvaluationProcess
-    _searching: bool = False
+    _searcher: str | None = None  # the page whose search runs
     _page: Mapping[str, str] | None = None
 
     @classmethod
@@ -94,24 +96,33 @@ class LivePage:
 
     async def search(self, request: Request) -> Response:
         """Return the events of a search."""
-        order = search_order_of(await read_body(request))
-        if self._searching:
-            return refuse(409, _RUNS.id, _RUNS.message, _RUNS.help)
-        return StreamingResponse(self._events(order), media_type="text/event-stream")
+        body = await read_body(request)
+        page, order = page_of(body), search_order_of(body)
+        if (refusal := self._search_refusal(page)) is not None:
+            return answer_problems(409, [refusal])
+        return StreamingResponse(self._events(page, order), media_type="text/event-stream")
 
     async def stop(self, request: Request) -> Response:
-        """Let the search end."""
-        await read_body(request)
-        if self._searching:
+        """Let the search of a page end; those of other pages go on."""
+        if page_of(await read_body(request)) == self._searcher:
             self.searches.stop_search()
         return Response(status_code=204)
 
-    async def _events(self, order: SearchOrder) -> AsyncIterator[str]:
+    def _search_refusal(self, page: str) -> Diagnostic | None:
+        """Return why a page cannot search now, if so."""
+        if self._searcher is None:
+            return None
+        if self._searcher == page:
+            return Diagnostic("search-runs", "a search runs already", help="stop it first")
+        help = "stop it there, or wait until it has ended"
+        return Diagnostic("search-runs", "a search of another page runs", help=help)
+
+    async def _events(self, page: str, order: SearchOrder) -> AsyncIterator[str]:
         """Yield progress, and at the end the answer; a reader that leaves ends the search."""
-        if self._searching:  # another one began meanwhile
-            yield _event("result", _problem_text(_RUNS))
+        if (refusal := self._search_refusal(page)) is not None:  # it began meanwhile
+            yield _event("result", _problem_text(refusal))
             return
-        self._searching = True
+        self._searcher = page
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[str] = asyncio.Queue()
 
@@ -138,7 +149,7 @@ class LivePage:
         finally:
             if not run.done():
                 self.searches.end()
-            self._searching = False
+            self._searcher = None
 
 
 async def _outcome(run: Awaitable[str]) -> str:
