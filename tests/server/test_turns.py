@@ -19,7 +19,7 @@ def problem_of(answer: tuple[int, Any]) -> tuple[int, str]:
 def test_an_evaluation_past_its_limit_is_answered(site: Any) -> None:
     site.evaluations.answer = lambda *_: None
     answer = site.ask("POST", "/evaluate", {})
-    assert problem_of(answer) == (504, "out-of-time")
+    assert problem_of(answer) == (504, "evaluation-out-of-time")
     assert "0.5 s" in answer[1]["diagnostics"][0]["message"]
     site.evaluations.answer = lambda *_: {"well": True}
     assert site.ask("POST", "/evaluate", {}) == (200, {"well": True})

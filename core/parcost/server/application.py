@@ -175,13 +175,13 @@ def _answer(text: str, status: int = 200) -> Response:
     return Response(text, status, media_type="application/json")
 
 
-def _late(_: Request, __: Exception, seconds: float) -> Response:
+def _overtime_answer(_: Request, __: Exception, seconds: float) -> Response:
     message = f"the evaluation took longer than {seconds:g} s, and was ended"
     help = "make a sweep smaller, or start with a larger `--time-limit`"
-    return refuse(504, "out-of-time", message, help)
+    return refuse(504, "evaluation-out-of-time", message, help)
 
 
-def _ended(_: Request, __: Exception) -> Response:
+def _process_end_answer(_: Request, __: Exception) -> Response:
     message = "the process that evaluates ended"
     return refuse(503, "evaluation-ended", message, "try again; it is started anew")
 
@@ -190,21 +190,21 @@ def _busy_answer(_: Request, error: Exception) -> Response:
     return refuse(503, "busy", str(error), "try again in a moment")
 
 
-def _superseded(_: Request, error: Exception) -> Response:
+def _newer_change_answer(_: Request, error: Exception) -> Response:
     return refuse(409, "superseded", str(error))
 
 
-def _bad_body(_: Request, error: Exception) -> Response:
+def _body_answer(_: Request, error: Exception) -> Response:
     assert isinstance(error, BodyError)
     return answer_problems(error.status, [Diagnostic(error.id, str(error), place="request")])
 
 
-def _http(_: Request, error: Exception) -> Response:
+def _http_answer(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return refuse(error.status_code, "no-such-page", str(error.detail))
 
 
-def _failure(request: Request, error: Exception) -> Response:
+def _fault_answer(request: Request, error: Exception) -> Response:
     return answer_problems(500, [internal_error(error, request.url.path)])
 
 
@@ -219,13 +219,13 @@ def application(page: LivePage, address: Address) -> Callable[..., Awaitable[Non
             page.end()
 
     handlers: dict[Any, Callable[[Request, Exception], Response]] = {
-        BodyError: _bad_body,
-        SupersededError: _superseded,
+        BodyError: _body_answer,
+        SupersededError: _newer_change_answer,
         BusyError: _busy_answer,
-        OutOfTimeError: partial(_late, seconds=page.turns.seconds),
-        EndedError: _ended,
-        HTTPException: _http,
-        Exception: _failure,
+        OutOfTimeError: partial(_overtime_answer, seconds=page.turns.seconds),
+        EndedError: _process_end_answer,
+        HTTPException: _http_answer,
+        Exception: _fault_answer,
     }
     app = Starlette(
         routes=[
