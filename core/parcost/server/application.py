@@ -32,7 +32,10 @@ from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import escape_line
 from parcost.server.access import Address, Guard, answer_problems, refuse
 from parcost.server.bodies import (
+    CHANGE_KEYS,
     LONGEST_SEARCH_SECONDS,
+    PAGE_KEYS,
+    SEARCH_KEYS,
     BodyError,
     SearchOrder,
     change_of,
@@ -84,19 +87,19 @@ class LivePage:
 
     async def evaluate(self, request: Request) -> Response:
         """Return the report and the form with the change of a page."""
-        body = await read_body(request)
+        body = await read_body(request, CHANGE_KEYS)
         task = PageTask("evaluate", (change_of(body),))
         return _answer(await self.turns.ask(page_of(body), task))
 
     async def spec(self, request: Request) -> Response:
         """Return the resolved spec with the change of a page."""
-        body = await read_body(request)
+        body = await read_body(request, CHANGE_KEYS)
         task = PageTask("spec", (change_of(body),))
         return _answer(await self.turns.ask(f"{page_of(body)} spec", task))
 
     async def search(self, request: Request) -> Response:
         """Return the events of a search."""
-        body = await read_body(request)
+        body = await read_body(request, SEARCH_KEYS)
         page, order = page_of(body), search_order_of(body)
         if (refusal := self._search_refusal(page)) is not None:
             return answer_problems(409, [refusal])
@@ -104,7 +107,7 @@ class LivePage:
 
     async def stop(self, request: Request) -> Response:
         """Let the search of a page end; those of other pages go on."""
-        if page_of(await read_body(request)) == self._searcher:
+        if page_of(await read_body(request, PAGE_KEYS)) == self._searcher:
             self.searches.stop_search()
         return Response(status_code=204)
 
@@ -196,7 +199,7 @@ def _newer_change_answer(_: Request, error: Exception) -> Response:
 
 def _body_answer(_: Request, error: Exception) -> Response:
     assert isinstance(error, BodyError)
-    return answer_problems(error.status, [Diagnostic(error.id, str(error), place="request")])
+    return refuse(error.status, error.id, str(error), error.help)
 
 
 def _http_answer(_: Request, error: Exception) -> Response:
