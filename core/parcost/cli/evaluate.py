@@ -113,6 +113,7 @@ def command(
     from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.run import BatchRun
     from parcost.cli.formats import Watch
+    from parcost.language.errors import SpecError
 
     if folder and no_cache:
         raise click.UsageError("`--cache` and `--no-cache` contradict each other")
@@ -162,7 +163,7 @@ def command(
     except KeyboardInterrupt:
         watch.print_interruption()
         raise
-    except click.ClickException:
+    except (click.ClickException, SpecError):
         watch.tell_missing()  # it may be why there is nothing to write
         raise
     finally:
