@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from parcost.batch.entries import charts_of, entry_of
+from parcost.batch.entries import entry_of
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import only_study
-from parcost.contract.entries import Entry
+from parcost.batch.searches import search_entry, search_for_map
 from parcost.contract.importers import ImportOptions
 from parcost.contract.offers import LiveExporter
 from parcost.engine.session import Session
@@ -26,9 +26,6 @@ from parcost.output.resolved_spec import attributes, resolved
 from parcost.plugins.discovery import Plugins, load_selection
 from parcost.plugins.selection import PluginSelection
 from parcost.report.rejection import Rejection
-from parcost.search.best_first import search
-from parcost.search.charts import search_charts
-from parcost.search.fastest_layouts import FastestLayouts
 from parcost.search.goals import goal_of
 from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import layout_search
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from parcost.search.space import Space
 
 _SET = "set "  # what the place of a value from outside begins with
-_MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
 
 Answer = Mapping[str, Any]
 
@@ -144,10 +140,8 @@ class LiveStudy:
         if wanted.request.budget_seconds > LONGEST_SEARCH_SECONDS:
             raise SpecError([_long_budget(scenario, order, wanted.request.budget_seconds)])
         whole = wanted.space
-        fastest = FastestLayouts()
-        points = fastest if whole.size <= _MOST_MAPPED else None
         request = evolve(wanted.request, strict_budget=True)
-        found = search(whole, request, on_progress=on_progress, points=points)
+        found = search_for_map(whole, request, on_progress)
         with suppress(KeyboardInterrupt):  # which ends the search, and that has ended
             on_progress("the best layouts are compared and drawn")
         best = search_output.rank_layouts(found)
@@ -156,11 +150,7 @@ class LiveStudy:
                 scenario, whole.axes, settings(scenario, found.best[0].values), found.best[0]
             )
         )
-        page = [*search_output.search_page(whole, found, best, near)]
-        charts = search_charts(evolve(found, fastest=fastest.layouts()))
-        text = charts_of(page, charts)
-        name = f"{scenario.name}: {found.objective.title}"
-        entry = Entry(path=scenario.path, name=name, part="charts", text=text)
+        entry = search_entry(whole, found, best, near)
         return {
             "report": self._exporter.reports([entry], "search"),
             "layouts": list(_layouts(whole, found)),
