@@ -191,6 +191,10 @@ def test_a_limit_of_no_figure_is_an_error(run_command: Run) -> None:
     ("arguments", "message"),
     [
         (["a.par"], "name two files, a revision and files, or a file and --set"),
+        (
+            ["a.par", "./a.par", "--set", "layout.tp=4"],
+            "write `parcost diff a.par --set layout.tp=4`",
+        ),
         (["nothing.par", "a.par"], "`nothing.par` is no file, and no revision"),
         (["--upload-pack=x", "a.par"], "No such option"),
     ],

@@ -260,6 +260,7 @@ def test_a_search_emits_its_best_layout(run_command: Run) -> None:
         emitted = run_command(
             "search", "job.par", *options, "--emit", "megatron", "--rank", str(rank)
         ).out
+        assert "The best layouts" not in emitted
         assert flags(emitted)["--tensor-model-parallel-size"] == [str(one["values"]["layout.tp"])]
     done = run_command("search", "job.par", *options, "--emit", "megatron", "--rank", "99")
     assert done.code == 2

@@ -69,6 +69,14 @@ def test_an_unknown_picture_is_bad_input_with_the_nearest_name(
         (["timeline", "--format", "png"], "`--format png` writes files: add --out FILE"),
         (["timeline", "--format", "svg", "--ranks", "0"], "`--ranks` has no effect"),
         (["search", "--format", "html", "--sample", "3"], "pictures show all"),
+        (["search", "--format", "png"], "`--format png` writes files: add --out FILE"),
+        (["search", "--format", "svgg"], "a search has no format `svgg`; did you mean `svg`?"),
+        (["search", "--format", "zzz"], "formats are html, json, png, svg, table"),
+        (["search", "--rank", "2"], "`--rank` is that of the layout that `--emit TOOL` writes"),
+        (["search", "--emit", "megatron", "--format", "json"], "add `--out FILE`"),
+        (["search", "--emit", "megatron", "--format", "svg"], "`--format svg` pictures"),
+        (["timeline", "--format", "svgg"], "a timeline has no format `svgg`; did you mean `svg`?"),
+        (["timeline", "--format", "zzz"], "json, perfetto, png, svg, table"),
     ],
 )
 def test_options_that_contradict_are_refused(
@@ -77,6 +85,44 @@ def test_options_that_contradict_are_refused(
     command, *options = arguments
     assert main([command, file, *options]) == 2
     assert says in capsys.readouterr().err
+
+
+STRIP = """
+from parcost import Exporter, hookimpl
+
+class Strip(Exporter):
+    name = "strip"
+    reads = "charts"
+
+    def write(self, entries, paper):
+        for entry in entries:
+            yield " ".join(chart.name for chart in entry.charts())
+
+@hookimpl
+def exporters():
+    return [Strip()]
+"""
+
+
+@pytest.mark.slow
+def test_a_format_of_a_plugin_draws_wherever_pictures_are_drawn(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "strip.py"
+    plugin.write_text(STRIP, encoding="utf-8")
+    own = ("--plugin", str(plugin), "--format", "strip")
+    assert main(["timeline", file, *own]) == 0
+    assert capsys.readouterr().out == "pipeline"
+    over = ("--axes", "layout.tp,layout.pp")
+    assert main(["search", file, *over, *own]) == 0
+    assert capsys.readouterr().out == "map front"
+    assert main(["search", file, *own, "--without", "exporters.pictures", "--rank", "1"]) == 2
+
+
+def test_nothing_to_draw_is_bad_input(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", file, "--format", "svg", "--set", "layout.tp=7"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, "error[nothing-to-draw]: there is nothing to draw" in err) == ("", True)
 
 
 @pytest.mark.parametrize(("format_", "library"), [("html", "jinja2"), ("svg", "vl_convert")])

@@ -140,3 +140,44 @@ def test_the_map_of_a_search_is_the_best_of_all_layouts(spec: str) -> None:
     cells = {(r["down"], r["across"]): r["value"][0] for r in charts["map"].rows if "value" in r}
     assert cells == pytest.approx(best, rel=1e-9)
     assert "front" in charts
+
+
+@pytest.mark.parametrize(
+    ("down", "across", "shape"),
+    [(30, 50, (20, 20)), (2, 900, (2, 200)), (500, 3, (133, 3)), (20, 20, (20, 20))],
+)
+def test_a_map_of_too_many_cells_has_the_best_values_and_says_so(
+    down: int, across: int, shape: tuple[int, int]
+) -> None:
+    """The best cells are in the middle of both axes."""
+    table = PointTable(
+        kind="search",
+        axes={"a.down": "", "a.across": ""},
+        figures={"seconds": PointFigure(title="time", unit="s")},
+        rows=[
+            {
+                "a.down": y,
+                "a.across": x,
+                "seconds": 1.0 + abs(y - down // 2) + abs(x - across // 2),
+                "feasible": True,
+                "reason": "",
+            }
+            for y in range(down)
+            for x in range(across)
+        ],
+    )
+    (chart,) = [one for one in point_charts(table) if one.name == "map"]
+    title = chart.title
+    ys, xs = ({row[way] for row in chart.rows} for way in ("down", "across"))
+    given = {"a.down": (down, ys), "a.across": (across, xs)}
+    if "by a.across and a.down" in title:
+        given = {"a.across": (across, ys), "a.down": (down, xs)}
+    assert tuple(len(given[axis][1]) for axis in ("a.down", "a.across")) == shape
+    assert len(chart.rows) == shape[0] * shape[1]
+    notes = " ".join(chart.notes)
+    for axis, (count, kept) in given.items():
+        best = sorted(range(count), key=lambda value: abs(value - count // 2))
+        assert kept <= {float(value) for value in best[: len(kept) + 1]}
+        assert (f"values of {axis} with the best time, of {count:,}" in notes) == (
+            len(kept) < count
+        )

@@ -26,6 +26,7 @@ class Stub:
 
     answer: Callable[[PageTask, Callable[[str], None]], Any] = lambda task, _: {"task": task.name}
     tasks: list[PageTask] = field(factory=list)
+    limits: list[float] = field(factory=list)
     ended: Event = field(factory=Event)
     stopped: Event = field(factory=Event)
     ends: int = 0
@@ -34,6 +35,7 @@ class Stub:
         self, task: PageTask, seconds: float, on_progress: Callable[[str], None] = print
     ) -> str:
         self.tasks.append(task)
+        self.limits.append(seconds)
         if task.name == "page":
             return json.dumps({"text": "<p>the page</p>", "policy": "default-src 'self'"})
         found = self.answer(task, on_progress)
@@ -133,6 +135,7 @@ def site(served: Site) -> Iterator[Site]:
     """Return the server of the module, whose processes answer anew."""
     for stub in (served.evaluations, served.searches):
         stub.tasks.clear()
+        stub.limits.clear()
         stub.ended.clear()
         stub.stopped.clear()
         stub.ends = 0

@@ -141,11 +141,39 @@ def test_what_is_no_change_is_refused(site: Any, body: Any, status: int) -> None
 
 
 @pytest.mark.parametrize(
+    ("path", "key", "help"),
+    [
+        ("/evaluate", "sets", "did you mean `set`?"),
+        ("/evaluate", "budget_seconds", "this request may have `page`, `set`, `use`"),
+        ("/spec", "uses", "did you mean `use`?"),
+        ("/search", "budget", "did you mean `budget_seconds`?"),
+        ("/search", "x" * 10_000, "`objective`"),
+        ("/stop", "set", "this request may have `page`"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest(
+    site: Any, path: str, key: str, help: str
+) -> None:
+    status, found = site.ask("POST", path, {key: {}})
+    assert (status, only_problem(found)) == (400, "unknown-key")
+    (problem,) = found["diagnostics"]
+    assert f"'{key[:20]}" in problem["message"]
+    assert len(problem["message"]) < 200
+    assert help in problem["help"]
+    assert not site.evaluations.tasks
+    assert not site.searches.tasks
+
+
+def test_a_key_with_half_a_character_is_refused(site: Any) -> None:
+    status, found = site.ask("POST", "/evaluate", b'{"\\ud800\\u001b": 1}')
+    assert (status, only_problem(found)) == (400, "unknown-key")
+
+
+@pytest.mark.parametrize(
     "body",
     [
         {"budget_seconds": 0},
         {"budget_seconds": -1},
-        {"budget_seconds": 1e9},
         {"budget_seconds": True},
         b'{"budget_seconds": NaN}',
         {"objective": "a; b"},

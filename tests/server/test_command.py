@@ -187,7 +187,7 @@ def test_an_evaluation_that_never_ends_is_ended(serve: Callable[..., Server]) ->
     assert json.loads(server.post("/evaluate", {})[1])["diagnostics"] == []
     start = monotonic()
     status, text = server.post("/evaluate", {"set": {"layout.tp": "4"}})
-    assert (status, json.loads(text)["diagnostics"][0]["id"]) == (504, "out-of-time")
+    assert (status, json.loads(text)["diagnostics"][0]["id"]) == (504, "evaluation-out-of-time")
     assert monotonic() - start < 60
     assert json.loads(server.post("/evaluate", {})[1])["diagnostics"] == []
 

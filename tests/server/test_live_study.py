@@ -13,6 +13,8 @@ import pytest
 import parcost
 from parcost.contract.forms import Form, FormInput
 from parcost.contract.importers import ImportOptions
+from parcost.search.best_first import SearchRequest, search
+from parcost.search.layout_search import layout_search
 from parcost.server.bodies import FormChange, SearchOrder
 from parcost.server.form import block_order, form_of
 from parcost.server.live_study import LiveStudy, Subject
@@ -236,6 +238,44 @@ def test_a_search_that_is_stopped_has_what_it_found(live: LiveStudy) -> None:
 
     answer = live.search(SearchOrder(change=FormChange()), stop)
     assert answer["layouts"]
+
+
+@pytest.mark.parametrize("budget", ["2 h", "3601 s"])
+def test_a_budget_beyond_that_of_the_page_is_refused_before_the_search(
+    live: LiveStudy, budget: str
+) -> None:
+    told: list[str] = []
+    order = SearchOrder(change=FormChange(values={"search.budget": budget}))
+    answer = live.search(order, told.append)
+    (problem,) = answer["diagnostics"]
+    assert (problem["id"], problem["paths"], told) == ("long-budget", ["search.budget"], [])
+    assert "3,600 s" in problem["message"]
+    assert "parcost search" in problem["help"]
+
+
+def test_a_budget_of_the_page_goes_before_that_of_the_spec(live: LiveStudy) -> None:
+    change = FormChange(values={"search.budget": "10 s"})
+    answer = live.search(SearchOrder(change=change, budget_seconds=1e9), lambda _: None)
+    (problem,) = answer["diagnostics"]
+    assert (problem["id"], problem["paths"]) == ("long-budget", [])
+
+
+@pytest.mark.slow
+def test_a_search_of_the_page_ends_by_its_budget(live: LiveStudy, spec: str) -> None:
+    """A map wants every layout; the page draws those that were scored when time ran out."""
+    whole = layout_search(live.session.load(spec)[0]).space
+    scored: dict[bool, int] = {}
+    for strict in (False, True):
+        seen: list[int] = []
+        request = SearchRequest(budget_seconds=1e-9, strict_budget=strict)
+        found = search(whole, request, points=lambda part, to=seen: to.append(part.legal.sum()))
+        assert found.best
+        scored[strict] = sum(seen)
+        assert found.proven is not strict
+    assert scored[True] < scored[False]
+    answer = live.search(SearchOrder(change=FormChange(), budget_seconds=1e-9), lambda _: None)
+    assert answer["layouts"]
+    assert "No other layout has a lower" not in answer["report"]
 
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

@@ -7,6 +7,7 @@ import json
 from time import monotonic, sleep
 from typing import Any
 
+from parcost.server.bodies import LONGEST_SEARCH_SECONDS
 from parcost.server.evaluation_process import OutOfTimeError, PageTask
 from parcost.server.turns import BusyError, SupersededError, Turns
 
@@ -18,7 +19,7 @@ def problem_of(answer: tuple[int, Any]) -> tuple[int, str]:
 def test_an_evaluation_past_its_limit_is_answered(site: Any) -> None:
     site.evaluations.answer = lambda *_: None
     answer = site.ask("POST", "/evaluate", {})
-    assert problem_of(answer) == (504, "out-of-time")
+    assert problem_of(answer) == (504, "evaluation-out-of-time")
     assert "0.5 s" in answer[1]["diagnostics"][0]["message"]
     site.evaluations.answer = lambda *_: {"well": True}
     assert site.ask("POST", "/evaluate", {}) == (200, {"well": True})
@@ -108,14 +109,19 @@ def test_a_search_tells_its_progress_and_ends_with_what_it_has(site: Any) -> Non
         return {"layouts": []}
 
     site.searches.answer = answer
-    response = site.open("POST", "/search", {"axes": ["layout.tp"]})
+    response = site.open("POST", "/search", {"axes": ["layout.tp"], "page": "one"})
     assert response.headers["Content-Type"].startswith("text/event-stream")
     head = b""
     while b"12 legal" not in head:
         head += response.read1()
-    status = site.ask("POST", "/search", {})
-    assert problem_of(status) == (409, "search-runs")
-    assert site.ask("POST", "/stop", {}) == (204, None)
+    for page, help in (("one", "stop it first"), ("two", "stop it there, or wait")):
+        refused = site.ask("POST", "/search", {"page": page})
+        assert problem_of(refused) == (409, "search-runs")
+        assert help in refused[1]["diagnostics"][0]["help"]
+    for body in ({"page": "two"}, {}):  # another page stops nothing
+        assert site.ask("POST", "/stop", body) == (204, None)
+    assert not site.searches.stopped.is_set()
+    assert site.ask("POST", "/stop", {"page": "one"}) == (204, None)
     found = events((head + response.read()).decode())
     assert found == [
         ("progress", "the search begins"),
@@ -137,6 +143,13 @@ def test_who_leaves_a_search_ends_it(site: Any) -> None:
     site.searches.answer = lambda *_: {"layouts": []}
     again = site.open("POST", "/search", {})
     assert events(again.read().decode())[-1] == ("result", {"layouts": []})
+
+
+def test_only_a_search_that_never_ends_is_cut_off(site: Any) -> None:
+    """A search ends by its own budget, and then compares and draws; the page waits for that."""
+    site.open("POST", "/search", {"budget_seconds": 1}).read()
+    site.open("POST", "/search", {}).read()
+    assert [limit > LONGEST_SEARCH_SECONDS for limit in site.searches.limits] == [True, True]
 
 
 def test_a_search_that_never_ends_is_ended(site: Any) -> None:

@@ -68,7 +68,7 @@ def test_a_pipeline_alone_has_no_ranks(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--format", "perfeto"], "timelines have no format `perfeto`; did you mean `perfetto`?"),
+        (["--format", "perfeto"], "a timeline has no format `perfeto`; did you mean `perfetto`?"),
         (["--format", "chakra"], "`--format chakra` writes files: add --out FOLDER"),
         (["--ranks", "0"], "`--ranks` has no effect on `--format table`"),
         (["--format", "chakra", "--out", "x", "--ranks", "a"], "is no list of numbers"),

@@ -104,6 +104,36 @@ def test_what_hides_goes_round_what_its_stream_does_already(terms: Any, spans: A
     ]
 
 
+@pytest.mark.parametrize("forward", [0.5, 3.0])
+@pytest.mark.parametrize("kind", ["one_f_one_b", "dualpipe"])
+def test_no_hidden_second_is_left_out(kind: str, forward: float, terms: Any) -> None:
+    """Beside a pass of 3 s hides more than eight lanes of 0.1 s have time for."""
+    trace = terms.trace_of(
+        terms.work("forward", forward),
+        terms.work("backward", 0.1, "B"),
+        terms.work("sum", 2.0, "B", resource="network", window=""),
+        terms.work("weights", 0.1, "W"),
+        kind=kind,
+        p=4,
+        m=8,
+    )
+    placed: dict[Any, float] = {}
+    shares: dict[Any, float] = {}
+    kinds = set()
+    for d in range(4):
+        for one in trace.slices(d):
+            if one.term is not None and one.term.name == "sum":
+                op = d, one.op
+                placed[op] = placed.get(op, 0.0) + one.end - one.start
+                shares[op] = shares.get(op, 0.0) + one.of
+                kinds.add((one.kind, one.name, one.stream.partition(" (")[0]))
+    assert len(placed) >= 4 * 4
+    assert placed == pytest.approx(dict.fromkeys(placed, 2.0), rel=1e-9)
+    assert shares == pytest.approx(dict.fromkeys(shares, 1.0), rel=1e-9)
+    rest = {name for kind, name, _ in kinds if kind == "rest"}
+    assert rest == ({"rest of sum"} if (kind, forward) == ("dualpipe", 3.0) else set())
+
+
 def test_slowdown_is_a_slice_of_its_own(terms: Any, spans: Any) -> None:
     trace = terms.trace_of(
         terms.work("a", 2.0),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -114,6 +115,12 @@ def _sides(
 
     first, *rest = names
     if Path(first).exists() and len(names) <= _SEVERAL:
+        if rest and values and Path(rest[0]).exists() and Path(first).samefile(rest[0]):
+            given = " ".join(f"--set {quote(f'{path}={text}')}" for path, text in values.items())
+            raise click.UsageError(
+                "both sides are one file, and `--set` is of both; to compare the file with what it "
+                f"makes of it, write `parcost diff {quote(first)} {given}`"
+            )
         if rest:
             return (
                 Side(title=first, paths=[first], overrides=values, reading=reading),

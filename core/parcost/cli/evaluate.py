@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from parcost.batch.fingerprints import Environment, Question
     from parcost.batch.shards import Shard
     from parcost.batch.worker import Worker
-    from parcost.cli.formats import Format
+    from parcost.cli.formats import Format, Watch
     from parcost.contract.importers import ImportOptions
     from parcost.output.view import Kind, Order, View
     from parcost.plugins.selection import PluginSelection
@@ -147,32 +148,41 @@ def command(
     elsewhere = out is not None
     noun = "picture" if view.picture else "figure"
     watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat, noun=noun)
-    interrupts = Interrupts()
-    target = OutputFile(out, interrupts)
-    try:
-        with interrupts:
-            entries = watch(run.entries(files), interrupts)
-            if given is None:
-                format_found.write(entries, target, view)
-            else:
-                for line in given.lines(entries):
-                    target.put(line)
-            interrupts.check()
-            target.finish()
-    except KeyboardInterrupt:
-        watch.print_interruption()
-        raise
-    except click.ClickException:
-        watch.tell_missing()  # it may be why there is nothing to write
-        raise
-    finally:
-        target.abandon()
+    with _watched_file(out, watch) as (target, interrupts):
+        entries = watch(run.entries(files), interrupts)
+        if given is None:
+            format_found.write(entries, target, view)
+        else:
+            for line in given.lines(entries):
+                target.put(line)
     if cache is not None:
         cache.prune()
     if many:
         write_message(watch.summary())
     watch.tell_missing()
     return watch.exit_code
+
+
+@contextmanager
+def _watched_file(out: str | None, watch: Watch) -> Iterator[tuple[OutputFile, Interrupts]]:
+    """Yield the file of results, which appears at the end; *watch* explains an error."""
+    from parcost.language.errors import SpecError
+
+    interrupts = Interrupts()
+    target = OutputFile(out, interrupts)
+    try:
+        with interrupts:
+            yield target, interrupts
+            interrupts.check()
+            target.finish()
+    except KeyboardInterrupt:
+        watch.print_interruption()
+        raise
+    except (click.ClickException, SpecError):
+        watch.tell_missing()  # it may be why there is nothing to write
+        raise
+    finally:
+        target.abandon()
 
 
 def _view(

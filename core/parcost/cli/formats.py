@@ -11,8 +11,7 @@ from attrs import frozen
 
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, Reporter, write_message
-from parcost.cli.output_files import OutputFile
-from parcost.cli.streams import ClosedPipeError
+from parcost.cli.output_files import OutputFile, write_with
 
 if TYPE_CHECKING:
     from parcost.batch.cache import Cache
@@ -74,34 +73,11 @@ class Format:
         if self.reads == "page":
             found = on_one_page(fed, view, target.paper().width)
         try:
-            self._write(found, target)
+            write_with(self.plugin, self.exporter, found, target)
         except BaseException:
             if fed.failure is not None:  # whatever the exporter has made of it
                 raise fed.failure from None
             raise
-
-    def _write(self, entries: Iterable[Entry], target: OutputFile) -> None:
-        from parcost.contract.calls import CallError, call
-        from parcost.contract.offers import FileExporter
-        from parcost.language.errors import ParcostError, PluginError
-
-        said = f"plugin {self.plugin} failed to write `{self.exporter.name}`"
-        exporter = self.exporter
-
-        def write_all() -> None:
-            if isinstance(exporter, FileExporter):
-                target.save_with(lambda path: exporter.save(entries, path))
-                return
-            for piece in exporter.write(entries, target.paper()):
-                target.put(piece)
-
-        try:
-            call(write_all, passing=(ParcostError, ClosedPipeError, click.ClickException, OSError))
-        except OSError as error:
-            what = f"{error.filename}: " if error.filename else ""
-            raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
-        except CallError as error:
-            raise PluginError(f"{said}: {error.text}") from error
 
 
 class _Fed:

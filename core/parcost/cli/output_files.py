@@ -6,24 +6,23 @@ The atomic files of click were tried and left: they put half a result in place a
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from errno import EISDIR
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.pages import paper
 from parcost.cli.streams import ClosedPipeError, put
-from parcost.system.temporary import Temporary, file_beside, folder_beside
+from parcost.system.temporary import Temporary, folder_beside
+from parcost.system.whole_files import WholeFile, umask
 
 if TYPE_CHECKING:
+    from parcost.contract.exporter_calls import AnyExporter
     from parcost.contract.page import Paper
-
-_SPELLED = "backslashreplace"
+    from parcost.contract.plugin import Plugin
 
 
 class OutputFile:
@@ -37,19 +36,10 @@ class OutputFile:
     def __init__(self, name: str | None, interrupts: Interrupts | None = None) -> None:
         self.name = name
         self._interrupts = interrupts
-        self._file: TextIO | None = None
-        self._beside: Temporary | None = None
-        if name is None:
-            return
-        path = Path(name)
-        with self._complaining():
-            if path.is_dir():
-                raise IsADirectoryError(EISDIR, os.strerror(EISDIR), name)
-            if path.exists() and not path.is_file():
-                self._file = path.open("w", encoding="utf-8", newline="")
-                return
-            handle, self._beside = file_beside(path)
-            self._file = os.fdopen(handle, "w", encoding="utf-8", errors=_SPELLED, newline="")
+        self._file: WholeFile | None = None
+        if name is not None:
+            with self._complaining():
+                self._file = WholeFile(Path(name))
 
     def put(self, text: str) -> None:
         """Write a piece of the results."""
@@ -57,36 +47,30 @@ class OutputFile:
             put(text, self._interrupts)
             return
         with self._complaining():
-            self._file.write(text)
+            self._file.put(text)
+        if self._interrupts is not None:
+            self._interrupts.check()
 
     def save_with(self, save: Callable[[Path], None]) -> None:
         """Have *save* write the file instead."""
-        assert self._beside is not None
+        assert self._file is not None
         with self._complaining():
-            save(self._beside.path)
+            self._file.save_with(save)
 
     def paper(self) -> Paper:
         """Return what the results are drawn on."""
-        return paper(self._file)
+        return paper(None if self._file is None else self._file.file)
 
     def finish(self) -> None:
         """Let the file appear."""
-        if self._file is None:
-            return
-        with self._complaining():
-            self._file.close()
-            if self._beside is not None:
-                self._beside.path.chmod(0o666 & ~_umask())
-                self._beside.replace(Path(str(self.name)))
-                self._beside = None
+        if self._file is not None:
+            with self._complaining():
+                self._file.finish()
 
     def abandon(self) -> None:
         """Remove what is not complete."""
         if self._file is not None:
-            with suppress(OSError):  # what could not be written cannot be flushed either
-                self._file.close()
-        if self._beside is not None:
-            self._beside.remove()
+            self._file.abandon()
 
     def _complaining(self) -> AbstractContextManager[None]:
         return _complaining(str(self.name))
@@ -121,7 +105,7 @@ class OutputFolder:
         """Let the folder appear."""
         assert self._beside is not None
         with _complaining(self.name):
-            self._beside.path.chmod(0o777 & ~_umask())
+            self._beside.path.chmod(0o777 & ~umask())
             self._beside.replace(Path(self.name))
             self._beside = None
 
@@ -145,7 +129,22 @@ def _complaining(name: str) -> Iterator[None]:
         raise click.ClickException(said) from error
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def write_with(
+    plugin: Plugin,
+    exporter: AnyExporter,
+    items: Iterable[Any],
+    target: OutputFile | OutputFolder,
+) -> None:
+    """Have the *exporter* of a *plugin* write *items*; one that fails is named with its plugin."""
+    from parcost.contract.exporter_calls import write_items
+    from parcost.contract.page import Paper
+
+    on = target.paper() if isinstance(target, OutputFile) else Paper()
+    passing = (ClosedPipeError, click.ClickException)
+    into: Any = target  # a folder only of an exporter of files
+    try:
+        write_items(plugin, exporter, items, into, on, passing)
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        said = f"plugin {plugin} failed to write `{exporter.name}`"
+        raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile
 
 if TYPE_CHECKING:
+    from parcost.cli.formats import Format
     from parcost.contract.entries import Entry
+    from parcost.contract.plugin import Plugin
     from parcost.plugins.discovery import Plugins
     from parcost.report.rejection import Rejection
     from parcost.report.report import Report
 
-#: The formats that draw.
-PICTURES = ("html", "svg", "png")
 
-
-def draw_pictures(
-    found: Iterable[Report | Rejection], format_: str, out: str | None, plugins: Plugins
-) -> int:
+def draw_pictures(found: Iterable[Report | Rejection], format_: Format, out: str | None) -> int:
     """Draw the passes of every study over time; return the exit code."""
     from parcost.batch.entries import charts_of
     from parcost.contract.entries import Entry
@@ -54,22 +51,41 @@ def draw_pictures(
                     write_message(f"error: `{report.name}` of `{report.path}` {why}")
                 worst = max(worst, 1)
     if entries:
-        write_entries(entries, format_, out, plugins)
+        write_entries(entries, format_, out)
     return worst
 
 
-def write_entries(
-    entries: Iterable[Entry], format_: str, out: str | None, plugins: Plugins
-) -> None:
-    """Write entries with pictures in the format of that name."""
-    from parcost.cli.formats import format_named
+def picture_format(name: str, plugins: Plugins) -> Format | None:
+    """Return the format of that name, if it draws."""
+    from parcost.cli.formats import Format
+
+    found = _drawing(plugins).get(name)
+    return None if found is None else Format(*found)
+
+
+def unknown_format(what: str, name: str, others: Iterable[str], plugins: Plugins) -> str:
+    """Return that *what* has no format of that name, and the nearest of *others* and pictures."""
+    from parcost.language.diagnostics import did_you_mean
+
+    known = sorted({*others, *_drawing(plugins)})
+    hint = did_you_mean(name, known) or "formats are " + ", ".join(known)
+    return f"{what} has no format `{name}`; {hint}"
+
+
+def write_entries(entries: Iterable[Entry], format_: Format, out: str | None) -> None:
+    """Write entries with pictures in a format."""
     from parcost.output.view import View
 
-    format_found = format_named(format_, plugins)
-    format_found.check(out)
+    format_.check(out)
     target = OutputFile(out)
     try:
-        format_found.write(entries, target, View())
+        format_.write(entries, target, View())
         target.finish()
     finally:
         target.abandon()
+
+
+def _drawing(plugins: Plugins) -> Mapping[str, tuple[Plugin, Any]]:
+    """Return the formats that draw, with their plugins."""
+    offered = plugins.offers("exporters")
+    return {name: found for name, found in offered.items() if found[1].reads == "charts"}

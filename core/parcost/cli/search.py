@@ -4,34 +4,41 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from parcost.cli import options
+from parcost.cli.export import write
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Progress, Reporter, write_message
 from parcost.cli.output_files import OutputFile
 from parcost.cli.pages import show
-from parcost.cli.pictures import PICTURES, write_entries
+from parcost.cli.pictures import picture_format, unknown_format, write_entries
 from parcost.cli.streams import put
 
 if TYPE_CHECKING:
+    from parcost.cli.formats import Format
     from parcost.contract.importers import ImportOptions
     from parcost.contract.settings import SettingsWriter
     from parcost.engine.scenario import Scenario
     from parcost.engine.session import Session
+    from parcost.language.errors import SpecError
+    from parcost.output.search import RankedLayout
     from parcost.output.settings import ExportedSettings
+    from parcost.plugins.discovery import Plugins
     from parcost.plugins.selection import PluginSelection
     from parcost.search.best_first import SearchRequest
-    from parcost.search.fastest_layouts import FastestLayouts
+    from parcost.search.layout_search import LayoutSearch
     from parcost.search.result import SearchResult
+    from parcost.search.sensitivity import Neighbour
     from parcost.search.space import Space
 
 _FAULT = 3
-_MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
+_TABLE, _JSON = _PAGES = ("table", "json")
 _FAILED = {"search-disagrees", "plugin-failed"}
 _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time"}
 
@@ -84,9 +91,10 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["table", "json", *PICTURES]),
-    default="table",
-    help="html, svg and png draw the map of layouts and the front, into --out.",
+    default=_TABLE,
+    show_default=True,
+    metavar="NAME",
+    help="table, json, or a format that draws the map of layouts and the front: html, svg, png.",
 )
 @click.option(
     "--out",
@@ -103,9 +111,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 @click.option(
     "--rank",
     type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Of the listed layouts, the one that --emit writes.",
+    help="Of the listed layouts, the one that --emit writes; the first by default.",
 )
 @options.study
 @options.overrides
@@ -124,7 +130,7 @@ def command(
     format_: str,
     out: str | None,
     emit: str | None,
-    rank: int,
+    rank: int | None,
     study: str | None,
     overrides: tuple[str, ...],
     reading: ImportOptions,
@@ -139,35 +145,17 @@ def command(
     'search.most_memory=70 GiB'. All legal layouts are bounded. Then they are replayed, the
     lowest bound first, until no other layout can be better.
     """
-    from attrs import evolve
-
-    from parcost.batch.entries import charts_of
     from parcost.batch.scenarios import only_study
-    from parcost.cli.export import write
-    from parcost.contract.entries import Entry
     from parcost.language.errors import SpecError
-    from parcost.output import search
     from parcost.output.settings import writer_of
-    from parcost.search.charts import search_charts
-    from parcost.search.fastest_layouts import FastestLayouts
-    from parcost.search.layout_evaluation import settings
     from parcost.search.layout_search import layout_search
-    from parcost.search.sample import sample as drawn
-    from parcost.search.sensitivity import neighbours
     from parcost.search.space import LARGEST
 
     if budget is not None and isnan(budget):
         raise click.UsageError("`--budget nan` is no time; write seconds, such as `--budget 60`")
-    if sample is not None and out is not None:
-        raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
-    fastest = FastestLayouts() if format_ in PICTURES else None
-    if emit is not None and fastest is not None:
-        raise click.UsageError(f"`--emit` writes settings, and `--format {format_}` pictures")
-    if out is not None and emit is None and fastest is None:
-        _check_name(out)
-    if fastest is not None and sample is not None:
-        raise click.UsageError("`--sample` looks at a few layouts, and pictures show all")
     session = options.session(selection)
+    picture = _picture(format_, session.plugins)
+    _check_options(picture, format_, sample=sample, out=out, emit=emit, rank=rank)
     values = options.parse_overrides(overrides)
     progress = Progress(elsewhere=True)  # results are written at the end
     exported: list[ExportedSettings] = []
@@ -184,65 +172,145 @@ def command(
             budget_seconds=budget,
             most=float("inf") if sample is not None else LARGEST,
         )
-        whole, request = wanted.space, wanted.request
-        if sample is not None:
-            found = drawn(whole, request, sample, seed=seed, on_progress=progress.show)
-        else:
-            found = _search(whole, request, out if writer is None else None, progress, fastest)
-        best = search.rank_layouts(found)
-        at = settings(scenario, found.best[0].values)
-        near = list(neighbours(scenario, whole.axes, at, found.best[0]))
+        points = out if emit is None and picture is None else None
+        found = _search(wanted, points, progress, sample, seed, is_drawn=picture is not None)
+        ranked = _rank(wanted.space, found)
         if writer is not None:
-            exported.append(_settings(session, scenario, writer, found, rank))
+            exported.append(_settings(session, scenario, writer, found, rank or 1))
     except SpecError as failed:
         progress.clear()
-        error = failed if scenario is None else scenario.explain(failed)
-        Reporter()(error.diagnostics)
-        options.skip_faults(d.message.removeprefix("incomplete: ") for d in error.diagnostics)
-        ids = {d.id for d in error.diagnostics}
-        return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
+        return _print_failure(failed if scenario is None else scenario.explain(failed))
     progress.clear()
     if exported and out is None:
         write(exported, None)
-    if fastest is not None:
-        page = [*search.search_page(whole, found, best, near)]
-        charts = search_charts(evolve(found, fastest=fastest.layouts()))
-        text = charts_of(page, charts)
-        entry = Entry(path=path, name=scenario.name, part="charts", text=text)
-        write_entries([entry], format_, out, session.plugins)
-    elif format_ == "json":
-        put(json.dumps(search.data(whole, found, best, near), indent=2) + "\n")
     else:
-        show(search.search_page(whole, found, best, near))
+        _print(ranked, picture, format_, out)
     if exported and out is not None:
         write(exported, out)
-    faults = search.faults(found, best)
-    options.print_faults(fault.removeprefix("incomplete: ") for fault in faults)
-    if found.interrupted:
-        return Interrupts.exit_code()
-    return _FAULT if faults else 0
+    return _exit_code(ranked)
+
+
+class _Ranking(NamedTuple):
+    """A search, its best layouts side by side, and what changes of the first would do."""
+
+    whole: Space
+    found: SearchResult
+    best: Sequence[RankedLayout]
+    near: Sequence[Neighbour]
+
+
+def _picture(format_: str, plugins: Plugins) -> Format | None:
+    """Return the format that draws, if the chosen one does; an unknown one is a usage error."""
+    if format_ in _PAGES:
+        return None
+    if (found := picture_format(format_, plugins)) is None:
+        raise click.UsageError(unknown_format("a search", format_, _PAGES, plugins))
+    return found
+
+
+def _check_options(
+    picture: Format | None,
+    format_: str,
+    *,
+    sample: int | None,
+    out: str | None,
+    emit: str | None,
+    rank: int | None,
+) -> None:
+    """Refuse options that contradict each other, or have no effect."""
+    if sample is not None and out is not None and emit is None:
+        raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
+    if emit is not None and picture is not None:
+        raise click.UsageError(f"`--emit` writes settings, and `--format {format_}` pictures")
+    if emit is not None and out is None and format_ != _TABLE:
+        raise click.UsageError(
+            f"`--emit` prints settings in the place of a report: add `--out FILE` for the settings "
+            f"to have `--format {format_}` as well"
+        )
+    if rank is not None and emit is None:
+        raise click.UsageError("`--rank` is that of the layout that `--emit TOOL` writes: add it")
+    if out is not None and emit is None and picture is None:
+        _check_name(out)
+    if picture is not None and sample is not None:
+        raise click.UsageError("`--sample` looks at a few layouts, and pictures show all")
+    if picture is not None:
+        picture.check(out)
 
 
 def _search(
-    whole: Space,
-    request: SearchRequest,
-    out: str | None,
+    wanted: LayoutSearch,
+    points: str | None,
     progress: Progress,
-    fastest: FastestLayouts | None,
+    sample: int | None,
+    seed: int,
+    *,
+    is_drawn: bool,
 ) -> SearchResult:
-    from parcost.search.best_first import search
+    """Return the best layouts; the file *points* gets all of them."""
+    whole, request = wanted.space, wanted.request
+    if sample is not None:
+        from parcost.search.sample import sample as drawn
 
-    if fastest is not None:
-        points = fastest if whole.size <= _MOST_MAPPED else None
-        return search(whole, request, on_progress=progress.show, points=points)
-    if out is None:
+        return drawn(whole, request, sample, seed=seed, on_progress=progress.show)
+    if is_drawn:
+        from parcost.batch.searches import search_for_map
+
+        return search_for_map(whole, request, progress.show)
+    if points is None:
+        from parcost.search.best_first import search
+
         return search(whole, request, on_progress=progress.show)
     from parcost.output.search_points import PointsError
 
     try:
-        return _write_points(whole, request, out, progress)
+        return _write_points(whole, request, points, progress)
     except PointsError as error:
-        raise click.ClickException(f"`{out}` cannot be written: {error}") from error
+        raise click.ClickException(f"`{points}` cannot be written: {error}") from error
+
+
+def _rank(whole: Space, found: SearchResult) -> _Ranking:
+    """Return the best layouts with what tells them apart."""
+    from parcost.output.search import rank_layouts
+    from parcost.search.layout_evaluation import settings
+    from parcost.search.sensitivity import neighbours
+
+    best = rank_layouts(found)
+    at = settings(found.scenario, found.best[0].values)
+    near = list(neighbours(found.scenario, whole.axes, at, found.best[0]))
+    return _Ranking(whole, found, best, near)
+
+
+def _print(ranked: _Ranking, picture: Format | None, format_: str, out: str | None) -> None:
+    """Write the report in the format of that name."""
+    from parcost.output import search
+
+    if picture is not None:
+        from parcost.batch.searches import search_entry
+
+        write_entries([search_entry(*ranked)], picture, out)
+    elif format_ == _JSON:
+        put(json.dumps(search.data(*ranked), indent=2) + "\n")
+    else:
+        show(search.search_page(*ranked))
+
+
+def _print_failure(error: SpecError) -> int:
+    """Print why there is no layout, and return the exit code."""
+    Reporter()(error.diagnostics)
+    options.skip_faults(d.message.removeprefix("incomplete: ") for d in error.diagnostics)
+    ids = {d.id for d in error.diagnostics}
+    return _FAULT if ids & _FAILED else 1 if ids & _NOTHING else 2
+
+
+def _exit_code(ranked: _Ranking) -> int:
+    """Print the faults of plugins, and return the exit code."""
+    from parcost.output import search
+
+    faults = search.faults(ranked.found, ranked.best)
+    options.print_faults(fault.removeprefix("incomplete: ") for fault in faults)
+    if ranked.found.interrupted:
+        return Interrupts.exit_code()
+    return _FAULT if faults else 0
 
 
 def _settings(

@@ -11,9 +11,8 @@ import click
 from parcost.cli import options
 from parcost.cli.interrupts import Interrupts
 from parcost.cli.messages import Reporter, write_message
-from parcost.cli.output_files import OutputFile, OutputFolder
-from parcost.cli.pictures import PICTURES, draw_pictures
-from parcost.cli.streams import ClosedPipeError
+from parcost.cli.output_files import OutputFile, OutputFolder, write_with
+from parcost.cli.pictures import draw_pictures, picture_format, unknown_format
 
 if TYPE_CHECKING:
     from parcost.contract.importers import ImportOptions
@@ -73,12 +72,16 @@ def command(
     values = options.parse_overrides(overrides)
     wanted = None if ranks is None else options.parse_numbers("ranks", ranks)
     active = options.plugins(selection)
-    if format_ in PICTURES:
+    picture = None
+    if format_ not in active.offers("timeline_exporters"):
+        picture = picture_format(format_, active)
+    if picture is not None:
         if ranks is not None:
             raise click.UsageError(f"`--ranks` has no effect on `--format {format_}`")
+        picture.check(out)
         session = Session(active)
         drawn = evaluate([path], session, overrides=values, study=study, reading=reading)
-        return draw_pictures(drawn, format_, out, active)
+        return draw_pictures(drawn, picture, out)
     plugin, exporter = _format(format_, active, out, ranks)
     entries = evaluate([path], Session(active), overrides=values, study=study, reading=reading)
     found = _Traces(entries, wanted)
@@ -94,12 +97,10 @@ def _format(
 ) -> tuple[Plugin, TimelineExporter | TimelineFileExporter]:
     """Return the format of that name, and its plugin; what it cannot do is a usage error."""
     from parcost.contract.offers import TimelineFileExporter
-    from parcost.language.diagnostics import did_you_mean
 
     offered: Mapping[str, tuple[Plugin, Any]] = plugins.offers("timeline_exporters")
     if name not in offered:
-        hint = did_you_mean(name, offered) or "formats are " + ", ".join(sorted(offered))
-        raise click.UsageError(f"timelines have no format `{name}`; {hint}")
+        raise click.UsageError(unknown_format("a timeline", name, offered, plugins))
     plugin, exporter = offered[name]
     of_files = isinstance(exporter, TimelineFileExporter)
     if of_files and out is None:
@@ -116,10 +117,8 @@ def _write(
     traces: Iterable[StepTrace],
     out: str | None,
 ) -> None:
-    """Write *traces*; an exporter that fails is named with its plugin."""
-    from parcost.contract.calls import CallError, call
+    """Write *traces* in a format."""
     from parcost.contract.offers import TimelineFileExporter
-    from parcost.language.errors import ParcostError, PluginError
 
     interrupts = Interrupts()
     target: OutputFile | OutputFolder
@@ -127,27 +126,11 @@ def _write(
         target = OutputFolder(str(out))
     else:
         target = OutputFile(out, interrupts)
-
-    def write_all() -> None:
-        if isinstance(exporter, TimelineFileExporter):
-            target.save_with(lambda path: exporter.save(traces, path))
-            return
-        assert isinstance(target, OutputFile)
-        for piece in exporter.write(traces, target.paper()):
-            target.put(piece)
-            interrupts.check()
-
-    said = f"plugin {plugin} failed to write `{exporter.name}`"
     try:
         with interrupts:
-            call(write_all, passing=(ParcostError, ClosedPipeError, click.ClickException, OSError))
+            write_with(plugin, exporter, traces, target)
             interrupts.check()
             target.finish()
-    except OSError as error:
-        what = f"{error.filename}: " if error.filename else ""
-        raise click.ClickException(f"{said}: {what}{error.strerror or error}") from error
-    except CallError as error:
-        raise PluginError(f"{said}: {error.text}") from error
     finally:
         target.abandon()
 

@@ -60,10 +60,11 @@ class SearchAxis:
 
 @frozen(kw_only=True)
 class SearchChoices:
-    """What a search may be about: axes, and objectives by name with their titles."""
+    """What a search may be about: axes, and objectives by name with their titles; its limit."""
 
     axes: Sequence[SearchAxis] = ()
     objectives: Sequence[tuple[str, str]] = ()
+    longest_seconds: float
 
 
 @frozen(kw_only=True)

@@ -7,7 +7,8 @@ what happens once per step, and memory over time. The engine places them by thes
 - In a pass, terms that the device waits for stand one after another, in the order of the report.
   Behind those of a pass stand the exposed rest of what hides there, and the slowdown.
 - What hides begins with its hosts. It takes the time that its stream has left. Where other traffic
-  of the stream is in between, it is several slices. A stream without time left has a second lane.
+  of the stream is in between, it is several slices. A stream without time left has a second lane,
+  and up to eight. What those have no time for is the rest, beside the whole pass.
 - Terms once per step have streams of their own. Those of ``fill`` stand before the first pass of a
   stage, and those of ``drain`` behind its last. Those of ``end`` stand behind the last pass of all.
   The share that compute covers stands beside the neighbouring pass.

@@ -353,7 +353,9 @@ def make_server(make_session: Callable[[], Session]) -> Server:
     server = Server(make_session)
     _add_documents(server)
     _add_navigation(server)
-    _add_editing(server)
+    _add_text_edits(server)
+    _add_rename(server)
+    _add_quick_fixes(server)
     return server
 
 
@@ -363,7 +365,7 @@ def _add_documents(server: Server) -> None:
         server.was_shut_down = True
 
     @server.feature(lsp.EXIT)
-    def exiting(_: None) -> None:
+    def exit_server(_: None) -> None:
         server.exit_code = int(not server.was_shut_down)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
@@ -397,7 +399,7 @@ def _add_documents(server: Server) -> None:
         return [server.symbol(one) for one in outline(state.analysis.tree)] if state else []
 
     @server.feature(lsp.TEXT_DOCUMENT_FOLDING_RANGE)
-    def folding(params: lsp.FoldingRangeParams) -> list[lsp.FoldingRange]:
+    def folding_ranges(params: lsp.FoldingRangeParams) -> list[lsp.FoldingRange]:
         state = server.state(params.text_document.uri)
         spans = folds(state.analysis.tree) if state is not None else ()
         ranges = map(server.range, spans)
@@ -406,7 +408,7 @@ def _add_documents(server: Server) -> None:
 
 def _add_navigation(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
-    def hovering(params: lsp.HoverParams) -> lsp.Hover | None:
+    def hover_text(params: lsp.HoverParams) -> lsp.Hover | None:
         state = server.state(params.text_document.uri)
         if state is None:
             return None
@@ -418,7 +420,7 @@ def _add_navigation(server: Server) -> None:
         return lsp.Hover(content, server.range(found.span))
 
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
-    def defining(params: lsp.DefinitionParams) -> lsp.Location | None:
+    def definition_place(params: lsp.DefinitionParams) -> lsp.Location | None:
         state = server.state(params.text_document.uri)
         if state is None:
             return None
@@ -427,7 +429,7 @@ def _add_navigation(server: Server) -> None:
         return server.location(span) if span is not None else None
 
     @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
-    def referring(params: lsp.ReferenceParams) -> list[lsp.Location]:
+    def reference_places(params: lsp.ReferenceParams) -> list[lsp.Location]:
         uri = params.text_document.uri
         state = server.state(uri)
         if state is None:
@@ -438,11 +440,11 @@ def _add_navigation(server: Server) -> None:
         return [place for place in places if place is not None]
 
 
-def _add_editing(server: Server) -> None:
+def _add_text_edits(server: Server) -> None:
     options = lsp.CompletionOptions(trigger_characters=[".", "@", '"', "/"])
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, options)
-    def completing(params: lsp.CompletionParams) -> lsp.CompletionList | None:
+    def completions(params: lsp.CompletionParams) -> lsp.CompletionList | None:
         uri = params.text_document.uri
         state = server.state(uri)
         if state is None:
@@ -454,7 +456,7 @@ def _add_editing(server: Server) -> None:
         return lsp.CompletionList(is_incomplete=False, items=items)
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
-    def formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
+    def formatted_text(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         state = server.state(params.text_document.uri)
         if state is None:
             return []
@@ -464,8 +466,10 @@ def _add_editing(server: Server) -> None:
             return []
         return [lsp.TextEdit(server.range(Span(source, 0, len(source.text))), text)]
 
+
+def _add_rename(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_PREPARE_RENAME)
-    def prepare(params: lsp.PrepareRenameParams) -> lsp.Range | None:
+    def name_range(params: lsp.PrepareRenameParams) -> lsp.Range | None:
         uri = params.text_document.uri
         state = server.state(uri)
         if state is None:
@@ -476,7 +480,7 @@ def _add_editing(server: Server) -> None:
             raise JsonRpcInvalidParams(str(error)) from None
 
     @server.feature(lsp.TEXT_DOCUMENT_RENAME, lsp.RenameOptions(prepare_provider=True))
-    def renaming(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
+    def rename_edit(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
         uri = params.text_document.uri
         state = server.state(uri)
         if state is None:
@@ -494,11 +498,13 @@ def _add_editing(server: Server) -> None:
             }
         )
 
+
+def _add_quick_fixes(server: Server) -> None:
     @server.feature(
         lsp.TEXT_DOCUMENT_CODE_ACTION,
         lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix]),
     )
-    def acting(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+    def code_actions(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         uri = params.text_document.uri
         state = server.state(uri)
         if state is None:

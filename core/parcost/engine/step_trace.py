@@ -44,8 +44,9 @@ from parcost.engine.trace import activities, replay_activities
 from parcost.records import record
 
 _ROUNDING = 1e-9  # of a pass or a step: less is no time
-_LANES = 8  # of one stream; more has no sense
+_LANES = 8  # of one stream; what more would take is its rest
 _ONCE = "once per step"
+_NAMES = {"work": "{}", "slowdown": "slowdown by {}", "rest": "rest of {}"}  # of slices
 
 
 def step_trace(
@@ -176,7 +177,7 @@ class TrainingTrace(StepTrace):
             yield activity.start, float(max(moments))
             for op in ops:
                 if op.kind != "F":
-                    _free(counts, places[op.stage], n, op)
+                    _release(counts, places[op.stage], n, op)
             if ops[-1].kind != "F":
                 yield activity.end, float(held.at(device, "backward", counts))
         last = [held.at(device, moment, counts) for moment in ("optimizer", "gather")]
@@ -227,9 +228,8 @@ class TrainingTrace(StepTrace):
         for part in layout.parts:
             start, end = zero + part.start, zero + part.end
             plugin, work = self.run.works[part.work]
-            slows = part.kind == "slowdown"
             yield Slice(
-                f"slowdown by {work.name}" if slows else work.name,
+                _NAMES[part.kind].format(work.name),
                 part.kind,
                 part.stream,
                 min(start, last),
@@ -362,17 +362,27 @@ class _PassLayout:
         """Place what hides on the time that its streams have left."""
         for cost, stage, begin in self._hidden:
             left, lane = cost.hidden, 0
-            if left <= _ROUNDING * self.end:
-                continue
             while left > _ROUNDING * self.end and lane < _LANES:
                 lane += 1
                 stream = _stream(cost.term, beside=True, lane=lane)
-                for start, end in self._gaps(stream, begin):
-                    taken = min(left, end - start)
-                    self._put(cost, "work", stream, start, start + taken, stage, beside=True)
-                    left -= taken
-                    if left <= _ROUNDING * self.end:
-                        break
+                left = self._fill(cost, "work", stream, begin, left, stage)
+            lane = 0
+            while left > _ROUNDING * self.end > 0:
+                lane += 1
+                stream = _stream(cost.term, beside=True, rest=True, lane=lane)
+                left = self._fill(cost, "rest", stream, 0.0, left, stage)
+
+    def _fill(
+        self, cost: _Cost, kind: str, stream: str, begin: float, left: float, stage: int
+    ) -> float:
+        """Place what is *left* in the time of a stream from *begin* on; return what it lacks."""
+        for start, end in self._gaps(stream, begin):
+            taken = min(left, end - start)
+            self._put(cost, kind, stream, start, start + taken, stage, beside=True)
+            left -= taken
+            if left <= _ROUNDING * self.end:
+                break
+        return left
 
     def _wait(self, cost: _Cost, stage: int, begin: float) -> None:
         """Place what the device waits for, and remember what hides from *begin* on."""
@@ -410,17 +420,21 @@ class _PassLayout:
         *,
         beside: bool = False,
     ) -> None:
-        of = (end - start) / cost.took if cost.took and kind == "work" else 0.0
+        of = (end - start) / cost.took if cost.took and kind != "slowdown" else 0.0
         part = _Part(cost.work, kind, stream, start, end, beside, stage, of, cost.calls)
         self.parts.append(part)
 
 
-def _stream(term: Any, *, beside: bool = False, lane: int = 1, once: bool = False) -> str:
+def _stream(
+    term: Any, *, beside: bool = False, rest: bool = False, lane: int = 1, once: bool = False
+) -> str:
     """Return the stream of a term: kernels share one, and transfers have one each link."""
     name = COMPUTE_STREAM if term.resource in KERNELS else term.resource or "unnamed"
     words = [name]
     if beside and name == COMPUTE_STREAM:
         words.append("beside")
+    if rest:
+        words.append("rest")
     if once:
         words.append(_ONCE)
     return ", ".join(words) + (f" ({lane})" if lane > 1 else "")
@@ -622,8 +636,8 @@ def _messages(
                 yield StageMessage(d, to, end, end + seconds, op, waits, edges)
 
 
-def _free(counts: list[float], at: int, n: int, op: Op) -> None:
-    """Let go of a micro-batch: the whole at W or BW, the part that is freed with B there."""
+def _release(counts: list[float], at: int, n: int, op: Op) -> None:
+    """Release a micro-batch: the whole at W or BW, the part that is freed with B there."""
     if op.kind != "B":
         counts[at] -= 1
     if op.kind != "W" and len(counts) > n:

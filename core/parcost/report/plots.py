@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.entries import Entry
-from parcost.contract.offers import Exporter, FileExporter
+from parcost.contract.exporter_calls import write_items
+from parcost.contract.offers import Exporter
 from parcost.contract.page import Paper
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.json_encoding import encode
 from parcost.records import record
 from parcost.report.charts import chart_data
+from parcost.system.whole_files import WholeFile
 
 if TYPE_CHECKING:
     from parcost.contract.charts import Chart
@@ -42,21 +44,25 @@ class Plot:
     def save(self, path: str | Path) -> None:
         """Write the pictures in the format that the suffix of *path* names.
 
+        The file appears whole or not at all.
+
         Raises:
             ValueError: No plugin has a format of that name which draws.
+            OSError: The file cannot be written.
+            PluginError: The plugin of the format fails.
         """
         target = Path(path)
         offered = self.plugins.offers("exporters")
-        drawing = {name: one for name, (_, one) in offered.items() if one.reads == "charts"}
-        exporter = drawing.get(target.suffix.removeprefix("."))
-        if exporter is None:
+        drawing = {name: one for name, one in offered.items() if one[1].reads == "charts"}
+        if (name := target.suffix.removeprefix(".")) not in drawing:
             known = ", ".join(f".{name}" for name in sorted(drawing))
             raise ValueError(f"`{target.name}` names no format of pictures; they are {known}")
-        if isinstance(exporter, FileExporter):
-            exporter.save([self.entry], target)
-        else:
-            text = "".join(exporter.write([self.entry], Paper()))
-            target.write_text(text, encoding="utf-8")
+        file = WholeFile(target)
+        try:
+            write_items(*drawing[name], [self.entry], file, Paper())
+            file.finish()
+        finally:
+            file.abandon()
 
 
 def plot(path: str, name: str, charts: Iterable[Chart], picture: str, plugins: Any) -> Plot:

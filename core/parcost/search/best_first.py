@@ -53,13 +53,15 @@ class SearchRequest:
     """The request of a search: *objective* by name, *keep* layouts, within some seconds.
 
     With *careful* a layout is evaluated on its own before it excludes others. Only a single
-    evaluation has the verdicts of plugins, which may refuse it.
+    evaluation has the verdicts of plugins, which may refuse it. A *strict_budget* also ends a
+    search that hands out all layouts.
     """
 
     objective: str = "step_time"
     keep: int = 10
     budget_seconds: float = 60.0
     careful: bool = False
+    strict_budget: bool = False
 
 
 def search(
@@ -72,7 +74,7 @@ def search(
     """Return the best layouts of *space*.
 
     *points* is called with all layouts, some at a time, as they are scored, however long
-    that takes.
+    that takes: only a strict budget ends that.
 
     Raises:
         SpecError: There is no such objective, or no layout is legal, fits and is within
@@ -155,6 +157,11 @@ class _Search:
         """Whether the time is over."""
         return time.monotonic() - self.start > self.request.budget_seconds
 
+    @property
+    def _ends_early(self) -> bool:
+        """Whether the time is over, and layouts may be left unscored."""
+        return self.late and (self.points is None or self.request.strict_budget)
+
     def score(self) -> None:
         """Score every layout that may matter."""
         for group in self.space.groups():
@@ -163,7 +170,7 @@ class _Search:
             self.on_progress(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
             for block in group.blocks(_BLOCK):
-                whole = not (self.late and self.points is None and self.best.ranking())
+                whole = not (self._ends_early and self.best.ranking())
                 if not whole:
                     break
                 self._score(block)
@@ -171,7 +178,7 @@ class _Search:
             self.looked += group.looked if whole else 0
             if self._crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()
-            if self.late and self.points is None:
+            if self._ends_early:
                 return
 
     def _score(self, group: StructureGroup) -> None:
@@ -257,7 +264,7 @@ class _Search:
     def _is_over(self) -> bool:
         """Whether the time is over, and something is known of the best."""
         known = self.waiting or self.looked or self.best.ranking()
-        return bool(self.late and self.points is None and known)
+        return bool(self._ends_early and known)
 
     @property
     def _may_gain(self) -> bool:

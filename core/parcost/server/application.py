@@ -2,7 +2,10 @@
 
 ``GET /`` is the page. ``POST /evaluate`` answers a change with the report and the form, as parts of
 the page. ``POST /spec`` answers it with the resolved spec. ``POST /search`` answers with events:
-progress, then the best layouts. ``POST /stop`` ends the search of the page with what it has found.
+progress, then the best layouts. ``POST /stop`` ends the search of its page with what it has found.
+
+One search runs at a time, as two would take the time of each other; it belongs to the page that
+started it. Another page is refused one meanwhile, and cannot stop it.
 
 Answers are JSON. What went wrong with a request, or took too long, is answered with diagnostics.
 """
@@ -29,6 +32,10 @@ from parcost.language.diagnostics import Diagnostic
 from parcost.language.escapes import escape_line
 from parcost.server.access import Address, Guard, answer_problems, refuse
 from parcost.server.bodies import (
+    CHANGE_KEYS,
+    LONGEST_SEARCH_SECONDS,
+    PAGE_KEYS,
+    SEARCH_KEYS,
     BodyError,
     SearchOrder,
     change_of,
@@ -45,9 +52,7 @@ from parcost.server.evaluation_process import (
 from parcost.server.live_study import Subject
 from parcost.server.turns import BusyError, SupersededError, Turns
 
-_SEARCH_EXTRA_SECONDS = 60.0  # for what a search does before and after its own limit
-_LONGEST_SEARCH_SECONDS = 3600.0
-_RUNS = Diagnostic("search-runs", "a search runs already", help="stop it first")
+_SEARCH_SECONDS = LONGEST_SEARCH_SECONDS + 600.0  # for what comes before and after the search
 _BEAT_SECONDS = 10.0  # between two events at least, so that a lost reader is noticed
 
 
@@ -57,7 +62,7 @@ class LivePage:
 
     turns: Turns
     searches: EvaluationProcess
-    _searching: bool = False
+    _searcher: str | None = None  # the page whose search runs
     _page: Mapping[str, str] | None = None
 
     @classmethod
@@ -82,44 +87,53 @@ class LivePage:
 
     async def evaluate(self, request: Request) -> Response:
         """Return the report and the form with the change of a page."""
-        body = await read_body(request)
+        body = await read_body(request, CHANGE_KEYS)
         task = PageTask("evaluate", (change_of(body),))
         return _answer(await self.turns.ask(page_of(body), task))
 
     async def spec(self, request: Request) -> Response:
         """Return the resolved spec with the change of a page."""
-        body = await read_body(request)
+        body = await read_body(request, CHANGE_KEYS)
         task = PageTask("spec", (change_of(body),))
         return _answer(await self.turns.ask(f"{page_of(body)} spec", task))
 
     async def search(self, request: Request) -> Response:
         """Return the events of a search."""
-        order = search_order_of(await read_body(request))
-        if self._searching:
-            return refuse(409, _RUNS.id, _RUNS.message, _RUNS.help)
-        return StreamingResponse(self._events(order), media_type="text/event-stream")
+        body = await read_body(request, SEARCH_KEYS)
+        page, order = page_of(body), search_order_of(body)
+        if (refusal := self._search_refusal(page)) is not None:
+            return answer_problems(409, [refusal])
+        return StreamingResponse(self._events(page, order), media_type="text/event-stream")
 
     async def stop(self, request: Request) -> Response:
-        """Let the search end."""
-        await read_body(request)
-        if self._searching:
+        """Let the search of a page end; those of other pages go on."""
+        if page_of(await read_body(request, PAGE_KEYS)) == self._searcher:
             self.searches.stop_search()
         return Response(status_code=204)
 
-    async def _events(self, order: SearchOrder) -> AsyncIterator[str]:
+    def _search_refusal(self, page: str) -> Diagnostic | None:
+        """Return why a page cannot search now, if so."""
+        if self._searcher is None:
+            return None
+        if self._searcher == page:
+            return Diagnostic("search-runs", "a search runs already", help="stop it first")
+        help = "stop it there, or wait until it has ended"
+        return Diagnostic("search-runs", "a search of another page runs", help=help)
+
+    async def _events(self, page: str, order: SearchOrder) -> AsyncIterator[str]:
         """Yield progress, and at the end the answer; a reader that leaves ends the search."""
-        if self._searching:  # another one began meanwhile
-            yield _event("result", _problem_text(_RUNS))
+        if (refusal := self._search_refusal(page)) is not None:  # it began meanwhile
+            yield _event("result", _problem_text(refusal))
             return
-        self._searching = True
+        self._searcher = page
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[str] = asyncio.Queue()
 
         def show_progress(text: str) -> None:
             loop.call_soon_threadsafe(queue.put_nowait, text)
 
-        seconds = (order.budget_seconds or _LONGEST_SEARCH_SECONDS) + _SEARCH_EXTRA_SECONDS
-        work = partial(self.searches.ask, PageTask("search", (order,)), seconds, show_progress)
+        task = PageTask("search", (order,))
+        work = partial(self.searches.ask, task, _SEARCH_SECONDS, show_progress)
         run = asyncio.ensure_future(asyncio.to_thread(work))
         run.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is noticed
         try:
@@ -138,7 +152,7 @@ class LivePage:
         finally:
             if not run.done():
                 self.searches.end()
-            self._searching = False
+            self._searcher = None
 
 
 async def _outcome(run: Awaitable[str]) -> str:
@@ -164,13 +178,13 @@ def _answer(text: str, status: int = 200) -> Response:
     return Response(text, status, media_type="application/json")
 
 
-def _late(_: Request, __: Exception, seconds: float) -> Response:
+def _overtime_answer(_: Request, __: Exception, seconds: float) -> Response:
     message = f"the evaluation took longer than {seconds:g} s, and was ended"
     help = "make a sweep smaller, or start with a larger `--time-limit`"
-    return refuse(504, "out-of-time", message, help)
+    return refuse(504, "evaluation-out-of-time", message, help)
 
 
-def _ended(_: Request, __: Exception) -> Response:
+def _process_end_answer(_: Request, __: Exception) -> Response:
     message = "the process that evaluates ended"
     return refuse(503, "evaluation-ended", message, "try again; it is started anew")
 
@@ -179,21 +193,21 @@ def _busy_answer(_: Request, error: Exception) -> Response:
     return refuse(503, "busy", str(error), "try again in a moment")
 
 
-def _superseded(_: Request, error: Exception) -> Response:
+def _newer_change_answer(_: Request, error: Exception) -> Response:
     return refuse(409, "superseded", str(error))
 
 
-def _bad_body(_: Request, error: Exception) -> Response:
+def _body_answer(_: Request, error: Exception) -> Response:
     assert isinstance(error, BodyError)
-    return answer_problems(error.status, [Diagnostic(error.id, str(error), place="request")])
+    return refuse(error.status, error.id, str(error), error.help)
 
 
-def _http(_: Request, error: Exception) -> Response:
+def _http_answer(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return refuse(error.status_code, "no-such-page", str(error.detail))
 
 
-def _failure(request: Request, error: Exception) -> Response:
+def _fault_answer(request: Request, error: Exception) -> Response:
     return answer_problems(500, [internal_error(error, request.url.path)])
 
 
@@ -208,13 +222,13 @@ def application(page: LivePage, address: Address) -> Callable[..., Awaitable[Non
             page.end()
 
     handlers: dict[Any, Callable[[Request, Exception], Response]] = {
-        BodyError: _bad_body,
-        SupersededError: _superseded,
+        BodyError: _body_answer,
+        SupersededError: _newer_change_answer,
         BusyError: _busy_answer,
-        OutOfTimeError: partial(_late, seconds=page.turns.seconds),
-        EndedError: _ended,
-        HTTPException: _http,
-        Exception: _failure,
+        OutOfTimeError: partial(_overtime_answer, seconds=page.turns.seconds),
+        EndedError: _process_end_answer,
+        HTTPException: _http_answer,
+        Exception: _fault_answer,
     }
     app = Starlette(
         routes=[

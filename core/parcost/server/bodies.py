@@ -5,29 +5,35 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import field, frozen
 from starlette.requests import ClientDisconnect, Request
 
+from parcost.language.diagnostics import did_you_mean, quote
 from parcost.language.errors import ParcostError
 
 LARGEST = 1_000_000  # bytes of a body
 _READING_SECONDS = 10.0
 _MOST_VALUES = 1000
-_MOST_BUDGET_SECONDS = 3600.0
+LONGEST_SEARCH_SECONDS = 3600.0  # by the page; the command line has no limit
 _MOST_LISTED = 1000
+_MOST_QUOTED = 60  # characters of a key
 _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 _WORD = re.compile(r"\w{1,100}")
+
+PAGE_KEYS = ("page",)
+CHANGE_KEYS = (*PAGE_KEYS, "set", "use")
+SEARCH_KEYS = (*CHANGE_KEYS, "axes", "objective", "budget_seconds")
 
 
 class BodyError(ParcostError):
     """A request is no valid one; it is answered with *status*."""
 
-    def __init__(self, status: int, id: str, message: str) -> None:
+    def __init__(self, status: int, id: str, message: str, help: str | None = None) -> None:
         super().__init__(message)
-        self.status, self.id = status, id
+        self.status, self.id, self.help = status, id, help
 
 
 @frozen(kw_only=True)
@@ -48,11 +54,11 @@ class SearchOrder:
     budget_seconds: float | None = None
 
 
-async def read_body(request: Request) -> Mapping[str, Any]:
-    """Return the object in the body of *request*.
+async def read_body(request: Request, keys: Sequence[str]) -> Mapping[str, Any]:
+    """Return the object in the body of *request*, which may have these *keys*.
 
     Raises:
-        BodyError: It is too large, comes too slowly, or is no object of JSON.
+        BodyError: It is too large, comes too slowly, is no object of JSON, or has other keys.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -78,6 +84,12 @@ async def read_body(request: Request) -> Mapping[str, Any]:
         raise BodyError(400, "not-json", "the body is no JSON") from None
     if not isinstance(found, dict):
         raise BodyError(400, "not-json", "the body is no object")
+    unknown = next((key for key in found if key not in keys), None)
+    if unknown is not None:
+        known = ", ".join(f"`{key}`" for key in keys)
+        help = did_you_mean(unknown[:_MOST_QUOTED], keys) or f"this request may have {known}"
+        message = f"the request has an unknown key {quote(unknown)}"
+        raise BodyError(400, "unknown-key", message, help)
     return found
 
 
@@ -104,9 +116,8 @@ def search_order_of(body: Mapping[str, Any]) -> SearchOrder:
     """
     budget, objective = body.get("budget_seconds"), body.get("objective", "")
     number = isinstance(budget, (int, float)) and not isinstance(budget, bool)
-    if budget is not None and not (number and 0 < budget <= _MOST_BUDGET_SECONDS):
-        most = f"{_MOST_BUDGET_SECONDS:,.0f}"
-        raise BodyError(400, "bad-request", f"a search has from 0 to {most} seconds")
+    if budget is not None and not (number and budget > 0):
+        raise BodyError(400, "bad-request", "`budget_seconds` is a number above 0")
     if not isinstance(objective, str) or not (objective == "" or _WORD.fullmatch(objective)):
         raise BodyError(400, "bad-request", "`objective` is a name")
     return SearchOrder(

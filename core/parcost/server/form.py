@@ -20,6 +20,7 @@ from parcost.output import declarations
 from parcost.output.resolved_spec import AttributeText, BlockText, block_texts
 from parcost.search.result import spec_text
 from parcost.search.space import offered_axes
+from parcost.server.bodies import LONGEST_SEARCH_SECONDS
 
 if TYPE_CHECKING:
     from parcost.contract.study import Study
@@ -82,7 +83,7 @@ def _search_choices(study: Study) -> SearchChoices | None:
         SearchAxis(path=path, values=[f"{spec_text(value)}" for value in axis.values])
         for path, axis in offered_axes(study).items()  # type: ignore[arg-type]
     ]
-    return SearchChoices(axes=axes, objectives=objectives)
+    return SearchChoices(axes=axes, objectives=objectives, longest_seconds=LONGEST_SEARCH_SECONDS)
 
 
 def _inputs(

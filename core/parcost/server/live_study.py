@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from parcost.batch.entries import charts_of, entry_of
+from parcost.batch.entries import entry_of
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import only_study
-from parcost.contract.entries import Entry
+from parcost.batch.searches import search_entry, search_for_map
 from parcost.contract.importers import ImportOptions
 from parcost.contract.offers import LiveExporter
 from parcost.engine.session import Session
 from parcost.language import numbers
-from parcost.language.diagnostics import Diagnostic, Severity
+from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line
 from parcost.output import search as search_output
@@ -26,14 +26,11 @@ from parcost.output.resolved_spec import attributes, resolved
 from parcost.plugins.discovery import Plugins, load_selection
 from parcost.plugins.selection import PluginSelection
 from parcost.report.rejection import Rejection
-from parcost.search.best_first import search
-from parcost.search.charts import search_charts
-from parcost.search.fastest_layouts import FastestLayouts
 from parcost.search.goals import goal_of
 from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import layout_search
 from parcost.search.sensitivity import neighbours
-from parcost.server.bodies import FormChange, SearchOrder
+from parcost.server.bodies import LONGEST_SEARCH_SECONDS, FormChange, SearchOrder
 from parcost.server.form import BlockOrder, block_order, form_of
 from parcost.version import __version__
 
@@ -43,8 +40,6 @@ if TYPE_CHECKING:
     from parcost.search.space import Space
 
 _SET = "set "  # what the place of a value from outside begins with
-_MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
-_SEARCH_SECONDS = 60.0
 
 Answer = Mapping[str, Any]
 
@@ -136,17 +131,17 @@ class LiveStudy:
 
     def _search(self, order: SearchOrder, on_progress: Callable[[str], None]) -> Answer:
         scenario = self._bound(order.change)
-        own = order.budget_seconds or goal_of(scenario.first).budget_seconds
         wanted = layout_search(
             scenario,
             axes=order.axes,
             objective=order.objective or None,
-            budget_seconds=_SEARCH_SECONDS if own is None else own,
+            budget_seconds=order.budget_seconds,
         )
+        if wanted.request.budget_seconds > LONGEST_SEARCH_SECONDS:
+            raise SpecError([_long_budget(scenario, order, wanted.request.budget_seconds)])
         whole = wanted.space
-        fastest = FastestLayouts()
-        points = fastest if whole.size <= _MOST_MAPPED else None
-        found = search(whole, wanted.request, on_progress=on_progress, points=points)
+        request = evolve(wanted.request, strict_budget=True)
+        found = search_for_map(whole, request, on_progress)
         with suppress(KeyboardInterrupt):  # which ends the search, and that has ended
             on_progress("the best layouts are compared and drawn")
         best = search_output.rank_layouts(found)
@@ -155,11 +150,7 @@ class LiveStudy:
                 scenario, whole.axes, settings(scenario, found.best[0].values), found.best[0]
             )
         )
-        page = [*search_output.search_page(whole, found, best, near)]
-        charts = search_charts(evolve(found, fastest=fastest.layouts()))
-        text = charts_of(page, charts)
-        name = f"{scenario.name}: {found.objective.title}"
-        entry = Entry(path=scenario.path, name=name, part="charts", text=text)
+        entry = search_entry(whole, found, best, near)
         return {
             "report": self._exporter.reports([entry], "search"),
             "layouts": list(_layouts(whole, found)),
@@ -232,6 +223,20 @@ class LiveStudy:
                 if attribute.is_given and attribute.place:
                     places.setdefault(attribute.place, []).append(path)
         return {"diagnostics": [_problem(one, places) for one in dict.fromkeys(diagnostics)]}
+
+
+def _long_budget(scenario: Scenario, order: SearchOrder, seconds: float) -> Diagnostic:
+    """Return that the page allows no search of so many *seconds*."""
+    most = f"{LONGEST_SEARCH_SECONDS:,.0f} s"
+    subject = "" if order.budget_seconds is not None else goal_of(scenario.first).subject
+    span = scenario.first.where(f"{subject}.budget") if subject else None
+    return Diagnostic(
+        "long-budget",
+        f"the budget of {seconds:,.0f} s is above the {most} that a search of the page may take",
+        (Label(span),) if span else (),
+        help=f"set at most {most}, or run `parcost search`, which has no limit",
+        place=scenario.path,
+    )
 
 
 def _problem(diagnostic: Diagnostic, places: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:

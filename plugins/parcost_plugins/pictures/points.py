@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf, isfinite
+from math import inf, isfinite, isqrt
 from typing import Any
 
 from parcost import Chart, PointFigure, PointTable, hookimpl
@@ -195,15 +195,25 @@ def _map(points: PointTable) -> Iterator[Chart]:
         return
     down, across = pair
     name, figure = next(iter(points.figures.items()))
-    rows = [*_cells(points, down, across, name, figure)]
-    if not any(row["kind"] == "runs" for row in rows) or len(rows) > _MOST_CELLS:
+    ys, xs = _map_values(points, down, across, name, figure)
+    rows = [*_cells(points, (down, ys), (across, xs), name, figure)]
+    if not any(row["kind"] == "runs" for row in rows):
         return
+    counts = (
+        (axis, len(kept), len(_values(points, axis)))
+        for axis, kept in zip(pair, (ys, xs), strict=True)
+    )
     yield Chart(
         name="map",
         title=f"The best {figure.title} by {down} and {across}",
         place=20,
         notes=[
             "Grey cells do not run or do not fit; each has the reason.",
+            *(
+                f"The {few:,} values of {axis} with the best {figure.title}, of {all_:,}."
+                for axis, few, all_ in counts
+                if few < all_
+            ),
             *([_BOUNDED] if points.evaluate is not None else []),
         ],
         spec=_map_spec(down, across, figure),
@@ -219,14 +229,37 @@ def _map(points: PointTable) -> Iterator[Chart]:
     )
 
 
-def _cells(
+def _map_values(
     points: PointTable, down: str, across: str, name: str, figure: PointFigure
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the values of both axes, in order; the best where there are too many cells."""
+    sign = -1.0 if figure.largest else 1.0
+    able = [row for row in points.rows if row.get("feasible") and _is_number(row.get(name))]
+    ranked = []
+    for axis in (down, across):
+        least: dict[Any, float] = {}
+        for row in able:
+            least[row[axis]] = min(least.get(row[axis], inf), sign * row[name])
+        ranked.append(sorted(_values(points, axis), key=lambda v, of=least: of.get(v, inf)))  # type: ignore[misc]
+    ys, xs = ranked
+    rows = max(min(len(ys), isqrt(_MOST_CELLS)), _MOST_CELLS // len(xs))
+    columns = max(min(len(xs), isqrt(_MOST_CELLS)), _MOST_CELLS // len(ys))
+    return sorted(ys[:rows]), sorted(xs[:columns])
+
+
+def _cells(
+    points: PointTable,
+    vertical: tuple[str, Sequence[Any]],
+    horizontal: tuple[str, Sequence[Any]],
+    name: str,
+    figure: PointFigure,
 ) -> Iterator[dict[str, Any]]:
+    (down, ys), (across, xs) = vertical, horizontal
     found: dict[tuple[Any, Any], list[Mapping[str, Any]]] = {}
     for row in points.rows:
         found.setdefault((row[down], row[across]), []).append(row)
-    for y in sorted(_values(points, down)):
-        for x in sorted(_values(points, across)):
+    for y in ys:
+        for x in xs:
             common = {"down": float(y), "across": float(x)}
             best = _best(points, found.get((y, x), ()), name, figure)
             if best is None and points.evaluate is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parcost import Exporter, FileExporter, LiveExporter, hookimpl
+from parcost import Exporter, FileExporter, LiveExporter, Rulebook, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 
@@ -92,3 +92,9 @@ def _charts(entries: Iterable[Entry]) -> list[tuple[str, ChartData]]:
 def exporters() -> list[Exporter | FileExporter]:
     """Offer all three."""
     return [Html(), Svg(), Png()]
+
+
+@hookimpl
+def rulebooks() -> list[Rulebook]:
+    """Offer the pages of the rules."""
+    return [Rulebook(name="pictures", file=Path(__file__).with_name("rules.toml"))]

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from parcost.language.errors import ParcostError
+from parcost import Diagnostic, ParcostError, SpecError
 from parcost_plugins.exporters.pictures.specification import specification, theme
 
 if TYPE_CHECKING:
@@ -30,21 +28,16 @@ class DrawingError(ParcostError):
     """There is nothing to draw with."""
 
 
-class NothingToDrawError(click.ClickException):
-    """No report has a picture, or none the one that the user chose."""
-
-    exit_code = 2
-
-
 def svg(charts: Sequence[tuple[str, ChartData]]) -> str:
     """Return one drawing of all *charts*, one below the other; each has the name of its study.
 
     Raises:
-        NothingToDrawError: There is no chart.
+        SpecError: There is no chart.
         DrawingError: The library that draws is not installed.
     """
     if not charts:
-        raise NothingToDrawError("there is nothing to draw: no report has such a picture")
+        message = "there is nothing to draw: no report has such a picture"
+        raise SpecError([Diagnostic("nothing-to-draw", message)])
     several = len({study for study, _ in charts}) > 1
     drawn = [_draw(chart, study if several else "") for study, chart in charts]
     if len(drawn) == 1:
@@ -65,7 +58,7 @@ def png(charts: Sequence[tuple[str, ChartData]]) -> bytes:
     """Return one image of all *charts*.
 
     Raises:
-        NothingToDrawError: There is no chart.
+        SpecError: There is no chart.
         DrawingError: The library that draws is not installed.
     """
     image: bytes = _library().svg_to_png(svg(charts), scale=_SCALE)

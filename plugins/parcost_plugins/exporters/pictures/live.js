@@ -184,7 +184,7 @@
     const path = target.dataset.undo;
     if (path) { changes.delete(path); entries.delete(path); update(); }
     else if (target.id === "start") search();
-    else if (target.id === "stop") post("/stop", {});
+    else if (target.id === "stop") post("/stop", { page });
   });
   $("reset").addEventListener("click", () => { changes.clear(); entries.clear(); update(); });
   $("download").addEventListener("click", download);

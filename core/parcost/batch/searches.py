@@ -1,0 +1,47 @@
+"""A search with its page and its pictures, for formats that draw and for the live page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from parcost.batch.entries import charts_of
+from parcost.contract.entries import Entry
+from parcost.output.search import search_page
+from parcost.search.best_first import search
+from parcost.search.charts import search_charts
+from parcost.search.fastest_layouts import FastestLayouts
+
+if TYPE_CHECKING:
+    from parcost.output.search import RankedLayout
+    from parcost.search.best_first import SearchRequest
+    from parcost.search.result import SearchResult
+    from parcost.search.sensitivity import Neighbour
+    from parcost.search.space import Space
+
+_MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
+
+
+def search_for_map(
+    whole: Space, request: SearchRequest, on_progress: Callable[[str], None]
+) -> SearchResult:
+    """Return the best layouts of a space, and what a map of it shows unless it is too large."""
+    fastest = FastestLayouts()
+    points = fastest if whole.size <= _MOST_MAPPED else None
+    found = search(whole, request, on_progress=on_progress, points=points)
+    return evolve(found, fastest=fastest.layouts())
+
+
+def search_entry(
+    whole: Space,
+    found: SearchResult,
+    best: Sequence[RankedLayout],
+    near: Sequence[Neighbour],
+) -> Entry:
+    """Return the page of a search with its pictures."""
+    scenario = found.scenario
+    text = charts_of([*search_page(whole, found, best, near)], search_charts(found))
+    name = f"{scenario.name}: {found.objective.title}"
+    return Entry(path=scenario.path, name=name, part="charts", text=text)

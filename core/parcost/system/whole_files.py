@@ -1,0 +1,64 @@
+"""Files that appear whole or not at all: those of commands, and of notebooks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from errno import EISDIR
+from pathlib import Path
+from typing import TextIO
+
+from parcost.system.temporary import Temporary, file_beside
+
+_SPELLED = "backslashreplace"
+
+
+class WholeFile:
+    """A new file, which takes the place of an old one once it is complete.
+
+    What is no regular file, such as a pipe, is written as it is. Every method may raise
+    ``OSError``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._beside: Temporary | None = None
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+        self.file: TextIO
+        if path.exists() and not path.is_file():
+            self.file = path.open("w", encoding="utf-8", newline="")
+            return
+        handle, self._beside = file_beside(path)
+        self.file = os.fdopen(handle, "w", encoding="utf-8", errors=_SPELLED, newline="")
+
+    def put(self, text: str) -> None:
+        """Write a piece of the file."""
+        self.file.write(text)
+
+    def save_with(self, save: Callable[[Path], None]) -> None:
+        """Have *save* write the file instead."""
+        save(self.path if self._beside is None else self._beside.path)
+
+    def finish(self) -> None:
+        """Let the file appear."""
+        self.file.close()
+        if self._beside is not None:
+            self._beside.path.chmod(0o666 & ~umask())
+            self._beside.replace(self.path)
+            self._beside = None
+
+    def abandon(self) -> None:
+        """Remove what is not complete."""
+        with suppress(OSError):  # what could not be written cannot be flushed either
+            self.file.close()
+        if self._beside is not None:
+            self._beside.remove()
+
+
+def umask() -> int:
+    """Return the permissions that new files lack."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
