@@ -20,7 +20,7 @@ from parcost.cli.output_files import OutputFile
 if TYPE_CHECKING:
     from parcost import Session
     from parcost.plugins.selection import PluginSelection
-    from parcost_plugins.calibration.constants import Constant, ConstantKind
+    from parcost_plugins.calibration.constants import Constant, ConstantKind, FrameworkConstant
     from parcost_plugins.calibration.grids import Measurement, TimeGrid
     from parcost_plugins.calibration.inputs import Input
     from parcost_plugins.calibration.logs import Options
@@ -119,8 +119,9 @@ def command(
     """Fit named constants to measurements, and write them as a catalogue file.
 
     Runs are rows in the format of `parcost validate`. Tables (.jsonl) are written by
-    benchmarks/measure: products, attention, element-wise passes, host and collectives. Any
-    other file is a log of nccl-tests or rccl-tests, or two columns of size and time. A
+    benchmarks/measure: products, attention, element-wise passes, host and collectives. A log
+    of Megatron-LM says what its allocator reserves. Any other file is a log of nccl-tests or
+    rccl-tests, or two columns of size and time. A
     directory stands for its .jsonl and .log files. The default is the published runs of the
     package.
     """
@@ -274,7 +275,7 @@ class _Calibration:
         """Return what the files say."""
         from attrs import evolve
 
-        from parcost_plugins.calibration import host, inputs, logs, spec
+        from parcost_plugins.calibration import allocator, host, inputs, logs, spec
         from parcost_plugins.calibration.report import CalibrationReport, entries
 
         parts: list[Part] = []
@@ -297,7 +298,7 @@ class _Calibration:
                     except click.UsageError as error:  # one job of many
                         self.refused.append(error.message)
         rows = [row for one in files if one.content == "host" for row in inputs.objects(one)]
-        issued: list[host.IssueConstant] = []
+        issued: list[FrameworkConstant] = []
         if rows:
             measured = host.issue_constants(rows, framework, self.session, self.table)
             issued = measured.constants
@@ -307,11 +308,21 @@ class _Calibration:
                 f"{n:,} rows of host: no constant is of {what}"
                 for what, n in measured.passed.items()
             ]
+        memory = {one.name: one.path for one in files if one.content == "memory"}
+        reserved: list[FrameworkConstant] = []
+        if memory:
+            before = float(host.framework_block(framework, self.session).fragmentation)
+            reserved, flaws, refused = allocator.fragmentation(
+                memory, framework, before, self.table
+            )
+            self.flaws += flaws
+            self.refused += refused
         networks = logs.levels(found, asked.form)
         report = CalibrationReport(
             parts=parts,
             networks=networks,
             host=issued,
+            allocator=reserved,
             refused=self.refused,
             unmodelled=self.unmodelled,
             passed=self.passed,

@@ -71,6 +71,21 @@ class Constant:
         return text_of(value, self.kind.unit, whole=self.kind.whole)
 
 
+@frozen(kw_only=True)
+class FrameworkConstant:
+    """A constant of a framework, measured apart from a step; *rows* is how many say so.
+
+    *low* and *high* are the least and the most of them, and *of* is what they are of.
+    """
+
+    constant: Constant
+    value: float
+    low: float
+    high: float
+    rows: int
+    of: str
+
+
 def text_of(value: float, unit: str, *, whole: bool = False) -> str:
     """Return *value* of SI units in the words of the language.
 

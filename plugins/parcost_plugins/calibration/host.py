@@ -8,25 +8,19 @@ from statistics import median
 from attrs import frozen
 
 from parcost import Session
-from parcost_plugins.calibration.constants import Constant, ConstantKind, kind_of, make_constant
+from parcost_plugins.calibration.constants import (
+    ConstantKind,
+    FrameworkConstant,
+    kind_of,
+    make_constant,
+)
 from parcost_plugins.calibration.inputs import FieldError, TableRow, number, text
 from parcost_plugins.calibration.kernels import is_pattern
 from parcost_plugins.calibration.least_squares import fit
 from parcost_plugins.validation.rows import Flaw
-from parcost_plugins.vocabulary import Training
+from parcost_plugins.vocabulary import Framework, Training
 
 _FEWEST = 3  # rows of one constant
-
-
-@frozen(kw_only=True)
-class IssueConstant:
-    """A constant of a framework, as rows of a host say it; *rows* is how many."""
-
-    constant: Constant
-    value: float
-    low: float
-    high: float
-    rows: int
 
 
 @frozen(kw_only=True)
@@ -37,7 +31,7 @@ class HostMeasurements:
     they time.
     """
 
-    constants: list[IssueConstant]
+    constants: list[FrameworkConstant]
     flaws: list[Flaw]
     refused: list[str]
     passed: Mapping[str, int]
@@ -86,14 +80,8 @@ def issue_constants(
             used = True
         if not used:
             passed[f"`{what}`, {mode}"] = passed.get(f"`{what}`, {mode}", 0) + 1
-    (scenario,) = session.load_text(
-        f"use catalog.frameworks.{framework}\nuse catalog.devices.h100_sxm\n"
-        "use catalog.fabrics.hgx_h100\nuse catalog.precisions.bf16\n"
-        "use catalog.models.gpt2_small\ncluster { devices = 1 }\n"
-        "training { sequence = 1024, global_batch = 1 sequences }\n"
-    )
-    known = scenario.studies()[0][Training].framework
-    found: list[IssueConstant] = []
+    known = framework_block(framework, session)
+    found: list[FrameworkConstant] = []
     reasons: list[str] = []
     for attribute in dict.fromkeys([*times, *chains]):
         meant = kind_of(table, "framework", attribute, framework)
@@ -127,8 +115,29 @@ def issue_constants(
                 f"{constant.text(constant.low)} to {constant.text(constant.high)}: {meant.why}"
             )
             continue
-        found.append(IssueConstant(constant=constant, value=value, low=low, high=high, rows=rows))
+        found.append(
+            FrameworkConstant(
+                constant=constant,
+                value=value,
+                low=low,
+                high=high,
+                rows=rows,
+                of="rows of the host",
+            )
+        )
     return HostMeasurements(constants=found, flaws=flaws, refused=reasons, passed=passed)
+
+
+def framework_block(name: str, session: Session) -> Framework:
+    """Return a framework of the catalogue."""
+    (scenario,) = session.load_text(
+        f"use catalog.frameworks.{name}\nuse catalog.devices.h100_sxm\n"
+        "use catalog.fabrics.hgx_h100\nuse catalog.precisions.bf16\n"
+        "use catalog.models.gpt2_small\ncluster { devices = 1 }\n"
+        "training { sequence = 1024, global_batch = 1 sequences }\n"
+    )
+    found: Framework = scenario.studies()[0][Training].framework
+    return found
 
 
 def _count(one: TableRow, name: str) -> float | None:

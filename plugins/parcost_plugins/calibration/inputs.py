@@ -15,9 +15,12 @@ import click
 from attrs import frozen
 
 from parcost.system.files import read_lines
+from parcost_plugins.calibration.allocator import is_memory_log
 from parcost_plugins.validation.rows import RUNS, Flaw
 
-Content = Literal["runs", "products", "attention", "streams", "host", "collectives", "log"]
+Content = Literal[
+    "runs", "products", "attention", "streams", "host", "collectives", "memory", "log"
+]
 
 #: By the fields that a row of a table has; the first counts.
 _FIELDS: Sequence[tuple[Content, Sequence[str]]] = (
@@ -78,7 +81,7 @@ def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
             message = f"`{name}` has nothing to calibrate from: neither `.jsonl` nor `.log`"
             raise failure("missing-file", message, name)
         for each in inside:
-            content = "log" if each.suffix == ".log" else _content(each)
+            content = _content_of_file(each)
             if content is None:
                 passed.append(str(each))
             else:
@@ -89,7 +92,9 @@ def inputs(names: Sequence[str]) -> tuple[list[Input], list[str]]:
 def _content_of_file(path: Path) -> Content | None:
     if path.suffix == ".jsonl":
         return _content(path)
-    return "products" if path.suffix == ".csv" and _has_products(_first_row(path)) else "log"
+    if path.suffix == ".csv" and _has_products(_first_row(path)):
+        return "products"
+    return "memory" if is_memory_log(path) else "log"
 
 
 def _has_products(head: str) -> bool:

@@ -11,9 +11,8 @@ from attrs import frozen
 from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
 from parcost.output import markdown
 from parcost.output.text import draw
-from parcost_plugins.calibration.constants import Constant
+from parcost_plugins.calibration.constants import Constant, FrameworkConstant
 from parcost_plugins.calibration.grids import Measurement
-from parcost_plugins.calibration.host import IssueConstant
 from parcost_plugins.calibration.logs import NetworkLink, lines
 from parcost_plugins.calibration.solve import Fit, FitValue, LeaveOutErrors, score_of_errors
 from parcost_plugins.calibration.spec import SpecEntry
@@ -42,7 +41,8 @@ class CalibrationReport:
 
     parts: Sequence[Part] = ()
     networks: Sequence[NetworkLink] = ()
-    host: Sequence[IssueConstant] = ()
+    host: Sequence[FrameworkConstant] = ()
+    allocator: Sequence[FrameworkConstant] = ()
     refused: Sequence[str] = ()
     unmodelled: Sequence[Flaw] = ()
     passed: Sequence[str] = ()
@@ -63,9 +63,9 @@ def entries(report: CalibrationReport) -> list[SpecEntry]:
             )
             kind = "fitted" if runs else "measured"
             found.append(SpecEntry(constant=c, value=value.value, kind=kind, source=source))
-    for one in report.host:
+    for one in (*report.host, *report.allocator):
         c = one.constant
-        source = f"{one.rows} rows of the host, {c.text(one.low)} to {c.text(one.high)}"
+        source = f"{one.rows} {one.of}, {c.text(one.low)} to {c.text(one.high)}"
         found.append(SpecEntry(constant=c, value=one.value, kind="measured", source=source))
     return found
 
@@ -91,8 +91,10 @@ def _page(report: CalibrationReport) -> Iterator[Item]:
         for log in network.logs:
             for text in lines(log):
                 yield Line(text)
-    if report.host:
-        yield Heading("Host")
+    for title, measured in (("Host", report.host), ("Allocator", report.allocator)):
+        if not measured:
+            continue
+        yield Heading(title)
         cells = [
             Row(
                 [
@@ -103,9 +105,10 @@ def _page(report: CalibrationReport) -> Iterator[Item]:
                     f"{one.rows:,}",
                 ]
             )
-            for one in report.host
+            for one in measured
         ]
-        yield Table(_columns("constant", "before", "measured", "least to most", "rows"), cells)
+        names = ("before", "measured", "least to most", measured[0].of.split()[0])
+        yield Table(_columns("constant", *names), cells)
     if report.refused:
         yield Heading("Not fitted")
         for text in report.refused:
@@ -278,11 +281,8 @@ def to_json(report: CalibrationReport) -> str:
             }
             for network in report.networks
         ],
-        "host": [
-            {**_of(one.constant), "value": one.value, "low": one.low, "high": one.high,
-             "rows": one.rows}
-            for one in report.host
-        ],
+        "host": [_constant_data(one) for one in report.host],
+        "allocator": [_constant_data(one) for one in report.allocator],
         "refused": list(report.refused),
         "passed_over": list(report.passed),
         "unmodelled": [_flaw(flaw) for flaw in report.unmodelled],
@@ -293,6 +293,11 @@ def to_json(report: CalibrationReport) -> str:
 
 def _flaw(flaw: Flaw) -> dict[str, Any]:
     return {"file": flaw.file, "line": flaw.line, "id": flaw.id, "reason": flaw.reason}
+
+
+def _constant_data(one: FrameworkConstant) -> dict[str, Any]:
+    values = {"value": one.value, "low": one.low, "high": one.high, "rows": one.rows}
+    return {**_of(one.constant), **values}
 
 
 def _of(constant: Constant) -> dict[str, Any]:
