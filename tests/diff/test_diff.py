@@ -276,3 +276,20 @@ def test_a_limit_of_nothing_that_is_compared_is_refused(run_command: Callable[..
     done = run_command("diff", "one.par", "two.par", "--fail-on", "step_time > 2 %", files=both)
     assert done.code == 2
     assert "no study is on both sides" in done.err
+
+
+def test_a_whole_path_is_compared_with_the_revision(run_command: Run, repository: Path) -> None:
+    found = data(run_command, "main", str(repository / "specs"))["studies"]
+    assert found == data(run_command, "main", "specs")["studies"]
+    assert [study["name"] for study in found] == ["a"]
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_file_outside_of_the_repository_is_refused(
+    run_command: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other") / "a.par"
+    other.write_text(SPEC, encoding="utf-8")
+    done = run_command("diff", "main", "--", str(other))
+    assert done.code == 2
+    assert "is outside of the repository" in done.err

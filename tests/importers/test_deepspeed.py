@@ -340,6 +340,7 @@ def test_keys_of_no_table_are_listed_with_their_place() -> None:
         ("[1]", "an object is expected"),
         ('{"train_batch_size": 1, "train_batch_size": 2}', "a second time"),
         ("[" * 100_000, "nests too deeply"),
+        ('{"train_batch_size": 1' + "0" * 5000 + "}", "too many digits"),
     ],
 )
 def test_a_text_that_is_no_configuration_is_an_error(text: str, message: str) -> None:

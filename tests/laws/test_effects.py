@@ -188,6 +188,17 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "device card { block_matmul_efficiency = 40 % }"
         ),
     ),
+    "plausible.mfu_fp4": (
+        "dense",
+        (
+            "device card { fp4 = 4 PFLOPS dense }\nprecision recipe { narrow = fp4 }\n"
+            "plausible { mfu_fp4 = 0.001 % }"
+        ),
+        (
+            "device card { fp4 = 4 PFLOPS dense }\nprecision recipe { narrow = fp4 }\n"
+            "plausible { mfu_fp4 = 90 % }"
+        ),
+    ),
     "device.narrow_sustained": (
         "dense",
         "precision recipe { narrow = fp8 }",

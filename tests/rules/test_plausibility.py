@@ -48,7 +48,7 @@ def test_a_global_batch_as_micro_batch() -> None:
     """256 sequences of 4096 tokens are 1,048,576 tokens on a rank; 158 are 647,168."""
     assert messages(micro_batch=256, batch=4096) == {
         "implausible-micro-batch": "`training.micro_batch` is 1,048.58 K tokens on a rank, "
-        "and the most that is known 650 K tokens on a rank"
+        "and plausible is at most 650 K tokens on a rank"
     }
     assert messages(micro_batch=158, batch=8 * 158) == {}
     assert set(messages(micro_batch=159, batch=8 * 159)) == {"implausible-micro-batch"}
@@ -65,8 +65,8 @@ def test_context_parallelism_shares_the_tokens() -> None:
 @pytest.mark.parametrize(
     ("bucket", "said"),
     [
-        ("25 kB", "is 0.025 MB, and the least that is known 0.1 MB"),
-        ("25 GB", "is 25,000 MB, and the most that is known 20,000 MB"),
+        ("25 kB", "is 0.025 MB, and plausible is at least 0.1 MB"),
+        ("25 GB", "is 25,000 MB, and plausible is at most 20,000 MB"),
         ("0.1 MB", ""),
         ("20 GB", ""),
     ],
@@ -111,8 +111,7 @@ def test_a_sweep_is_warned_of_at_its_points() -> None:
     text = STUDY.format(precision="bf16", micro_batch=1, batch=64, sequence="4096", more="")
     (scenario,) = parcost.load_text(text + "overlap { bucket = [25 MB, 25 GB, 25 kB] }\n")
     said = [d for d in scenario.check() if d.id == "implausible-bucket"]
-    assert {d.message.split(" is ")[1].split(",")[0] for d in said} <= {
-        "0.025 MB",
-        "25",
-    }  # 25,000 MB
-    assert len(said) == 2
+    assert {d.message.partition(" is ")[2] for d in said} == {
+        "0.025 MB, and plausible is at least 0.1 MB (at bucket = 25 kB)",
+        "25,000 MB, and plausible is at most 20,000 MB (at bucket = 25 GB)",
+    }

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from multiprocessing import Pipe
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
 
+import pytest
+
 from parcost.server.bodies import LONGEST_SEARCH_SECONDS
-from parcost.server.evaluation_process import OutOfTimeError, PageTask
+from parcost.server.evaluation_process import EvaluationProcess, OutOfTimeError, PageTask
+from parcost.server.live_study import Subject
 from parcost.server.turns import BusyError, SupersededError, Turns
 
 
@@ -149,7 +154,8 @@ def test_only_a_search_that_never_ends_is_cut_off(site: Any) -> None:
     """A search ends by its own budget, and then compares and draws; the page waits for that."""
     site.open("POST", "/search", {"budget_seconds": 1}).read()
     site.open("POST", "/search", {}).read()
-    assert [limit > LONGEST_SEARCH_SECONDS for limit in site.searches.limits] == [True, True]
+    beside = 600  # seconds for what is not search
+    assert site.searches.limits == [1 + beside, LONGEST_SEARCH_SECONDS + beside]
 
 
 def test_a_search_that_never_ends_is_ended(site: Any) -> None:
@@ -158,4 +164,27 @@ def test_a_search_that_never_ends_is_ended(site: Any) -> None:
 
     site.searches.answer = answer
     found = events(site.open("POST", "/search", {}).read().decode())
-    assert found[-1][1]["diagnostics"][0]["id"] == "out-of-time"
+    assert found[-1][1]["diagnostics"][0]["id"] == "search-overdue"
+
+
+def test_a_stop_reaches_a_search_whose_process_still_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = Pipe()
+    starting = Event()
+
+    def connected(_: EvaluationProcess) -> Any:
+        starting.set()
+        return ours
+
+    monkeypatch.setattr(EvaluationProcess, "_connected", connected)
+    process, task = EvaluationProcess(Subject(path="job.par")), PageTask("search")
+    thread = Thread(target=process.ask, args=(task, 10.0))
+    thread.start()
+    assert starting.wait(10)
+    process.stop_search()
+    theirs.send_bytes(b"r")
+    assert [theirs.poll(10) and theirs.recv() for _ in range(2)] == [task, "stop"]
+    theirs.send_bytes(b"a{}")
+    thread.join(10)
+    assert not thread.is_alive()

@@ -110,7 +110,7 @@ def _sides(
     names: Sequence[str], values: Mapping[str, str], reading: ImportOptions, stack: ExitStack
 ) -> tuple[Side, Side]:
     """Return what is compared: two paths, revisions, or a file with and without overrides."""
-    from parcost.diff.revisions import is_revision
+    from parcost.diff.revisions import is_revision, repository_paths
     from parcost.diff.studies import Side
 
     first, *rest = names
@@ -138,7 +138,7 @@ def _sides(
         if not is_revision(revision):
             message = f"`{revision}` is no file, and no revision of a git repository here"
             raise click.UsageError(message)
-    paths = rest or ["."]
+    paths = repository_paths(rest or ["."])
     before = _revision_side(old or "HEAD", paths, values, reading, stack)
     if dots:
         return before, _revision_side(new or "HEAD", paths, values, reading, stack)

@@ -67,7 +67,7 @@ def command(
     finally:
         target.abandon()
     for file in job.files:
-        write_message("\n".join(_remarks(file)))
+        write_message("\n".join(map(escape_line, _remarks(file))))
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,8 @@ def command(
     from parcost.batch.scenarios import only_study
     from parcost.language.errors import SpecError
 
+    if isnan(time_limit):
+        raise click.UsageError("`--time-limit nan`: a number of seconds is expected")
     if not is_loopback(host) and not remote:
         raise click.UsageError(
             f"`--host {host}` may be reached from other machines; add `--remote` to allow that"

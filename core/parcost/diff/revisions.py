@@ -6,6 +6,7 @@ hook, filter or pager of a repository.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,23 @@ def is_revision(name: str) -> bool:
     except SpecError:
         return False
     return True
+
+
+def repository_paths(paths: Sequence[str]) -> list[str]:
+    """Return *paths* from the current directory on, as a revision has them too.
+
+    Raises:
+        SpecError: One is outside of the repository, so that no revision has it.
+    """
+    top = Path(_git("rev-parse", "--show-toplevel").decode().rstrip("\n")).resolve()
+    found = []
+    for path in paths:
+        whole = Path(path).resolve()
+        if not whole.is_relative_to(top):
+            message = f"`{path}` is outside of the repository, so no revision has it"
+            raise failure("git", message, path, "compare two files: parcost diff A B")
+        found.append(os.path.relpath(whole) if Path(path).is_absolute() else path)
+    return found
 
 
 @contextmanager

@@ -1,9 +1,8 @@
 """Files of other tools that describe one job, as one translation.
 
-A ``config.json`` has the model in full, and a launch script has the layout and, as a rule, the
-model once more. Both are one block `model` then: with `num_hidden_layers: 80` beside
-`--num-layers 80` there are 80 layers, and `--num-layers 32` is an error at both places. What the
-script leaves to a default of its tool comes from the ``config.json``; a warning lists what differs.
+One file has a kind of block in full, and others state parts of it. Both are one block. A value
+that differs is an error at both places. What a file leaves to a default of its tool comes from the
+full block, with a warning that lists what differs.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Sess
         imported.setdefault(entry, ImportedValue(name="use", value=entry))
     blocks = _merge([(one.source, block) for one in files for block in one.translation.blocks])
     translation = Translation(uses=list(imported.values()), blocks=blocks)
-    known = [_known(one, session) for one in files]
+    known = [_stated_paths(one, session) for one in files]
     parts = [
         _part(file, blocks, set().union(*known[:at], *known[at + 1 :]))
         for at, file in enumerate(files)
@@ -105,7 +104,7 @@ class _Description:
             if file is self._file or len(blocks) > 1:
                 found.append(file)
             elif blocks:
-                found.append(self._joined(file, blocks[0]))
+                found.append(self._join(file, blocks[0]))
             else:
                 is_entry = self._names_entry(file) or is_entry
                 found.append(file)
@@ -115,38 +114,42 @@ class _Description:
         rest = evolve(self._file, translation=evolve(self._file.translation, blocks=kept))
         return [rest if file is self._file else file for file in found]
 
-    def _joined(self, file: ImportedFile, block: ImportedBlock) -> ImportedFile:
+    def _join(self, file: ImportedFile, block: ImportedBlock) -> ImportedFile:
         """Return a file whose *block* has the label of ours, and only what the file states."""
         stated = [one for one in block.settings if not one.assumption]
         names = {one.name for one in stated}
         others = self._values_of(file.translation.uses, block)
-        differing = [name for name in self._differing(others) if name not in self._open]
+        differing = [name for name in self._differences(others) if name not in self._open]
         self._refuse(file, {one.name: one for one in stated if one.name in differing})
         set_here = {one.name for one in block.settings} | self._settings.keys()
         left = [n for n in differing if n not in names and n in set_here]
         if left:
-            self.warnings.append(self._default(file, left, others))
+            self.warnings.append(self._default_warning(file, left, others))
         old, _, base = block.label.partition(" extends ")
         new = self._block.label
         blocks = [
             evolve(one, label=new, settings=stated)
             if one is block
-            else self._renamed(one, old, new.partition(" ")[0])
+            else self._rename_references(one, old, new.partition(" ")[0])
             for one in file.translation.blocks
         ]
         uses = [use for use in file.translation.uses if use.value.rpartition(".")[2] != base]
         return evolve(file, translation=evolve(file.translation, blocks=blocks, uses=uses))
 
-    def _renamed(self, block: ImportedBlock, old: str, new: str) -> ImportedBlock:
-        """Return a block whose references to the label *old* are to *new*."""
-        fields = self._session.plugins.blocks[block.kind].fields
+    def _rename_references(self, block: ImportedBlock, old: str, new: str) -> ImportedBlock:
+        """Return a block whose references to our block by the label *old* are by *new*."""
+        type_ = self._session.plugins.blocks.get(block.kind)
+        fields = type_.fields if type_ else {}  # binding reports a kind that no plugin has
         settings = [
             evolve(one, value=new)
-            if one.value == old and one.name in fields and fields[one.name].target
+            if one.value == old
+            and one.name in fields
+            and fields[one.name].target == self._block.kind
             else one
             for one in block.settings
         ]
-        return evolve(block, settings=settings)
+        blocks = [self._rename_references(inner, old, new) for inner in block.blocks]
+        return evolve(block, settings=settings, blocks=blocks)
 
     def _names_entry(self, file: ImportedFile) -> bool:
         """Return whether a file uses an entry of a catalogue, which has to be what ours is."""
@@ -154,8 +157,8 @@ class _Description:
             for kind, label in _entries(use, self._session):
                 if kind == self._block.kind:
                     others = self._values_of([use], ImportedBlock(kind=kind, label=label))
-                    names = [n for n in self._differing(others) if n not in self._open]
-                    stated = {n: evolve(use, name=n, value=_shown(others[n])) for n in names}
+                    names = [n for n in self._differences(others) if n not in self._open]
+                    stated = {n: evolve(use, name=n, value=_value_text(others[n])) for n in names}
                     self._refuse(file, stated)
                     return True
         return False
@@ -178,7 +181,7 @@ class _Description:
                 return {name: getattr(made, name) for name in type_.fields}
         return {}
 
-    def _differing(self, others: Mapping[str, object]) -> list[str]:
+    def _differences(self, others: Mapping[str, object]) -> list[str]:
         return [name for name, value in others.items() if self._values.get(name, value) != value]
 
     def _refuse(self, file: ImportedFile, stated: Mapping[str, ImportedValue]) -> None:
@@ -186,7 +189,7 @@ class _Description:
         found = []
         for name, other in stated.items():
             own = self._settings.get(name, ImportedValue(name=name, value=""))
-            value = own.value or _shown(self._values[name])
+            value = own.value or _value_text(self._values[name])
             message = (
                 f"`{self._block.kind}.{name}` is {value} in `{self._file.source.name}`, and "
                 f"{other.value} in `{file.source.name}`"
@@ -195,12 +198,12 @@ class _Description:
         if found:
             raise SpecError(found)
 
-    def _default(
+    def _default_warning(
         self, file: ImportedFile, names: Sequence[str], others: Mapping[str, object]
     ) -> Diagnostic:
         """Return the warning of what a file leaves to defaults of its tool that differ."""
         listed = ", ".join(
-            f"`{name}` is {_shown(self._values[name])} and not {_shown(others[name])}"
+            f"`{name}` is {_value_text(self._values[name])} and not {_value_text(others[name])}"
             for name in names
         )
         own = self._settings.get(names[0], ImportedValue(name="", value=""))
@@ -215,7 +218,7 @@ class _Description:
         )
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     """Return a value of an attribute as people read it."""
     if isinstance(value, bool):
         return "on" if value else "off"
@@ -284,7 +287,7 @@ def _entries(use: ImportedValue, session: Session) -> list[tuple[str, str]]:
     return [(block.kind.text, label) for _, block, label in module.imported_blocks]
 
 
-def _known(file: ImportedFile, session: Session) -> set[str]:
+def _stated_paths(file: ImportedFile, session: Session) -> set[str]:
     """Return the attributes that a file sets, and the kinds of its blocks."""
     translation = file.translation
     kinds = {block.kind for block in translation.blocks}
@@ -304,22 +307,22 @@ def _part(
     used = list(_paths(blocks))
     translation = file.translation
 
-    def kept(block: ImportedBlock) -> ImportedBlock:
+    def used_block(block: ImportedBlock) -> ImportedBlock:
         settings = [
             one
             for one in block.settings
             if not one.assumption or (f"{block.kind}.{one.name}", one) in used
         ]
-        return evolve(block, settings=settings, blocks=list(map(kept, block.blocks)))
+        return evolve(block, settings=settings, blocks=list(map(used_block, block.blocks)))
 
-    def left(keys: Iterable[ImportedKey]) -> list[ImportedKey]:
+    def open_keys(keys: Iterable[ImportedKey]) -> list[ImportedKey]:
         return [key for key in keys if key.attribute not in known]
 
     changed = evolve(
         translation,
-        blocks=list(map(kept, translation.blocks)),
-        unknown=left(translation.unknown),
-        missing=left(translation.missing),
+        blocks=list(map(used_block, translation.blocks)),
+        unknown=open_keys(translation.unknown),
+        missing=open_keys(translation.missing),
     )
     return evolve(file, translation=changed)
 

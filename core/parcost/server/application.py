@@ -52,7 +52,7 @@ from parcost.server.evaluation_process import (
 from parcost.server.live_study import Subject
 from parcost.server.turns import BusyError, SupersededError, Turns
 
-_SEARCH_SECONDS = LONGEST_SEARCH_SECONDS + 600.0  # for what comes before and after the search
+_BESIDE_SECONDS = 600.0  # for what comes before and after a search
 _BEAT_SECONDS = 10.0  # between two events at least, so that a lost reader is noticed
 
 
@@ -133,7 +133,8 @@ class LivePage:
             loop.call_soon_threadsafe(queue.put_nowait, text)
 
         task = PageTask("search", (order,))
-        work = partial(self.searches.ask, task, _SEARCH_SECONDS, show_progress)
+        most = (order.budget_seconds or LONGEST_SEARCH_SECONDS) + _BESIDE_SECONDS
+        work = partial(self.searches.ask, task, most, show_progress)
         run = asyncio.ensure_future(asyncio.to_thread(work))
         run.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is noticed
         try:
@@ -160,7 +161,7 @@ async def _outcome(run: Awaitable[str]) -> str:
     try:
         return await run
     except OutOfTimeError:
-        found = Diagnostic("out-of-time", "the search took much longer than its limit")
+        found = Diagnostic("search-overdue", "the search took much longer than its limit")
     except EndedError:
         found = Diagnostic("search-ended", "the search was ended")
     return _problem_text(found)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
+from sys import float_info
 from typing import Any
 
 from attrs import field, frozen
@@ -116,7 +117,7 @@ def search_order_of(body: Mapping[str, Any]) -> SearchOrder:
     """
     budget, objective = body.get("budget_seconds"), body.get("objective", "")
     number = isinstance(budget, (int, float)) and not isinstance(budget, bool)
-    if budget is not None and not (number and budget > 0):
+    if budget is not None and not (number and 0 < budget <= float_info.max):
         raise BodyError(400, "bad-request", "`budget_seconds` is a number above 0")
     if not isinstance(objective, str) or not (objective == "" or _WORD.fullmatch(objective)):
         raise BodyError(400, "bad-request", "`objective` is a name")

@@ -56,6 +56,7 @@ class EvaluationProcess:
     _process: SpawnProcess | None = None
     _connection: Connection | None = None
     _is_ready: bool = False
+    _is_stopped: bool = False
     _lock: Lock = field(factory=Lock)
 
     def ask(
@@ -71,12 +72,15 @@ class EvaluationProcess:
             EndedError: The process is ended, by :meth:`end` or by a fault.
         """
         with self._lock:
+            self._is_stopped = False
             connection = self._connected()
             try:
                 if not self._is_ready:
                     self._receive(connection, monotonic() + _START_SECONDS)
                     self._is_ready = True
                 connection.send(task)
+                if self._is_stopped:  # while the process started, which drops what is no task
+                    connection.send(_STOP)
                 until = monotonic() + seconds
                 while True:
                     kind, text = self._receive(connection, until)
@@ -89,6 +93,7 @@ class EvaluationProcess:
 
     def stop_search(self) -> None:
         """Ask a search to end with what it has found."""
+        self._is_stopped = True
         connection = self._connection
         if connection is not None:
             with suppress(OSError, ValueError):

@@ -126,7 +126,11 @@ class LiveStudy:
 
     def search(self, order: SearchOrder, on_progress: Callable[[str], None]) -> Answer:
         """Return the best layouts; *on_progress* may raise KeyboardInterrupt to end the search."""
-        found = attempt(self.subject.path, lambda: self._search(order, on_progress))
+        try:
+            found = attempt(self.subject.path, lambda: self._search(order, on_progress))
+        except KeyboardInterrupt:
+            message = "the search was stopped before it had found a layout"
+            return self._problems([Diagnostic("search-stopped", message)])
         return self._problems(found.diagnostics) if isinstance(found, Rejection) else found
 
     def _search(self, order: SearchOrder, on_progress: Callable[[str], None]) -> Answer:

@@ -51,6 +51,11 @@ def read_object(text: str) -> Mapping[str, JsonEntry]:
         _object(text, start, "", entries)
     except json.JSONDecodeError as error:
         raise JsonTextError(error.msg, error.pos) from None
+    except ValueError as error:  # Python reads no number of so many digits
+        if isinstance(error, JsonTextError):
+            raise
+        digits = max(re.finditer(r"\d+", text), key=lambda found: found.end() - found.start())
+        raise JsonTextError("a number has too many digits", digits.start()) from None
     except RecursionError:
         raise JsonTextError("it nests too deeply", 0) from None
     return entries

@@ -278,7 +278,7 @@ class Fabric:
 
 @block("plausible", label="none")
 class PlausibleRange:
-    """The most that is known of each quantity, and the least of some.
+    """The most that is plausible of each quantity, and the least of some.
 
     Beyond it, another unit or another attribute was probably meant.
     """

@@ -40,8 +40,8 @@ def plausibility(
             severity="warning",
             holds=holds,
             subject=subject,
-            message=f"`{{subject}}` is {{value:,.6g}}{{unit}}, and the {name} that is known "
-            "{limit:,.6g}{unit}",
+            message="`{subject}` is {value:,.6g}{unit}, and plausible is at "
+            f"{name} {{limit:,.6g}}{{unit}}",
             inputs={
                 "subject": subject,
                 "value": value / scale,

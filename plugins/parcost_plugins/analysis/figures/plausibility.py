@@ -56,5 +56,5 @@ def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
         inputs={"mfu": 100.0 * mfu, "compute": compute, "most": 100.0 * most},
         help="check the peak of the device, and efficiencies that the spec sets, such as "
         "`kernels.gemm_efficiency`",
-        factor=mfu / most,
+        factor=mfu / maximum(most, 1e-300),
     )

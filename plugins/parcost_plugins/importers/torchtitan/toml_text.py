@@ -46,16 +46,19 @@ def read_toml(text: str) -> Mapping[str, TomlEntry]:
         TomlTextError: The text is no TOML.
     """
     try:
-        values = tomllib.loads(text)
+        values = dict(_flat(tomllib.loads(text), ""))
     except tomllib.TOMLDecodeError as error:
         found = _WHERE.search(str(error))
         at = _offset(text, int(found[1]), int(found[2])) if found else max(len(text) - 1, 0)
         message = _WHERE.sub("", str(error)).strip()
         raise TomlTextError(f"no TOML: {message}", at, at + 1) from None
+    except ValueError:  # Python reads no number of so many digits
+        digits = max(re.finditer(r"\w+", text), key=lambda found: found.end() - found.start())
+        raise TomlTextError("a number has too many digits", *digits.span()) from None
     except RecursionError:
         raise TomlTextError("it nests too deeply", 0, 1) from None
     places = dict(_places(text))
-    return {key: TomlEntry(value, *places.get(key, (0, 0))) for key, value in _flat(values, "")}
+    return {key: TomlEntry(value, *places.get(key, (0, 0))) for key, value in values.items()}
 
 
 def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
