@@ -65,6 +65,13 @@ def test_a_share_changes_by_points(run_command: Run) -> None:
     assert float(relative) == pytest.approx(100 * (float(after) / float(before) - 1), abs=0.05)
 
 
+def test_bytes_of_a_row_have_one_kind_of_prefix(run_command: Run) -> None:
+    text = run_command("diff", "a.par", "--set", "layout.tp=4", files={"a.par": SPEC}).out
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("gradients ")]
+    before, after, change = map(float, re.findall(r"([\d.]+) GiB", line))
+    assert change == pytest.approx(before - after, abs=0.02)
+
+
 def test_terms_add_up_to_the_change_of_the_step(run_command: Run) -> None:
     (study,) = data(run_command, "a.par", "--set", "layout.tp=8", files={"a.par": SPEC})["studies"]
     step = by_name(study["figures"])["step_time"]["difference"]

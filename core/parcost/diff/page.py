@@ -224,7 +224,9 @@ def _value(number: NumberChange, side: str) -> str:
 
 def _difference(number: NumberChange) -> str:
     sign = "+" if number.difference > 0 else "-"
-    text = quantity(abs(number.difference), number.unit)
+    larger = max(abs(value) for value in (number.before, number.after) if value is not None)
+    unit = quantity(larger, number.unit).rpartition(" ")[2]
+    text = quantity(abs(number.difference), unit if unit.endswith("iB") else number.unit)
     if number.unit == "%":  # beside a relative change, `+2 %` would have two meanings
         text = text.replace("%", "points")
     return f"{sign}{text}"
