@@ -32,11 +32,15 @@ def _symbols(text: str) -> Sequence[str | int]:
     text = text.rstrip()
     while at < len(text):
         match = _TOKEN.match(text, at)
-        if match is None or len(match[1] or "") > 18:
+        if match is None or len(match[1] or "") > 18 or _is_octal(match[1] or ""):
             raise ArithmeticTextError(text)
         found.append(int(match[1]) if match[1] else match[2] or match[3])
         at = match.end()
     return found
+
+
+def _is_octal(text: str) -> bool:
+    return len(text) > 1 and text[0] == "0"
 
 
 class _ArithmeticExpression:
@@ -71,7 +75,8 @@ class _ArithmeticExpression:
             elif other == 0:
                 raise ArithmeticTextError
             else:
-                found = found // other if sign == "/" else found % other
+                whole = abs(found) // abs(other) * (1 if (found < 0) == (other < 0) else -1)
+                found = whole if sign == "/" else found - whole * other
         return found
 
     def _atom(self) -> int:

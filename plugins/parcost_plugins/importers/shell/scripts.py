@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from parcost_plugins.importers.shell.arithmetic import ArithmeticTextError, number
+from parcost_plugins.importers.shell.changes import changes
 from parcost_plugins.importers.shell.words import (
     ShellTextError,
     ShellToken,
@@ -34,6 +35,9 @@ _OPENING = {"if": "fi", "while": "done", "until": "done", "for": "done", "case":
 _SKIPPED = {"then", "do", "else", "elif", "!", "time", "in"}
 _DECLARING = {"export", "local", "declare", "readonly", "typeset"}
 _TESTS = {"[", "[[", "test"}
+_PASSING = {"cd", "mkdir", "pushd", "popd", "set", "echo", "source", ".", "module", "ulimit", ":"}
+_TARGETING = {"read", "mapfile", "readarray", "unset", "getopts", "let"}
+_REDIRECTING = {"<", ">", ">>", "<<", "<<-", "<<<"}
 _MOST = 8_000_000  # characters that references may become
 
 
@@ -162,24 +166,32 @@ class _ScriptReader:
         self._conditional: list[ShellField] = []
         self._nesting: list[str] = []
         self._size = 0
+        self._changes: Mapping[str, str] = {}
+        self._sure: set[str] = set()  # names set since a command that may set any
+        self._line = (0, 1)  # a place, and its line
         for found in _SCHEDULER.finditer(text):
             for name in _VARIABLES_OF_SCHEDULER.get(found[1], ()):
                 piece = Piece(found[2], found.start(1), found.end(2))
                 self._variables[name] = Variable([[piece]])
+                self._sure.add(name)
 
     def script(self) -> Script:
         """Read all commands."""
+        self._changes = changes(self._text)
+        for name, why in self._changes.items():
+            self._variables[name] = Variable([], unread=why)
         words: list[ShellToken] = []
         stream = iter(tokens(self._text))
         uncertain = False
         for token in stream:
-            if token.operator in ("<", ">", ">>", "<<", "<<-"):
+            if token.operator in _REDIRECTING:
                 self._redirect(words, token, stream)
             elif token.operator == "(":
                 words = self._bracket(words, token, stream, uncertain)
             elif token.operator:
                 test = self._command(words, uncertain)
-                uncertain = token.operator == "||" or (token.operator == "&&" and test)
+                chained = token.operator == "&&" and (test or uncertain)
+                uncertain = token.operator == "||" or chained
                 words = []
             else:
                 words.append(token)
@@ -224,14 +236,55 @@ class _ScriptReader:
             else:
                 words = words[1:]
         uncertain = uncertain or any(key != "{" for key in self._nesting)
-        if words and _text(words[0]) in _DECLARING:
+        declaring = bool(words) and _text(words[0]) in _DECLARING
+        first = words[0] if words else None
+        if declaring:
             words = [word for word in words[1:] if not _text(word).startswith("-")]
-        while words and (found := _ASSIGNMENT.match(_text(words[0]))):
-            self._assign(found, words.pop(0), uncertain)
+        prefixes: list[tuple[re.Match[str], ShellToken]] = []
+        while words and (declaring or _ASSIGNMENT.match(_text(words[0]))):
+            word = words.pop(0)
+            if found := _ASSIGNMENT.match(_text(word)):
+                prefixes.append((found, word))
+            elif self._is_computed(word):
+                self._forget(word)
+        if not words:  # otherwise they are of the command alone
+            for found, word in prefixes:
+                self._assign(found, word, uncertain)
         found_fields = [field for word in words for field in self.fields(word)]
         if any(field.text.startswith("--") or " --" in field.text for field in found_fields):
             self._commands.append(found_fields)
-        return bool(words) and _text(words[0]) in _TESTS
+        elif words and not declaring:
+            self._follow(words)
+        passing = declaring or first is None or not words or _text(words[0]) in _PASSING
+        return not passing
+
+    def _is_computed(self, word: ShellToken) -> bool:
+        """Return whether the name that a word sets is not there as text."""
+        shown = self._text[word.start : word.end].lstrip("'\"")
+        return "$" in shown.split("=")[0] or "`" in shown.split("=")[0]
+
+    def _follow(self, words: Sequence[ShellToken]) -> None:
+        """Forget variables behind a command that may set any of them."""
+        while len(words) > 1 and _text(words[0]) in ("command", "builtin"):
+            words = words[1:]
+        key = _text(words[0])
+        computed = any(part.kind != "text" for word in words[1:] for part in word.parts)
+        printing = key == "printf" and len(words) > 1 and _text(words[1]).startswith("-v")
+        target = key in _TARGETING or printing
+        script = key in ("source", ".") and not _is_environment(words)
+        if key == "eval" or script or (target and computed):
+            self._forget(words[0], words[-1])
+
+    def _forget(self, first: ShellToken, last: ShellToken | None = None) -> None:
+        shown = _short(self._text[first.start : (last or first).end])
+        at, line = self._line
+        line += self._text.count("\n", at, first.start)
+        self._line = (first.start, line)
+        for name in sorted(self._sure):
+            why = f"`{name}` may be set by `{shown}` in line {line}, which is not run"
+            if not self._variables[name].unread:
+                self._variables[name] = Variable([], self._variables[name].array, why)
+        self._sure.clear()
 
     def _bracket(
         self,
@@ -247,7 +300,8 @@ class _ScriptReader:
         if not words or first in {*_TESTS, *_SKIPPED, *_OPENING}:
             return words
         following = next(stream, None)
-        if len(words) == 1 and following is not None and following.operator == ")":
+        named = len(words) == 1 or (len(words) == 2 and first == "function")
+        if named and following is not None and following.operator == ")":
             return []  # the name of a function
         raise ShellTextError("the shell takes this `(` for its own: quote it", *token[1:3])
 
@@ -287,6 +341,11 @@ class _ScriptReader:
 
     def _set(self, name: str, adds: bool, variable: Variable, uncertain: bool) -> None:
         before = self._variables.get(name)
+        self._sure.add(name)
+        if name in self._changes:
+            for value in variable.values:
+                self._conditional += split(value)
+            return
         if not uncertain:
             if adds and before is not None:
                 _extend(before.values, variable)
@@ -297,7 +356,8 @@ class _ScriptReader:
             return
         for value in variable.values:
             self._conditional += split(value)
-        if not adds or before is None:
+        flags = any("--" in piece.text for value in variable.values for piece in value)
+        if not adds or before is None or not (variable.array or flags):
             why = f"`{name}` is set under a condition, which is not run"
             self._variables[name] = Variable([], variable.array, why)
 
@@ -356,6 +416,7 @@ class _ScriptReader:
             )
             if operator.endswith("="):
                 self._variables[name] = Variable([pieces])
+                self._sure.add(name)
             return pieces
         return [Piece(shown, *_ends(part), f"`{name}` is not set in the file")]
 
@@ -373,11 +434,14 @@ class _ScriptReader:
 
         def value(name: str) -> int:
             variable = self._variables.get(name)
+            if variable is not None and variable.unread:
+                notes.append(variable.unread)
+                raise ArithmeticTextError(name)
             if variable is None or len(variable.values) != 1:
                 notes.append(f"`{name}` is not set in the file")
                 raise ArithmeticTextError(name)
             field = _field(variable.values[0] or [Piece("", 0, 0)])
-            if not field.text.isdigit() or len(field.text) > 18:
+            if not re.fullmatch(r"0|[1-9]\d{0,17}", field.text):
                 notes.append(field.unread or f"`{name}` is no whole number")
                 raise ArithmeticTextError(name)
             notes.append(field.assumption)
@@ -415,6 +479,11 @@ def _spaced(values: Sequence[Sequence[Piece]]) -> Iterator[Sequence[Piece]]:
 
 def _ends(part: WordPart) -> tuple[int, int]:
     return part.start, part.end
+
+
+def _is_environment(words: Sequence[ShellToken]) -> bool:
+    """Return whether a sourced file is that of a virtual environment."""
+    return any(part.text.endswith("bin/activate") for word in words for part in word.parts)
 
 
 def _text(token: ShellToken) -> str:

@@ -16,7 +16,7 @@ _TOKEN = re.compile(
     rf"(?P<blank>[ \t\r]+|\\\r?\n)|(?P<newline>\n)|(?P<escape>\\[\s\S])"
     rf"|(?P<single>'[^']*')|(?P<double>\")|(?P<variable>\$(?:{_NAME}|[0-9@*#?!$-]))"
     rf"|(?P<arithmetic>\$\(\()|(?P<command>\$\(|`)|(?P<braces>\$\{{)"
-    rf"|(?P<operator>&&|\|\||;;|<<-?|>>|[;&|()<>])|(?P<plain>{_PLAIN})|(?P<other>[\s\S])"
+    rf"|(?P<operator>&&|\|\||;;|<<<|<<-?|>>|[;&|()<>])|(?P<plain>{_PLAIN})|(?P<other>[\s\S])"
 )
 _QUOTED = re.compile(
     rf"(?P<end>\")|(?P<join>\\\r?\n)|(?P<escape>\\[\"\\$`])"
@@ -113,6 +113,9 @@ class _WordReader:
             if kind == "plain" and here == "#" and not parts:
                 comment = _COMMENT.match(self._text, at, self._end)
                 at = comment.end() if comment else at + 1
+                continue
+            if kind == "blank" and here[0] == "\\" and parts:
+                at = found.end()  # the word goes on in the next line
                 continue
             if separates:
                 if parts:
