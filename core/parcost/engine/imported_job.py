@@ -2,7 +2,7 @@
 
 One file has a kind of block in full, and others state parts of it. Both are one block. A value
 that differs is an error at both places. What a file leaves to a default of its tool comes from the
-full block, with a warning that lists what differs.
+full block. A warning lists what differs.
 """
 
 from __future__ import annotations

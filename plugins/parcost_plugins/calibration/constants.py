@@ -73,7 +73,7 @@ class Constant:
 
 @frozen(kw_only=True)
 class FrameworkConstant:
-    """A constant of a framework, measured apart from a step; *rows* is how many say so.
+    """A constant of a framework, measured apart from a step; *rows* counts what it is from.
 
     *low* and *high* are the least and the most of them, and *of* is what they are of.
     """

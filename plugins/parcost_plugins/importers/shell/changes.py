@@ -36,12 +36,12 @@ def changes(text: str) -> Mapping[str, str]:
     return _ChangeReader(text).changes()
 
 
-class _Group:
+class _CommandGroup:
     """Commands between brackets; *names* are those that they assign."""
 
-    def __init__(self, kind: str, *, apart: bool = False) -> None:
+    def __init__(self, kind: str, *, is_subshell: bool = False) -> None:
         self.kind = kind
-        self.apart = apart
+        self.is_subshell = is_subshell
         self.names: list[str] = []
         self.function = 0
 
@@ -52,7 +52,7 @@ class _ChangeReader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._found: dict[str, str] = {}
-        self._groups: list[_Group] = []
+        self._groups: list[_CommandGroup] = []
         self._places: dict[str, list[int]] = {}  # functions that assign a name; 0 is none
         self._fixed: set[str] = set()
         self._functions = 0
@@ -108,14 +108,14 @@ class _ChangeReader:
             self._arithmetic(self._text[token.start : end if end >= 0 else token.start + _LONGEST])
         if words and _ASSIGNMENT.fullmatch(_plain(words[-1])) and words[-1].end == token.start:
             self._assign([_plain(words[-1]).rstrip("+=")])
-            self._push(_Group("array"))
+            self._push(_CommandGroup("array"))
             return words
         first = _plain(words[0]) if words else ""
         rest = self._text[token.end : token.end + 100].lstrip(" \t")
         if words and first not in _KEYWORDS and rest.startswith(")"):
             self._function_ahead = True
         body = self._function_ahead and not words
-        self._push(_Group("(", apart=body or not self._function_ahead))
+        self._push(_CommandGroup("(", is_subshell=body or not self._function_ahead))
         self._function_ahead = self._function_ahead and not body
         return words if self._function_ahead else []
 
@@ -137,20 +137,20 @@ class _ChangeReader:
             assigned = []
         alone = not words
         if operator in ("|", "&"):
-            self._apart([*assigned, *self._closed])
+            self._mark_subshell([*assigned, *self._closed])
         if self._piped:
-            self._apart(assigned)
+            self._mark_subshell(assigned)
         if operator != "\n" or not alone:
             self._piped = operator == "|" or (self._piped and operator == "&" and alone)
         if operator != ")":
             self._closed = []
 
-    def _leave(self, group: _Group) -> None:
+    def _leave(self, group: _CommandGroup) -> None:
         self._closed = [*group.names]
         if group.function and self._launching:
             self._used |= self._references
-        if group.apart:
-            self._apart(group.names)
+        if group.is_subshell:
+            self._mark_subshell(group.names)
         if self._groups:
             self._groups[-1].names += group.names
 
@@ -168,7 +168,7 @@ class _ChangeReader:
                 self._enter()
                 self._parts(words)
             elif key in ("if", "case", "do"):
-                self._push(_Group(key, apart=self._piped and key == "do"))
+                self._push(_CommandGroup(key, is_subshell=self._piped and key == "do"))
             elif key in _ENDS:
                 if self._groups and self._groups[-1].kind == _ENDS[key]:
                     self._leave(self._groups.pop())
@@ -193,7 +193,7 @@ class _ChangeReader:
         return self._builtin(_plain(words[0]), words[1:])
 
     def _enter(self) -> None:
-        group = _Group("{", apart=self._piped)
+        group = _CommandGroup("{", is_subshell=self._piped)
         named = self._function_ahead
         if named:
             self._function_ahead = False
@@ -251,7 +251,7 @@ class _ChangeReader:
         if printing or ("$" in text and (setting or key in _TARGETING)) or key in ("source", "."):
             self._any = key
 
-    def _push(self, group: _Group, function: int = 0) -> None:
+    def _push(self, group: _CommandGroup, function: int = 0) -> None:
         if len(self._groups) > _DEEPEST:
             raise ShellTextError("brackets in this file nest too deeply", 0, 1)
         group.function = function or self._function()
@@ -289,7 +289,7 @@ class _ChangeReader:
         if self._groups:
             self._groups[-1].names += names
 
-    def _apart(self, names: Sequence[str]) -> None:
+    def _mark_subshell(self, names: Sequence[str]) -> None:
         for name in names:
             self._mark(name, "is set in a shell of its own")
 
