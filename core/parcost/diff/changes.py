@@ -175,7 +175,8 @@ def _reasons(result: Result) -> list[str]:
 
 def _attributes(before: Result, after: Result) -> Iterator[AttributeChange]:
     """Yield the attributes that differ: those that a file writes first."""
-    first, second = attributes(before.study), attributes(after.study)
+    first = attributes(before.study, after.study)
+    second = attributes(after.study, before.study)
     found = []
     for name in dict.fromkeys((*first, *second)):
         one, other = first.get(name), second.get(name)

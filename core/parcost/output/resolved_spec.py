@@ -83,15 +83,18 @@ class BlockText:
     attributes: Mapping[str, AttributeText]
 
 
-def attributes(study: Study) -> Mapping[str, AttributeText]:
+def attributes(study: Study, other: Study | None = None) -> Mapping[str, AttributeText]:
     """Return every attribute that has a value by its path: ``cluster.devices``, ``node.latency``.
 
-    Blocks that other blocks hold stand behind their label: ``hgx_h100.node.bandwidth``.
+    Blocks that other blocks hold stand behind their label: ``hgx_h100.node.bandwidth``. Those that
+    the *other* study has too, such as a catalogue's, are left out.
     """
     labels, axes = _labels(study), dict(study.axes)
+    common = labels.items() & _labels(other).items() if other is not None else set()
     return {
         f"{text.path}.{name}": attribute
         for block in _reachable_blocks(study)
+        if not common.issuperset((id(b), labels[id(b)]) for b in _closure([block]))
         for text in _block_texts(block, "", study, labels, axes)
         for name, attribute in text.attributes.items()
         if attribute.text
@@ -320,13 +323,13 @@ def _closure(blocks: Sequence[Any]) -> list[Any]:
 def _labels(study: Study) -> Mapping[int, str]:
     """Return a label for each block, told apart where two of a kind share one."""
     labels: dict[int, str] = {}
+    taken: set[tuple[type, str]] = set()
     for block in _reachable_blocks(study):
         label = wanted = block.label
         number = 2
-        while label and (type(block), label) in {
-            (type(b), labels.get(id(b))) for b in _reachable_blocks(study)
-        }:
+        while label and (type(block), label) in taken:
             label, number = f"{wanted}_{number}", number + 1
+        taken.add((type(block), label))
         labels[id(block)] = label
     return labels
 
