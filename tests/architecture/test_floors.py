@@ -36,6 +36,7 @@ FLOORS = (
     "cli",
     "",  # the package itself, which has the public names
     "references",
+    "__main__",
 )
 
 #: Libraries that a function may import, and what runs without them.

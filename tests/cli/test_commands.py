@@ -1129,6 +1129,13 @@ def test_the_version_is_printed(run: Run) -> None:
     assert run("--version").out == f"parcost {__version__}\n"
 
 
+def test_python_runs_the_package_as_the_command() -> None:
+    command = [sys.executable, "-m", "parcost", "eval", "nope.par"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error[missing-file]")
+
+
 RIDGES = """\
 use catalog.devices.h100_sxm
 fabric f { level node { bandwidth = 450 GB/s per_direction, latency = 1 us } }

@@ -105,11 +105,26 @@ def test_energy_counts_idling_hosts_and_cooling() -> None:
 
 def test_customary_shares_stand_in_where_none_are_given() -> None:
     found = result(JOB + "run { tokens = 1 T tokens }\nenergy { }")
-    drawn = 64 * 700 * (0.1 + 0.9 * 0.8) * 1.35 * 1.2
+    busy = sum(line.exposed for line in found.outcome.ledger if line.resource in ("compute", "hbm"))
+    share = busy / found.figure("step_time")
+    assert 0.5 < share < 1.0
+    drawn = 64 * 700 * (0.1 + 0.9 * (0.8 * share + 0.4 * (1 - share))) * 1.35 * 1.2
     assert found.figure("site_power") == pytest.approx(drawn)
     assert found.figure("energy") == pytest.approx(drawn * found.figure("days"))
     with pytest.raises(KeyError):
         found.figure("carbon")
+
+
+def test_a_slower_network_draws_less_power_and_takes_more_energy() -> None:
+    text = JOB + "run { tokens = 1 T tokens }\nenergy { }\n"
+    slow = text.replace("devices = 64", "devices = 64, fabric = slow").replace(
+        "cluster {",
+        "fabric slow extends hgx_h100 { level node { bandwidth = 20 GB/s per_direction } }\ncluster {",
+    )
+    fast, found = result(text), result(slow)
+    assert found.figure("step_time") > fast.figure("step_time")
+    assert found.figure("site_power") < fast.figure("site_power")
+    assert found.figure("energy") > fast.figure("energy")
 
 
 def test_a_site_may_state_its_own_overheads_once() -> None:

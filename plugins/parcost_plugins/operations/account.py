@@ -1,7 +1,7 @@
 """What a run takes: days, device-hours, money, energy, carbon dioxide.
 
 A device that waits for a restart is paid for like one that works, so everything counts
-wall time. It is taken to draw the same as well, which is a little too much.
+wall time. It is taken to draw what it does on average in a step, which is a little too much.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
     if price is not None:
         headline += _cost(price, speed, seconds)
     if energy is not None:
-        drawn = draw(study, energy)
+        drawn = draw(study, energy, speed.busy)
         if drawn is not None:
             shown, more = _energy(energy, drawn, speed, seconds)
             headline += shown
@@ -37,8 +37,11 @@ def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
     return headline, further
 
 
-def draw(study: Study, energy: Energy) -> Formula | None:
-    """Return the power of the site for one device, or None if its power is unknown."""
+def draw(study: Study, energy: Energy, busy: Real | Formula = 1.0) -> Formula | None:
+    """Return the power of the site for one device, or None if its power is unknown.
+
+    *busy* is the share of the time in which it computes.
+    """
     power = energy.power
     cluster = study.get(Cluster)
     if power is None and cluster is not None:
@@ -49,10 +52,13 @@ def draw(study: Study, energy: Energy) -> Formula | None:
     if power is None:
         return None
     return formula(
-        "P (i + (1 - i) a) k PUE, P design power, i idle, a activity, k hosts and network",
+        "P (i + (1 - i) (a b + w (1 - b))) k PUE, P design power, i idle, a activity in the share "
+        "b that computes, w activity in the rest that waits, k hosts and network",
         P=(power, "W"),
         i=energy.idle_power,
         a=energy.activity,
+        b=busy,
+        w=energy.waiting_activity,
         k=energy.host_power,
         PUE=energy.pue,
         source="shares of the design power, times what stands beside the devices",

@@ -6,29 +6,34 @@ import sys
 
 from attrs import frozen
 
-from parcost import Outcome, Real, Study
+from parcost import Formula, Outcome, Real, Study, exposed_seconds, formula
 from parcost.numeric import maximum
 from parcost_plugins.operations.goodput import useful_share
 from parcost_plugins.vocabulary import Cluster, Run, Training
+
+_OWN_RESOURCES = ("compute", "hbm")  # of a device: kernels keep them busy
 
 
 @frozen(kw_only=True, eq=False)
 class Speed:
     """*tokens* per second of wall time, on so many *devices*; *source* says by what.
 
-    *useful* is the share of wall time that steps take; the rest is lost to failures.
+    *useful* is the share of wall time that steps take; the rest is lost to failures. *busy* is the
+    share of a step in which devices compute, 1 where only the whole run is known.
     """
 
     tokens: Real
     devices: Real
     useful: Real
     source: str
+    busy: Real | Formula = 1.0
 
 
 def step_speed(study: Study, outcome: Outcome) -> Speed:
     """Return the speed of the steps of *study*, less what failures take."""
     training = study[Training]
     share = useful_share(study)
+    lines = (line for line in outcome.ledger if line.resource in _OWN_RESOURCES)
     step = maximum(outcome.step_seconds, sys.float_info.min)  # 0 where nothing is priced
     tokens = training.global_batch * training.sequence / step
     return Speed(
@@ -36,6 +41,12 @@ def step_speed(study: Study, outcome: Outcome) -> Speed:
         devices=study[Cluster].devices,
         useful=share,
         source="tokens of a step / step time",
+        busy=formula(
+            "ratio(compute, T)",
+            compute=(exposed_seconds(lines), "s"),
+            T=(outcome.step_formula, "s"),
+            source="the ledger: exposed seconds of the device's units and of its memory",
+        ),
     )
 
 

@@ -385,6 +385,18 @@ _IDLE = (
         lambda study: bool(study.all(Energy)),
         "a block `energy`",
     ),
+    _UnreadAttributes(
+        Datacenter,
+        ("waiting_activity",),
+        lambda study: bool(study.all(Energy)) and bool(study.all(Training)),
+        "a block `energy` and a step",
+    ),
+    _UnreadAttributes(
+        Energy,
+        ("waiting_activity",),
+        lambda study: bool(study.all(Training)),
+        "a step: devices of a published run are taken to compute all the time",
+    ),
 )
 
 

@@ -39,7 +39,10 @@ class Datacenter:
         ONE, minimum=1.0, doc="devices, their hosts and their network, over the devices alone"
     )
     activity: Real = fraction(
-        doc="of the way from idle to the design power, that a device in training draws"
+        doc="of the way from idle to the design power, that a device draws while it computes"
+    )
+    waiting_activity: Real = fraction(
+        doc="the same while it waits for the network, the host or another stage"
     )
     idle_power: Real = fraction(doc="of its design power, that an idle device draws")
 
@@ -197,7 +200,11 @@ class Energy:
     )
     activity: Real = fraction(
         default="datacenter.activity",
-        doc="of the way from idle to the design power, that a device in training draws",
+        doc="of the way from idle to the design power, that a device draws while it computes",
+    )
+    waiting_activity: Real = fraction(
+        default="datacenter.waiting_activity",
+        doc="the same while it waits for the network, the host or another stage",
     )
     idle_power: Real = fraction(
         default="datacenter.idle_power", doc="of its design power, that an idle device draws"
