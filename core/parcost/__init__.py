@@ -43,7 +43,10 @@ if TYPE_CHECKING:
     from parcost.contract.importers import ImportedKey as ImportedKey
     from parcost.contract.importers import ImportedValue as ImportedValue
     from parcost.contract.importers import Importer as Importer
+    from parcost.contract.importers import ImportFile as ImportFile
+    from parcost.contract.importers import ImportOptions as ImportOptions
     from parcost.contract.importers import ImportProblem as ImportProblem
+    from parcost.contract.importers import ImportQuestion as ImportQuestion
     from parcost.contract.importers import Translation as Translation
     from parcost.contract.offers import Catalogue as Catalogue
     from parcost.contract.offers import Exporter as Exporter
@@ -222,7 +225,10 @@ HOMES = {
     ),
     "contract.importers": (
         "ImportedBlock",
+        "ImportFile",
+        "ImportOptions",
         "ImportProblem",
+        "ImportQuestion",
         "Importer",
         "ImportedKey",
         "ImportedValue",

@@ -72,11 +72,47 @@ def reading(command: F) -> F:
         metavar="ENTRY",
         help="Add an entry of a catalogue: --use catalog.devices.h100_sxm. May be repeated.",
     )
+    @click.option(
+        "--recipe",
+        default="",
+        metavar="NAME",
+        help="Which configuration of a file that has several; FILE:NAME is the same.",
+    )
+    @click.option(
+        "--set-env",
+        "variables",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Value of a variable of a launch script: --set-env DTYPE=fp8. May be repeated.",
+    )
+    @click.option(
+        "--as",
+        "family",
+        default="",
+        metavar="MODEL_TYPE",
+        help="Read a config.json as this model type, by its keys alone: --as qwen3_moe.",
+    )
+    @click.option(
+        "--text-only",
+        is_flag=True,
+        help="Evaluate the language model of a model with vision or audio towers.",
+    )
     @wraps(command)
-    def run(*, tool: str, uses: tuple[str, ...], **rest: Any) -> Any:
+    def run(
+        *,
+        tool: str,
+        uses: tuple[str, ...],
+        recipe: str,
+        variables: tuple[str, ...],
+        family: str,
+        text_only: bool,
+        **rest: Any,
+    ) -> Any:
         from parcost.contract.importers import ImportOptions
 
-        return command(reading=ImportOptions(tool, uses), **rest)
+        environment = tuple(parse_environment(variables).items())
+        options = ImportOptions(tool, uses, recipe, environment, family, text_only)
+        return command(reading=options, **rest)
 
     return run  # type: ignore[return-value]
 
@@ -204,6 +240,23 @@ def parse_overrides(given: Sequence[str]) -> Mapping[str, str]:
             raise click.UsageError(f"`--set {text}` sets nothing; write `--set layout.tp=4`")
         if name in values:
             raise click.UsageError(f"`--set {name}` is given twice")
+        values[name] = value
+    return values
+
+
+def parse_environment(given: Sequence[str]) -> Mapping[str, str]:
+    """Return ``--set-env`` options by variable; a value may be empty.
+
+    >>> parse_environment(["DTYPE=fp8", "EXTRA="])
+    {'DTYPE': 'fp8', 'EXTRA': ''}
+    """
+    values = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not (equals and name.isidentifier()):
+            raise click.UsageError(f"`--set-env {text}`: write `--set-env DTYPE=fp8`")
+        if name in values:
+            raise click.UsageError(f"`--set-env {name}` is given twice")
         values[name] = value
     return values
 

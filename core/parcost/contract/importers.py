@@ -7,7 +7,7 @@ attribute has the characters that it comes from. So a diagnostic points into the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from parcost.records import record
@@ -15,13 +15,42 @@ from parcost.records import record
 
 @record
 class ImportOptions:
-    """How a file is read: by the importer *tool*, and with *uses* of a catalogue added."""
+    """How files of other tools are read.
+
+    *tool* is the name of an importer; empty where keys of the file identify it. *uses* are entries
+    of a catalogue to add. *recipe* is one of several configurations of a file. *environment* has
+    values of variables of a shell script. *family* is the model type to read a config as.
+    *text_only* evaluates the language model of a model with several towers.
+    """
 
     tool: str = ""
     uses: tuple[str, ...] = ()
+    recipe: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    family: str = ""
+    text_only: bool = False
 
 
 PLAIN = ImportOptions()  # a spec, or a file of a tool that its content shows
+
+
+def _no_neighbor(path: str) -> str | None:  # noqa: ARG001
+    return None
+
+
+@record
+class ImportFile:
+    """A file to import: its *name*, its *text*, and the *options* of the user.
+
+    *neighbor* returns the text of another file by its path relative to this one, such as
+    ``models/llama.sh``. It returns None for a file that is missing, outside of the folder of this
+    one, not regular, or too large.
+    """
+
+    name: str
+    text: str
+    options: ImportOptions = PLAIN
+    neighbor: Callable[[str], str | None] = _no_neighbor
 
 
 @record(kw_only=True)
@@ -67,6 +96,23 @@ class ImportedKey:
 
 
 @record(kw_only=True)
+class ImportQuestion:
+    """A setting that decides the cost, and that the file does not settle: an error that asks.
+
+    *attribute* is what is not known: ``layout.zero``, or a kind of blocks such as ``precision``.
+    *reason* says why, with the name of the key. *answers* are options of the command line to copy:
+    ``--set layout.zero=1``, ``--use catalog.precisions.bf16``, ``--set-env DTYPE=fp8``. A value of
+    the attribute from the command line, or from another file of the job, answers the question.
+    """
+
+    attribute: str
+    reason: str
+    answers: Sequence[str] = ()
+    start: int = 0
+    end: int = 0
+
+
+@record(kw_only=True)
 class ImportProblem:
     """An error in a file, at characters *start* to *end*."""
 
@@ -82,8 +128,9 @@ class Translation:
 
     *uses* are entries of catalogues that the blocks refer to: ``catalog.precisions.bf16``.
     *ignored* keys are known, and change no cost. *unknown* keys are in no table. *missing* is what
-    the blocks need and the file leaves open; the reason is what to write. *facts* are no
-    attributes, and have to be the same in files that are imported together.
+    the blocks need and the file leaves open; the reason is what to write. *questions* are settings
+    that decide the cost and are unknown. *facts* are no attributes, and have to be the same in
+    files that are imported together.
     """
 
     blocks: Sequence[ImportedBlock] = ()
@@ -91,6 +138,7 @@ class Translation:
     ignored: Sequence[ImportedKey] = ()
     unknown: Sequence[ImportedKey] = ()
     missing: Sequence[ImportedKey] = ()
+    questions: Sequence[ImportQuestion] = ()
     facts: Sequence[ImportedValue] = ()
     problems: Sequence[ImportProblem] = ()
 
@@ -117,3 +165,7 @@ class Importer(ABC):
     @abstractmethod
     def translate(self, name: str, text: str) -> Translation:
         """Return the blocks that the text describes, and what of it they lack."""
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the blocks of a file; override it to use options or neighbouring files."""
+        return self.translate(file.name, file.text)

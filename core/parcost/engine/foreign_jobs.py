@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic
+from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.errors import SpecError
+from parcost.language.text import Span
 from parcost.plugins.discovery import Plugins
 from parcost.spec.foreign import ForeignSource
 from parcost.spec.modules import Module
@@ -35,6 +36,25 @@ def with_options(
         help="add options such as " + " ".join(dict.fromkeys(lacking.values())),
     )
     return SpecError([*rest, found])
+
+
+def open_questions(module: Module, overrides: Iterable[str]) -> list[Diagnostic]:
+    """Return an error for each question of a file of another tool that no option answers."""
+    source = module.source
+    if not isinstance(source, ForeignSource):
+        return []
+    answered = {name for path in overrides for name in (path, path.partition(".")[0])}
+    answered |= {block.kind.text for _, block, _ in module.imported_blocks}
+    return [
+        problem(
+            "import-question",
+            f"`{one.attribute}` is not known: {one.reason}",
+            Span(source, one.start, one.end),
+            help="choose one: " + " | ".join(one.answers) if one.answers else None,
+        )
+        for one in source.questions
+        if one.attribute not in answered
+    ]
 
 
 def _lacking(

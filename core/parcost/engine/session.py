@@ -18,6 +18,7 @@ from typing import Any
 from attrs import field, frozen
 
 from parcost.contract.importers import PLAIN, ImportOptions
+from parcost.engine.foreign_jobs import open_questions
 from parcost.engine.scenario import Scenario
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
@@ -129,6 +130,8 @@ def scenarios_of(
     path = module.source.name
     stem = Path(path).stem
     errors = [d for d in module.diagnostics if d.severity is Severity.ERROR]
+    if questions := open_questions(module, overrides):
+        raise SpecError([*errors, *questions])
     if not module.studies:
         if errors and not module.blocks:
             raise SpecError(errors)

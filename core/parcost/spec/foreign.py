@@ -14,10 +14,14 @@ from attrs import evolve, field, fields, frozen, has
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.importers import (
+    PLAIN,
     ImportedBlock,
     ImportedKey,
     ImportedValue,
     Importer,
+    ImportFile,
+    ImportOptions,
+    ImportQuestion,
     Translation,
 )
 from parcost.language import syntax as s
@@ -37,11 +41,13 @@ _MOST_NAMES = 12  # in a message
 class ForeignSource(Source):
     """The text of a file of another tool; *settings* are what it is read as.
 
-    *needs* are options by the attributes of a job that such files may lack.
+    *needs* are options by the attributes of a job that such files may lack. *questions* are
+    settings that decide the cost and are unknown.
     """
 
     settings: Sequence[tuple[str, ImportedValue]] = field(default=(), repr=False)
     needs: Mapping[str, str] = field(factory=dict, repr=False)
+    questions: Sequence[ImportQuestion] = field(default=(), repr=False)
 
     def note(self, offset: int) -> str:
         """Return which attribute is read at *offset*."""
@@ -81,14 +87,15 @@ def importer_for(
     raise failure("not-a-spec", f"`{name}` is no spec, and no file of a known tool", name, help)
 
 
-def translate(importer: Importer, source: Source) -> Translation:
+def translate(importer: Importer, source: Source, options: ImportOptions = PLAIN) -> Translation:
     """Return the file *source* as blocks.
 
     Raises:
         SpecError: The file has errors.
         PluginError: The importer fails.
     """
-    found: object = _call(importer, importer.translate, source.name, source.text)
+    file = ImportFile(source.name, source.text, options)
+    found: object = _call(importer, importer.read, file)
     if not isinstance(found, Translation):
         message = f"`translate` returned {type_name(found)} where Translation is expected"
         raise PluginError(f"importer `{importer.name}`: {message}")
@@ -102,16 +109,18 @@ def translate(importer: Importer, source: Source) -> Translation:
     return found
 
 
-def parse_foreign(importer: Importer, source: Source) -> tuple[Source, s.Block, list[Diagnostic]]:
+def parse_foreign(
+    importer: Importer, source: Source, options: ImportOptions = PLAIN
+) -> tuple[Source, s.Block, list[Diagnostic]]:
     """Return a file of another tool as a syntax tree, and what it lacks as diagnostics.
 
     Raises:
         SpecError: The file has errors.
         PluginError: The importer fails, or writes what is no spec.
     """
-    translation = translate(importer, source)
+    translation = translate(importer, source, options)
     settings = tuple(_settings(translation.blocks))
-    named = ForeignSource(source.name, source.text, settings, importer.needs)
+    named = ForeignSource(source.name, source.text, settings, importer.needs, translation.questions)
     lines = list(spec_lines(translation))
     tree, errors = parse(Source(source.name, "\n".join(line.text for line in lines)))
     if errors:

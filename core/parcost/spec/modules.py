@@ -286,7 +286,7 @@ class Loader:
         if plain or path is None or (path.suffix == sources.SUFFIX and not reading.tool):
             return source, *parse(source)
         importer = importer_for(source.name, source.text, self.importers, reading.tool)
-        return parse_foreign(importer, source)
+        return parse_foreign(importer, source, reading)
 
     def _item(self, item: s.Item, module: Module, root: Path | None) -> None:
         match item:

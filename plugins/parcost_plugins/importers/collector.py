@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation
+from parcost import (
+    ImportedBlock,
+    ImportedKey,
+    ImportedValue,
+    ImportProblem,
+    ImportQuestion,
+    Translation,
+)
 from parcost_plugins.importers.json_text import JsonEntry, JsonTextError, read_object
 from parcost_plugins.importers.tables import is_listed
 from parcost_plugins.importers.yaml_text import YamlTextError, read_mapping
@@ -42,6 +49,7 @@ class SettingCollector:
         self._ignored: list[ImportedKey] = []
         self._missing: list[ImportedKey] = []
         self._problems: list[ImportProblem] = []
+        self._questions: list[ImportQuestion] = []
 
     # Values
 
@@ -142,6 +150,21 @@ class SettingCollector:
         """List what the blocks need and the file does not have; another one may set *attribute*."""
         self._missing.append(ImportedKey(name=name, reason=reason, attribute=attribute))
 
+    def ask(self, attribute: str, reason: str, answers: Sequence[str], key: str = "") -> None:
+        """Ask for an attribute, or a kind of blocks, that decides the cost and is not known."""
+        place = self._entries[key] if key else JsonEntry(None, 0, 0)
+        if key:
+            self._results.add(key)
+        self._questions.append(
+            ImportQuestion(
+                attribute=attribute,
+                reason=reason,
+                answers=tuple(answers),
+                start=place.start,
+                end=place.end,
+            )
+        )
+
     def problem(self, key: str, message: str, help: str = "") -> None:
         """Report an error in the value of a key."""
         entry = self._entries[key]
@@ -192,6 +215,7 @@ class SettingCollector:
             ignored=self._ignored,
             unknown=unknown,
             missing=self._missing,
+            questions=self._questions,
         )
 
     def _unread_keys(self) -> list[ImportedKey]:

@@ -7,7 +7,15 @@ from typing import Any
 
 from attrs import evolve
 
-from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation, record
+from parcost import (
+    ImportedBlock,
+    ImportedKey,
+    ImportedValue,
+    ImportProblem,
+    ImportQuestion,
+    Translation,
+    record,
+)
 
 
 @record(kw_only=True)
@@ -48,6 +56,7 @@ class Draft:
         self._problems: list[ImportProblem] = []
         self._ignored: list[ImportedKey] = []
         self._unknown: list[ImportedKey] = []
+        self._questions: list[ImportQuestion] = []
 
     def set(self, path: str, value: str, option: Option, assumption: str = "") -> None:
         """Set an attribute, such as ``layout.tp``, to what *option* states."""
@@ -98,6 +107,17 @@ class Draft:
         if found not in self._problems:
             self._problems.append(found)
 
+    def ask(
+        self, attribute: str, reason: str, answers: Sequence[str], option: Option | None = None
+    ) -> None:
+        """Ask for an attribute, or a kind of blocks, that decides the cost and is not known."""
+        start, end = (option.start, option.end) if option else (0, 0)
+        self._questions.append(
+            ImportQuestion(
+                attribute=attribute, reason=reason, answers=tuple(answers), start=start, end=end
+            )
+        )
+
     def ignore(self, option: Option, reason: str = "") -> None:
         """List a key that changes no cost."""
         self._ignored.append(_key(option, reason))
@@ -123,6 +143,7 @@ class Draft:
             uses=tuple(self._uses.values()),
             ignored=tuple(self._ignored),
             unknown=tuple(self._unknown),
+            questions=tuple(self._questions),
         )
 
 
