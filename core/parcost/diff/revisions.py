@@ -1,23 +1,22 @@
-"""Files of a git revision, written to a temporary folder.
-
-Only ``git rev-parse``, ``git ls-tree`` and ``git cat-file`` run. They read objects, and run no
-hook, filter or pager of a repository.
-"""
+"""Files of a git revision, written to a temporary folder."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
+from parcost.diff.git import contents, git_line, tree_entries
 from parcost.language.errors import SpecError
 from parcost.system.files import SPEC, failure
 from parcost.system.temporary import temporary_folder
 
 _MOST_FILES = 100_000
-_MOST_BYTES = 2**30  # of all files of a revision
+_MOST_BYTES = 256 * 2**20  # of all files of a revision
+_MOST_SHOWN = 80  # characters of a path in a message
+_INSTEAD = "compare two files: parcost diff A B"
+_REGULAR = ("100644", "100755")  # modes of git
 
 
 def is_revision(name: str) -> bool:
@@ -25,7 +24,7 @@ def is_revision(name: str) -> bool:
     if not name or name.startswith("-"):
         return False
     try:
-        _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{tree}}")
+        git_line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{tree}}")
     except SpecError:
         return False
     return True
@@ -37,13 +36,13 @@ def repository_paths(paths: Sequence[str]) -> list[str]:
     Raises:
         SpecError: One is outside of the repository, so that no revision has it.
     """
-    top = Path(_git("rev-parse", "--show-toplevel").decode().rstrip("\n")).resolve()
+    top = Path(git_line("rev-parse", "--show-toplevel")).resolve()
     found = []
     for path in paths:
         whole = Path(path).resolve()
         if not whole.is_relative_to(top):
             message = f"`{path}` is outside of the repository, so no revision has it"
-            raise failure("git", message, path, "compare two files: parcost diff A B")
+            raise failure("git", message, path, _INSTEAD)
         found.append(os.path.relpath(whole) if Path(path).is_absolute() else path)
     return found
 
@@ -53,65 +52,58 @@ def files_of(revision: str) -> Iterator[Path]:
     """Give a folder with the specs of *revision*, as the current directory has them.
 
     It holds all regular files of the repository that are small enough to be a spec, since specs
-    import others. Links are left out.
+    import others. Links and submodules are left out.
 
     Raises:
-        SpecError: git is missing, there is no such revision, or it is too large.
+        SpecError: git is missing, there is no such revision, it is too large or damaged.
     """
-    top = Path(_git("rev-parse", "--show-toplevel").decode().rstrip("\n"))
-    inside = _git("rev-parse", "--show-prefix").decode().rstrip("\n")
-    listing = _git("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", revision)
-    found = list(_regular_files(listing))
-    if len(found) > _MOST_FILES or sum(size for _, _, size in found) > _MOST_BYTES:
-        raise failure("file-too-large", f"`{revision}` has too many files to be compared", revision)
+    top = Path(git_line("rev-parse", "--show-toplevel"))
+    inside = git_line("rev-parse", "--show-prefix")
     with temporary_folder() as folder:
         root = folder.path / top.name
         (root / ".git").mkdir(parents=True)  # marks the project that imports may not leave
-        _write(root, found)
+        _write(root, _regular_files(revision), revision)
         here = root / inside
         here.mkdir(parents=True, exist_ok=True)
         yield here
 
 
-def _regular_files(listing: bytes) -> Iterator[tuple[str, PurePosixPath, int]]:
-    """Yield the object, the path and the size of each file that may be a spec."""
-    for line in listing.split(b"\0"):
-        head, _, name = line.partition(b"\t")
-        parts = head.decode().split()
-        if len(parts) != 4 or parts[0] not in ("100644", "100755") or int(parts[3]) > SPEC.limit:
+def _regular_files(revision: str) -> Mapping[str, str]:
+    """Return the object of each regular file of a revision, by its path."""
+    found: dict[str, str] = {}
+    for at, (mode, named, name) in enumerate(tree_entries(revision)):
+        if at >= _MOST_FILES:
+            message = f"`{revision}` has more than {_MOST_FILES:,} files"
+            raise failure(
+                "file-too-large", message, revision, "compare two files: parcost diff A B"
+            )
+        if mode not in _REGULAR:
             continue
         path = PurePosixPath(name.decode("utf-8", "surrogateescape"))
-        if ".." not in path.parts and not path.is_absolute() and ".git" not in path.parts:
-            yield parts[2], path, int(parts[3])
+        if ".." in path.parts or path.is_absolute() or ".git" in path.parts:
+            continue
+        if str(path) in found:
+            raise failure("git", f"`{revision}` has `{path}` twice", revision)
+        found[str(path)] = named
+    return found
 
 
-def _write(root: Path, files: Sequence[tuple[str, PurePosixPath, int]]) -> None:
-    """Write files below *root*."""
-    objects = "".join(f"{name}\n" for name, _, _ in files).encode()
-    content = _git("cat-file", "--batch", given=objects)
-    at = 0
-    for _, path, size in files:
-        at = content.index(b"\n", at) + 1  # behind the line of the object
-        place = root / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content[at : at + size])
-        at += size + 1
-
-
-def _git(*arguments: str, given: bytes = b"") -> bytes:
-    """Return what a command of git prints.
-
-    Raises:
-        SpecError: It fails.
-    """
-    command = ["git", "--no-pager", "-c", "core.fsmonitor=false", *arguments]
-    try:
-        done = subprocess.run(command, input=given, capture_output=True, check=False)  # noqa: S603
-    except OSError as error:
-        message = f"git cannot be run: {error.strerror}"
-        raise failure("git", message, "git", "install git, or compare files") from None
-    if done.returncode:
-        lines: Iterable[str] = done.stderr.decode("utf-8", "replace").splitlines()
-        message = next(iter(lines), f"`git {arguments[0]}` failed").removeprefix("fatal: ")
-        raise failure("git", f"git: {message}", "git")
-    return done.stdout
+def _write(root: Path, files: Mapping[str, str], revision: str) -> None:
+    """Write files below *root*, one after another."""
+    total = 0
+    with closing(contents(list(files.values()), SPEC.limit)) as found:
+        for path, content in zip(files, found, strict=True):
+            if content is None:
+                continue
+            total += len(content)
+            if total > _MOST_BYTES:
+                message = f"`{revision}` has files of more than {_MOST_BYTES // 2**20} MiB"
+                raise failure("file-too-large", message, revision, _INSTEAD)
+            place = root / path
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content)
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                shown = path if len(path) < _MOST_SHOWN else f"{path[:_MOST_SHOWN]}..."
+                raise failure("git", f"`{shown}` cannot be written: {reason}", revision) from None
