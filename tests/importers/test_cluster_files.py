@@ -45,6 +45,7 @@ def one_close(i: int, j: int) -> str:
     return "PIX" if i == j else "NODE"
 
 
+DIGITS = "9" * 5000
 HGX = matrix(8, lambda _i, _j: "NV18", one_close, 8)
 PAIRS = matrix(4, lambda i, j: "NV4" if i // 2 == j // 2 else "SYS", separator="    ")
 PCIE = matrix(4, lambda _i, _j: "PHB", lambda _i, _j: "SYS", 1)
@@ -67,6 +68,29 @@ def test_pairs_on_a_bridge_are_a_level_of_their_own() -> None:
     found = MATRIX.translate("topo.txt", PAIRS)
     assert uses(found) == ["fabrics.pcie4_nvlink_pairs"]
     assert settings(found) == {"fabric.node.size": "2 units", "cluster.fabric": "topology"}
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7])
+def test_rows_behind_the_end_of_a_text_are_assumed(rows: int) -> None:
+    """All 28 pairs of a row or of a column that is there have NV18, and so have the others."""
+    found = MATRIX.translate("topo.txt", "".join(HGX.splitlines(keepends=True)[: 1 + rows]))
+    assert uses(found) == ["fabrics.hgx_h100"]
+    assert "the text ends before the row" in found.uses[0].assumption
+    assert "GPU7" in found.uses[0].assumption
+    assert settings(found)["fabric.network.ports"] == "8"
+    (level,) = [one for one in found.blocks[0].blocks if one.label == "network"]
+    assert level.settings[0].assumption == "rows of devices are missing, and all cards count"
+
+
+def test_a_text_may_end_inside_of_a_row() -> None:
+    """The codes of the last row are those of its column; a pair that no row has is asked for."""
+    end = PAIRS.index("GPU3", PAIRS.index("GPU2", PAIRS.index("GPU1", 60))) + 12
+    assert uses(MATRIX.translate("topo.txt", PAIRS[:end])) == ["fabrics.pcie4_nvlink_pairs"]
+    two_rows = "".join(PAIRS.splitlines(keepends=True)[:3])
+    (problem,) = MATRIX.translate("topo.txt", two_rows).problems
+    assert problem.message == (
+        "the text ends before the rows of GPU2, GPU3, and no other row has GPU2 to GPU3"
+    )
 
 
 def test_devices_without_nvlink_are_on_pcie() -> None:
@@ -113,7 +137,7 @@ def test_codes_of_a_terminal_are_passed_over() -> None:
             "groups of 1 and 2 by NV4",
         ),
         ("GPU0  X  NV12\nGPU1  NV12  X\n", "the header of the matrix is missing"),
-        ("   GPU0 GPU1\nGPU0  X  NV12\n", "no row of GPU1"),
+        ("   GPU0 GPU1\nLegend:\n", "no row of codes"),
         ("   GPU0 GPU1\nGPU0  X\nGPU1 NV12 X\n", "the row of GPU0 has fewer codes"),
         ("   GPU0 GPU1\nGPU0 X NV12\nGPU1 NV4 X\n", "joined by NV12 and by NV4"),
         ("nothing\n", "no header with GPU0"),
@@ -287,9 +311,17 @@ def test_a_study_says_which_line_of_the_topology_lacks_a_bandwidth(
         (BLOCKS.replace("18,36", "18,40"), "40 is no larger multiple of 18", "BlockSizes=18,40"),
         (BLOCKS.replace("18,36", "many"), "no sizes of blocks", "BlockSizes=many"),
         ("BlockName=b\n", "no block has nodes", None),
+        ("SwitchName=\n", "SwitchName has no name", "SwitchName="),
+        ("SwitchName=a Switches=\n", "Switches has no name", None),
+        ("BlockName=\nBlockName=b Nodes=n1\n", "BlockName has no name", "BlockName="),
+        (f"SwitchName=s Nodes=a[1-{DIGITS}]\n", "neither a number nor a range", None),
+        (f"BlockName=b Nodes=n1\nBlockSizes={DIGITS}\n", "no sizes of blocks", None),
+        (f"h slots={DIGITS}\n", "the slots of `h` are no number", None),
+        (f"SLURM_NNODES={DIGITS}\nSLURM_GPUS_ON_NODE=8\n", "SLURM_NNODES is no number", None),
+        ("SLURM_NNODES=\u00b2\nSLURM_GPUS_ON_NODE=8\n", "SLURM_NNODES is no number", None),
         (TREE + BLOCKS, "topology/tree and topology/block: a cluster has one of them", None),
         (HOSTS.replace("n3 slots=8", "n3 slots=4"), "`n3` has 4 slots, and `n1` 8", "n3 slots=4"),
-        (HOSTS + "n4 slots=0\n", "`n4` has no slots", "n4 slots=0"),
+        (HOSTS + "n4 slots=0\n", "the slots of `n4` are no number of at least 1", "n4 slots=0"),
         (HOSTS + "n4 : eight\n", "a host with its slots is expected", "n4 : eight"),
         (
             JOB.replace("NUM_NODES=4", "NUM_NODES=3"),

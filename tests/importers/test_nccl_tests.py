@@ -248,3 +248,31 @@ def test_wrong_elements_are_an_error() -> None:
     assert not IMPORTER.translate("node.log", text).problems
     (problem,) = IMPORTER.translate("node.log", wrong).problems
     assert problem.message == "9 elements are wrong at 8388608 B: the collective failed there"
+
+
+@pytest.mark.parametrize(
+    "tag",
+    ["[0]", "[0] ", "0: ", "12: ", "[1,0]<stdout>:", "2026-01-05T10:00:00.123Z ", "worker-0: "],
+)
+def test_a_tag_of_a_launcher_changes_nothing(tag: str) -> None:
+    text = log(ONE_NODE, 8, 1, 1.75)
+    tagged = "".join(tag + line for line in text.splitlines(keepends=True))
+    assert settings(IMPORTER.translate("a.log", tagged)) == settings(
+        IMPORTER.translate("a.log", text)
+    )
+
+
+@pytest.mark.parametrize("column", [0, 5, 6, 7, 8])
+def test_a_number_of_five_thousand_digits_is_an_error(column: int) -> None:
+    words = rows(ONE_NODE[:1], 1.75).split()
+    words[column] = "9" * 5000
+    text = log(ONE_NODE, 8, 1, 1.75) + " ".join(words) + "\n"
+    (problem,) = IMPORTER.translate("a.log", text).problems
+    assert "5,000 digits" in problem.message
+
+
+def test_a_rank_of_five_thousand_digits_is_no_rank() -> None:
+    text = log(ONE_NODE, 8, 1, 1.75).replace("#  Rank  0", "#  Rank  " + "9" * 5000)
+    assert not IMPORTER.translate("a.log", text).blocks or "7 devices" in str(
+        settings(IMPORTER.translate("a.log", text))
+    )

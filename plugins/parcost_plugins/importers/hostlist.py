@@ -6,11 +6,21 @@ import re
 from collections.abc import Iterator
 
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?$")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?$")
+_WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 class HostListError(ValueError):
     """A text that is no list of hosts, or one of too many."""
+
+
+def whole_number(text: str) -> int | None:
+    """Return a whole number of at most nine digits; None for any other text.
+
+    >>> whole_number("16"), whole_number("-1"), whole_number("9" * 5000)
+    (16, None, None)
+    """
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def expand(text: str, most: int) -> list[str]:

@@ -20,7 +20,7 @@ from parcost import (
     hookimpl,
     record,
 )
-from parcost_plugins.importers.hostlist import HostListError, expand
+from parcost_plugins.importers.hostlist import HostListError, expand, whole_number
 from parcost_plugins.importers.slurm_topology import (
     LevelSize,
     TopologyError,
@@ -149,9 +149,9 @@ def _read_hosts(text: str) -> Iterator[Host]:
         match = _HOST.match(plain)
         if match is None:
             raise TopologyError("a host with its slots is expected: `node1 slots=8`", place)
-        name, slots = match[1], int(match[2] or match[3] or 1)
-        if slots == 0:
-            raise TopologyError(f"`{name}` has no slots", place)
+        name, slots = match[1], whole_number(match[2] or match[3] or "1")
+        if not slots:
+            raise TopologyError(f"the slots of `{name}` are no number of at least 1", place)
         before = found.get(name)
         found[name] = Host(name, slots + (before.slots if before else 0), place)
     yield from found.values()
@@ -207,9 +207,10 @@ def _environment(text: str) -> Translation:
 
 
 def _number(name: str, text: str, start: int, end: int) -> int:
-    if not text.isdigit() or not int(text):
+    number = whole_number(text)
+    if not number:
         raise TopologyError(f"{name} is no number of at least 1", TopologyLine({}, start, end))
-    return int(text)
+    return number
 
 
 def _contradictions(
@@ -232,9 +233,9 @@ def _contradictions(
             yield ImportProblem(message=message, start=start, end=end)
     if "SLURM_NTASKS" in values and nodes is not None and each is not None:
         text, start, end = values["SLURM_NTASKS"]
-        if text.isdigit() and int(text) != nodes * each:
+        if whole_number(text) != nodes * each:
             message = (
-                f"SLURM_NTASKS is {text}, and {nodes} nodes of {each} tasks are {nodes * each}"
+                f"SLURM_NTASKS is {text[:20]}, and {nodes} nodes of {each} tasks are {nodes * each}"
             )
             yield ImportProblem(message=message, start=start, end=end)
 

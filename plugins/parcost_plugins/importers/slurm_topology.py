@@ -8,10 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from parcost import ImportedKey, ImportProblem, record
-from parcost_plugins.importers.hostlist import HostListError, expand
+from parcost_plugins.importers.hostlist import HostListError, expand, whole_number
 from parcost_plugins.importers.tables import table
 
-_FIELD = re.compile(r"(\w+)=(\S+)")
+_FIELD = re.compile(r"(\w+)=(\S*)")
+_SPELLINGS = {
+    "switchname": "SwitchName",
+    "blockname": "BlockName",
+    "nodes": "Nodes",
+    "switches": "Switches",
+}
 
 
 @record
@@ -87,9 +93,12 @@ def levels(lines: Sequence[TopologyLine]) -> tuple[list[LevelSize], list[Importe
 
 def _names(line: TopologyLine, field: str) -> list[str]:
     try:
-        return expand(line.fields[field], table("slurm")["limits"]["hosts"])
+        names = expand(line.fields[field], table("slurm")["limits"]["hosts"])
     except HostListError as error:
         raise TopologyError(str(error), line) from None
+    if not names:
+        raise TopologyError(f"{_SPELLINGS[field]} has no name", line)
+    return names
 
 
 def _tree(switches: Sequence[TopologyLine]) -> list[LevelSize]:
@@ -153,6 +162,8 @@ def _level(name: str, height: int, units: Sequence[tuple[int, TopologyLine]]) ->
 
 def _blocks(blocks: Sequence[TopologyLine], lines: Sequence[TopologyLine]) -> list[LevelSize]:
     """Return the levels of blocks, and of the groups of blocks that are planned with."""
+    for line in blocks:
+        _names(line, "blockname")
     counts = [(len(_names(line, "nodes")), line) for line in blocks if "nodes" in line.fields]
     if not counts:
         raise TopologyError("no block has nodes", lines[0])
@@ -181,10 +192,9 @@ def _blocks(blocks: Sequence[TopologyLine], lines: Sequence[TopologyLine]) -> li
 def _sizes(line: TopologyLine) -> list[int]:
     """Return the sizes of blocks, each a multiple of the one before it."""
     text = line.fields["blocksizes"]
-    parts = text.split(",")
-    if not all(part.isdigit() and int(part) for part in parts):
+    sizes = [number for part in text.split(",") if (number := whole_number(part))]
+    if len(sizes) != text.count(",") + 1:
         raise TopologyError(f"`{text[:40]}` are no sizes of blocks", line)
-    sizes = [int(part) for part in parts]
     for below, size in pairwise(sizes):
         if size <= below or size % below:
             raise TopologyError(f"{size} is no larger multiple of {below}", line)

@@ -66,7 +66,7 @@ class TopologyMatrix(Importer):
             key=preset["code"],
             start=start,
             end=end,
-            assumption=preset["why"],
+            assumption="; ".join(filter(None, (preset["why"], matrix.assumption))),
         )
         choice = ImportedValue(name="fabric", value=FABRIC, key="GPU", start=start, end=end)
         cluster = ImportedBlock(kind="cluster", settings=(choice,))
@@ -136,14 +136,18 @@ def _fabric(
     else:
         why = f"a node is a part of its domain, whose size is that of `{name}`"
         missing.append(ImportedKey(name=f"level {preset['level']}: size", reason=why, **place))
-    close = matrix.close_cards()
+    close = matrix.close_cards() if matrix.has_cards() else []
     cards = close or matrix.cards
     if cards and preset.get("level", "node") == "node":
         ports = ImportedValue(
             name="ports",
             value=str(len(cards)),
             key="NIC",
-            assumption="" if close else "no card is close to a device, and all of them count",
+            assumption=""
+            if close
+            else "no card is close to a device, and all of them count"
+            if matrix.has_cards()
+            else "rows of devices are missing, and all cards count",
             **place,
         )
         levels.append(ImportedBlock(kind="level", label="network", settings=(ports,)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from parcost import record
 
@@ -34,13 +35,17 @@ class Word:
 
 @record
 class Matrix:
-    """The codes of every pair, by their names; *header* and *rows* are places of the text."""
+    """The codes of every pair, by their names; *header* is a place of the text.
+
+    *assumption* is how the codes of rows that the text lacks are known; empty where it has all.
+    """
 
     devices: Sequence[str]
     cards: Sequence[str]
     codes: Mapping[tuple[str, str], Word]
     header: tuple[int, int]
     rest: Sequence[Word]  # columns that are no codes
+    assumption: str = ""
 
     def between(self, one: str, other: str) -> str:
         """Return the code of a pair."""
@@ -49,6 +54,10 @@ class Matrix:
     def links(self) -> set[str]:
         """Return the codes that pairs of devices have."""
         return {self.between(a, b) for a in self.devices for b in self.devices if a != b}
+
+    def has_cards(self) -> bool:
+        """Return whether the text has the code of every device and card."""
+        return all((device, card) in self.codes for device in self.devices for card in self.cards)
 
     def close_cards(self) -> list[str]:
         """Return the cards that stand behind the PCIe switches of a device."""
@@ -74,12 +83,15 @@ class Matrix:
 def read_matrix(text: str) -> Matrix:
     """Return the matrix of a text; what stands around it is passed over.
 
+    A text may end before the matrix does. The codes of a row that it lacks are those of its
+    column; where it lacks both, those of all other pairs, if they are the same.
+
     Raises:
-        MatrixError: There is none, or a row has too few columns.
+        MatrixError: There is none, or its codes do not settle a pair of devices.
     """
     columns: list[str] = []
     codes: dict[tuple[str, str], Word] = {}
-    seen: list[str] = []
+    cut: Sequence[Word] | None = None
     place = (0, 1)
     rest: list[Word] = []
     for line, at in _lines(text):
@@ -101,25 +113,56 @@ def read_matrix(text: str) -> Matrix:
             continue
         row = words[0].text
         values = words[1 : 1 + len(columns)]
+        if cut is not None:
+            message = f"the row of {cut[0].text} has fewer codes than the header has names"
+            raise MatrixError(message, cut[0].start, cut[-1].end)
         if len(values) < len(columns) or not all(_CODE.match(word.text) for word in values):
-            message = f"the row of {row} has fewer codes than the header has names"
-            raise MatrixError(message, words[0].start, words[-1].end)
-        seen.append(row)
-        codes.update({(row, name): word for name, word in zip(columns, values, strict=True)})
+            cut = words  # an error, unless it is the last row of a text that is cut
+            values = list(takewhile(lambda word: _CODE.match(word.text), values))
+        codes.update({(row, name): word for name, word in zip(columns, values, strict=False)})
     if not columns:
         raise MatrixError("no header with GPU0, GPU1, ... is found", 0, min(len(text), 1))
     devices = [name for name in columns if name.startswith("GPU")]
-    missing = [name for name in devices if name not in seen]
-    if missing:
-        raise MatrixError(f"the matrix has no row of {missing[0]}", *place)
     cards = [name for name in columns if not name.startswith("GPU")]
+    if not any(one != other and (one, other) in codes for one in devices for other in columns):
+        raise MatrixError("the matrix has no row of codes", *place)
+    assumption = _complete(codes, devices, columns, place)
     for one in devices:
         for other in devices:
             there, back = codes[one, other], codes[other, one]
             if there.text != back.text:
                 message = f"{one} and {other} are joined by {there.text} and by {back.text}"
                 raise MatrixError(message, back.start, back.end)
-    return Matrix(devices, cards, codes, place, rest)
+    return Matrix(devices, cards, codes, place, rest, assumption)
+
+
+def _complete(
+    codes: dict[tuple[str, str], Word],
+    devices: Sequence[str],
+    columns: Sequence[str],
+    place: tuple[int, int],
+) -> str:
+    """Add the codes that a text lacks, and return what is assumed of them."""
+    lacking = [one for one in devices if any((one, other) not in codes for other in devices)]
+    for one in devices:
+        for other in columns:
+            if (one, other) not in codes and (other, one) in codes:
+                codes[one, other] = codes[other, one]
+        codes.setdefault((one, one), Word("X", *place))
+    if not lacking:
+        return ""
+    open_pairs = [(a, b) for a in devices for b in devices if (a, b) not in codes]
+    known = {codes[a, b].text for a in devices for b in devices if a != b and (a, b) in codes}
+    names = ", ".join(lacking)
+    if not open_pairs:
+        return f"the text ends before the row of {names}: the other rows have its codes"
+    if len(known) != 1:
+        one, other = open_pairs[0]
+        message = f"the text ends before the rows of {names}, and no other row has {one} to {other}"
+        raise MatrixError(message, *place)
+    for pair in open_pairs:
+        codes[pair] = Word(next(iter(known)), *place)
+    return f"the text ends before the rows of {names}: all other pairs have {next(iter(known))}"
 
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:

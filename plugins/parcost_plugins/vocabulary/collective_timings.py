@@ -1,7 +1,7 @@
 """Readers of collective timings: text or JSON of nccl-tests, or plain columns.
 
 The text of nccl-tests has changed over the years. There are operations without a reduction, and
-errors as ``0e+00`` or ``N/A``. Tags of MPI and banners of libraries stand between the rows, and a
+errors as ``0e+00`` or ``N/A``. Tags of launchers and banners of libraries stand among rows. A
 file may have several tables. In all versions a row starts with a size in bytes, a count and a type.
 The next three numbers are microseconds, algorithm bandwidth and bus bandwidth. Other lines are
 skipped.
@@ -15,20 +15,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 
 from attrs import frozen
 
 _TYPES = "u?int8|u?int32|u?int64|half|float16|bfloat16|float|double|f8e4m3|f8e5m2|fp8_e4m3|fp8_e5m2"
 _ROW = re.compile(
-    rf"(?:^|\s|>|:)(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{_TYPES})\s+"
+    rf"(?:^|\s|>|:|\])(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{_TYPES})\s+"
     r"(?:(?P<redop>sum|prod|min|max|avg|all|mulsum|none)\s+(?P<root>-?\d+)\s+)?"
     r"(?P<time>-?\d+(?:\.\d+)?)\s+(?P<algbw>\d+(?:\.\d+)?)\s+(?P<busbw>\d+(?:\.\d+)?)"
     r"(?:\s+(?P<wrong>\d+)(?=\s|$))?"
 )
 _LONGEST_LINE = 10_000
+_LONGEST_NUMBER = 24  # characters
 _MALFORMED = (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError)
 _HEAD = re.compile(r"#\s+size\s+count\s+type")
-_RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*?\son\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*?)\s*$")
+_RANK = re.compile(r"#\s+Rank\s+(\d{1,9})\s.*?\son\s+(\S+)\s+device\s+\d+\s+\[\S+\]\s*(.*?)\s*$")
 _STARTING = re.compile(r"Collective test starting:\s*(\w+)")
 _COMMAND = re.compile(r"\b(\w+)_perf\b")
 _OPERATIONS = {
@@ -112,6 +114,7 @@ def _read_log(text: str) -> Iterator[Timings]:
             yield _table(rows, operation, hosts, device, (start, end))
             rows = []
         elif match := _ROW.search(line):
+            _check_numbers(match)
             if int(match["wrong"] or 0):
                 message = f"{match['wrong']} elements are wrong at {match['size']} B"
                 raise UnreadableError(f"{message}: the collective failed there")
@@ -121,6 +124,14 @@ def _read_log(text: str) -> Iterator[Timings]:
             rows.append((float(match.group("size")), time * 1e-6, ratio))
     if rows:
         yield _table(rows, operation, hosts, device, (start, end))
+
+
+def _check_numbers(row: re.Match[str]) -> None:
+    """Raise UnreadableError if a number of a row is longer than any that nccl-tests prints."""
+    for name in ("size", "time", "algbw", "busbw", "wrong"):
+        text = row[name] or ""
+        if len(text) > _LONGEST_NUMBER:
+            raise UnreadableError(f"{name}: {text[:12]}... has {len(text):,} digits")
 
 
 def _table(
@@ -155,6 +166,8 @@ def _median(ratios: Sequence[float]) -> float:
 def _nonempty_rows(rows: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the rows with something to send; runs of nothing take no time that counts."""
     for size, seconds in rows:
+        if not isfinite(size) or not isfinite(seconds):
+            raise UnreadableError(f"a row has no finite numbers: {size:g} B, {seconds:g} s")
         if seconds < 0:
             raise UnreadableError(f"a time is negative: {seconds * 1e6:g} us at {size:g} B")
     return [(size, seconds) for size, seconds in rows if size > 0 and seconds > 0]

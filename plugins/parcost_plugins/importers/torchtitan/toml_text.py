@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from parcost import record
+from parcost_plugins.importers.yaml_text import LONGEST
 
 _HEADER = re.compile(r"[ \t]*\[([^\[\]]+)\][ \t]*(?:#.*)?")
 _KEY = re.compile(r"""[ \t]*((?:[\w.-]|"[^"]*"|'[^']*')+)[ \t]*=""")
 _WHERE = re.compile(r"\(at line (\d+), column (\d+)\)")
+_LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
 _COMMENT = re.compile(r"""^((?:[^"'#]|"(?:[^"\\]|\\.)*"|'[^']*')*)#.*$""")
 
 
@@ -43,8 +45,13 @@ def read_toml(text: str) -> Mapping[str, TomlEntry]:
     {'a.b.c': 1}
 
     Raises:
-        TomlTextError: The text is no TOML.
+        TomlTextError: The text is no TOML, is too long, or has keys of too many parts.
     """
+    if len(text) > LONGEST:
+        message = f"{len(text):,} characters are more than the {LONGEST:,} of a configuration"
+        raise TomlTextError(message, LONGEST, LONGEST + 1)
+    if long_key := _LONG_KEY.search(text):  # the time to read one grows with its square
+        raise TomlTextError("a key has more than 32 parts", *long_key.span())
     try:
         values = dict(_flat(tomllib.loads(text), ""))
     except tomllib.TOMLDecodeError as error:

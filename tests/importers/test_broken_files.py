@@ -1,0 +1,83 @@
+"""Files with changes drawn at random: a translation or diagnostics, and never an exception."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from parcost import Importer
+from parcost_plugins.importers.accelerate import Accelerate
+from parcost_plugins.importers.deepspeed import DeepSpeed
+from parcost_plugins.importers.nanotron import Nanotron
+from parcost_plugins.importers.nccl_tests import CollectiveLog
+from parcost_plugins.importers.slurm import SlurmFile
+from parcost_plugins.importers.topology import TopologyMatrix
+from parcost_plugins.importers.torchtitan import Torchtitan
+
+from .test_accelerate import FSDP_1, FSDP_2
+from .test_cluster_files import BLOCKS, HGX, HOSTS, JOB, PAIRS, TREE
+from .test_nccl_tests import ONE_NODE, json_log, log
+from .test_torchtitan import PYTHON, TOML
+from .test_yaml_configs import LLAMA, QWEN
+
+FILES: list[tuple[Importer, str, str]] = [
+    (CollectiveLog(), "a.log", log(ONE_NODE, 8, 1, 1.75)),
+    (CollectiveLog(), "a.json", json_log()),
+    *((SlurmFile(), "a.conf", text) for text in (TREE, BLOCKS, HOSTS, JOB)),
+    *((TopologyMatrix(), "a.txt", text) for text in (HGX, PAIRS)),
+    *((Accelerate(), "a.yaml", text) for text in (FSDP_1, FSDP_2)),
+    *((Nanotron(), "a.yaml", text) for text in (LLAMA, QWEN)),
+    (DeepSpeed(), "a.json", '{"train_batch_size": 64, "zero_optimization": {"stage": 3}}'),
+    (Torchtitan(), "a.toml", TOML),
+    (Torchtitan(), "a.py", PYTHON),
+]
+PIECES = [
+    *(
+        "9" * 5000,
+        "\u00b2",
+        "\u0663",
+        "-1",
+        "null",
+        "[]",
+        "{}",
+        "auto",
+        "1e999",
+        "nan",
+        ".inf",
+        "-0",
+    ),
+    *("", "x", "0", "[[1]]", "{a: b}", "true", "1.5", "\x00", "SwitchName=\n", "=", "[0-", "GPU0"),
+    *("[1-99999999999]", "# ", "[a.b]", "99999999999999999999", "lambda: 1", '"', "a: !!x 1\n"),
+]
+
+
+def change(text: str, draw: random.Random) -> str:
+    """Return *text* with a piece put in, a word replaced, or a line left out."""
+    how = draw.randrange(3)
+    if how == 0:
+        at = draw.randrange(len(text) + 1)
+        return text[:at] + draw.choice(PIECES) + text[at + draw.randrange(6) :]
+    words = list(re.finditer(r"[\w.+-]+", text))
+    if how == 1 and words:
+        word = draw.choice(words)
+        return text[: word.start()] + draw.choice(PIECES) + text[word.end() :]
+    lines = text.splitlines(keepends=True) or [""]
+    del lines[draw.randrange(len(lines))]
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_broken_file_is_a_diagnostic(seed: int) -> None:
+    draw = random.Random(seed)
+    for importer, name, text in FILES:
+        for _ in range(12):
+            broken = text
+            for _ in range(draw.randint(1, 3)):
+                broken = change(broken, draw)
+            importer.recognizes(name, broken)
+            found = importer.translate(name, broken)
+            for problem in found.problems:
+                assert problem.message
+                assert 0 <= problem.start <= problem.end <= len(broken) + 1
