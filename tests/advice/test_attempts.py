@@ -165,7 +165,7 @@ def test_the_figures_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """2e11 FLOP a token, 64 x 1000 tokens, 16 devices of 1e15 FLOP/s: 0.8 s without loss."""
     monkeypatch.setattr(reach, "flops_per_token", lambda _: 2e11)
     found = reach._values(Fake(), outcome(3.2))  # type: ignore[arg-type]
-    assert found == pytest.approx((3.2, 0.25, 0.25))
+    assert found == pytest.approx((3.2, 0.25, 0.625))
 
 
 def test_changes_that_reach_the_targets_are_sorted_by_step(monkeypatch: pytest.MonkeyPatch) -> None:

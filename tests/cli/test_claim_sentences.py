@@ -67,7 +67,7 @@ def test_a_tolerance_below_zero_is_refused_where_it_stands(
 
 def test_shares_differ_by_points(screen: Run) -> None:
     out = screen("mfu = 90 % +- 2 %")
-    mfu = float(re.search(r"MFU\) ([\d.]+) %", out)[1])  # type: ignore[index]
+    mfu = float(re.search(r"MFU \(model FLOPs\) ([\d.]+) %", out)[1])  # type: ignore[index]
     assert f"{90 - mfu:.3g} points less, and 2 % is allowed" in out
 
 

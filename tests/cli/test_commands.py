@@ -75,10 +75,10 @@ def test_a_report_answers_in_the_order_in_which_people_ask(run: Run) -> None:
     done = run("eval", "a.par", "--full", a=GOOD)
     assert (done.code, done.err) == (0, "")
     headings = [
-        "It runs, and it fits.",
-        "What a step costs",
-        "Where the time goes",
-        "Where the memory goes",
+        "Valid, fits in memory.",
+        "Figures of the step",
+        "Step time by term",
+        "Memory by term",
     ]
     assert sorted(headings, key=done.out.index) == headings
 
@@ -91,7 +91,7 @@ def test_a_piped_report_is_ascii_and_eighty_columns_wide(run: Run) -> None:
 
 def test_the_lines_of_the_ledger_add_up_to_the_step_as_printed(run: Run) -> None:
     out = run("eval", "a.par", "--full", a=GOOD).out
-    table = out.partition("Where the time goes")[2].partition("Where the memory goes")[0]
+    table = out.partition("Step time by term")[2].partition("Memory by term")[0]
     groups = re.findall(r"^  (?!the step)\S.*?  ([\d,.]+) +[\d.]+(?: |$)", table, re.MULTILINE)
     rows = re.findall(r"^   (\S.*?  ([\d,.]+) +[\d.]+)(?: |$)", table, re.MULTILINE)
     (total,) = re.findall(r"^  the step +([\d,.]+) +100", table, re.MULTILINE)
@@ -110,7 +110,7 @@ def test_a_failed_expectation_is_shown_and_exits_with_1(run: Run) -> None:
 def test_a_layout_that_does_not_divide_is_refused_and_never_priced(run: Run) -> None:
     done = run("eval", "a.par", a=UNDIVIDED)
     assert done.code == 1
-    assert re.search(r"It is refused by [2-9] rules\.", done.out)
+    assert re.search(r"Invalid: [2-9] rules violated\.", done.out)
     assert "step time" not in done.out
     assert "tp = 3" in done.err
 
@@ -118,12 +118,14 @@ def test_a_layout_that_does_not_divide_is_refused_and_never_priced(run: Run) -> 
 def test_a_job_that_does_not_fit_shows_its_memory_and_its_step_time_marked(run: Run) -> None:
     done = run("eval", "a.par", a=TOO_LARGE)
     assert done.code == 1
-    assert re.search(r"It does not fit: [\d,.]+ of 80 GiB\.", done.out)
-    assert re.search(r"^  step time +[\d.]+ m?s  if it ran \(.*, 90 %\)$", done.out, re.MULTILINE)
+    assert re.search(r"Does not fit in memory: [\d,.]+ of 80 GiB\.", done.out)
+    assert re.search(
+        r"^  step time +[\d.]+ m?s  ignoring the memory limit \(.*, 90 %\)$", done.out, re.MULTILINE
+    )
     assert re.search(r"^  memory +[\d.]+ GiB .*\n +[\d.]+ % +of 80 GiB", done.out, re.MULTILINE)
     full = run("eval", "a.par", "--full").out
-    assert "What a step would cost, if it ran" in full
-    assert "Where the memory goes" in full
+    assert "Figures of the step (ignoring the memory limit)" in full
+    assert "Memory by term" in full
     line = run("eval", ".").out
     assert re.search(r"^  a +[\d.]+ m?s .*does not fit$", line, re.MULTILINE)
 
@@ -350,8 +352,8 @@ def test_without_leaves_a_plugin_out(run: Run) -> None:
 def test_a_sweep_shows_a_row_for_each_point_and_why_some_cannot_run(run: Run) -> None:
     done = run("eval", "a.par", a=SWEPT)
     assert done.code == 0
-    assert "3 of 4 points run and fit." in done.out
-    costs, _, refused = done.out.partition("What cannot run, and why")
+    assert "3 of 4 points are valid and fit in memory." in done.out
+    costs, _, refused = done.out.partition("Invalid points")
     assert re.findall(r"^ +([124])  +[\d.]+ s ", costs, re.MULTILINE) == ["1", "2", "4"]
     assert re.search(r"^ +3  .*divisible", refused, re.MULTILINE)
     assert "error" not in done.err
@@ -474,7 +476,9 @@ def test_a_warning_of_a_sweep_says_at_which_points_it_stands(run: Run) -> None:
     assert "tp is 1 (at" not in every
 
 
-@pytest.mark.parametrize("spec, head", [(GOOD, "It runs, and it fits"), (SWEPT, "run and fit")])
+@pytest.mark.parametrize(
+    "spec, head", [(GOOD, "Valid, fits in memory"), (SWEPT, "are valid and fit in memory")]
+)
 def test_a_report_says_which_plugins_were_left_out(run: Run, spec: str, head: str) -> None:
     left_out = ["--without", "memory.fit", "--without", "analysis.advice"]
     table, md, csv_, json_ = (
@@ -1148,7 +1152,7 @@ def test_calculations_without_training_are_printed(run: Run) -> None:
     assert told.code == 0
     assert "2,198" in told.out
     assert "a step" not in told.out
-    assert "What was calculated" in run("eval", "a.par", "--full").out
+    assert "Figures" in run("eval", "a.par", "--full").out
 
 
 def test_a_directory_shows_calculations_and_passes_definitions_over(run: Run) -> None:

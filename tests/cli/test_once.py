@@ -49,7 +49,7 @@ def test_a_rule_points_at_what_is_wrong(run_command: Run) -> None:
 def test_an_answer_that_is_not_computed_does_not_run_either(run_command: Run) -> None:
     done = run_command("eval", "a.par", a=LINK)
     assert done.code == 1
-    assert "It cannot be calculated." in done.out
+    assert "Invalid: not calculated." in done.out
     assert "run" not in done.out.lower().replace("--", "")
 
 

@@ -49,7 +49,7 @@ def test_a_job_is_one_screen(run_command: Run, study: str) -> None:
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
     assert done.out.count("pipeline bubble  ") == 2  # one figure, and one cause
-    for title in ("step time", "model FLOPs", "hardware FLOPs", "exposed", "memory"):
+    for title in ("step time", "MFU", "HFU", "exposed", "memory"):
         assert re.search(rf"^  {title}.*? +[\d.]+ (s|%|GiB)", done.out, re.MULTILINE)
 
 
@@ -58,14 +58,18 @@ def test_a_large_mixture_of_experts_is_one_screen(run_command: Run) -> None:
     lines = done.out.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
-    causes = re.findall(r"^  (compute|expert|pipeline bubble|hops|data) ", done.out, re.MULTILINE)
-    assert {"compute", "expert", "hops", "data"} <= set(causes)
+    causes = re.findall(
+        r"^  (compute|pipeline bubble|pipeline send/recv|[A-Z]P communication) ",
+        done.out,
+        re.MULTILINE,
+    )
+    assert {"compute", "EP communication", "pipeline send/recv", "DP communication"} <= set(causes)
     assert "fp8 peak x 2" in run_command("eval", "a.par", "--section", "levers").out
 
 
 def test_causes_add_up_to_the_step_and_stand_in_order_of_size(run_command: Run) -> None:
     out = run_command("eval", SEVENTY, "--study", "llama3_70b_64_h100").out
-    table = out.partition("by cause")[2].partition("The memory")[0]
+    table = out.partition("by cause")[2].partition("Peak memory")[0]
     parts = [float(n.replace(",", "")) for n in re.findall(r"([\d,]+) ms", table)]
     assert parts == sorted(parts, reverse=True)
     assert sum(parts) == pytest.approx(4434.451, abs=0.5 * len(parts))  # as its comment derives
@@ -99,9 +103,9 @@ def test_a_directory_counts_warnings_and_does_not_print_them(run_command: Run) -
 def test_a_section_is_found_by_part_of_its_title(run_command: Run) -> None:
     text = SMALL.replace("tp = 2", "tp = 2, pp = 2")
     out = run_command("eval", "a.par", "--section", "memory", a=text).out
-    assert "Where the memory goes" in out
+    assert "Memory by term" in out
     assert "Memory by stage" in out
-    assert "Where the time goes" not in out
+    assert "Step time by term" not in out
     missed = run_command("eval", "a.par", "--section", "memry")
     assert missed.code == 2
     assert "did you mean `memory`?" in missed.err
@@ -143,11 +147,11 @@ def test_studies_are_compared_in_one_table(run_command: Run) -> None:
     )
     (head,) = re.findall(r"^ +(a +b)$", done.out.partition("by cause")[0], re.MULTILINE)
     assert head.split() == ["a", "b"]
-    (mfu,) = re.findall(r"\(MFU\) +([\d.]+) % +([\d.]+) %", done.out)
+    (mfu,) = re.findall(r"MFU \(model FLOPs\) +([\d.]+) % +([\d.]+) %", done.out)
     for name, shown in zip("ab", mfu, strict=True):
         (scenario,) = parcost.load(f"{name}.par")
         assert float(shown) == pytest.approx(100 * scenario.evaluate().result.figure("mfu"), 1e-3)
-    assert re.search(r"^  tensor +\S+ m?s .* %  .* %$", done.out, re.MULTILINE)
+    assert re.search(r"^  TP communication +\S+ m?s .* %  .* %$", done.out, re.MULTILINE)
 
 
 def test_a_comparison_that_is_too_wide_goes_on_below(run_command: Run) -> None:
@@ -193,7 +197,7 @@ def test_a_figure_that_no_study_has_is_bad_input(run_command: Run) -> None:
 
 def test_a_sweep_keeps_bubble_headroom_and_exposed_communication(run_command: Run) -> None:
     swept = SMALL.replace("tp = 2", "tp = 2, pp = [2, 4]").replace("recompute = full", "")
-    head = run_command("eval", "a.par", a=swept).out.partition("What each point costs")[2]
+    head = run_command("eval", "a.par", a=swept).out.partition("Results")[2]
     for title in ("bubble", "headroom", "exposed", "mfu", "memory"):
         assert title in head.partition("---")[0]
 

@@ -57,7 +57,7 @@ def test_numbers_are_those_of_both_evaluations(run_command: Run) -> None:
 
 def test_a_share_changes_by_points(run_command: Run) -> None:
     text = run_command("diff", "a.par", "--set", "layout.tp=4", files={"a.par": SPEC}).out
-    (line,) = [line for line in text.splitlines() if "(MFU)" in line]
+    (line,) = [line for line in text.splitlines() if "MFU (" in line]
     before, after, change, relative = re.search(  # type: ignore[union-attr]
         r"([\d.]+) % +([\d.]+) % +(-[\d.]+) points +(-[\d.]+) %$", line
     ).groups()

@@ -327,7 +327,7 @@ def test_a_line_above_each_study(open_text: Open, documents: Documents) -> None:
     assert (wide.span.text, SPEC.count("\n", 0, wide.span.start)) == ("study", 13)
     assert f"step time {step * 1e3:.4g}"[:14] in wide.text
     assert f"mfu {mfu * 100:.4g}"[:7] in wide.text
-    assert "it runs, and it fits" in wide.text
+    assert "valid, fits in memory" in wide.text
     assert SPEC.count("\n", 0, narrow.span.start) == 14
     state = open_text(SPEC.replace("zero = 1", "zero ="))
     assert [lens.text.endswith("(of the last version without errors)") for lens in lenses(state)]

@@ -91,7 +91,7 @@ def test_idle_and_sending_are_not_work(bind: Bind) -> None:
     step = 11 * 4.0
     assert found["idle_time"] == pytest.approx(3 * 4.0)
     assert found["communication_time"] == pytest.approx(8 * 1.0)
-    assert found["bubble_share"] == pytest.approx(12 / step)
+    assert found["bubble"] == pytest.approx(12 / step)
     assert found["scaling_efficiency"] == pytest.approx(24 / step)
     assert found["communication_overhead"] == pytest.approx(8 / 24)
     assert found["equivalent_devices"] + found["lost_devices"] == pytest.approx(8)

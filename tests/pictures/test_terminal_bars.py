@@ -17,7 +17,7 @@ def test_bars_are_as_long_as_their_causes_and_ascii_where_needed(report: Report)
     assert outcome is not None
     causes = sorted(outcome.seconds_by_cause.items(), key=lambda pair: -pair[1])
     longest = causes[0][1]
-    plain_bars, block_bars = (text.partition("by cause\n")[2] for text in (plain, blocks))
+    plain_bars, block_bars = (text.partition("by cause")[2] for text in (plain, blocks))
     for cause, seconds in causes[:3]:
         (line, *_) = [
             line for line in plain_bars.splitlines() if line.strip().startswith(f"{cause} ")

@@ -395,7 +395,7 @@ def test_a_study_with_a_rule_that_fails_is_not_judged(hook: str, full: bool) -> 
     page = screen_with(("r", SimpleNamespace(**{hook: hookimpl(broken)})), full=full)
     assert "Not judged: a rule of plugin `r` failed." in page
     assert "KeyError: 'warp'" in page
-    for words in ("if it ran", "It does not run", "It runs, and it fits"):
+    for words in ("ignoring the memory limit", "Invalid", "Valid, fits in memory"):
         assert words not in page
 
 
@@ -405,8 +405,8 @@ def test_a_rule_that_refuses_still_counts_where_another_fails() -> None:
 
     plugin = ("r", SimpleNamespace(outcome_checks=hookimpl(broken)))
     page = screen_with(plugin, text=SPEC.replace("tp = 8, zero = 1", "tp = 1, dp = 8, zero = 0"))
-    assert "It does not fit: " in page
-    assert "if it ran" in page
+    assert "Does not fit in memory: " in page
+    assert "ignoring the memory limit" in page
 
 
 @pytest.mark.parametrize("hook", ["terms", "memory"])
@@ -417,7 +417,7 @@ def test_a_step_that_lacks_a_part_is_incomplete(hook: str, full: bool) -> None:
 
     page = screen_with(("r", SimpleNamespace(**{hook: hookimpl(broken)})), full=full)
     assert f"Incomplete: plugin `r` failed in `{hook}`." in page
-    assert "It runs, and it fits" not in page
+    assert "Valid, fits in memory" not in page
 
 
 def test_a_sweep_with_a_rule_that_fails_is_not_judged() -> None:
@@ -427,7 +427,7 @@ def test_a_sweep_with_a_rule_that_fails_is_not_judged() -> None:
     plugin = ("r", SimpleNamespace(outcome_checks=hookimpl(broken)))
     page = screen_with(plugin, text=SPEC.replace("tp = 8", "tp = [4, 8]"))
     assert "Not judged: a rule of plugin `r` failed." in page
-    assert "points run and fit" not in page
+    assert "points are valid and fit in memory" not in page
 
 
 def test_a_sweep_that_lacks_a_part_is_incomplete() -> None:
@@ -436,8 +436,9 @@ def test_a_sweep_that_lacks_a_part_is_incomplete() -> None:
 
     plugin = ("r", SimpleNamespace(terms=hookimpl(broken)))
     page = screen_with(plugin, text=SPEC.replace("tp = 8", "tp = [4, 8]"))
-    assert "Incomplete: plugin `r` failed in `terms`; 2 of 2 points run and fit." in " ".join(
-        page.split()
+    assert (
+        "Incomplete: plugin `r` failed in `terms`; 2 of 2 points are valid and fit in memory."
+        in " ".join(page.split())
     )
 
 

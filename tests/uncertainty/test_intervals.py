@@ -220,7 +220,7 @@ def test_the_screen_has_the_interval_beside_the_figure(run: Run) -> None:
 
 def test_the_whole_report_says_how_it_comes_about(run: Run) -> None:
     said = " ".join(run("eval", "--full").out.split())
-    assert "How far that may be off" in said
+    assert "Intervals" in said
     assert " x 0.8 to " in said
     said = " ".join(run("explain", "step_time").out.split())
     assert "low end T low = " in said

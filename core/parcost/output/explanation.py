@@ -70,7 +70,7 @@ def listed_names(result: Result) -> Iterator[Item]:
     if result.outcome is not None:
         lines = [(line.name, PASSES.get(line.pass_, "")) for line in result.outcome.ledger]
         held = [(line.name, "") for line in result.outcome.memory_lines]
-        parts += [("The step", lines), ("Memory", held)]
+        parts += [("Step time", lines), ("Memory", held)]
     for title, rows in [*parts, ("Further figures", details)]:
         if rows:
             yield Heading(title)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
 _KINDS = {
-    "slowdown": "slower under communication",
+    "slowdown": "compute slowdown",
     "bubble": "pipeline bubble",
-    "hop": "between stages",
+    "hop": "pipeline send/recv",
     "once": "once per step",
 }
 _RIGHT: Literal["right"] = "right"
@@ -44,14 +44,16 @@ def result_items(result: Result, view: View) -> Iterator[Item]:
     outcome = result.outcome
     if outcome is not None:
         if runs(result) or not problems(result):
-            yield from _figures("What a step costs", result, view.figures)
+            yield from _figures("Figures of the step", result, view.figures)
         else:
-            yield from _figures("What a step would cost, if it ran", result, view.figures)
+            yield from _figures(
+                f"Figures of the step (ignoring {ignored(result)})", result, view.figures
+            )
         yield from _intervals(result)
         yield from ledger(outcome, view.order)
         yield from memory(outcome)
     elif result.legal:
-        yield from _figures("What was calculated", result, view.figures)
+        yield from _figures("Figures", result, view.figures)
     for _, section in sections:
         yield from section_page(section)
     if result.expectations and runs(result):
@@ -65,7 +67,7 @@ def runs(result: Result) -> bool:
 
 def approval(result: Result) -> str:
     """Return the verdict of a step that runs: it fits, or which plugins it is incomplete for."""
-    return step_failure(result) or "It runs, and it fits"
+    return step_failure(result) or "Valid, fits in memory"
 
 
 def refusal(result: Result) -> str:
@@ -73,13 +75,13 @@ def refusal(result: Result) -> str:
     if not problems(result) and (failure := judgment_failure(result)):
         return failure
     if not result.study.trains:
-        return "It cannot be calculated"
+        return "Invalid: not calculated"
     if (room := _exceeded_room(result)) is not None and result.outcome is not None:
         memory = numbers.quantity(result.outcome.memory_bytes, "GiB").removesuffix(" GiB")
-        return f"It does not fit: {memory} of {numbers.quantity(room, 'GiB')}"
+        return f"Does not fit in memory: {memory} of {numbers.quantity(room, 'GiB')}"
     count = len(problems(result))
-    rules = f"{count} rule{'s' if count > 1 else ''}"
-    return f"It is refused by {rules}" if count else "It does not run"
+    rules = f"{count} rule{'s' if count > 1 else ''} violated"
+    return f"Invalid: {rules}" if count else "Invalid"
 
 
 def refusal_word(result: Result) -> str:
@@ -87,6 +89,11 @@ def refusal_word(result: Result) -> str:
     if not problems(result) and judgment_failure(result):
         return "not judged"
     return "refused" if _exceeded_room(result) is None else "does not fit"
+
+
+def ignored(result: Result) -> str:
+    """Return what the figures of a step that cannot run leave out of account."""
+    return "these rules" if _exceeded_room(result) is None else "the memory limit"
 
 
 def problems(result: Result) -> list[Diagnostic]:
@@ -167,7 +174,7 @@ def _intervals(result: Result) -> Iterator[Item]:
         ends = interval_of(interval, figure.unit)
         rows.append(Row((figure.title, ends, comes, formula.source)))
     if rows:
-        yield Heading("How far that may be off")
+        yield Heading("Intervals")
         columns = ("figure", "interval", "formula", "source")
         yield Table([Column(title, flexible=i > 1) for i, title in enumerate(columns)], rows)
 
@@ -206,17 +213,17 @@ def ledger(outcome: Outcome, order: Order = "execution") -> Iterator[Item]:
         else:
             rows.append(_time(title, lines, step, scale, "strong", own=False))
             rows += [_time(line.name, [line], step, scale) for line in lines]
-    total = _time("the step", outcome.ledger, step, scale, "strong", own=False, rule=True)
+    total = _time("step time", outcome.ledger, step, scale, "strong", own=False, rule=True)
     where = f" (stage {outcome.device:.0f})" if outcome.pipeline.stages > 1 else ""
-    yield Heading(f"Where the time goes, in {scale.unit}{where}")
+    yield Heading(f"Step time by term, in {scale.unit}{where}")
     yield Table(
         (
             Column("term", flexible=True),
             Column("exposed", _RIGHT),
             Column("%", _RIGHT),
             Column("hidden", _RIGHT),
-            Column("busy", flexible=True),
-            Column("from", flexible=True),
+            Column("resource", flexible=True),
+            Column("plugin", flexible=True),
         ),
         [*rows, total],
     )
@@ -269,15 +276,15 @@ def memory(outcome: Outcome) -> Iterator[Item]:
         for line in lines
         if line.bytes_
     ]
-    rows.append(Row(("in all", scale.text(total), "100", ""), "strong", rule=True))
+    rows.append(Row(("total", scale.text(total), "100", ""), "strong", rule=True))
     stage = f"stage {outcome.memory_device:.0f}, " if outcome.pipeline.stages > 1 else ""
-    yield Heading(f"Where the memory goes, in {scale.unit} ({stage}{outcome.memory_moment})")
+    yield Heading(f"Memory by term, in {scale.unit} ({stage}{outcome.memory_moment})")
     yield Table(
         (
             Column("term", flexible=True),
             Column("held", _RIGHT),
             Column("%", _RIGHT),
-            Column("from", flexible=True),
+            Column("plugin", flexible=True),
         ),
         rows,
     )
@@ -313,5 +320,5 @@ def _expectations(expectations: Sequence[Expectation]) -> Iterator[Item]:
                 style,
             )
         )
-    yield Heading("What was expected")
+    yield Heading("Expectations")
     yield Table((Column(), Column("claim", flexible=True), Column("predicted", _RIGHT)), rows)

@@ -42,7 +42,7 @@ def part(items: Sequence[Item], name: str, path: str) -> list[Item]:
 def _plain(title: str) -> str:
     """Return a title without what follows a comma or a bracket, in small letters.
 
-    >>> _plain("Where the time goes, in ms (stage 3)")
+    >>> _plain("Step time by term, in ms (stage 3)")
     'where the time goes'
     """
     return title.partition(",")[0].partition("(")[0].strip().lower()

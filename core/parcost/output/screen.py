@@ -21,6 +21,7 @@ from parcost.numeric import all_of, is_array
 from parcost.output.cells import cells, plugin_note, share
 from parcost.output.narrative import (
     approval,
+    ignored,
     page_figures,
     problems,
     refusal,
@@ -93,13 +94,13 @@ def _verdict(result: Result) -> Iterator[Item]:
             said = f"{approval(result)}{chosen}{_claim_count(result.expectations)}."
             yield Line(said, style)
         elif result.expectations:
-            yield Line(f"It is legal{chosen}{_claim_count(result.expectations)}.", "good")
+            yield Line(f"Valid{chosen}{_claim_count(result.expectations)}.", "good")
         yield from _comparisons(result.expectations)
     else:
         yield Line(f"{refusal(result)}{chosen}.", "bad")
         yield from _problems(result)
         if result.outcome is not None and problems(result):
-            yield Line("The figures below are what it would take if it ran.", "warning")
+            yield Line(f"Figures below ignore {ignored(result)}.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
     yield from warnings(result.diagnostics)
     yield from suppression_count(result.suppressions)
@@ -165,7 +166,7 @@ def _headlines(result: Result, names: Sequence[str]) -> Table:
     for figure in shown:
         if names or figure.brief is not None:
             refused = not runs(result) and problems(result)
-            note = "if it ran" if refused and not rows else _note(figure)
+            note = f"ignoring {ignored(result)}" if refused and not rows else _note(figure)
             value = numbers.quantity(figure.value, figure.unit)
             if interval := result.interval(figure.name):
                 ends = f"({interval_of(interval, figure.unit)})"
@@ -197,15 +198,14 @@ def _whole(figure: Figure) -> str:
 
 
 def _time(outcome: Outcome, most: int) -> Iterator[Item]:
-    where = f" of stage {outcome.device:.0f}, the busiest" if outcome.pipeline.stages > 1 else ""
-    yield Heading(f"The step{where}, by cause", 3)
+    where = f" (stage {outcome.device:.0f}, busiest)" if outcome.pipeline.stages > 1 else ""
+    yield Heading(f"Step time by cause{where}", 3)
     yield _bars(outcome.seconds_by_cause, outcome.step_seconds, "s", most)
 
 
 def _memory(outcome: Outcome, most: int) -> Iterator[Item]:
-    stage = f" of stage {outcome.memory_device:.0f}, the fullest"
-    where = stage if outcome.pipeline.stages > 1 else ""
-    yield Heading(f"The memory{where}, in {outcome.memory_moment}", 3)
+    stage = f"stage {outcome.memory_device:.0f}, " if outcome.pipeline.stages > 1 else ""
+    yield Heading(f"Peak memory ({stage}{outcome.memory_moment})", 3)
     yield _bars(outcome.memory_by_cause, outcome.memory_bytes, "B", most)
 
 

@@ -142,15 +142,15 @@ def column(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
     rows = [(figure.title, numbers.quantity(figure.value, figure.unit)) for figure in figures]
     if outcome is not None:
         answer = "yes" if runs(result) else "no" if problems(result) else refusal_word(result)
-        rows.append(("it runs, and it fits", answer))
+        rows.append(("valid, fits in memory", answer))
     yield from _comparison("Studies side by side", _place(report), rows)
     if outcome is not None and not names:
         step, memory = outcome.step_seconds, outcome.memory_bytes
         yield from _comparison(
-            "The step by cause", _place(report), _shares(outcome.seconds_by_cause, step, "s")
+            "Step time by cause", _place(report), _shares(outcome.seconds_by_cause, step, "s")
         )
         yield from _comparison(
-            "The memory by cause", _place(report), _shares(outcome.memory_by_cause, memory, "GiB")
+            "Peak memory by cause", _place(report), _shares(outcome.memory_by_cause, memory, "GiB")
         )
     yield from _errors(report, result)
 

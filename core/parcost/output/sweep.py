@@ -41,7 +41,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     yield Heading(report.name, 1, aside=report.path)
     chosen = plugin_note(report.results[0].study.plugins)
     trains = any(result.outcome is not None for result in report.results)
-    fit = "run and fit" if trains or not run else "are legal"
+    fit = "are valid and fit in memory" if trains or not run else "are valid"
     counted = f"{len(run):,} of {len(points):,} points {fit}{chosen}."
     unjudged = next(filter(None, map(judgment_failure, report.results)), "")
     incomplete = next(filter(None, map(step_failure, report.results)), "")
@@ -63,7 +63,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     if short and not view.figures:
         varying = [figure for figure in varying if figure.column is not None] or varying
     if run:
-        yield Heading("What each point costs")
+        yield Heading("Results")
         shown = run[:_POINTS] if short else run
         yield _costs(report, shown, varying, given=bool(view.figures))
         yield from _remainder(len(run) - len(shown))
@@ -72,22 +72,22 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     if constant and short and not view.figures:
         constant = [name for name in constant if figures[name].column is not None]
     if constant:
-        yield Heading("What every point has in common")
+        yield Heading("Constant over the sweep")
         shared = [(figures[name], run[0][name]) for name in constant]
         rows = [Row((f.title, numbers.quantity(value, f.unit), f.note)) for f, value in shared]
         yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
     if run and not trains:
         yield from _sections(report)
     if run and any(result.expectations for result in report.results):
-        yield Heading("What was expected")
+        yield Heading("Expectations")
         yield _expected(report, run)
     if len(run) < len(points):
-        yield Heading("What cannot run, and why")
+        yield Heading("Invalid points")
         refused = [p for p in points if not p["feasible"]]
         more = len(refused) - _REFUSED if short else 0
         refused = refused[:_REFUSED] if short else refused
         rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
-        yield Table([*_axes(axes), Column("why not", flexible=True)], rows)
+        yield Table([*_axes(axes), Column("reason", flexible=True)], rows)
         yield from _remainder(more)
 
 

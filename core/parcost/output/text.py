@@ -112,7 +112,7 @@ def _table(table: Table, paper: Paper) -> Iterator[tuple[str, Style]]:
             yield rule, "faint"
         yield from _cells(row, table.columns, room)
     if titles := ", ".join(filter(None, left_out)):
-        said = f"no room for {titles}; --figures chooses"
+        said = f"not shown: {titles} (choose columns with --figures)"
         yield from ((text, "faint") for text in _wrapped(Line(said), paper))
 
 

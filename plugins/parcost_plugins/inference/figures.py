@@ -112,14 +112,14 @@ def _speed(
     sheet.letters["b"] = sheet.formula("min(k, p), batches in different stages")
     yield sheet(
         "tokens_per_second",
-        "tokens per second",
+        "tokens/s",
         "",
         "ratio(n g b, decode_seconds), g groups, b batches in different stages",
         note="decoding",
     )
     yield sheet(
         "tokens_per_second_per_device",
-        "tokens per second and device",
+        "tokens/s per device",
         "",
         "tokens_per_second / N",
         note="decoding",

@@ -33,7 +33,7 @@ def all_of(study: Study) -> Iterator[Objective]:
     )
     yield Objective(
         name="tokens_per_second_per_device",
-        title="tokens per second and device",
+        title="tokens/s per device",
         unit="",
         cost=per_token,
         value=lambda cost: 1.0 / cost,
@@ -44,7 +44,7 @@ def all_of(study: Study) -> Iterator[Objective]:
         ideal = flops_per_token(study) / peak  # seconds of a device for a token
         yield Objective(
             name="mfu",
-            title="model FLOPs utilisation (MFU)",
+            title="MFU (model FLOPs)",
             unit="%",
             cost=lambda s: per_token(s) / ideal,
             value=lambda cost: 1.0 / cost,

@@ -1,18 +1,18 @@
-"""Causes: what the time of a step, and the memory of a device, is spent on.
+"""Causes: the categories of step time and of device memory.
 
-Every term names its cause, and a report sums by it. A cause is one of these words or any
-other; it is printed as it is written. The pipeline bubble is the core's own.
+Every term names its cause, and a report sums by it. Reports, pictures and JSON all print a cause
+as it is written here. A plugin may use other words. The core adds the pipeline bubble.
 """
 
 from __future__ import annotations
 
 # Of time.
 COMPUTE = "compute"
-TENSOR = "tensor"
-CONTEXT = "context"
-EXPERT = "expert"
-DATA = "data"
-HOPS = "hops"
+TENSOR = "TP communication"
+CONTEXT = "CP communication"
+EXPERT = "EP communication"
+DATA = "DP communication"
+HOPS = "pipeline send/recv"
 OPTIMIZER = "optimizer"
 HOST = "host"
 PRECISION = "precision"

@@ -39,7 +39,7 @@ class Targets:
         default=None, positive=True, doc="model FLOPs utilisation, at least"
     )
     bubble: Real | None = fraction(
-        default=None, positive=True, doc="share of the pipeline's makespan that is idle, at most"
+        default=None, positive=True, doc="pipeline bubble as a share of the step, at most"
     )
     slack: Real = fraction(
         positive=True,

@@ -76,9 +76,9 @@ def meets(targets: Targets, study: Study, outcome: Outcome) -> bool:
 
 
 def bubble(outcome: Outcome) -> Any:
-    """Return the idle share of the pipeline's makespan, hops left out."""
+    """Return the pipeline bubble as a share of the step."""
     idle = sum((x.exposed for x in outcome.ledger if x.kind == "bubble"), 0.0)
-    return idle / (outcome.ideal_seconds + idle)
+    return idle / outcome.step_seconds
 
 
 def _values(study: Study, outcome: Outcome) -> tuple[float, float, float]:

@@ -37,10 +37,10 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="mfu",
         column=2,
-        title="model FLOPs utilisation (MFU)",
+        title="MFU (model FLOPs)",
         value=formula("ratio(tokens C, N T peak)", letters, peak=(peak, "FLOP/s")),
         unit="%",
-        note=f"{of_peak} {asked_for}, recomputation left out",
+        note=f"{of_peak} {asked_for}, excluding recomputation",
         brief=f"of the dense {compute} peak",
     )
     # Kernels that write the scores compute all of them, and mask half afterwards.
@@ -48,7 +48,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
     executed = "with its masked half" if masked else asked_for
     yield Figure(
         name="hfu",
-        title="hardware FLOPs utilisation (HFU)",
+        title="HFU (hardware FLOPs)",
         value=formula(
             "ratio(D, T peak)",
             D=(_executed_flops(study, outcome), "FLOP"),

@@ -33,14 +33,14 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield Figure(
         name="tokens_per_second",
         column=7,
-        title="tokens per second",
+        title="tokens/s",
         value=formula("ratio(tokens, T)", letters),
         unit="",
         brief="",
     )
     yield Figure(
         name="tokens_per_second_per_device",
-        title="tokens per second and device",
+        title="tokens/s per device",
         value=formula("ratio(tokens, T N)", letters, N=attribute(study[Cluster], "devices")),
         unit="",
         brief="",
@@ -55,24 +55,25 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         name="bubble",
         column=4,
         title="pipeline bubble",
-        value=formula("ratio(bubble, ideal + bubble)", letters),
-        unit="%",
-        note="idle share of the pipeline's makespan on the busiest device, hops left out",
-    )
-    yield Figure(
-        name="bubble_share",
-        title="pipeline bubble",
         value=formula("ratio(idle, T)", idle=(bubble, "s"), T=(outcome.step_formula, "s")),
         unit="%",
         note="of the step, on the busiest device",
         brief="of the step",
+    )
+    yield Figure(
+        name="bubble_of_makespan",
+        title="bubble of the pipeline's makespan",
+        value=formula("ratio(bubble, ideal + bubble)", letters),
+        unit="%",
+        note="on the busiest device, excluding pipeline send/recv; equal stages without "
+        "interleaving have (p - 1) / (m + p - 1)",
         detail=True,
     )
     if outcome.pipeline.stages > 1:
         makespan = formula("ideal + bubble", letters)
         yield Figure(
             name="bubble_average",
-            title="pipeline bubble, average",
+            title="average idle share of the pipeline's makespan",
             value=formula(
                 "ratio(makespan - sum(busy) / p, makespan)",
                 makespan=(makespan, "s"),
@@ -80,14 +81,14 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
                 p=outcome.pipeline.stages,
             ),
             unit="%",
-            note="the same over all devices: more than the bubble where stages are uneven",
+            note="over all devices; uneven stages raise it above the bubble",
         )
     yield Figure(
         name="bubble_overhead",
-        title="pipeline bubble over ideal",
+        title="bubble over ideal pipeline time",
         value=formula("ratio(bubble, ideal)", letters),
         unit="%",
-        note="the same idle time against the busy time",
+        note="idle time over busy time of the busiest device",
     )
     yield Figure(
         name="exposed_communication",
@@ -99,8 +100,8 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
             T=(outcome.step_formula, "s"),
         ),
         unit="%",
-        note="of the step, on the busiest device; without the time by which it slows kernels",
-        brief="of the step, slowdown left out",
+        note="of the step, on the busiest device; excluding the time by which it slows compute",
+        brief="of the step, excluding compute slowdown",
     )
 
 
