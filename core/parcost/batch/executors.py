@@ -35,6 +35,7 @@ from attrs import define, field, frozen
 from parcost.contract.calls import CallError, call
 from parcost.language.diagnostics import did_you_mean
 from parcost.language.errors import ParcostError, error_text, reraise_interrupt
+from parcost.system.process import changed_state, protect_process
 from parcost.system.threads import print_failures
 
 GROUP = "parcost.executors"
@@ -257,6 +258,7 @@ def engine_named(address: str) -> Engine:
 def _begin() -> None:
     """Do what a process does first that works for another one."""
     print_failures()
+    protect_process()
     _end_with_parent()
 
 
@@ -267,7 +269,8 @@ def _end_with_parent() -> None:
     def watch() -> None:
         assert parent is not None
         parent.join()
-        os._exit(1)
+        with changed_state():
+            os._exit(1)
 
     Thread(target=watch, daemon=True).start()
 

@@ -24,6 +24,7 @@ from parcost.batch.rejections import attempt
 from parcost.language.errors import ParcostError
 from parcost.report.rejection import FAULT, Rejection
 from parcost.system.garbage import collect_rarely
+from parcost.system.process import changed_state
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry
@@ -192,9 +193,14 @@ def _worker(selection: PluginSelection) -> Worker:
 def _working_in(folder: str) -> Iterator[None]:
     before = str(Path.cwd())
     if folder != before:
-        os.chdir(folder)
+        _change_folder(folder)
     try:
         yield
     finally:
         if folder != before:
-            os.chdir(before)
+            _change_folder(before)
+
+
+def _change_folder(folder: str) -> None:
+    with changed_state():
+        os.chdir(folder)

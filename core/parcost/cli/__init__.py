@@ -25,6 +25,7 @@ from parcost.cli.group import Commands, UnusableCommandError
 from parcost.cli.interrupts import ENDINGS, Interrupts
 from parcost.cli.messages import write_message
 from parcost.cli.streams import ClosedPipeError, Messages, Results, forget, results
+from parcost.system.process import protect_process
 from parcost.system.threads import print_failures
 from parcost.version import __version__
 
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(_BETWEEN_COLLECTIONS)
     if arguments is None:  # the process is ours, and all of its threads
         print_failures()
+        protect_process()
     if sys.stderr is None:  # the shell closed it
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  until the end
     if sys.stdout is None:

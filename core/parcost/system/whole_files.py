@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from errno import EISDIR
+from errno import EISDIR, ENXIO
 from pathlib import Path
 from typing import TextIO
 
@@ -17,18 +17,19 @@ _SPELLED = "backslashreplace"
 class WholeFile:
     """A new file, which takes the place of an old one once it is complete.
 
-    What is no regular file, such as a pipe, is written as it is. Every method may raise
-    ``OSError``.
+    The file that a link leads to is replaced, and the link stays. What is no regular file, such as
+    a pipe, is written as it is. Every method may raise ``OSError``.
     """
 
     def __init__(self, path: Path) -> None:
+        path = path.resolve() if path.is_symlink() else path
         self.path = path
         self._beside: Temporary | None = None
         if path.is_dir():
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
         self.file: TextIO
         if path.exists() and not path.is_file():
-            self.file = path.open("w", encoding="utf-8", newline="")
+            self.file = open(path, "w", encoding="utf-8", newline="", opener=_open_at_once)  # noqa: SIM115
             return
         handle, self._beside = file_beside(path)
         self.file = os.fdopen(handle, "w", encoding="utf-8", errors=_SPELLED, newline="")
@@ -55,6 +56,19 @@ class WholeFile:
             self.file.close()
         if self._beside is not None:
             self._beside.remove()
+
+
+def _open_at_once(name: str, flags: int) -> int:
+    """Return the handle of a pipe or a device; a pipe that no program reads is an error."""
+    try:
+        handle = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if error.errno == ENXIO:
+            raise OSError(ENXIO, "no program reads this pipe", name) from None
+        raise
+    if hasattr(os, "set_blocking"):
+        os.set_blocking(handle, True)
+    return handle
 
 
 def umask() -> int:

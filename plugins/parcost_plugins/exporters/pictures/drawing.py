@@ -79,7 +79,8 @@ def _library() -> Any:
 def _draw(chart: ChartData, study: str) -> str:
     spec = specification(chart, _WIDTH)
     rows = [{**row, "description": chart.description(row)} for row in chart.rows]
-    title = f"{study}: {chart.title}" if study else chart.title
+    shown = study.encode("utf-8", "backslashreplace").decode()  # a file name may be no UTF-8
+    title = f"{shown}: {chart.title}" if study else chart.title
     spec |= {"data": {"values": rows}, "title": {"text": title, "subtitle": list(chart.notes)}}
     made: str = _library().vegalite_to_svg(
         spec, vl_version=_VERSION, config=theme("light"), allowed_base_urls=[]

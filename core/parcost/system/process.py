@@ -1,0 +1,66 @@
+"""State of the whole process that a plugin may not change: its end, its folder, its stack.
+
+`os._exit(0)` in a plugin would end a batch without its results and with exit code 0. After
+`os.chdir` the next file is missing, and a lower recursion limit makes another plugin fail. Each
+of these calls raises an error instead, so that the plugin that makes it is named. A process that a
+plugin forks is its own, and may call all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import local
+from typing import Any
+
+_REASONS = {
+    "_exit": "it would end the process without its results",
+    "abort": "it would end the process without its results",
+    "chdir": "files of the command line are named from the current directory",
+    "fchdir": "files of the command line are named from the current directory",
+}
+_open = local()
+
+
+class ProcessStateError(RuntimeError):
+    """A plugin would change the state of the whole process."""
+
+
+def protect_process() -> None:
+    """Make calls that would end this process, or change its state, raise an error."""
+    own = os.getpid()
+    for name, reason in _REASONS.items():
+        if hasattr(os, name):
+            setattr(os, name, _closed(own, name, getattr(os, name), reason))
+    limit = sys.setrecursionlimit
+
+    def set_limit(number: int, /) -> None:
+        if number < sys.getrecursionlimit() and os.getpid() == own:
+            message = "`sys.setrecursionlimit` lowers the limit of all plugins"
+            raise ProcessStateError(message)
+        limit(number)
+
+    sys.setrecursionlimit = set_limit
+
+
+@contextmanager
+def changed_state() -> Iterator[None]:
+    """Let code of our own change the state of the process."""
+    _open.is_open = True
+    try:
+        yield
+    finally:
+        _open.is_open = False
+
+
+def _closed(own: int, name: str, function: Callable[..., Any], reason: str) -> Callable[..., Any]:
+    """Return a function that raises an error in the process *own*."""
+
+    def raise_error(*arguments: Any, **named: Any) -> Any:
+        if os.getpid() != own or getattr(_open, "is_open", False):
+            return function(*arguments, **named)
+        raise ProcessStateError(f"`os.{name}` is not allowed: {reason}")
+
+    return raise_error
