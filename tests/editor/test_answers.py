@@ -10,6 +10,7 @@ import pytest
 from spec_text import SPEC, offset_of
 
 from parcost.editor.actions import quick_fixes
+from parcost.editor.analysis import MOST_STUDIES, analyze
 from parcost.editor.completion import Proposal, propose
 from parcost.editor.definitions import definition, references
 from parcost.editor.documents import Documents, DocumentState
@@ -419,3 +420,15 @@ def test_one_module_knows_a_library(library: str, modules: set[str]) -> None:
     uses = re.compile(rf"^\s*(?:from|import) {library}\b", re.MULTILINE)
     found = {path.stem for path in core.rglob("*.py") if uses.search(path.read_text("utf-8"))}
     assert found == modules
+
+
+def test_a_file_of_thousands_of_studies_is_shown_in_part(session: Session, tmp_path: Path) -> None:
+    """The first 200 are bound, and a warning stands at the first of the others."""
+    path = tmp_path / "many.par"
+    names = range(MOST_STUDIES + 3)
+    path.write_text("".join(f"study s{n} {{ layout {{ tp = 1 }} }}\n" for n in names))
+    found = analyze(session, str(path))
+    assert len(found.studies) == MOST_STUDIES
+    (one,) = [d for d in found.diagnostics if d.id == "editor-studies"]
+    assert one.message == f"the editor shows the first 200 of {MOST_STUDIES + 3} studies"
+    assert one.labels[0].span.start == path.read_text().index(f"study s{MOST_STUDIES} ")

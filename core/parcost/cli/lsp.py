@@ -47,12 +47,15 @@ def command(tcp: str | None, selection: PluginSelection) -> int:
 
     from parcost.cli.streams import results
     from parcost.editor.server import listen, serve
+    from parcost.editor.streams import MessageSizeError
 
     try:
         if address is None:
             code = serve(make_session, sys.stdin.fileno(), results().fileno())
         else:
             code = listen(make_session, *address)
+    except MessageSizeError as error:
+        raise click.ClickException(str(error)) from error
     except OSError as error:
         raise click.UsageError(f"`--tcp {tcp}`: {error.strerror}") from error
     if Interrupts.when > -inf:  # which the library of the protocol takes for an end

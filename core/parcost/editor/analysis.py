@@ -14,13 +14,15 @@ from parcost.batch.rejections import attempt
 from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session, scenarios_of
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic
+from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
 from parcost.output.resolved_spec import AttributeText, attributes
 from parcost.report.rejection import Rejection
 from parcost.spec.binder import Binder
 from parcost.spec.modules import Module
+
+MOST_STUDIES = 200  # of a file that are bound at each change: about a second
 
 
 @define(eq=False)
@@ -90,7 +92,10 @@ def analyze(session: Session, path: str) -> Analysis:
         scenarios = [_scenario(session, loaded)]
     else:
         scenarios = list(found)
-    for scenario in scenarios:
+    first_left = scenarios[MOST_STUDIES].study if len(scenarios) > MOST_STUDIES else None
+    if first_left is not None:
+        diagnostics |= {("editor-studies",): _limit(first_left, len(scenarios))}
+    for scenario in scenarios[:MOST_STUDIES]:
         has_errors = isinstance(found, Rejection)
         if not has_errors:
             of_study = problems_of_binding(path, scenario)
@@ -105,6 +110,18 @@ def analyze(session: Session, path: str) -> Analysis:
     imports = frozenset(place for module in files for place in _imports(module))
     found_here = [*diagnostics.values()]
     return Analysis(path, session, loaded.source, tree, loaded, studies, found_here, imports)
+
+
+def _limit(first: s.Block, count: int) -> Diagnostic:
+    """Return the warning of the studies that the editor leaves out, from *first* on."""
+    return problem(
+        "editor-studies",
+        f"the editor shows the first {MOST_STUDIES} of {count:,} studies",
+        first.kind.span,
+        "not shown from here on",
+        help="`parcost check` checks all of them",
+        severity=Severity.WARNING,
+    )
 
 
 def file_imports(tree: s.Block) -> Iterator[s.Text]:

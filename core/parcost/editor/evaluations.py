@@ -17,6 +17,7 @@ from attrs import Factory, define
 from parcost.batch.checks import Suppressions, is_error, key, problems
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import only_defines
+from parcost.editor.analysis import MOST_STUDIES
 from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session
 from parcost.language import numbers
@@ -72,7 +73,7 @@ def evaluate_file(
     switched_off = Suppressions()
     loaded = attempt(path, partial(session.load, path, keep=False))
     try:
-        for scenario in [loaded] if isinstance(loaded, Rejection) else loaded:
+        for scenario in [loaded] if isinstance(loaded, Rejection) else loaded[:MOST_STUDIES]:
             if is_stopped():
                 raise StoppedEvaluationError
             of_study, _ = problems(path, scenario)

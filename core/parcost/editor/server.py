@@ -17,7 +17,7 @@ from typing import Any
 
 from lsprotocol import types as lsp
 from pygls import uris
-from pygls.exceptions import JsonRpcInvalidParams
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import LanguageServerProtocol
 from pygls.protocol.language_server import lsp_method
@@ -34,7 +34,7 @@ from parcost.editor.lenses import lenses
 from parcost.editor.positions import Lines
 from parcost.editor.problems import place_in, text_of
 from parcost.editor.rename import RenameError, name_at, rename
-from parcost.editor.streams import ReaderThread, copy
+from parcost.editor.streams import Messages, ReaderThread, copy
 from parcost.editor.symbols import OutlineItem, folds, outline
 from parcost.engine.session import Session
 from parcost.language.diagnostics import Diagnostic, Severity
@@ -85,6 +85,17 @@ class _Protocol(LanguageServerProtocol):
         handler = self.fm.features.get(lsp.TEXT_DOCUMENT_DID_CHANGE)
         if handler is not None:
             yield handler, (params,), None
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """Return a message as an object; answer a request whose parameters do not fit."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException:
+            number, method = data.get("id"), data.get("method")
+            if isinstance(number, int | str) and isinstance(method, str):
+                error = JsonRpcInvalidParams(f"the parameters of `{method[:80]}` do not fit")
+                self._send_response(number, None, error.to_response_error())
+            raise
 
 
 class Server(LanguageServer):
@@ -343,12 +354,13 @@ def _range(found: lsp.Range) -> positions.TextRange:
 def _is_fault(record: logging.LogRecord) -> bool:
     """Return whether a message of the library is more than a refusal, which the editor shows."""
     error = record.exc_info[1] if record.exc_info else None
-    return not isinstance(error, JsonRpcInvalidParams)
+    is_message = str(record.msg).startswith("Unable to deserialize message")
+    return not (is_message or isinstance(error, JsonRpcInvalidParams | JsonRpcInternalError))
 
 
 def make_server(make_session: Callable[[], Session]) -> Server:
     """Return a server with a handler for each request."""
-    for name in ("pygls.protocol.json_rpc", "pygls.feature_manager"):
+    for name in ("pygls.protocol.json_rpc", "pygls.feature_manager", "pygls.server"):
         logging.getLogger(name).addFilter(_is_fault)
     server = Server(make_session)
     _add_documents(server)
@@ -531,7 +543,8 @@ def _add_quick_fixes(server: Server) -> None:
 def serve(make_session: Callable[[], Session], reader: int, writer: int) -> int:
     """Answer an editor over two descriptors until it is gone; return the exit code."""
     server = make_server(make_session)
-    server.start_io(copy(reader, "rb"), copy(writer, "wb"))
+    messages: Any = Messages(copy(reader, "rb"))
+    server.start_io(messages, copy(writer, "wb"))
     return server.exit_code
 
 

@@ -13,7 +13,12 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, BinaryIO, TypeVar
 
+from parcost.language.errors import ParcostError
+
 T = TypeVar("T")
+
+_MOST_BYTES = 64 * 2**20  # of a message
+_MOST_HEADER = 8192  # bytes of a line
 
 
 class ReaderThread(Executor):
@@ -38,6 +43,43 @@ class ReaderThread(Executor):
                 future.set_result(call())
             except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
                 future.set_exception(error)
+
+
+class MessageSizeError(ParcostError):
+    """A message is too large to be read."""
+
+
+class Messages:
+    """The stream of an editor, whose messages have a limit.
+
+    Raises:
+        MessageSizeError: A message is larger. What follows it cannot be found.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def readline(self) -> bytes:
+        """Return a line of a header."""
+        line = self._stream.readline(_MOST_HEADER)
+        name, _, size = line.partition(b":")
+        number = size.strip()
+        if name.lower() == b"content-length" and number.isdigit():
+            _check_size(number)
+        elif len(line) >= _MOST_HEADER:
+            raise MessageSizeError(f"a line of a header has more than {_MOST_HEADER:,} bytes")
+        return line
+
+    def read(self, size: int) -> bytes:
+        """Return *size* bytes."""
+        return self._stream.read(size)
+
+
+def _check_size(number: bytes) -> None:
+    if len(number) > len(str(_MOST_BYTES)) or int(number) > _MOST_BYTES:
+        shown = number.decode() if len(number) <= 24 else f"{number[:20].decode()}..."
+        message = f"a message of {shown} bytes is larger than the {_MOST_BYTES:,} bytes allowed"
+        raise MessageSizeError(message)
 
 
 def copy(number: int, mode: str) -> BinaryIO:
