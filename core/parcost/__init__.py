@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from parcost.contract.groups import link_resources as link_resources
     from parcost.contract.hookspecs import API_VERSION as API_VERSION
     from parcost.contract.hookspecs import hookimpl as hookimpl
+    from parcost.contract.importers import DecidingSubject as DecidingSubject
     from parcost.contract.importers import ImportedBlock as ImportedBlock
     from parcost.contract.importers import ImportedKey as ImportedKey
     from parcost.contract.importers import ImportedValue as ImportedValue
@@ -224,6 +225,7 @@ HOMES = {
         "link_resources",
     ),
     "contract.importers": (
+        "DecidingSubject",
         "ImportedBlock",
         "ImportFile",
         "ImportOptions",

@@ -151,10 +151,21 @@ def test_an_evaluation_warns_of_what_a_file_does_not_set(run_command: Callable[.
         *("--set", "training.global_batch=8 sequences"),
         files={"ds.json": json.dumps(STAGE_1, indent=1)},
     )  # fmt: skip
+    assert done.code == 2
+    assert "error[import-question]: `training.micro_batch` is not known" in done.out
+    assert "--set training.micro_batch=1" in done.out
+    done = run_command(
+        "check", "ds.json", "--from", "deepspeed",
+        *("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"),
+        *("--use", "catalog.models.llama3_8b", "--use", "catalog.precisions.bf16_zero_paper"),
+        *("--set", "cluster.devices=8", "--set", "training.sequence=1024"),
+        *("--set", "training.global_batch=8 sequences", "--set", "training.micro_batch=1"),
+    )  # fmt: skip
     assert done.code == 0, done.out
     assert "warning[import-missing]" in done.out
-    assert "`train_micro_batch_size_per_gpu`, `gradient_accumulation_steps`" in done.out
-    assert '"train_batch_size": "auto"' in done.out
+    assert "`gradient_accumulation_steps`" in done.out
+    assert "`train_batch_size`" not in done.out  # the command line has it
+    assert "`train_micro_batch_size_per_gpu`" not in done.out
     done = run_command("import", "ds.json")
     assert "2 keys read, 2 without effect, 0 unknown, 5 not set" in done.err
 

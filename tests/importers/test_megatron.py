@@ -296,7 +296,14 @@ def test_a_check_says_which_flag_may_be_meant(run_command: Run) -> None:
     text = MIXTRAL.replace("--tensor-model-parallel-size", "--tensor-model-paralel-size")
     assert text != MIXTRAL
     done = run_command("check", *MACHINE, "train.sh", files={"train.sh": text})
-    assert "`--tensor-model-paralel-size`: did you mean `--tensor-model-parallel-size`?" in done.out
+    assert done.code == 2
+    assert (
+        "error[import-question]: `layout.tp` is not known: `--tensor-model-paralel-size`"
+        in done.out
+    )
+    assert "did you mean `--tensor-model-parallel-size`?" in done.out
+    done = run_command("check", *MACHINE, "train.sh", "--set", "layout.tp=1")
+    assert "paralel" not in done.out
 
 
 def test_a_rule_names_the_flag_of_a_script(run_command: Run) -> None:

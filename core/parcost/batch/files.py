@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from parcost.batch.rejections import reject
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
+from parcost.spec.sources import split_recipe
 from parcost.system.files import project_root, real_path
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
@@ -39,11 +40,12 @@ def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec
     directories are left out. In a pattern ``**`` stands for any directories. However many names
     links give a directory, what is in it is found once. *reading* is for the files that are named.
     """
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     for name in named:
         try:
             for spec in _specs_of(name, reading):
-                place = os.path.normpath(spec.path)
+                recipe = spec.reading.recipe if isinstance(spec, Spec) else ""
+                place = os.path.normpath(spec.path), recipe
                 if place not in seen:
                     seen.add(place)
                     yield spec
@@ -51,12 +53,10 @@ def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec
             yield Rejection(path=name, diagnostics=error.diagnostics)
 
 
-def is_several(named: Iterable[str], reading: ImportOptions = PLAIN) -> bool:
+def is_several(named: Iterable[str]) -> bool:
     """Return whether *named* may stand for more than one file."""
     names = list(named)
-    if len(names) > 1 or _is_pattern(names[0]):
-        return True
-    return Path(names[0]).is_dir() if reading.tool else not names[0].endswith(".par")
+    return len(names) > 1 or _is_pattern(names[0]) or Path(names[0]).is_dir()
 
 
 def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:
@@ -65,7 +65,7 @@ def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:
         return
     path = Path(name)
     try:
-        exists = path.exists()
+        path.exists()  # raises for a path that no system has
     except OSError as error:
         yield reject(name, "unreadable-file", f"`{name}` cannot be read: {error.strerror}")
         return
@@ -74,17 +74,14 @@ def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:
         yield from _regular_within(path, found)
         if not found:
             yield reject(name, "empty-directory", f"there is no `.par` file in `{name}`")
-    elif exists and path.suffix != ".par" and not reading.tool:
-        message = f"`{name}` is no spec: its name does not end in `.par`"
-        help = "`parcost import` reads files of other tools; so does `--from`"
-        yield reject(name, "not-a-spec", message, help)
     elif _is_pattern(name):
         found = _distinct_paths(path for path in _matches(name) if path.endswith(".par"))
         yield from _regular_within(_fixed_part(name), found)
         if not found:
             yield reject(name, "no-match", f"no `.par` file matches `{name}`")
     else:
-        yield _regular(Spec(name, reading=reading))
+        file, recipe = split_recipe(name)
+        yield _regular(Spec(file, reading=evolve(reading, recipe=recipe) if recipe else reading))
 
 
 def _is_pattern(name: str) -> bool:

@@ -154,7 +154,7 @@ class Question:
         study = "" if self.study is None else f"study {self.study}"
         about = ("named", "found")[in_directory]
         view = repr(self.view)
-        how = (reading.tool, *reading.uses)
+        how = reading.key
         for part in (environment, self.part, view, study, *given, about, *how, path, text):
             _add(hashed.update, part)
         return hashed.hexdigest()
@@ -185,6 +185,10 @@ class Imports:
             left += _imported(one)
             if any(d.id in _MISSED for d in one.diagnostics):
                 return None
+            for place, text in one.beside.items():
+                name = str(place) if Path(path).is_absolute() else os.path.relpath(place)
+                beside = os.path.relpath(place, Path(path).parent.resolve())
+                found.append(Import(name, "", beside, digest(text)))
             if one is module:
                 continue
             placed = self._file(one, one.path, path) if one.path else self._resource(one)

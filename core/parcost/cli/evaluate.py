@@ -121,7 +121,7 @@ def command(
     given = _shard(shard)
     engine = options.engine(jobs, executor)
     options.check(selection)
-    many = is_several(paths, reading)
+    many = is_several(paths)
     environment = Environment(selection)
     cache = None if no_cache or not (many or folder) else _cache(folder, environment)
     format_found, worker = _format(format_, environment, cache)

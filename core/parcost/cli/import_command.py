@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         ImportedValue,
         ImportOptions,
     )
-    from parcost.engine.imported_job import ImportedFile, ImportedJob
     from parcost.engine.session import Session
     from parcost.plugins.selection import PluginSelection
+    from parcost.spec.foreign import ImportedFile, ImportedJob
 
 _BAD_INPUT = 2
 _MOST_KEYS = 500  # in a list: aliases of YAML make thousands of a few lines
@@ -78,10 +78,9 @@ def _list(session: Session) -> None:
 
 def _read(paths: Sequence[str], session: Session, reading: ImportOptions) -> Iterator[ImportedFile]:
     """Yield each file with what it is read as; report those with errors."""
-    from parcost.engine.imported_job import ImportedFile
     from parcost.language.errors import SpecError
     from parcost.spec import sources
-    from parcost.spec.foreign import importer_for, translate
+    from parcost.spec.foreign import ImportedFile, importer_for, translate
 
     for path in paths:
         try:

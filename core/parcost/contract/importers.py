@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
+from attrs import astuple
+
 from parcost.records import record
 
 
@@ -20,7 +22,9 @@ class ImportOptions:
     *tool* is the name of an importer; empty where keys of the file identify it. *uses* are entries
     of a catalogue to add. *recipe* is one of several configurations of a file. *environment* has
     values of variables of a shell script. *family* is the model type to read a config as.
-    *text_only* evaluates the language model of a model with several towers.
+    *text_only* evaluates the language model of a model with several towers. *files* are other
+    files of the same job. *settings* are attributes that the command line sets: no question asks
+    for them.
     """
 
     tool: str = ""
@@ -29,6 +33,13 @@ class ImportOptions:
     environment: tuple[tuple[str, str], ...] = ()
     family: str = ""
     text_only: bool = False
+    files: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells two ways to read one file apart, as texts; empty for a plain spec."""
+        return () if self == PLAIN else tuple(map(repr, astuple(self)))
 
 
 PLAIN = ImportOptions()  # a spec, or a file of a tool that its content shows
@@ -43,8 +54,7 @@ class ImportFile:
     """A file to import: its *name*, its *text*, and the *options* of the user.
 
     *neighbor* returns the text of another file by its path relative to this one, such as
-    ``models/llama.sh``. It returns None for a file that is missing, outside of the folder of this
-    one, not regular, or too large.
+    ``models/llama.sh``. It returns None for a missing file, and for one that may not be read.
     """
 
     name: str
@@ -59,7 +69,7 @@ class ImportedValue:
 
     *value* is an expression of the language, with its unit. *key* is the name that the tool has
     for it, as its users write it. What the file does not state has an *assumption*: why the value
-    is what it is.
+    is what it is. *file* is the name of its file where several are joined.
     """
 
     name: str
@@ -68,6 +78,7 @@ class ImportedValue:
     start: int = 0
     end: int = 0
     assumption: str = ""
+    file: str = ""
 
 
 @record(kw_only=True)
@@ -103,6 +114,7 @@ class ImportQuestion:
     *reason* says why, with the name of the key. *answers* are options of the command line to copy:
     ``--set layout.zero=1``, ``--use catalog.precisions.bf16``, ``--set-env DTYPE=fp8``. A value of
     the attribute from the command line, or from another file of the job, answers the question.
+    So does a value of an attribute in *also*.
     """
 
     attribute: str
@@ -110,6 +122,25 @@ class ImportQuestion:
     answers: Sequence[str] = ()
     start: int = 0
     end: int = 0
+    also: Sequence[str] = ()
+
+
+@record(kw_only=True)
+class DecidingSubject:
+    """A subject that decides the cost, such as ZeRO, and the names that files have for it.
+
+    *attributes* settle it: attributes such as ``layout.zero``, kinds of blocks, and folders of a
+    catalogue such as ``catalog.precisions``. A question asks for the first of them. *words* are
+    parts of keys, all words of one entry together: ``zero``, ``distributed optimizer``. *within*
+    is a kind of blocks; a file without such a block has no default of the subject. *answers* are
+    options to copy.
+    """
+
+    name: str
+    attributes: Sequence[str]
+    words: Sequence[str] = ()
+    within: str = ""
+    answers: Sequence[str] = ()
 
 
 @record(kw_only=True)
@@ -157,6 +188,8 @@ class Importer(ABC):
     needs: Mapping[str, str] = MappingProxyType({})
     #: Kinds of blocks that a file has in full. Defaults of the tools of other files yield to it.
     describes: Collection[str] = ()
+    #: What decides the cost. A key that may decide one of these is never left to a default.
+    subjects: Sequence[DecidingSubject] = ()
 
     @abstractmethod
     def recognizes(self, name: str, text: str) -> bool:

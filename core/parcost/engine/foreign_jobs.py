@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from parcost.contract.importers import ImportQuestion
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Span
 from parcost.plugins.discovery import Plugins
+from parcost.spec.deciding import is_answered
 from parcost.spec.foreign import ForeignSource
 from parcost.spec.modules import Module
 
@@ -31,7 +33,7 @@ def with_options(
     names = ", ".join(f"`{path}`" for path in lacking)
     found = Diagnostic(
         "import-incomplete",
-        f"`{source.name}` is no whole job: it lacks {names}",
+        f"`{source.name}` is not a complete job; missing: {names}",
         place=source.name,
         help="add options such as " + " ".join(dict.fromkeys(lacking.values())),
     )
@@ -39,29 +41,70 @@ def with_options(
 
 
 def open_questions(module: Module, overrides: Iterable[str]) -> list[Diagnostic]:
-    """Return an error for each question of a file of another tool that no option answers."""
-    source = module.source
-    if not isinstance(source, ForeignSource):
-        return []
-    answered = {name for path in overrides for name in (path, path.partition(".")[0])}
-    answered |= {block.kind.text for _, block, _ in module.imported_blocks}
-    return [
-        problem(
-            "import-question",
-            f"`{one.attribute}` is not known: {one.reason}",
-            Span(source, one.start, one.end),
-            help="choose one: " + " | ".join(one.answers) if one.answers else None,
-        )
-        for one in source.questions
-        if one.attribute not in answered
-    ]
+    """Return an error for each question of files of other tools that nothing answers.
+
+    The files are *module* itself, or files that it imports.
+    """
+    given = set(overrides)
+    found: list[Diagnostic] = []
+    given |= _stated_names(module)
+    done: set[int] = set()
+    left = [module]
+    while left:
+        one = left.pop()
+        if id(one) in done:
+            continue
+        done.add(id(one))
+        left += (*one.merged, *one.aliases.values(), *(m for m, _, _ in one.imported_blocks))
+        if isinstance(one.source, ForeignSource):
+            for source in (one.source, *one.source.others):
+                found += (
+                    _asking(question, source)
+                    for question in source.questions
+                    if not is_answered(question, given)
+                )
+    return found
+
+
+def _stated_names(module: Module) -> set[str]:
+    """Return the attributes that specs set, and the kinds of the blocks that they import."""
+    found: set[str] = set()
+    blocks: list[s.Block] = []
+    for one in module.scope():
+        if isinstance(one.source, ForeignSource):
+            continue
+        found |= {block.kind.text for _, block, _ in one.imported_blocks}
+        blocks += one.blocks
+        for study in one.studies:
+            blocks += (item for item in study.items if isinstance(item, s.Block))
+    for block in blocks:
+        found.add(block.kind.text)
+        found |= {
+            f"{block.kind.text}.{item.name.text}"
+            for item in block.items
+            if isinstance(item, s.Attribute)
+        }
+    return found
+
+
+def _asking(question: ImportQuestion, source: ForeignSource) -> Diagnostic:
+    return problem(
+        "import-question",
+        f"`{question.attribute}` is not known: {question.reason}",
+        Span(source, question.start, question.end),
+        help="choose one: " + " | ".join(question.answers) if question.answers else None,
+    )
 
 
 def _lacking(
     needs: Mapping[str, str], module: Module, overrides: set[str], plugins: Plugins
 ) -> dict[str, str]:
     """Return the options of those attributes that neither the file nor an option gives."""
-    blocks = [*module.blocks, *(block for _, block, _ in module.imported_blocks)]
+    blocks = [
+        block
+        for one in module.scope()
+        for block in (*one.blocks, *(inner for _, inner, _ in one.imported_blocks))
+    ]
     kinds = {block.kind.text for block in blocks}
     given = overrides | {
         f"{block.kind.text}.{item.name.text}"

@@ -7,7 +7,8 @@ full block. A warning lists what differs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from attrs import evolve
 
@@ -15,43 +16,42 @@ from parcost.contract.importers import (
     ImportedBlock,
     ImportedKey,
     ImportedValue,
-    Importer,
     Translation,
 )
 from parcost.contract.schema import block_type
-from parcost.engine.session import Session
+from parcost.engine.scenario import Scenario
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
-from parcost.records import record
-from parcost.spec.foreign import spec_lines
+from parcost.plugins.discovery import Plugins
+from parcost.spec.deciding import paths, without_assumed
+from parcost.spec.foreign import ImportedFile, ImportedJob, spec_lines
+from parcost.spec.modules import Loader
 
 
-@record(kw_only=True)
-class ImportedFile:
-    """A file of another tool, and what it is read as."""
+class Reader(Protocol):
+    """What a session does to compare blocks: it reads text, with its plugins."""
 
-    source: Source
-    importer: Importer
-    translation: Translation
+    @property
+    def plugins(self) -> Plugins:
+        """Its plugins."""
 
+    @property
+    def loader(self) -> Loader:
+        """Its files."""
 
-@record(kw_only=True)
-class ImportedJob:
-    """Files as one *translation*, the *files* with what of them is in it, and *warnings*."""
-
-    translation: Translation
-    files: Sequence[ImportedFile]
-    warnings: Sequence[Diagnostic]
+    def load_text(self, text: str, name: str) -> tuple[Scenario, ...]:
+        """Return the studies of a text."""
 
 
-def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Session) -> ImportedJob:
+def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Reader) -> ImportedJob:
     """Return several files as one job, with *uses* of catalogues.
 
     Raises:
         SpecError: Two files contradict one another.
     """
     warnings: list[Diagnostic] = []
+    files = list(map(_with_names, files))
     facts = [ImportedBlock(kind="", settings=one.translation.facts) for one in files]
     _settings("", zip((one.source for one in files), facts, strict=True))
     for kind in dict.fromkeys(kind for one in files for kind in one.importer.describes):
@@ -60,6 +60,11 @@ def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Sess
             description = _Description(*owned[0], session)
             files = description.of(files)
             warnings += description.warnings
+    known = [_stated_names(one, session) for one in files]
+    files = [
+        _without_assumed(file, set().union(*known[:at], *known[at + 1 :]))
+        for at, file in enumerate(files)
+    ]
     imported: dict[str, ImportedValue] = {}
     for use in (use for one in files for use in one.translation.uses):
         imported.setdefault(use.value, use)
@@ -67,12 +72,27 @@ def import_job(files: Sequence[ImportedFile], uses: Iterable[str], session: Sess
         imported.setdefault(entry, ImportedValue(name="use", value=entry))
     blocks = _merge([(one.source, block) for one in files for block in one.translation.blocks])
     translation = Translation(uses=list(imported.values()), blocks=blocks)
-    known = [_stated_paths(one, session) for one in files]
     parts = [
         _part(file, blocks, set().union(*known[:at], *known[at + 1 :]))
         for at, file in enumerate(files)
     ]
     return ImportedJob(translation=translation, files=parts, warnings=warnings)
+
+
+def _with_names(file: ImportedFile) -> ImportedFile:
+    """Return a file whose values have its name."""
+    name = file.source.name
+
+    def name_block(block: ImportedBlock) -> ImportedBlock:
+        settings = [evolve(one, file=name) for one in block.settings]
+        return evolve(block, settings=settings, blocks=list(map(name_block, block.blocks)))
+
+    translation = evolve(
+        file.translation,
+        uses=[evolve(use, file=name) for use in file.translation.uses],
+        blocks=list(map(name_block, file.translation.blocks)),
+    )
+    return evolve(file, translation=translation)
 
 
 def _of_kind(file: ImportedFile, kind: str) -> list[ImportedBlock]:
@@ -82,7 +102,7 @@ def _of_kind(file: ImportedFile, kind: str) -> list[ImportedBlock]:
 class _Description:
     """The *block* that a file has in full, and what other files have of it."""
 
-    def __init__(self, file: ImportedFile, block: ImportedBlock, session: Session) -> None:
+    def __init__(self, file: ImportedFile, block: ImportedBlock, session: Reader) -> None:
         self.warnings: list[Diagnostic] = []
         self._file, self._block, self._session = file, block, session
         self._settings = {one.name: one for one in block.settings}
@@ -278,7 +298,7 @@ def _conflict(
     )
 
 
-def _entries(use: ImportedValue, session: Session) -> list[tuple[str, str]]:
+def _entries(use: ImportedValue, session: Reader) -> list[tuple[str, str]]:
     """Return the kinds and labels of the blocks that a file uses of a catalogue."""
     try:
         module = session.loader.text(f"use {use.value}", "<uses>")
@@ -287,14 +307,21 @@ def _entries(use: ImportedValue, session: Session) -> list[tuple[str, str]]:
     return [(block.kind.text, label) for _, block, label in module.imported_blocks]
 
 
-def _stated_paths(file: ImportedFile, session: Session) -> set[str]:
+def _without_assumed(file: ImportedFile, known: Collection[str]) -> ImportedFile:
+    """Return a file less what it assumes of subjects that other files state."""
+    given = {path for path in known if "." in path}
+    translation = without_assumed(file.translation, file.importer.subjects, given)
+    return evolve(file, translation=translation)
+
+
+def _stated_names(file: ImportedFile, session: Reader) -> set[str]:
     """Return the attributes that a file sets, and the kinds of its blocks."""
     translation = file.translation
     kinds = {block.kind for block in translation.blocks}
     kinds |= {kind for use in translation.uses for kind, _ in _entries(use, session)}
     stated = {
         path
-        for path, one in _paths(translation.blocks)
+        for path, one in paths(translation.blocks)
         if not one.assumption or path.partition(".")[0] in file.importer.describes
     }
     return kinds | stated
@@ -304,7 +331,7 @@ def _part(
     file: ImportedFile, blocks: Iterable[ImportedBlock], known: Collection[str]
 ) -> ImportedFile:
     """Return a file with what the job has of it, less keys that are *known* by other files."""
-    used = list(_paths(blocks))
+    used = list(paths(blocks))
     translation = file.translation
 
     def used_block(block: ImportedBlock) -> ImportedBlock:
@@ -323,12 +350,6 @@ def _part(
         blocks=list(map(used_block, translation.blocks)),
         unknown=open_keys(translation.unknown),
         missing=open_keys(translation.missing),
+        questions=[q for q in translation.questions if not {q.attribute, *q.also} & set(known)],
     )
     return evolve(file, translation=changed)
-
-
-def _paths(blocks: Iterable[ImportedBlock]) -> Iterator[tuple[str, ImportedValue]]:
-    """Yield every setting with the kind of its block."""
-    for block in blocks:
-        yield from ((f"{block.kind}.{one.name}", one) for one in block.settings)
-        yield from _paths(block.blocks)

@@ -15,10 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.engine.foreign_jobs import open_questions
+from parcost.engine.imported_job import import_job
 from parcost.engine.scenario import Scenario
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
@@ -27,8 +28,10 @@ from parcost.plugins.discovery import load as load_plugins
 from parcost.plugins.rule_pages import RulePage, rule_pages
 from parcost.report.report import Report
 from parcost.spec.defaults import setting
+from parcost.spec.foreign import ImportedFile, ImportedJob
 from parcost.spec.modules import Loader, Module, label_of
 from parcost.spec.requirements import check
+from parcost.spec.sources import SUFFIX, split_recipe
 
 
 @frozen(eq=False, slots=False)
@@ -44,11 +47,14 @@ class Session:
     def __attrs_post_init__(self) -> None:
         catalogues = {n: c for n, (_, c) in self.plugins.offers("catalogues").items()}
         importers = {n: i for n, (_, i) in self.plugins.offers("importers").items()}
-        loader = Loader(catalogues, self.plugins.absences, importers, self._rules)
+        loader = Loader(catalogues, self.plugins.absences, importers, self._rules, self._join)
         object.__setattr__(self, "loader", loader)
 
     def _rules(self) -> Mapping[str, RulePage]:
         return rule_pages(self.plugins).pages
+
+    def _join(self, files: Sequence[ImportedFile]) -> ImportedJob:
+        return import_job(files, (), self)
 
     def load(
         self,
@@ -66,7 +72,11 @@ class Session:
         Raises:
             SpecError: The file cannot be read, or holds errors that no study escapes.
         """
-        module = self.loader.file(Path(path), str(path), keep=keep, reading=reading)
+        name, recipe = split_recipe(str(path))
+        reading = evolve(reading, recipe=recipe) if recipe else reading
+        if reading.tool or not name.endswith(SUFFIX):
+            reading = evolve(reading, settings=tuple(overrides or ()))
+        module = self.loader.file(Path(name), name, keep=keep, reading=reading)
         return scenarios_of(self, module, overrides or {})
 
     def load_text(

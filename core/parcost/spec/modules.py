@@ -9,23 +9,40 @@ through the name. Catalogue imports bring the one block that they name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, define
+from attrs import Factory, define, evolve
 
-from parcost.contract.importers import PLAIN, Importer, ImportOptions
+from parcost.contract.importers import (
+    PLAIN,
+    DecidingSubject,
+    ImportedValue,
+    Importer,
+    ImportOptions,
+)
 from parcost.contract.offers import Catalogue
 from parcost.contract.origin import Origin
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, nearest_names, problem
 from parcost.language.errors import SpecError
 from parcost.language.parse import parse
-from parcost.language.text import Source
+from parcost.language.text import Source, Span
 from parcost.records import record
 from parcost.spec import sources
 from parcost.spec.allowances import Allowance, read_allowances
-from parcost.spec.foreign import ForeignSource, importer_for, parse_foreign
+from parcost.spec.deciding import is_answered, stated_values, without_assumed
+from parcost.spec.foreign import (
+    ForeignSource,
+    ImportedFile,
+    ImportedJob,
+    importer_for,
+    parse_foreign,
+    translate,
+)
+from parcost.spec.neighbors import Neighbors
 from parcost.spec.values import BoundValue
 from parcost.system.files import (
     SPEC,
@@ -72,6 +89,7 @@ class Module:
     diagnostics: list[Diagnostic] = Factory(list)
     allowances: list[Allowance] = Factory(list)
     reading: ImportOptions = PLAIN
+    beside: dict[Path, str] = Factory(dict)  # texts of other files that it is read from
     literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
     _labelled: dict[str, s.Block] = Factory(dict)
     _scope: list[Module] = Factory(list)
@@ -110,13 +128,18 @@ class Module:
         return self._labelled.get(label) if label else None
 
 
+def _single_file(files: Sequence[ImportedFile]) -> ImportedJob:
+    return ImportedJob(translation=files[0].translation, files=files)
+
+
 @define(eq=False)
 class Loader:
     """Reads modules, each once. *catalogues* and *importers* by name.
 
     *absences* are plugins without a part.
 
-    *rules* returns the page of each rule, which only a file with allowances needs.
+    *rules* returns the page of each rule, which only a file with allowances needs. *join* makes
+    one job of several files of other tools.
     *buffers* are texts that stand for files, by the path without links.
 
     *made* are objects of catalogue blocks that are equal in every study. They include, by id, the
@@ -127,11 +150,12 @@ class Loader:
     absences: Sequence[str] = ()
     importers: Mapping[str, Importer] = Factory(dict)
     rules: Callable[[], Mapping[str, RulePage]] = dict
+    join: Callable[[Sequence[ImportedFile]], ImportedJob] = _single_file
     buffers: Mapping[str, Buffer] = Factory(dict)
     made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
     _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
     _modules: dict[str, Module] = Factory(dict)
-    _stamps: dict[str, tuple[int, int]] = Factory(dict)
+    _stamps: dict[str, tuple[tuple[int, int], ...]] = Factory(dict)
     _open: list[str] = Factory(list)
     _checked: dict[str, bool] = Factory(dict)  # whether a file is as it was, by this load
 
@@ -161,10 +185,10 @@ class Loader:
         if path.suffix == sources.SUFFIX != place.suffix and place.exists():
             message = f"`{name}` is a link to `{place.name}`, which is no spec"
             raise failure("not-a-spec", message, name)
-        key = ":".join((*filter(None, (reading.tool, *reading.uses)), str(place)))
+        key = ":".join((*reading.key, str(place)))
         if key in self._modules and self._fresh(key, path):
             return self._modules[key]
-        stamp = self._stamp(path)
+        stamps = (self._stamp(path),)
         buffer = self.buffers.get(str(place))
         if buffer is None:
             source = sources.read(path, name)
@@ -173,7 +197,7 @@ class Loader:
             source = Source(name, buffer.text)
         module = self._module(source, path, key, root, keep=keep, reading=reading)
         if keep:
-            self._stamps[key] = stamp
+            self._stamps[key] = (*stamps, *map(self._stamp, module.beside))
             self._checked[key] = True
         return module
 
@@ -219,7 +243,8 @@ class Loader:
             self._checked[key] = True  # for imports in a circle
             module = self._modules[key]
             inner = (other.path for other in (*module.merged, *module.aliases.values()))
-            known = self._stamps.get(key) == self._stamp(path) and all(
+            stamps = tuple(map(self._stamp, (path, *module.beside)))
+            known = self._stamps.get(key) == stamps and all(
                 self._fresh(str(other.resolve()), other) for other in inner if other is not None
             )
             self._checked[key] = known
@@ -253,8 +278,9 @@ class Loader:
         reading: ImportOptions = PLAIN,
         plain: bool = False,
     ) -> Module:
-        source, tree, found = self._parse(source, path, reading, plain=plain)
-        module = Module(source, path, catalogue, tree, reading=reading)
+        beside: dict[Path, str] = {}
+        source, tree, found = self._parse(source, path, reading, beside, plain=plain)
+        module = Module(source, path, catalogue, tree, reading=reading, beside=beside)
         module.diagnostics += found
         module.allowances, wrong = read_allowances(
             source, tree, self.rules, foreign=isinstance(source, ForeignSource)
@@ -266,6 +292,7 @@ class Loader:
         try:
             for item in (*tree.items, *_use_items(reading)):
                 self._item(item, module, root)
+            self._merge_files(module, plain=not isinstance(source, ForeignSource))
         finally:
             self._open.pop()
         if not tree.items and not found:
@@ -280,13 +307,121 @@ class Loader:
         return module
 
     def _parse(
-        self, source: Source, path: Path | None, reading: ImportOptions, *, plain: bool
+        self,
+        source: Source,
+        path: Path | None,
+        reading: ImportOptions,
+        beside: dict[Path, str],
+        *,
+        plain: bool,
     ) -> tuple[Source, s.Block, Sequence[Diagnostic]]:
-        """Return the syntax tree of a file, be it a *plain* spec or a file of another tool."""
+        """Return the syntax tree of a file, be it a *plain* spec or a file of another tool.
+
+        Texts of other files that it is read from are added to *beside*.
+        """
         if plain or path is None or (path.suffix == sources.SUFFIX and not reading.tool):
             return source, *parse(source)
-        importer = importer_for(source.name, source.text, self.importers, reading.tool)
-        return parse_foreign(importer, source, reading)
+        given = self._added_kinds(reading)
+        job = self.foreign_job([(source, path)], reading, beside)
+        return parse_foreign(job, {*reading.settings, *given})
+
+    def _merge_files(self, module: Module, *, plain: bool) -> None:
+        """Merge further files of the command line; those of one foreign job are joined before."""
+        for name in module.reading.files:
+            if plain or name.endswith(sources.SUFFIX):
+                path, recipe = sources.split_recipe(name)
+                own = evolve(module.reading, uses=(), files=(), recipe=recipe)
+                own = PLAIN if name.endswith(sources.SUFFIX) else own
+                module.merged.append(self.file(Path(path), path, reading=own))
+
+    def foreign_job(
+        self,
+        named: Sequence[tuple[Source, Path]],
+        reading: ImportOptions,
+        beside: dict[Path, str],
+    ) -> ImportedJob:
+        """Return files of other tools as one job, with those that *reading* has besides.
+
+        Texts of all files but the first are added to *beside*.
+
+        Raises:
+            SpecError: A file has errors, or contradicts another one or the command line.
+        """
+        given = self._added_kinds(reading)
+        found: list[ImportedFile] = []
+        problems: list[Diagnostic] = []
+        foreign = [name for name in reading.files if not name.endswith(sources.SUFFIX)]
+        others = map(sources.split_recipe, foreign)
+        for source, path, recipe in (
+            *((source, path, reading.recipe) for source, path in named),
+            *((None, Path(name), recipe or reading.recipe) for name, recipe in others),
+        ):
+            try:
+                text = source or sources.read(path, str(path))
+                if source is None:
+                    beside[path.resolve()] = text.text
+                several = len(named) + len(foreign) > 1
+                own = evolve(reading, recipe=recipe)
+                found.append(self._foreign_file(text, path, own, given, beside, several=several))
+            except SpecError as error:
+                problems += error.diagnostics
+        if problems:
+            raise SpecError(problems)
+        if len(found) == 1:
+            return ImportedJob(translation=found[0].translation, files=found)
+        return self.join(found)
+
+    def _foreign_file(
+        self,
+        source: Source,
+        path: Path,
+        reading: ImportOptions,
+        given: Mapping[str, tuple[str, Span]],
+        beside: dict[Path, str],
+        *,
+        several: bool,
+    ) -> ImportedFile:
+        """Return a file of another tool, less what it assumes and the command line gives."""
+        importer = self._importer(source, reading.tool, several=several)
+        neighbors = Neighbors(path)
+        translation = translate(importer, source, reading, neighbors)
+        beside |= neighbors.read
+        problems = [
+            _contradiction(subject, one, source, *given[kind])
+            for subject in importer.subjects
+            for kind in given
+            if kind in subject.attributes
+            for one in islice(stated_values(translation, subject), 1)
+            if one.value != given[kind][0]
+        ]
+        if problems:
+            raise SpecError(problems)
+        translation = without_assumed(translation, importer.subjects, given)
+        known = {*given, *reading.settings}
+        open_ones = [one for one in translation.questions if not is_answered(one, known)]
+        translation = evolve(translation, questions=open_ones)
+        return ImportedFile(source=source, importer=importer, translation=translation)
+
+    def _importer(self, source: Source, tool: str, *, several: bool) -> Importer:
+        """Return the importer of a file; of *several* files, the tool is for the others."""
+        if tool and several:
+            with suppress(SpecError):
+                return importer_for(source.name, source.text, self.importers)
+        return importer_for(source.name, source.text, self.importers, tool)
+
+    def _added_kinds(self, reading: ImportOptions) -> Mapping[str, tuple[str, Span]]:
+        """Return the kinds of blocks that the command line adds: the entry and its place."""
+        found: dict[str, tuple[str, Span]] = {}
+        if not reading.uses:
+            return found
+        adding = Module(Source("--use", ""), None)
+        for item in _use_items(reading):
+            before = len(adding.imported_blocks)
+            with suppress(SpecError):  # the module reports it
+                self._use(item, adding, None)
+            for _, block, _ in adding.imported_blocks[before:]:
+                found[block.kind.text] = (_entry_text(item), item.span)
+        return found
 
     def _item(self, item: s.Item, module: Module, root: Path | None) -> None:
         match item:
@@ -562,13 +697,32 @@ def base_of(block: s.Block) -> s.Path | None:
     )
 
 
-def _use_items(reading: ImportOptions) -> Sequence[s.Item]:
+def _use_items(reading: ImportOptions) -> Sequence[s.Statement]:
     """Return the imports that the command line adds to a file."""
     text = "".join(f"use {entry}\n" for entry in reading.uses)
     tree, found = parse(Source("--use", text))
     if found:
         raise SpecError(found)
-    return tree.items
+    return [item for item in tree.items if isinstance(item, s.Statement)]
+
+
+def _entry_text(item: s.Statement) -> str:
+    """Return the entry that a `use` of the command line adds."""
+    return item.span.text.removeprefix("use").strip()
+
+
+def _contradiction(
+    subject: DecidingSubject, one: ImportedValue, source: Source, entry: str, place: Span
+) -> Diagnostic:
+    """Return an error at a value of a file and at the option that contradicts it."""
+    return problem(
+        "import-conflict",
+        f"{subject.name} is {one.value} in `{source.name}`, and {entry} on the command line",
+        Span(source, one.start, one.end),
+        f"`{one.key}`" if one.key else "",
+        also=[(place, "")],
+        help=f"remove `--use {entry}`, or change the file",
+    )
 
 
 def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:

@@ -12,6 +12,7 @@ from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
 from parcost_plugins.importers.needs import NEEDS
+from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "accelerate"
@@ -30,6 +31,7 @@ class Accelerate(Importer):
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
     needs = NEEDS
+    subjects = SUBJECTS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with a ``distributed_type``."""

@@ -14,6 +14,7 @@ from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
 from parcost_plugins.importers.deepspeed_writer import DeepSpeedWriter
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.needs import NEEDS
+from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "deepspeed"
@@ -27,6 +28,7 @@ class DeepSpeed(Importer):
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
     needs = NEEDS
+    subjects = SUBJECTS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is JSON with a batch of DeepSpeed or with ZeRO."""

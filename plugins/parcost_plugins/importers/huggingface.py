@@ -22,6 +22,7 @@ from parcost import (
 )
 from parcost_plugins.importers.json_text import JsonEntry, JsonTextError, read_object
 from parcost_plugins.importers.needs import NEEDS
+from parcost_plugins.importers.subjects import MODEL_SUBJECTS
 from parcost_plugins.importers.tables import is_listed, table
 
 TOOL = "huggingface"
@@ -36,6 +37,7 @@ class HuggingFace(Importer):
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
     needs = NEEDS
+    subjects = MODEL_SUBJECTS
     describes = ("model",)
 
     def recognizes(self, name: str, text: str) -> bool:

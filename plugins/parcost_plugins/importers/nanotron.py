@@ -9,6 +9,7 @@ from __future__ import annotations
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.needs import NEEDS
+from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "nanotron"
@@ -25,6 +26,7 @@ class Nanotron(Importer):
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
     needs = NEEDS
+    subjects = SUBJECTS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with the sections of nanotron."""

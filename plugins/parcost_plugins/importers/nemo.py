@@ -16,6 +16,7 @@ from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.nemo_precision import read_precision
 from parcost_plugins.importers.nemo_writer import NeMoWriter
+from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "nemo"
@@ -32,6 +33,7 @@ class NeMo(Importer):
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
     needs = NEEDS
+    subjects = SUBJECTS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with a layout of NeMo or with its classes."""

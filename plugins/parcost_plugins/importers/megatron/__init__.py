@@ -30,6 +30,7 @@ from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.shell.scripts import ARGUMENTS
 from parcost_plugins.importers.shell.words import ShellTextError
+from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_ignored, table
 
 TOOL = "megatron"
@@ -55,6 +56,7 @@ class Megatron(Importer):
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
     needs = NEEDS
+    subjects = SUBJECTS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has flags of Megatron-LM, or is a recipe of Megatron-Bridge."""

@@ -9,6 +9,7 @@ from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookim
 from parcost_plugins.importers.drafts import Draft, Option, OptionSet
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
+from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_ignored, table
 from parcost_plugins.importers.torchtitan.job import read_job
 from parcost_plugins.importers.torchtitan.python_text import read_configuration, texts
@@ -29,6 +30,7 @@ class Torchtitan(Importer):
     title = str(table(TOOL)["title"])
     source = str(table(TOOL)["source"])
     needs = NEEDS
+    subjects = SUBJECTS
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text is a configuration of torchtitan."""

@@ -1,0 +1,217 @@
+"""Subjects that decide the cost: each is read, assumed by a documented default, or asked for.
+
+A key that no importer has read may decide a subject by the words of its name. A default of the
+subject would then be a guess. A question takes its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+
+from attrs import evolve
+
+from parcost.contract.importers import (
+    DecidingSubject,
+    ImportedBlock,
+    ImportedKey,
+    ImportedValue,
+    Importer,
+    ImportQuestion,
+    Translation,
+)
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
+_LONG = 5  # letters of a word that names a subject also inside of a longer one
+_LONGEST = 200  # characters of a key that is compared
+
+
+def with_questions(importer: Importer, translation: Translation) -> Translation:
+    """Return a translation that asks for every subject which a key may decide and none states.
+
+    A key that may decide a subject gets the attribute of the subject. So a value from elsewhere
+    settles both.
+    """
+    if not importer.subjects or not (translation.unknown or translation.missing):
+        return translation
+    state = _State(importer, translation)
+    questions = list(translation.questions)
+    asked = {one.attribute for one in questions}
+    unknown: list[ImportedKey] = []
+    for key in translation.unknown:
+        found = list(_subjects_of(key, importer.subjects))
+        for subject in found:
+            if subject.attributes[0] not in asked and not state.is_settled(subject):
+                asked.add(subject.attributes[0])
+                questions.append(state.question(key, subject))
+        if found and not key.attribute:
+            key = evolve(key, attribute=found[0].attributes[0])  # noqa: PLW2901
+        unknown.append(key)
+    for key in translation.missing:
+        for subject in importer.subjects if key.attribute else ():
+            settles = key.attribute in subject.attributes
+            if settles and key.attribute not in asked and not state.is_settled(subject):
+                asked.add(key.attribute)
+                questions.append(state.question(key, subject))
+    return evolve(translation, questions=questions, unknown=unknown)
+
+
+def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
+    """Return whether *given* attributes, or kinds of blocks, answer a question.
+
+    Any attribute of a block answers a question about the whole block.
+    """
+    if {question.attribute, *question.also} & set(given):
+        return True
+    return any(path.partition(".")[0] == question.attribute for path in given)
+
+
+def without_assumed(
+    translation: Translation, subjects: Iterable[DecidingSubject], given: Collection[str]
+) -> Translation:
+    """Return a translation less what it assumes of subjects that the user gives.
+
+    *given* are kinds of blocks and attributes.
+    """
+    found = [one for one in subjects if set(one.attributes) & set(given)]
+    dropped = {name for one in found for name in one.attributes}
+    if not dropped:
+        return translation
+    return evolve(
+        translation,
+        uses=[use for use in translation.uses if not (use.assumption and _names(use, dropped))],
+        blocks=list(_remaining(translation.blocks, dropped)),
+    )
+
+
+def stated_values(translation: Translation, subject: DecidingSubject) -> Iterator[ImportedValue]:
+    """Yield the values of a subject that the file states: entries of a catalogue first."""
+    names = set(subject.attributes)
+    yield from (use for use in translation.uses if not use.assumption and _names(use, names))
+    for path, one in paths(translation.blocks):
+        if not one.assumption and (path in names or path.partition(".")[0] in names):
+            yield one
+
+
+def paths(blocks: Iterable[ImportedBlock]) -> Iterator[tuple[str, ImportedValue]]:
+    """Yield every setting of *blocks* under its path, such as ``layout.tp``."""
+    for block in blocks:
+        yield from ((f"{block.kind}.{one.name}", one) for one in block.settings)
+        yield from paths(block.blocks)
+
+
+def _remaining(
+    blocks: Iterable[ImportedBlock], dropped: Collection[str]
+) -> Iterator[ImportedBlock]:
+    for block in blocks:
+        settings = [
+            one
+            for one in block.settings
+            if not one.assumption or not ({block.kind, f"{block.kind}.{one.name}"} & set(dropped))
+        ]
+        inner = list(_remaining(block.blocks, dropped))
+        if settings or inner or not (block.settings or block.blocks):
+            yield evolve(block, settings=settings, blocks=inner)
+
+
+def _names(use: ImportedValue, names: Iterable[str]) -> bool:
+    """Return whether an entry is of a folder of the catalogue that *names* have."""
+    return use.value.partition(" ")[0].rpartition(".")[0] in names
+
+
+class _State:
+    """What a translation states, and what it assumes."""
+
+    def __init__(self, importer: Importer, translation: Translation) -> None:
+        self._importer = importer
+        self._stated: set[str] = set()
+        self._assumed: dict[str, ImportedValue] = {}
+        self._kinds = {block.kind for block in translation.blocks}
+        for use in translation.uses:
+            self._add(use.value.partition(" ")[0].rpartition(".")[0], use)
+        for path, one in paths(translation.blocks):
+            self._add(path, one)
+            self._add(path.partition(".")[0], one)
+
+    def _add(self, name: str, one: ImportedValue) -> None:
+        if one.assumption:
+            self._assumed.setdefault(name, one)
+        else:
+            self._stated.add(name)
+
+    def is_settled(self, subject: DecidingSubject) -> bool:
+        """Return whether no default of the subject decides the cost in silence."""
+        names = subject.attributes
+        if any(name in self._stated for name in names):
+            return True
+        if any(name in self._assumed for name in names):
+            return False
+        if subject.within:
+            return subject.within not in self._kinds
+        return any(name in self._importer.needs for name in names)
+
+    def question(self, key: ImportedKey, subject: DecidingSubject) -> ImportQuestion:
+        """Return the question for a subject that *key* may decide."""
+        path = subject.attributes[0]
+        why = f": {key.reason}" if key.reason else f", not in parcost's table of {self._title}"
+        reason = f"`{key.name}` may decide it, and is not read{why}"
+        assumed = next((self._assumed[n] for n in subject.attributes if n in self._assumed), None)
+        answers = list(subject.answers)
+        if assumed is not None:
+            reason += f"; without that key it is {assumed.value} ({assumed.assumption})"
+            usual = f"--set {path}={assumed.value}"
+            if assumed.name == "use":
+                usual = f"--use {assumed.value}"
+            if "." in path and " " not in assumed.value and usual not in answers:
+                answers.insert(0, usual)
+        return ImportQuestion(
+            attribute=path,
+            reason=reason,
+            answers=tuple(answers),
+            start=key.start,
+            end=key.end,
+            also=tuple(subject.attributes[1:]),
+        )
+
+    @property
+    def _title(self) -> str:
+        return self._importer.title
+
+
+def _subjects_of(
+    key: ImportedKey, subjects: Sequence[DecidingSubject]
+) -> Iterator[DecidingSubject]:
+    """Yield the subjects that a key may decide, by its attribute or by the words of its name."""
+    if key.attribute:
+        kind = key.attribute.partition(".")[0]
+        yield from (one for one in subjects if {key.attribute, kind} & set(one.attributes))
+        return
+    name = key.name[:_LONGEST]
+    words = frozenset(_singular(word.lower()) for word in _WORD.findall(name))
+    letters = "".join(character for character in name.lower() if character.isalnum())
+    patterns = _patterns(tuple((one.name, tuple(one.words)) for one in subjects))
+    yield from (
+        one
+        for one in subjects
+        if any(
+            all(word in words or (len(word) >= _LONG and word in letters) for word in pattern)
+            for pattern in patterns[one.name]
+        )
+    )
+
+
+@cache
+def _patterns(
+    subjects: tuple[tuple[str, tuple[str, ...]], ...],
+) -> Mapping[str, Sequence[Sequence[str]]]:
+    """Return the words of each subject, split."""
+    return {
+        name: [[_singular(word) for word in entry.split()] for entry in entries]
+        for name, entries in subjects
+    }
+
+
+def _singular(word: str) -> str:
+    """Return a word without the `s` of a plural."""
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word

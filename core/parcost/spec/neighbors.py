@@ -1,0 +1,46 @@
+"""Files beside a file of another tool, which an importer may follow."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from parcost.language.errors import SpecError
+from parcost.system import files
+
+_MOST = 50  # files that one file may lead to
+_MOST_CHARACTERS = 4 * 2**20  # of all of them
+
+
+class Neighbors:
+    """The texts of files in the folder of *path* and below; *read* are those that were asked for.
+
+    No link leads out of the folder. Only regular files are read, and only so much of them.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.read: dict[Path, str] = {}
+        self._home = None if path is None else path.parent
+        self._characters = 0
+
+    def __call__(self, name: str) -> str | None:
+        """Return the text of the file called *name*; None for one that is not to be read."""
+        if self._home is None or not name or "\0" in name or os.path.isabs(name):  # noqa: PTH117
+            return None
+        try:
+            home = self._home.resolve()
+            place = (home / name).resolve()
+            if not place.is_relative_to(home) or not place.is_file():
+                return None
+            if place in self.read:
+                return self.read[place]
+            if len(self.read) >= _MOST:
+                return None
+            text = files.read_text(place, files.SPEC, name)
+        except (OSError, ValueError, RuntimeError, SpecError):
+            return None
+        self._characters += len(text)
+        if self._characters > _MOST_CHARACTERS:
+            return None
+        self.read[place] = text
+        return text

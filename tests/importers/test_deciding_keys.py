@@ -1,0 +1,116 @@
+"""What decides the cost is read, assumed by a documented default, or asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+#: A dense model of 32 layers on 8 devices, all of it stated.
+SCRIPT = """torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 \\
+ --ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention --num-query-groups 8 \\
+ --swiglu --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights \\
+ --position-embedding-type rope --vocab-size 128256 --seq-length 4096 \\
+ --micro-batch-size 1 --global-batch-size 64 --tensor-model-parallel-size 2 \\
+ --use-distributed-optimizer --bf16
+"""
+MACHINE = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+
+
+def replaced(old: str, new: str) -> dict[str, str]:
+    assert old in SCRIPT
+    return {"train.sh": SCRIPT.replace(old, new)}
+
+
+def test_a_complete_script_asks_nothing(run_command: Run) -> None:
+    done = run_command("eval", *MACHINE, "train.sh", files={"train.sh": SCRIPT})
+    assert done.code == 0
+    assert "not read" not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("key", "strange", "attribute"),
+    [
+        ("--bf16", "--use-bf16-please", "training.precision"),
+        ("--use-distributed-optimizer", "--zero-optimizer", "layout.zero"),
+        ("--tensor-model-parallel-size 2", "--tensor-width 2", "layout.tp"),
+        ("--swiglu", "--swiglu-fused", "model.gated"),
+        ("--num-query-groups 8", "--num-kv-groups 8", "model.kv_heads"),
+        ("--num-layers 32", "--num-layers 32 --recompute-all", "training.recompute"),
+        ("--num-layers 32", "--num-layers 32 --moe-count 8", "model.experts"),
+    ],
+)
+def test_an_unknown_key_of_a_subject_is_a_question(
+    run_command: Run, key: str, strange: str, attribute: str
+) -> None:
+    files = replaced(key, strange)
+    done = run_command("eval", *MACHINE, "train.sh", files=files)
+    assert done.code == 2
+    assert (
+        f"error[import-question]: `{attribute}` is not known: `{strange.split()[-2 if strange[-1].isdigit() else -1]}`"
+        in done.err
+    )
+    assert "choose one: --" in done.err
+    assert "step" not in done.out
+
+
+def test_an_answer_settles_the_question_and_the_warning(run_command: Run) -> None:
+    files = replaced("--use-distributed-optimizer", "--zero-optimizer")
+    done = run_command("eval", *MACHINE, "--set", "layout.zero=1", "train.sh", files=files)
+    assert done.code == 0
+    assert "--zero-optimizer" not in done.err + done.out
+
+
+def test_an_entry_replaces_what_is_assumed(run_command: Run) -> None:
+    files = replaced("--bf16", "")
+    given = ("--use", "catalog.precisions.bf16")
+    plain = run_command("figures", *MACHINE, "train.sh", "step_time", files=files)
+    done = run_command("figures", *MACHINE, *given, "train.sh", "step_time")
+    stated = run_command("figures", *MACHINE, "train.sh", "step_time", files={"train.sh": SCRIPT})
+    assert done.out == stated.out != plain.out
+
+
+def test_an_entry_that_contradicts_is_an_error_at_both_places(run_command: Run) -> None:
+    given = ("--use", "catalog.precisions.fp32")
+    done = run_command("eval", *MACHINE, *given, "train.sh", files={"train.sh": SCRIPT})
+    assert done.code == 2
+    assert "error[import-conflict]: precision is catalog.precisions.bf16 in `train.sh`" in done.err
+    assert "--> train.sh:6" in done.err
+    assert "use catalog.precisions.fp32" in done.err
+
+
+def test_a_key_that_resembles_nothing_is_a_warning(run_command: Run) -> None:
+    files = replaced("--bf16", "--bf16 --warp-factor 9")
+    done = run_command("eval", *MACHINE, "train.sh", files=files)
+    assert done.code == 0
+    assert "`--warp-factor`" in done.out
+
+
+def test_a_spec_that_uses_a_file_answers_its_questions(run_command: Run) -> None:
+    files = replaced("--use-distributed-optimizer", "--zero-optimizer")
+    spec = 'use "train.sh"\nuse catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n'
+    done = run_command("check", "job.par", files=files, job=spec)
+    assert "error[import-question]: `layout.zero` is not known" in done.out
+    done = run_command("check", "job.par", job=spec + "layout { zero = 1 }\n")
+    assert done.code == 0
+
+
+def test_a_file_without_one_key_of_its_tool_is_no_match(run_command: Run) -> None:
+    files = {"sft.yaml": "stage: sft\ndo_train: true\ncutoff_len: 2048\n"}
+    for command in ("eval", "import", "check"):
+        done = run_command(command, "--from", "nanotron", "sft.yaml", files=files)
+        assert done.code == 2
+        assert "error[import-nothing]: no key of nanotron" in done.err + done.out
+
+
+def test_keys_of_two_tools_are_an_error(run_command: Run) -> None:
+    config = {"model_type": "llama", "zero_optimization": {"stage": 1}, "train_batch_size": 8}
+    files = {"both.json": json.dumps(config)}
+    done = run_command("eval", "both.json", files=files)
+    assert done.code == 2
+    assert "has keys of 2 formats: `deepspeed`, `huggingface`" in done.err
+    assert "--from deepspeed" in done.err
