@@ -109,7 +109,8 @@ def test_defaults_of_the_script_yield_with_a_warning(run_command: Run) -> None:
 def test_what_another_file_sets_is_not_missing(run_command: Run) -> None:
     script = SCRIPT.replace("--vocab-size 151936", "--use-checkpoint-args")
     alone = run_command("import", "train.args", files={"train.args": script})
-    assert "unknown: --vocab-size" in alone.err
+    assert alone.code == 2
+    assert "`model.vocabulary` is not known: `--vocab-size`" in alone.err
     done = run_command(
         "import", "config.json", "train.args", files=files(CONFIG, train_args=script)
     )
@@ -165,3 +166,29 @@ def test_layers_that_transformers_leaves_out_come_from_the_script(run_command: R
     )
     assert done.code == 0
     assert study_of(done.out)[Training].model.prediction_layers == 1
+
+
+@pytest.mark.parametrize("command", ["eval", "search", "show", "timeline"])
+def test_files_of_one_job_are_one_study(run_command: Run, command: str) -> None:
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    given = (*machine, "--set", "cluster.devices=8")
+    done = run_command(
+        command, "config.json", "train.args", *given, files=files(CONFIG, train_args=SCRIPT)
+    )
+    assert done.code in (0, 1), done.err
+    assert "train.args" in done.err or command != "eval"
+    if command == "eval":
+        assert "are read as one job" in done.err
+
+
+def test_two_complete_files_are_two_studies(run_command: Run) -> None:
+    texts = files(CONFIG, a_json=json.dumps(CONFIG))
+    done = run_command("check", "config.json", "a.json", files=texts)
+    assert "each file is a study" in done.err
+
+
+def test_a_use_takes_a_file_of_the_job(run_command: Run) -> None:
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    given = (*machine, "--set", "cluster.devices=8", "--use", "config.json")
+    done = run_command("eval", "train.args", *given, files=files(CONFIG, train_args=SCRIPT))
+    assert done.code in (0, 1), done.err

@@ -407,6 +407,8 @@ def test_the_name_of_a_file_is_no_code(run_command: Run) -> None:
     """A file may have a line break in its name; what is written begins with that name."""
     name = "h\nsharding { prefetch = 3 }\n#.args"
     text = "--num-layers 2 --hidden-size 64 --num-attention-heads 4\n"
-    done = run_command("import", name, "--from", "megatron", files={name: text})
+    done = run_command(
+        "import", "--set", "model.vocabulary=32000", name, "--from", "megatron", files={name: text}
+    )
     assert not [line for line in done.out.splitlines() if line.startswith("sharding")]
     assert r"h\nsharding" in done.out

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from attrs import evolve
 
 from parcost.cli import options
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile
+from parcost.cli.streams import put
 from parcost.language.escapes import escape_line
 
 if TYPE_CHECKING:
@@ -31,12 +34,14 @@ _MOST_KEYS = 500  # in a list: aliases of YAML make thousands of a few lines
 @click.command("import")
 @click.argument("paths", nargs=-1, metavar="[FILE...]")
 @click.option("--list", "listed", is_flag=True, help="List the formats.")
-@options.reading
+@options.overrides
+@partial(options.reading, joins=False)
 @options.out
 @options.selection
 def command(
     paths: tuple[str, ...],
     listed: bool,
+    overrides: tuple[str, ...],
     reading: ImportOptions,
     out: str | None,
     selection: PluginSelection,
@@ -53,12 +58,27 @@ def command(
         return 0
     if not paths:
         raise click.UsageError("name a file, or --list the formats")
-    from parcost.engine.imported_job import import_job
+    _check_names(paths, session)
+    from parcost.contract.importers import ImportedValue
+    from parcost.engine.foreign_jobs import questions_of, with_values
+    from parcost.spec import sources
 
-    files = list(_read(paths, session, reading))
-    if len(files) < len(paths):
+    first, recipe = sources.split_recipe(paths[0])
+    files = (*paths[1:], *reading.files)
+    values = options.parse_overrides(overrides)
+    recipe = recipe or reading.recipe
+    reading = evolve(reading, recipe=recipe, files=files, settings=tuple(values))
+    named = [(sources.read(Path(first), first), Path(first))]
+    job = session.loader.foreign_job(named, reading, {})
+    questions = questions_of(job.files)
+    if questions:
+        Reporter()(questions)
         return _BAD_INPUT
-    job = import_job(files, reading.uses, session)
+    uses = {use.value: use for use in job.translation.uses}
+    for entry in reading.uses:
+        uses.setdefault(entry, ImportedValue(name="use", value=entry))
+    translation = with_values(evolve(job.translation, uses=list(uses.values())), values)
+    job = evolve(job, translation=translation)
     Reporter()(job.warnings)
     target = OutputFile(out)
     try:
@@ -73,24 +93,16 @@ def command(
 
 def _list(session: Session) -> None:
     for name, importer in sorted(session.loader.importers.items()):
-        write_message(f"{name:14} {importer.title}")
+        put(f"{name:14} {importer.title}\n")
 
 
-def _read(paths: Sequence[str], session: Session, reading: ImportOptions) -> Iterator[ImportedFile]:
-    """Yield each file with what it is read as; report those with errors."""
-    from parcost.language.errors import SpecError
-    from parcost.spec import sources
-    from parcost.spec.foreign import ImportedFile, importer_for, translate
-
+def _check_names(paths: Sequence[str], session: Session) -> None:
+    """Refuse the name of a format in the place of a file."""
     for path in paths:
-        try:
-            source = sources.read(Path(path), path)
-            importers = session.loader.importers
-            importer = importer_for(source.name, source.text, importers, reading.tool)
-            found = translate(importer, source)
-            yield ImportedFile(source=source, importer=importer, translation=found)
-        except SpecError as error:
-            Reporter()(error.diagnostics)
+        if path in session.loader.importers and not Path(path).exists():
+            raise click.UsageError(
+                f"`{path}` is a format: write `parcost import --from {path} FILE`"
+            )
 
 
 def _text(job: ImportedJob) -> str:

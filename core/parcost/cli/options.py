@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from parcost.cli.jobs import joined_job, with_files
 from parcost.cli.messages import write_message
 from parcost.cli.streams import Reservation
 
@@ -32,6 +33,7 @@ _PLUGINS = "parcost"  # the group of entry points; importing plugins would take 
 
 paths = click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
 path = click.argument("path", metavar="FILE")
+job = click.argument("path", nargs=-1, required=True, metavar="FILE...")
 study = click.option("--study", metavar="NAME", help="Only this study of the file.")
 out = click.option(
     "--out",
@@ -54,8 +56,11 @@ executor = click.option(
 )
 
 
-def reading(command: F) -> F:
-    """Add options to a *command* about files of other tools, as ``reading``."""
+def reading(command: F, *, joins: bool = True) -> F:
+    """Add options to a *command* about files of other tools, as ``reading``.
+
+    Where the command *joins* files, several files of one job are read as one.
+    """
 
     @click.option(
         "--from",
@@ -63,14 +68,15 @@ def reading(command: F) -> F:
         default="",
         metavar="TOOL",
         help="Read files of another tool: megatron, huggingface, torchtitan, ...; "
-        "`parcost import --help` lists them.",
+        "`parcost import --list` lists them.",
     )
     @click.option(
         "--use",
         "uses",
         multiple=True,
         metavar="ENTRY",
-        help="Add an entry of a catalogue: --use catalog.devices.h100_sxm. May be repeated.",
+        help="Add an entry of a catalogue, or a file of the job: "
+        "--use catalog.devices.h100_sxm. May be repeated.",
     )
     @click.option(
         "--recipe",
@@ -111,7 +117,19 @@ def reading(command: F) -> F:
         from parcost.contract.importers import ImportOptions
 
         environment = tuple(parse_environment(variables).items())
-        options = ImportOptions(tool, uses, recipe, environment, family, text_only)
+        options = with_files(ImportOptions(tool, uses, recipe, environment, family, text_only))
+        kind = "path" if isinstance(rest.get("path"), tuple) else "paths"
+        if joins and len(rest.get(kind, ())) > 1:
+            from parcost.plugins.selection import PluginSelection
+
+            chosen = PluginSelection(rest["without"], rest["files"])
+            rest[kind], options = joined_job(
+                rest[kind], options, lambda: session(chosen).loader, only=kind == "path"
+            )
+        if isinstance(rest.get("path"), tuple):
+            if len(rest["path"]) > 1:
+                raise click.UsageError("name one spec, or the files of one job of other tools")
+            rest["path"] = rest["path"][0]
         return command(reading=options, **rest)
 
     return run  # type: ignore[return-value]

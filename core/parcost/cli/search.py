@@ -53,7 +53,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 
 
 @click.command("search")
-@options.path
+@options.job
 @click.option(
     "--over",
     multiple=True,

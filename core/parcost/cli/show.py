@@ -46,7 +46,7 @@ class _WithLists(click.Command):
 
 
 @click.command("show", cls=_WithLists)
-@options.path
+@options.job
 @options.study
 @options.overrides
 @options.reading

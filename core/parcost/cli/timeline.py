@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command("timeline")
-@options.path
+@options.job
 @options.study
 @options.overrides
 @options.reading

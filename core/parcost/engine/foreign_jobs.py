@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from parcost.contract.importers import ImportQuestion
+from attrs import evolve
+
+from parcost.contract.importers import (
+    ImportedBlock,
+    ImportedValue,
+    ImportQuestion,
+    Translation,
+)
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.errors import SpecError
-from parcost.language.text import Span
+from parcost.language.text import Source, Span
 from parcost.plugins.discovery import Plugins
 from parcost.spec.deciding import is_answered
-from parcost.spec.foreign import ForeignSource
+from parcost.spec.foreign import ForeignSource, ImportedFile
 from parcost.spec.modules import Module
 
 _LACKING = {"missing-block", "missing-attribute"}
@@ -87,7 +94,25 @@ def _stated_names(module: Module) -> set[str]:
     return found
 
 
-def _asking(question: ImportQuestion, source: ForeignSource) -> Diagnostic:
+def questions_of(files: Iterable[ImportedFile]) -> list[Diagnostic]:
+    """Return an error for each question of imported files."""
+    return [_asking(one, file.source) for file in files for one in file.translation.questions]
+
+
+def with_values(translation: Translation, values: Mapping[str, str]) -> Translation:
+    """Return a translation with attributes that the command line sets, such as ``layout.tp``."""
+    blocks = list(translation.blocks)
+    for path, value in values.items():
+        kind, _, name = path.partition(".")
+        own = ImportedValue(name=name, value=value, key=f"--set {path}={value}")
+        at = next((i for i, block in enumerate(blocks) if block.kind == kind), len(blocks))
+        block = blocks[at] if at < len(blocks) else ImportedBlock(kind=kind)
+        rest = [one for one in block.settings if one.name != name]
+        blocks[at : at + 1] = [evolve(block, settings=[*rest, own])]
+    return evolve(translation, blocks=blocks)
+
+
+def _asking(question: ImportQuestion, source: Source) -> Diagnostic:
     return problem(
         "import-question",
         f"`{question.attribute}` is not known: {question.reason}",

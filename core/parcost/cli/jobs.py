@@ -1,0 +1,97 @@
+"""Several files of other tools on a command line: one job, or studies of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from parcost.cli.messages import write_message
+
+if TYPE_CHECKING:
+    from parcost.contract.importers import ImportOptions
+    from parcost.spec.foreign import ImportedFile
+    from parcost.spec.modules import Loader
+
+_WHOLE = ("model", "layout")  # kinds of blocks of a file that is a job by itself
+
+
+def with_files(reading: ImportOptions) -> ImportOptions:
+    """Return options in which files after `--use` are files of the job, not entries."""
+    named = [entry for entry in reading.uses if _is_file(entry)]
+    entries = tuple(entry for entry in reading.uses if entry not in named)
+    return evolve(reading, uses=entries, files=(*reading.files, *named))
+
+
+def is_foreign(path: str) -> bool:
+    """Return whether *path*, or the FILE of ``FILE:NAME``, is a file that is no spec."""
+    from parcost.spec.sources import split_recipe
+
+    name, _ = split_recipe(path)
+    return not name.endswith(".par") and os.path.isfile(name)
+
+
+def joined_job(
+    paths: Sequence[str], reading: ImportOptions, loader: Callable[[], Loader], *, only: bool
+) -> tuple[tuple[str, ...], ImportOptions]:
+    """Return the files to read, and how: the first of one job, with the others in the options.
+
+    Files of other tools are one job where no two of them describe the same. A message says so.
+    With *only*, one study is wanted: files are joined, and contradictions are errors.
+    """
+    if len(paths) < 2 or not all(map(is_foreign, paths)):
+        return tuple(paths), reading
+    if not only:
+        found = _read_files(paths, reading, loader())
+        rivals = _rivals(found)
+        if rivals:
+            write_message(
+                f"{rivals[0]} and {rivals[1]} are jobs of their own: each file is a study"
+            )
+            return tuple(paths), reading
+        write_message(
+            f"{', '.join(paths)} are read as one job; name one file alone to evaluate it apart"
+        )
+    return (paths[0],), evolve(reading, files=(*paths[1:], *reading.files))
+
+
+def _is_file(entry: str) -> bool:
+    from parcost.spec.sources import split_recipe
+
+    return os.path.isfile(split_recipe(entry)[0])
+
+
+def _read_files(paths: Sequence[str], reading: ImportOptions, loader: Loader) -> list[ImportedFile]:
+    """Return the files that can be read by themselves."""
+    from parcost.language.errors import SpecError
+    from parcost.spec import sources
+
+    found: list[ImportedFile] = []
+    for named in paths:
+        path, recipe = sources.split_recipe(named)
+        own = evolve(reading, files=(), uses=(), recipe=recipe or reading.recipe)
+        try:
+            source = sources.read(Path(path), path)
+            found += loader.foreign_job([(source, Path(path))], own, {}).files
+        except SpecError:  # which the evaluation reports
+            continue
+    return found
+
+
+def _rivals(files: Sequence[ImportedFile]) -> tuple[str, str] | None:
+    """Return two files that describe the same, if there are such."""
+    whole: list[str] = []
+    models: list[str] = []
+    for file in files:
+        kinds = {block.kind for block in file.translation.blocks}
+        if kinds.issuperset(_WHOLE):
+            whole.append(file.source.name)
+        elif kinds & set(file.importer.describes):
+            models.append(file.source.name)
+    for same in (whole, models):
+        if len(same) > 1:
+            return same[0], same[1]
+    return None
