@@ -114,3 +114,10 @@ def test_keys_of_two_tools_are_an_error(run_command: Run) -> None:
     assert done.code == 2
     assert "has keys of 2 formats: `deepspeed`, `huggingface`" in done.err
     assert "--from deepspeed" in done.err
+
+
+def test_a_file_of_too_many_keys_is_refused(run_command: Run) -> None:
+    config = {"model_type": "llama", **{f"warp_{n}": n for n in range(20_000)}}
+    done = run_command("eval", "config.json", files={"config.json": json.dumps(config)})
+    assert done.code == 2
+    assert "a configuration has 20,000 keys at most" in done.err

@@ -10,6 +10,7 @@ from typing import Any
 
 from parcost import record
 
+MOST_KEYS = 20_000  # of a configuration
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -73,6 +74,9 @@ def _object(text: str, at: int, prefix: str, entries: dict[str, JsonEntry]) -> i
         else:
             if f"{prefix}{key}" in entries:
                 raise JsonTextError(f"the key `{prefix}{key}` stands here a second time", start)
+            if len(entries) >= MOST_KEYS:
+                message = f"a configuration has {MOST_KEYS:,} keys at most"
+                raise JsonTextError(message, start)
             value, at = _DECODER.raw_decode(text, at)
             entries[f"{prefix}{key}"] = JsonEntry(value, start, at)
         at = _skip(text, at)
