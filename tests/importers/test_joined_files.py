@@ -192,3 +192,12 @@ def test_a_use_takes_a_file_of_the_job(run_command: Run) -> None:
     given = (*machine, "--set", "cluster.devices=8", "--use", "config.json")
     done = run_command("eval", "train.args", *given, files=files(CONFIG, train_args=SCRIPT))
     assert done.code in (0, 1), done.err
+
+
+def test_figures_read_several_files_of_one_job(run_command: Run) -> None:
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    given = (*machine, "--set", "cluster.devices=8")
+    texts = files(CONFIG, train_args=SCRIPT)
+    done = run_command("figures", "config.json", "train.args", "mfu", *given, files=texts)
+    assert done.code in (0, 1), done.err
+    assert "mfu" in done.out

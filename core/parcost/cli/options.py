@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from parcost.cli.jobs import joined_job, with_files
+from parcost.cli.jobs import is_foreign, joined_job, with_files
 from parcost.cli.messages import write_message
 from parcost.cli.streams import Reservation
 
@@ -118,6 +119,10 @@ def reading(command: F, *, joins: bool = True) -> F:
 
         environment = tuple(parse_environment(variables).items())
         options = with_files(ImportOptions(tool, uses, recipe, environment, family, text_only))
+        if "names" in rest and is_foreign(rest["path"]):  # further files stand ahead of names
+            more = tuple(takewhile(is_foreign, rest["names"]))
+            rest["path"] = (rest["path"], *more)
+            rest["names"] = rest["names"][len(more) :]
         kind = "path" if isinstance(rest.get("path"), tuple) else "paths"
         if joins and len(rest.get(kind, ())) > 1:
             from parcost.plugins.selection import PluginSelection
