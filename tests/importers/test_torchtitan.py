@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import ImportedValue, Translation
+from parcost import ImportedValue, ImportFile, ImportOptions, Translation
 from parcost_plugins.importers.torchtitan import Torchtitan
 from parcost_plugins.importers.torchtitan.toml_text import TomlTextError, read_toml
 
@@ -368,10 +368,6 @@ def test_code_of_a_configuration_is_listed_and_not_run(tmp_path: Path) -> None:
         ("[model", "no TOML"),
         ("a = 1\na = 2", "no TOML"),
         ("x = 1", "the file has no section of torchtitan"),
-        (toml(model='name = "llama3"\nflavor = "9B"'), "`9B` of llama3 is in no catalogue"),
-        (toml(model='name = "llama3"\nflavor = "debugmodel"'), "is in no catalogue"),
-        (toml(model='name = "warp"\nflavor = "8B"'), "`warp` is not known"),
-        (toml(model='flavor = "8B"'), "the family of this flavor is not known"),
         (toml(parallelism="tensor_parallel_degree = 0"), "a whole number from 1 on is expected"),
         (toml(parallelism='tensor_parallel_degree = "two"'), "a whole number from 1 on"),
         (toml(parallelism="data_parallel_shard_degree = -2"), "is no number from 1 on"),
@@ -408,9 +404,11 @@ def test_what_is_wrong_with_toml_is_an_error(text: str, message: str) -> None:
     [
         ("def a(:", "no Python"),
         ("x = 1", "no function that returns a Trainer.Config"),
-        (PYTHON + PYTHON.replace("llama3_70b", "other"), "the file has several configurations"),
+        (
+            PYTHON + PYTHON.replace("llama3_70b", "other"),
+            "the file has 2 configurations: llama3_70b, other",
+        ),
         (PYTHON.replace("8 * LENGTH", "8 * LENGTH + 1"), "65537 tokens are no whole sequences"),
-        (PYTHON.replace('"70B"', '"70C"'), "`70C` of llama3 is in no catalogue"),
         (PYTHON.replace("FullAC", "MemoryBudgetAC"), "is not known ahead"),
     ],
 )
@@ -443,3 +441,175 @@ def test_a_translation_is_what_is_evaluated(run_command: Run, name: str, text: s
     again = run_command("eval", "job.par", "--format", "jsonl", files={"job.par": spec})
     first, second = (json.loads(done.out)["results"][0]["figures"] for done in (direct, again))
     assert {n: f["value"] for n, f in first.items()} == {n: f["value"] for n, f in second.items()}
+
+
+def questions(found: Translation) -> dict[str, str]:
+    return {one.attribute: one.reason for one in found.questions}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (toml(model='name = "llama3"\nflavor = "9B"'), "`9B` of llama3 is in no table"),
+        (toml(model='name = "llama3"\nflavor = "debugmodel"'), "is in no table"),
+        (toml(model='name = "warp"\nflavor = "8B"'), "the family `warp` is in no table"),
+        (toml(model='flavor = "8B"'), "cannot tell which model the flavor `8B` belongs to"),
+    ],
+)
+def test_a_model_that_is_not_known_is_asked_for(text: str, message: str) -> None:
+    assert message in questions(read(text))["model"]
+
+
+# 256 devices: 4 replicas of 8 x 8; 64 sequences of each in 8 micro-batches, one of each stage.
+OF_2024 = """\
+[job]
+description = "old"
+[model]
+name = "llama3"
+flavor = "70B"
+norm_type = "rmsnorm"
+[training]
+batch_size = 64
+seq_len = 8192
+data_parallel_degree = 4
+tensor_parallel_degree = 8
+enable_fp8_linear = true
+[experimental]
+pipeline_parallel_degree = 8
+pipeline_parallel_schedule = "1f1b"
+context_parallel_degree = 1
+[activation_checkpoint]
+mode = "full"
+"""
+
+
+def test_keys_of_2024_are_read() -> None:
+    assert Torchtitan().recognizes("run.toml", OF_2024)
+    found = read(OF_2024)
+    assert not found.unknown
+    assert not found.questions
+    assert {
+        "cluster.devices": "256",
+        "layout.tp": "8",
+        "layout.pp": "8",
+        "layout.zero": "3",
+        "schedule.kind": "one_f_one_b",
+        "training.micro_batch": "8",
+        "training.global_batch": "(64 * layout.dp) sequences",
+        "training.framework": "torchtitan_0_1",
+    }.items() <= values(found).items()
+    assert [use.value for use in found.uses][-1] == "catalog.precisions.fp8_torchao"
+    assert settings(found)["training.micro_batch"].assumption == (
+        "torchtitan 0.0: pipeline_parallel_microbatches is the number of stages"
+    )
+
+
+def test_two_names_of_one_field_have_to_agree() -> None:
+    text = OF_2024.replace("[experimental]", "[experimental]\n") + (
+        "[parallelism]\npipeline_parallel_degree = 4\n"
+    )
+    found = problems(text)
+    assert len(found) == 2
+    assert "are one field, with different values" in found[0]
+
+
+def test_replicas_of_2024_are_asked_for() -> None:
+    text = OF_2024.replace("batch_size = 64", 'batch_size = 64\ndata_parallel_type = "ddp"')
+    assert "`ddp`" in questions(read(text))["layout.zero"]
+
+
+REGISTRY = """\
+from torchtitan.config import ParallelismConfig, TrainingConfig
+from torchtitan.trainer import Trainer
+from . import model_registry
+
+
+def llama3_8b() -> Trainer.Config:
+    return Trainer.Config(
+        model_spec=model_registry("8B"),
+        training=TrainingConfig(local_batch_size=2, seq_len=8192),
+    )
+
+
+def llama3_8b_narrow() -> Trainer.Config:
+    config = llama3_8b()
+    config.model_spec = model_registry(
+        "8B", converters=[NVFP4LinearConverter.Config(fqns=["layers"])]
+    )
+    return config
+
+
+def llama3_8b_muon() -> Trainer.Config:
+    config = llama3_8b()
+    config.optimizer = Muon.Config(lr=1e-3)
+    return config
+
+
+def llama3_8b_pp() -> Trainer.Config:
+    config = llama3_8b()
+    config.parallelism = ParallelismConfig(pipeline_parallel_degree=stages())
+    return config
+"""
+
+
+def of_recipe(
+    recipe: str, name: str = "models/llama3/config_registry.py", family: str = ""
+) -> Translation:
+    options = ImportOptions(recipe=recipe, family=family)
+    text = REGISTRY.replace("llama3_", "m_") if name.endswith("mine.py") else REGISTRY
+    return Torchtitan().read(ImportFile(name, text, options))
+
+
+def test_one_of_several_configurations_is_chosen() -> None:
+    """A flavor that two families have is of the family of the function, or of the folder."""
+    found = of_recipe("llama3_8b")
+    assert values(found)["training.model"] == "llama3_8b"
+    assert values(found)["training.micro_batch"] == "2"
+    assert values(found)["recompute.alternate"] == "on"
+    (problem,) = of_recipe("").problems
+    assert "4 configurations: llama3_8b, llama3_8b_narrow, llama3_8b_muon" in problem.message
+    assert problem.help.startswith("choose one: --recipe")
+    (problem,) = of_recipe("llama3_8b_mouon").problems
+    assert "did you mean `llama3_8b_muon`?" in problem.help
+
+
+def test_a_flavor_of_two_families_is_asked_for() -> None:
+    found = of_recipe("m_8b", "mine.py")
+    assert "cannot tell which model the flavor `8B` belongs to" in questions(found)["model"]
+    assert found.questions[0].answers == ("--as llama3", "--as qwen3")
+    assert values(of_recipe("m_8b", "mine.py", "qwen3"))["training.model"] == "qwen3_8b"
+    assert values(of_recipe("m_8b", "qwen3/mine.py"))["training.model"] == "qwen3_8b"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "attribute", "reason"),
+    [
+        ("llama3_8b_narrow", "precision", "NVFP4LinearConverter: no recipe has its products"),
+        ("llama3_8b_muon", "precision", "count the state and the update of Adam, and this is Muon"),
+        ("llama3_8b_pp", "layout.pp", "it is code, and none is run"),
+    ],
+)
+def test_what_decides_the_cost_and_is_not_read_is_asked_for(
+    recipe: str, attribute: str, reason: str
+) -> None:
+    assert reason in questions(of_recipe(recipe))[attribute]
+
+
+def test_without_fsdp_mixed_precision_has_no_effect_beside_tensor_parallelism() -> None:
+    text = toml(parallelism="data_parallel_shard_degree = 1\ntensor_parallel_degree = 8")
+    assert values(read(text))["training.precision"] == "fp32"
+    plain = toml(parallelism="data_parallel_shard_degree = 1")
+    assert values(read(plain))["training.precision"] == "bf16_fsdp"
+
+
+def test_sizes_of_a_flavor_that_the_catalogue_lacks_are_written(tmp_path: Path) -> None:
+    """Qwen3 0.6B: 28 layers of 15,730,944, the embedding of 155,582,464, and a norm of 1024."""
+    text = toml(
+        model='name = "qwen3"\nflavor = "0.6B"',
+        training="seq_len = 4096",
+        parallelism="data_parallel_shard_degree = 8",
+    )
+    (tmp_path / "run.toml").write_text(text)
+    machine = "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+    (study,) = parcost.load_text(f'use "run.toml"\n{machine}', str(tmp_path / "job.par"))
+    assert study.evaluate().result.figure("parameters") == 596_049_920

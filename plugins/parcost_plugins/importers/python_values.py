@@ -9,6 +9,7 @@ import ast
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from parcost import record
@@ -34,12 +35,16 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 
 class PythonTextError(ValueError):
-    """A text that is no Python file, and where."""
+    """A text that is no Python file, or whose configuration is not chosen, and where.
 
-    def __init__(self, message: str, start: int, end: int) -> None:
+    *help* is what to do.
+    """
+
+    def __init__(self, message: str, start: int, end: int, help: str = "") -> None:
         super().__init__(message)
         self.start = start
         self.end = end
+        self.help = help
 
 
 class UnreadError(ValueError):
@@ -94,6 +99,31 @@ class PythonText:
         lines = text.splitlines(keepends=True)
         before = sum(map(len, lines[: line - 1]))
         return min(before + column - 1, max(len(text) - 1, 0))
+
+
+def choose_function(
+    python: PythonText, functions: Mapping[str, ast.FunctionDef], tops: Sequence[str], recipe: str
+) -> ast.FunctionDef:
+    """Return the one of *functions* that *recipe* names, or the only one of *tops*.
+
+    Raises:
+        PythonTextError: There are several, or none of the name.
+    """
+    if recipe in functions:
+        return functions[recipe]
+    if not recipe and len(tops) == 1:
+        return functions[tops[0]]
+    names = list(functions)
+    near = get_close_matches(recipe, names, 1, 0.5) if recipe else []
+    start = python.place(functions[names[0]])[0]
+    listed = ", ".join(names)
+    if recipe:
+        message = f"the file has no configuration `{recipe}`"
+        guess = f"did you mean `{near[0]}`? " if near else ""
+        raise PythonTextError(message, start, start + 3, f"{guess}it has {listed}")
+    message = f"the file has {len(names)} configurations: {listed}"
+    example = tops[0] if tops else names[0]
+    raise PythonTextError(message, start, start + 3, f"choose one: --recipe {example}")
 
 
 def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:

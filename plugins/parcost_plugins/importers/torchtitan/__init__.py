@@ -5,22 +5,36 @@ Python is parsed, and none of it is run.
 
 from __future__ import annotations
 
-from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
-from parcost_plugins.importers.drafts import Draft, Option, OptionSet
+import re
+
+from parcost import (
+    Importer,
+    ImportFile,
+    ImportOptions,
+    ImportProblem,
+    SettingsWriter,
+    Translation,
+    hookimpl,
+)
+from parcost_plugins.importers.drafts import Draft, Option
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_ignored, table
 from parcost_plugins.importers.torchtitan.job import read_job
+from parcost_plugins.importers.torchtitan.options import TitanOptions
 from parcost_plugins.importers.torchtitan.python_text import read_configuration, texts
 from parcost_plugins.importers.torchtitan.toml_text import TomlTextError, read_toml
 from parcost_plugins.importers.torchtitan.writer import TorchtitanTomlWriter, TorchtitanWriter
 
 TOOL = "torchtitan"
+_FEWEST = 2  # sections that tell a file of torchtitan from others
 _KINDS = (
     *("precision", "cluster", "layout", "sharding", "schedule", "context", "training"),
-    *("recompute", "routing", "overlap", "offload", "kernels"),
+    *("recompute", "routing", "overlap", "offload", "kernels", "model"),
 )
+_SECTION = re.compile(r"^\[(\w+)[\w.]*\]", re.MULTILINE)
+_SECTIONS = {"job", "model", "parallelism", "experimental", "activation_checkpoint", "optimizer"}
 
 
 class Torchtitan(Importer):
@@ -35,36 +49,57 @@ class Torchtitan(Importer):
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text is a configuration of torchtitan."""
         if name.endswith(".py"):
-            return "torchtitan" in text and "Trainer.Config" in text
-        return name.endswith(".toml") and "[parallelism]" in text and "[training]" in text
+            made = ("Trainer.Config", "JobConfig(")
+            return "torchtitan" in text and any(part in text for part in made)
+        sections = set(_SECTION.findall(text)) if name.endswith(".toml") else set()
+        return "training" in sections and len(sections & _SECTIONS) >= _FEWEST
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the job that a configuration describes."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the job of the configuration that the options of the user choose."""
         draft = Draft(dict.fromkeys(_KINDS, ""))
+        python = file.name.endswith(".py")
         try:
-            if name.endswith(".py"):
-                found = read_configuration(text)
+            if python:
+                found = read_configuration(file.text, file.options.recipe)
                 for option in found.unread:
                     draft.leave(option, option.unread)
-                return _translation(draft, dict(found.options), python=True)
-            return _translation(draft, _of_toml(text), python=False)
-        except (PythonTextError, TomlTextError) as error:
+                options, place = dict(found.options), f"{file.name}/{found.name}"
+            else:
+                options, place = _of_toml(draft, file.text), file.name
+        except PythonTextError as error:
+            problem = ImportProblem(
+                message=str(error), start=error.start, end=error.end, help=error.help
+            )
+            return Translation(problems=[problem])
+        except TomlTextError as error:
             problem = ImportProblem(message=str(error), start=error.start, end=error.end)
             return Translation(problems=[problem])
+        return _translation(draft, options, place, file.options, python=python)
 
 
-def _of_toml(text: str) -> dict[str, Option]:
-    return {
-        _name(key): Option(
-            name=_name(key),
+def _of_toml(draft: Draft, text: str) -> dict[str, Option]:
+    """Return the options of a text; two names of one field have to agree."""
+    found: dict[str, Option] = {}
+    for key, entry in read_toml(text).items():
+        name = _name(key)
+        option = Option(
+            name=name,
             key=key,
             texts=texts(entry.value),
             start=entry.start,
             end=entry.end,
             value=entry.value,
         )
-        for key, entry in read_toml(text).items()
-    }
+        before = found.setdefault(name, option)
+        if before.texts != option.texts:
+            message = f"`{before.key}` and `{key}` are one field, with different values"
+            for one in (before, option):
+                draft.problem(one, message)
+    return found
 
 
 def _name(key: str) -> str:
@@ -78,12 +113,14 @@ def _name(key: str) -> str:
     return str(table(TOOL)["aliases"].get(key, key))
 
 
-def _translation(draft: Draft, fields: dict[str, Option], *, python: bool) -> Translation:
+def _translation(
+    draft: Draft, fields: dict[str, Option], place: str, chosen: ImportOptions, *, python: bool
+) -> Translation:
     if not any(name.startswith(("parallelism.", "training.", "model.")) for name in fields):
         message = "the file has no section of torchtitan"
         return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
-    options = OptionSet(draft, fields)
-    read_job(options, python=python)
+    options = TitanOptions(draft, fields, python=python)
+    read_job(options, place, chosen.family)
     tables = table(TOOL)
     for option in options.rest():
         if option.name in tables["reasons"]:

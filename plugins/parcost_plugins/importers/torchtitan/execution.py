@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import OptionSet
+from collections.abc import Sequence
 
-_DEFAULT = "the default of torchtitan"
+from parcost_plugins.importers.drafts import Option
+from parcost_plugins.importers.torchtitan.options import TitanOptions
+from parcost_plugins.importers.torchtitan.parallel import ParallelDegrees
+
 _OWN = "own"
+_NARROW = ("--use catalog.precisions.mxfp8", "--use catalog.precisions.bf16_fsdp")
 
 
-def read_execution(options: OptionSet, *, pp: int, zero: int, recent: bool) -> None:
-    """Read the rest; a *recent* configuration is one of 2026-08."""
-    draft = options.draft
-    framework = "torchtitan_2026_08" if recent else "torchtitan"
-    draft.use(f"catalog.frameworks.{framework}")
-    draft.assume("training.framework", framework, "the framework of this file")
-    _recompute(options, recent=recent)
-    _precision(options)
-    _kernels(options, pp, recent=recent)
+def read_execution(options: TitanOptions, degrees: ParallelDegrees) -> None:
+    """Read recomputation, precision, kernels, loss, offloading and the optimizer."""
+    draft, zero = options.draft, degrees.zero
+    draft.use(f"catalog.frameworks.{options.framework}")
+    draft.assume("training.framework", options.framework, options.why("keys of this release"))
+    _recompute(options)
+    _precision(options, degrees)
+    _kernels(options, degrees.pp)
     chunks = options.whole("loss", 1)
     option = options.get("loss")
     if chunks is not None and option is not None:
@@ -32,10 +35,11 @@ def read_execution(options: OptionSet, *, pp: int, zero: int, recent: bool) -> N
     if name is not None and name.text in ("Adam", "AdamW"):
         draft.ignore(name, "the recipes of the catalogue are those of Adam")
     elif name is not None:
-        draft.leave(name, "its state and its update are taken as those of Adam")
+        reason = f"recipes count the state and the update of Adam, and this is {name.text}"
+        options.ask(name, reason, ["--use catalog.precisions.bf16_fsdp"])
 
 
-def _recompute(options: OptionSet, *, recent: bool) -> None:
+def _recompute(options: TitanOptions) -> None:
     draft = options.draft
     field, choice = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
     mode, kind = options.get(field), options.get(choice)
@@ -56,12 +60,14 @@ def _recompute(options: OptionSet, *, recent: bool) -> None:
         if kind is not None:
             draft.ignore(kind, "without mode selective it is not read")
         return
-    text = kind.text if kind is not None else ("op" if recent else "2")
-    why = f"{_DEFAULT}: {'by operators' if text == 'op' else 'every second layer'}"
+    text = kind.text if kind is not None else ("op" if options.python else "2")
+    why = (
+        "selective by operators" if text == "op" else "selective_ac_option is 2: every second layer"
+    )
     if mode is not None:
         draft.set("training.recompute", "full", mode, "of what is selected")
     else:
-        options.default(field, "training.recompute", "full", f"{_DEFAULT}: selective")
+        options.default(field, "training.recompute", "full", "mode is selective")
     if text == "op":
         path, value = "recompute.alternate", "on"
     elif text.isdecimal() and int(text[:9]) > 0:
@@ -76,43 +82,48 @@ def _recompute(options: OptionSet, *, recent: bool) -> None:
         options.default(choice, path, value, why)
 
 
-def _precision(options: OptionSet) -> None:
+def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read the recipe: what is kept, what is multiplied, and what is narrow."""
     draft = options.draft
     kept = options.word("training.dtype", "float32", "bfloat16")
     multiplied = options.word("training.mixed_precision_param", "bfloat16", "float32")
     stated = options.get("training.mixed_precision_param")
     whole = options.get("training.dtype")
-    base, option = "bf16_fsdp", stated
+    base, option, why = "bf16_fsdp", stated, options.why("mixed_precision_param is bfloat16")
     if kept == "bfloat16":
         base, option = "bf16_pure", whole
-        draft.assume("precision.reduction", "4 B", "torchtitan reduces gradients in fp32", whole)
+        draft.assume(
+            "precision.reduction", "4 B", options.why("gradients are reduced in fp32"), whole
+        )
     elif multiplied == "float32":
         base = "fp32"
-    converters = options.get("model.converters")
-    names = " ".join(converters.texts) if converters is not None else ""
-    narrow = converters is not None and "float8" in names
+    elif degrees.is_unsharded and (degrees.tp > 1 or degrees.pp > 1):
+        fact = "mixed precision takes effect under FSDP, CP or plain DDP alone"
+        if options.python:
+            option = option or options.get("parallelism.data_parallel_shard_degree")
+            answers = ["--use catalog.precisions.fp32", "--use catalog.precisions.bf16_fsdp"]
+            if option is not None:
+                options.ask(option, fact, answers)
+        base, option, why = "fp32", None, options.why(fact)
+    converters, names = _converters(options)
+    narrow = "float8" in names
     gathers = options.get("float8.enable_fsdp_float8_all_gather")
     recipe = options.get("float8.recipe_name")
     if converters is not None and narrow and base == "bf16_fsdp":
         base, option = "fp8_torchao", converters
         if gathers is None or gathers.text == "false":
-            why = "" if gathers else f"{_DEFAULT}: gathered in bf16"
             if gathers is not None:
                 draft.set("precision.gather", "2 B", gathers)
             else:
-                options.default(
-                    "float8.enable_fsdp_float8_all_gather", "precision.gather", "2 B", why
-                )
+                name = "float8.enable_fsdp_float8_all_gather"
+                options.default(name, "precision.gather", "2 B", "weights are gathered in bf16")
         if recipe is not None and recipe.text not in ("", "tensorwise"):
             draft.leave(recipe, "scaling by rows is taken as scaling by tensors")
     else:
         for one in (gathers, recipe):
             if one is not None:
                 draft.ignore(one, "without the converter float8 it is not read")
-    if converters is not None and "mx" in names.replace("max", ""):
-        draft.leave(converters, "products of torchao in MXFP8 are not in the catalogue")
-    draft.use(f"catalog.precisions.{base}", "" if option else _DEFAULT, option)
+    draft.use(f"catalog.precisions.{base}", "" if option else why, option)
     label = base
     if draft.has("precision."):
         label = _OWN
@@ -120,10 +131,46 @@ def _precision(options: OptionSet) -> None:
     if option is not None:
         draft.set("training.precision", label, option)
     else:
-        draft.assume("training.precision", label, _DEFAULT)
+        draft.assume("training.precision", label, why)
 
 
-def _kernels(options: OptionSet, pp: int, *, recent: bool) -> None:
+def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:
+    """Return the option that converts the model, and the kinds of converters that it names.
+
+    Kinds that no recipe of the catalogue has are asked for.
+    """
+    option = options.get("model.converters")
+    linear = options.get("float8.enable_float8_linear")
+    if option is None and linear is not None and linear.text not in ("", "false"):
+        return linear, ("float8",)
+    names = [name for name in option.texts if name] if option is not None else []
+    kinds = [_kind_of_converter(name) for name in names]
+    if "float8" in kinds:
+        kinds = [kind for kind in kinds if kind != "float8_experts"]
+    others = [name for name, kind in zip(names, kinds, strict=False) if kind != "float8"]
+    if option is not None and others:
+        adapters = any("lora" in name.lower() for name in others)
+        gap = (
+            "adapters (LoRA) are not in the language" if adapters else "no recipe has its products"
+        )
+        options.ask(option, f"{', '.join(others)}: {gap}", _NARROW)
+    return option, kinds
+
+
+def _kind_of_converter(name: str) -> str:
+    """Return what a converter makes narrow.
+
+    >>> _kind_of_converter("quantize.linear.float8")
+    'float8'
+    >>> _kind_of_converter("quantize.grouped_mm.float8")
+    'float8_experts'
+    """
+    if name == "float8_experts" or ("float8" in name and "grouped" in name):
+        return "float8_experts"
+    return "float8" if name == "float8" or name.endswith(".float8") else name
+
+
+def _kernels(options: TitanOptions, pp: int) -> None:
     draft = options.draft
     option, parts = options.get("compile.enable"), options.get("compile.components")
     if option is not None:
@@ -137,9 +184,9 @@ def _kernels(options: OptionSet, pp: int, *, recent: bool) -> None:
     off = options.get("training.disable_cuda_graphs")
     if off is not None:
         draft.set("kernels.cuda_graphs", "none" if off.text != "false" else "iteration", off)
-    elif recent and pp > 1:
-        why = "torchtitan captures no graphs of pipelines"
-        draft.assume("kernels.cuda_graphs", "none", why)
+    elif options.budget and pp > 1:
+        why = "graphs of pipelines are not captured"
+        draft.assume("kernels.cuda_graphs", "none", options.why(why))
     backend = options.get("model.attn_backend")
     if backend is not None:
         draft.ignore(backend, "another attention kernel of PyTorch: `kernels { attention }`")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from parcost import record
-from parcost_plugins.importers.drafts import Option, OptionSet, digits
+from parcost_plugins.importers.drafts import Option, digits
 from parcost_plugins.importers.tables import table
 from parcost_plugins.importers.torchtitan.execution import read_execution
+from parcost_plugins.importers.torchtitan.options import TitanOptions
 from parcost_plugins.importers.torchtitan.parallel import ParallelDegrees, integer, read_parallelism
 
 _TOKENS, _STEP, _LENGTH = (
@@ -18,7 +23,6 @@ _LOCAL, _GLOBAL, _SEQUENCE = (
     "training.global_batch_size",
     "training.seq_len",
 )
-_DEFAULT = "the default of torchtitan"
 
 
 @record
@@ -30,48 +34,79 @@ class Flavor:
     experts: bool
 
 
-def read_job(options: OptionSet, *, python: bool) -> None:
-    """Read a configuration; one in *python* has the defaults of the main branch."""
-    flavor = _flavor(options)
-    budget = python and not any(options.has(name) for name in (_LOCAL, _GLOBAL, _SEQUENCE))
+def read_job(options: TitanOptions, place: str, family: str) -> None:
+    """Read a configuration; its *place* and the *family* that a user names tell the model."""
+    flavor = _flavor(options, place, family)
     layers = flavor.layers if flavor else None
-    experts = flavor.experts if flavor else True
-    degrees = read_parallelism(options, layers=layers, experts=experts, python=python)
-    if budget:
+    degrees = read_parallelism(options, layers=layers, experts=flavor.experts if flavor else True)
+    if options.budget:
         _tokens(options, degrees)
     else:
         _sequences(options, degrees)
-    read_execution(options, pp=degrees.pp, zero=degrees.zero, recent=budget)
+    read_execution(options, degrees)
 
 
-def _flavor(options: OptionSet) -> Flavor | None:
-    """Read which model it is."""
-    draft = options.draft
-    flavors = table("torchtitan")["flavors"]
+def _known() -> Mapping[str, Mapping[str, Any]]:
+    """Return the flavors of each family."""
+    present, more = table("torchtitan")["flavors"], table("torchtitan")["more_flavors"]
+    return {
+        family: {**present.get(family, {}), **more.get(family, {})}
+        for family in {**present, **more}
+    }
+
+
+def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
+    """Read which model it is: by the name of its family, or by the place of the file."""
+    draft, known = options.draft, _known()
     name, option = options.get("model.name"), options.get("model.flavor")
     if option is None:
         return None
-    if name is None:
-        families = [family for family, known in flavors.items() if _short(option) in known]
-    else:
-        families = [name.text] if name.text in flavors else []
-    if name is not None and not families:
-        draft.problem(name, f"`{name.text}` is not known", f"known are {', '.join(flavors)}")
+    stated = family or (name.text if name is not None else "")
+    flavor = _short(option)
+    if stated and stated not in known:
+        reason = f"the family `{stated}` is in no table; known are {', '.join(known)}"
+        options.ask(name or option, reason, ["--as llama3"])
         return None
-    if len(families) != 1:
-        draft.problem(option, "the family of this flavor is not known", "name it in the file")
+    families = [stated] if stated else [one for one in known if flavor in known[one]]
+    if len(families) > 1:
+        families = [one for one in families if one == _family_of(place, known)] or families
+    if len(families) > 1:
+        answers = [f"--as {one}" for one in families]
+        options.ask(option, f"cannot tell which model the flavor `{flavor}` belongs to", answers)
         return None
-    known = flavors[families[0]]
-    found = known.get(_short(option))
+    found = known[families[0]].get(flavor) if families else None
     if found is None:
-        message = f"`{option.text}` of {families[0]} is in no catalogue"
-        draft.problem(option, message, f"known are {', '.join(known)}")
+        of = families[0] if families else "any family"
+        listed = ", ".join(known[of]) if families else ", ".join(known)
+        reason = f"`{option.text}` of {of} is in no table; known are {listed}"
+        options.ask(option, reason, ["--use catalog.models.llama31_8b"])
         return None
     entry = str(found["entry"])
-    why = "" if _short(option) == option.text else f"{option.text} without its attention kernel"
-    draft.use(f"catalog.models.{entry}", option=option)
+    why = "" if flavor == option.text else f"{option.text} without its attention kernel"
+    if "model" in found:
+        draft.label("model", entry)
+        draft.set("model.layers", str(found["layers"]), option)
+        for attribute, value in found["model"].items():
+            draft.set(f"model.{attribute}", value, option)
+    else:
+        draft.use(f"catalog.models.{entry}", option=option)
     draft.set("training.model", entry, option, why)
     return Flavor(entry, int(found["layers"]), bool(found.get("experts")))
+
+
+def _family_of(place: str, known: Iterable[str]) -> str:
+    """Return the family in the nearest part of a path, function last, that begins with one.
+
+    >>> _family_of("models/llama3/config_registry.py/llama3_8b", ["llama3", "llama4"])
+    'llama3'
+    """
+    for part in reversed(re.split(r"[/\\]", place.lower().replace("-", "_"))):
+        found = [
+            one for one in known if re.match(rf"(?:sft_|train_)?{re.escape(one)}(?![a-z0-9])", part)
+        ]
+        if found:
+            return max(found, key=len)
+    return ""
 
 
 def _short(option: Option) -> str:
@@ -82,15 +117,22 @@ def _short(option: Option) -> str:
     return option.text
 
 
-def _sequences(options: OptionSet, degrees: ParallelDegrees) -> None:
+def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read a batch that is counted in sequences."""
     draft = options.draft
     if options.copy(_SEQUENCE, "training.sequence", 1) is None:
-        options.default(_SEQUENCE, "training.sequence", "2048", _DEFAULT)
+        options.default(_SEQUENCE, "training.sequence", "2048", "seq_len is 2048")
     local = options.whole(_LOCAL, 1)
     option = options.get(_LOCAL)
     count = local or 8
     part = options.get("parallelism.pipeline_parallel_microbatch_size")
+    parts = options.get("parallelism.pipeline_parallel_microbatches")
+    if degrees.pp > 1 and options.release == "0.0":
+        _parts_of_batch(options, parts, degrees, count)
+        _global(options, degrees, count)
+        return
+    if parts is not None:
+        draft.ignore(parts, "without stages it is not read")
     if degrees.pp > 1:
         each = options.whole("parallelism.pipeline_parallel_microbatch_size", 1) or 1
         if count % each:
@@ -102,26 +144,45 @@ def _sequences(options: OptionSet, degrees: ParallelDegrees) -> None:
             draft.set("training.micro_batch", digits(each), part)
         else:
             name = "parallelism.pipeline_parallel_microbatch_size"
-            options.default(name, "training.micro_batch", "1", _DEFAULT)
+            options.default(
+                name, "training.micro_batch", "1", "pipeline_parallel_microbatch_size is 1"
+            )
     else:
         if part is not None:
             draft.ignore(part, "without stages it is not read")
         if option is not None and local is not None:
             draft.set("training.micro_batch", digits(local), option)
         else:
-            options.default(_LOCAL, "training.micro_batch", "8", _DEFAULT)
+            options.default(_LOCAL, "training.micro_batch", "8", "local_batch_size is 8")
     _global(options, degrees, count)
 
 
-def _global(options: OptionSet, degrees: ParallelDegrees, local: int) -> None:
+def _parts_of_batch(
+    options: TitanOptions, option: Option | None, degrees: ParallelDegrees, local: int
+) -> None:
+    """Read into how many micro-batches a local batch is cut: as many as there are stages."""
+    name = "parallelism.pipeline_parallel_microbatches"
+    number = options.whole(name, 1) or degrees.pp * degrees.chunks
+    near = option or options.get(_LOCAL) or options.get("parallelism.pipeline_parallel_degree")
+    if local % number and near is not None:
+        message = f"a local batch of {local} does not divide into {number} micro-batches"
+        options.draft.problem(near, message)
+    elif option is not None:
+        options.draft.set("training.micro_batch", digits(local // number), option)
+    else:
+        why = "pipeline_parallel_microbatches is the number of stages"
+        options.default(name, "training.micro_batch", digits(local // number), why)
+
+
+def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None:
     draft = options.draft
     option = options.get(_GLOBAL)
     number = integer(options, _GLOBAL)
     if option is None or number is None or number < 0:
-        why = f"{_DEFAULT}: a local batch of each replica"
+        why = "global_batch_size is a local batch of each replica"
         value = f"({digits(local)} * layout.dp) sequences"
         if option is not None and number is not None:
-            draft.set("training.global_batch", value, option, why)
+            draft.set("training.global_batch", value, option, options.why(why))
         else:
             options.default(_GLOBAL, "training.global_batch", value, why)
         return
@@ -131,12 +192,12 @@ def _global(options: OptionSet, degrees: ParallelDegrees, local: int) -> None:
         draft.leave(option, why)
 
 
-def _tokens(options: OptionSet, degrees: ParallelDegrees) -> None:
+def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
     """Read a batch that is counted in tokens."""
     draft = options.draft
     length = options.copy(_LENGTH, "training.sequence", 1)
     if length is None:
-        options.default(_LENGTH, "training.sequence", "2048", _DEFAULT)
+        options.default(_LENGTH, "training.sequence", "2048", "max_context_length is 2048")
     tokens = options.whole(_TOKENS, 1)
     option = options.get(_TOKENS)
     count, each = tokens or 16_384, length or 2048
@@ -150,7 +211,8 @@ def _tokens(options: OptionSet, degrees: ParallelDegrees) -> None:
     if option is not None:
         draft.set("training.micro_batch", digits(count // each), option)
     else:
-        options.default(_TOKENS, "training.micro_batch", digits(count // each), _DEFAULT)
+        why = "num_tokens_per_microbatch_per_dp_rank is 16,384"
+        options.default(_TOKENS, "training.micro_batch", digits(count // each), why)
     several = options.get("parallelism.num_pp_microbatches")
     if degrees.pp > 1:
         parts = options.whole("parallelism.num_pp_microbatches", 1) or 1
@@ -165,7 +227,7 @@ def _tokens(options: OptionSet, degrees: ParallelDegrees) -> None:
         if several is not None and degrees.pp > 1:
             draft.set("training.global_batch", value, several)
         else:
-            why = f"{_DEFAULT}: the tokens of a micro-batch for each replica"
+            why = "num_tokens_per_train_step is a micro-batch of each replica"
             options.default(_STEP, "training.global_batch", value, why)
         return
     draft.set("training.global_batch", f"{digits(number)} tokens", step)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from parcost import record
-from parcost_plugins.importers.drafts import Option, OptionSet, digits
+from parcost_plugins.importers.drafts import Option, digits
 from parcost_plugins.importers.tables import table
+from parcost_plugins.importers.torchtitan.options import TitanOptions
 
-_DEFAULT = "the default of torchtitan"
 _SHARD = "parallelism.data_parallel_shard_degree"
 _REPLICATE = "parallelism.data_parallel_replicate_degree"
 _OF_PIPELINES = (
@@ -26,15 +26,25 @@ _LAYER = re.compile(r"layers\.(\d+)")
 
 @record(kw_only=True)
 class ParallelDegrees:
-    """What others need of a layout: stages, replicas if they are known, and ZeRO's stage."""
+    """What others need of a layout: degrees, replicas if they are known, and ZeRO's stage.
+
+    A device has *chunks* of the model. *is_unsharded* is whether no rank shares out parameters.
+    """
 
     pp: int
+    tp: int
     replicas: int
     zero: int
+    chunks: int
+
+    @property
+    def is_unsharded(self) -> bool:
+        """Whether every replica holds all of its parameters."""
+        return self.zero == 0
 
 
 def read_parallelism(
-    options: OptionSet, *, layers: int | None, experts: bool, python: bool
+    options: TitanOptions, *, layers: int | None, experts: bool
 ) -> ParallelDegrees:
     """Read the degrees, for a model of so many *layers*."""
     draft = options.draft
@@ -42,9 +52,10 @@ def read_parallelism(
     for field, path in _TABLE["numbers"].items():
         found = options.copy(field, path, 1)
         if found is None:
-            options.default(field, path, "1", _DEFAULT)
+            options.default(field, path, "1", f"{field.partition('.')[2]} is 1")
         degree[path.removeprefix("layout.")] = found or 1
     _experts(options, experts)
+    _replicas_of_2024(options)
     replicate = options.whole(_REPLICATE, 1) or 1
     shard = integer(options, _SHARD)
     shard = -1 if shard is None else shard
@@ -55,13 +66,28 @@ def read_parallelism(
         assert option is not None
         why = "the product of the degrees: the file has no number of devices"
         draft.set("cluster.devices", digits(count), option, why)
-    _tensor(options, degree["tp"], python=python)
+    _tensor(options, degree["tp"])
     _context(options, degree["cp"])
-    _pipeline(options, degree["pp"], layers)
-    return ParallelDegrees(pp=degree["pp"], replicas=max(0, replicate * shard), zero=zero)
+    chunks = _pipeline(options, degree["pp"], layers)
+    return ParallelDegrees(
+        pp=degree["pp"],
+        tp=degree["tp"],
+        replicas=max(0, replicate * shard),
+        zero=zero,
+        chunks=chunks,
+    )
 
 
-def integer(options: OptionSet, name: str) -> int | None:
+def _replicas_of_2024(options: TitanOptions) -> None:
+    """Read the type of data parallelism that the first releases have."""
+    kind = options.get("training.data_parallel_type")
+    if kind is None or kind.text == "fsdp":
+        return
+    answers = ["--set layout.zero=0", "--set layout.zero=3"]
+    options.ask(kind, f"ranks of `{kind.text[:20]}` are taken as FSDP", answers)
+
+
+def integer(options: TitanOptions, name: str) -> int | None:
     """Return the whole number of a field, which -1 leaves open."""
     option = options.get(name)
     if option is None:
@@ -72,7 +98,7 @@ def integer(options: OptionSet, name: str) -> int | None:
     return int(option.text)
 
 
-def _experts(options: OptionSet, experts: bool) -> None:
+def _experts(options: TitanOptions, experts: bool) -> None:
     draft = options.draft
     for field, path in _TABLE["experts"].items():
         option = options.get(field)
@@ -95,7 +121,7 @@ def _experts(options: OptionSet, experts: bool) -> None:
         draft.set("routing.capacity_factor", option.text, option)
 
 
-def _sharding(options: OptionSet, replicate: int, shard: int, cp: int) -> int:
+def _sharding(options: TitanOptions, replicate: int, shard: int, cp: int) -> int:
     """Read what data-parallel ranks share out; return the stage of ZeRO."""
     draft = options.draft
     option, copies = options.get(_SHARD), options.get(_REPLICATE)
@@ -103,7 +129,9 @@ def _sharding(options: OptionSet, replicate: int, shard: int, cp: int) -> int:
     if option is not None:
         draft.set("layout.zero", str(zero), option)
     else:
-        options.default(_SHARD, "layout.zero", str(zero), f"{_DEFAULT}: all ranks share out")
+        options.default(
+            _SHARD, "layout.zero", str(zero), "data_parallel_shard_degree is -1: all ranks shard"
+        )
     if zero and copies is not None and replicate > 1:
         group = str(shard * cp) if shard > 0 else f"layout.dp * layout.cp / {replicate}"
         draft.set("sharding.shard", group, copies)
@@ -119,16 +147,16 @@ def _sharding(options: OptionSet, replicate: int, shard: int, cp: int) -> int:
     return zero
 
 
-def _tensor(options: OptionSet, tp: int, *, python: bool) -> None:
+def _tensor(options: TitanOptions, tp: int) -> None:
     draft = options.draft
     name = "parallelism.enable_sequence_parallel"
     option = options.get(name)
-    if tp > 1:
+    if tp > 1 or options.is_open("parallelism.tensor_parallel_degree"):
         if option is not None:
             word = "off" if option.text == "false" else "on"
             draft.set("layout.sequence_parallel", word, option)
         else:
-            why = _DEFAULT if python else "torchtitan: always with tensor parallelism"
+            why = "sequence parallelism comes with tensor parallelism"
             options.default(name, "layout.sequence_parallel", "on", why)
     elif option is not None:
         draft.ignore(option, "without tensor parallelism it is not read")
@@ -147,7 +175,7 @@ def _tensor(options: OptionSet, tp: int, *, python: bool) -> None:
             draft.set("overlap.tensor", "pipelined", overlap)
 
 
-def _context(options: OptionSet, cp: int) -> None:
+def _context(options: TitanOptions, cp: int) -> None:
     draft = options.draft
     rotation = options.get("parallelism.context_parallel_rotate_method")
     balance = options.get("parallelism.context_parallel_load_balancer")
@@ -169,8 +197,8 @@ def _context(options: OptionSet, cp: int) -> None:
         draft.leave(balance, "shares are balanced by their ends here: zigzag")
 
 
-def _pipeline(options: OptionSet, pp: int, layers: int | None) -> None:
-    """Read the schedule and the stages."""
+def _pipeline(options: TitanOptions, pp: int, layers: int | None) -> int:
+    """Read the schedule and the stages; return the stages of a device."""
     draft = options.draft
     schedules = _TABLE["schedules"]
     name = "parallelism.pipeline_parallel_schedule"
@@ -180,27 +208,28 @@ def _pipeline(options: OptionSet, pp: int, layers: int | None) -> None:
             one = options.get(f"parallelism.{field}")
             if one is not None:
                 draft.ignore(one, "one stage has no pipeline")
-        return
-    if option is not None and option.text not in schedules:
+        return 1
+    word = _TABLE["old_schedules"].get(option.text, option.text) if option is not None else "1F1B"
+    if option is not None and word not in schedules:
         message = f"`{option.text[:40]}` is not modelled"
         draft.problem(option, message, f"known are {', '.join(schedules)}")
-        return
-    found = schedules[option.text if option is not None else "1F1B"]
+        return 1
+    found = schedules[word]
     if option is not None:
         draft.set("schedule.kind", found["kind"], option)
     else:
-        options.default(name, "schedule.kind", found["kind"], _DEFAULT)
+        options.default(name, "schedule.kind", found["kind"], "the schedule is 1F1B")
     chunks = int(found["stages"])
     written = _parts(options, layers)
     if written is not None:
         near, counts = written
         _stages(options, near, counts, pp, chunks)
-        return
-    _equal_stages(options, option, pp, chunks, layers)
+        return max(len(counts) // pp, 1)
+    return _equal_stages(options, option, pp, chunks, layers)
 
 
 def _stages(
-    options: OptionSet, option: Option, counts: Sequence[int], pp: int, chunks: int
+    options: TitanOptions, option: Option, counts: Sequence[int], pp: int, chunks: int
 ) -> None:
     draft = options.draft
     if len(counts) % pp or (chunks == 1 and len(counts) != pp):
@@ -212,9 +241,9 @@ def _stages(
 
 
 def _equal_stages(
-    options: OptionSet, schedule: Option | None, pp: int, chunks: int, layers: int | None
-) -> None:
-    """Read stages of as many layers each, but for the ends."""
+    options: TitanOptions, schedule: Option | None, pp: int, chunks: int, layers: int | None
+) -> int:
+    """Read stages of as many layers each, but for the ends; return those of a device."""
     draft = options.draft
     first, last = (
         options.get(f"parallelism.pipeline_parallel_{end}_stage_less_layers")
@@ -232,33 +261,39 @@ def _equal_stages(
     if option is not None and each is not None:
         if layers is None:
             draft.leave(option, "the layers of the model are not known")
-            return
+            return chunks
         stages = -(-(layers + before + behind) // each)
         if stages % pp or (chunks == 1) != (stages == pp):
             message = f"{layers} + {before} + {behind} layers make {stages} stages of {each}"
             draft.problem(option, f"{message}, for {pp} devices")
-            return
+            return chunks
         chunks = stages // pp
         if chunks > 1:
             draft.set("schedule.chunks", str(chunks), option)
     elif chunks > 1 and schedule is not None:
-        draft.set("schedule.chunks", str(chunks), schedule, f"{_DEFAULT}: two stages of a device")
+        draft.set(
+            "schedule.chunks",
+            str(chunks),
+            schedule,
+            options.why("such schedules have two stages of a device"),
+        )
     near = first or last
     if near is None or (before, behind) == (1, 1):
         for one in (first, last):
             if one is not None:
                 draft.ignore(one, "it is the default")
-        return
+        return chunks
     if layers is None:
         draft.leave(near, "the layers of the model are not known")
-        return
+        return chunks
     counts = deal(layers, pp * chunks, before, behind)
     if min(counts) < 0:
         draft.problem(near, "a stage would have fewer layers than none")
-        return
+        return chunks
     draft.set("schedule.stages", f"[{', '.join(map(str, counts))}]", near)
     if last is not None and last is not near:
         draft.ignore(last, f"read with {near.key}")
+    return chunks
 
 
 def deal(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
@@ -270,7 +305,7 @@ def deal(layers: int, stages: int, before: int, behind: int) -> Sequence[int]:
     return counts
 
 
-def _parts(options: OptionSet, layers: int | None) -> tuple[Option, Sequence[int]] | None:
+def _parts(options: TitanOptions, layers: int | None) -> tuple[Option, Sequence[int]] | None:
     """Return the layers of parts that are written out."""
     option = options.get("parallelism.module_fqns_per_model_part")
     if option is not None and isinstance(option.value, list) and option.value:

@@ -12,6 +12,7 @@ from parcost_plugins.importers.python_values import (
     PythonText,
     PythonTextError,
     UnreadError,
+    choose_function,
     constants,
     dotted,
     static_value,
@@ -21,42 +22,42 @@ from parcost_plugins.importers.tables import table
 _CONDITIONS = (ast.If, ast.For, ast.While, ast.Match, ast.Try)
 _RECOMPUTE = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory_budget"}
 _CHUNKED = ("ChunkedLossWrapper", "ChunkedCELoss")
+_CONVERTERS = {"Float8LinearConverter": "float8", "Float8GroupedExpertsConverter": "float8_experts"}
 _DEEPEST = 8
-_UNRUN = "it is set under a condition, which is not run"
+_UNRUN = "it is set inside `if`, which parcost does not evaluate"
 
 
 class Configuration(NamedTuple):
-    """The fields that a configuration sets, and what of it is not read."""
+    """The fields that a function sets, what of it is not read, and the *name* of the function."""
 
     options: Mapping[str, Option]
     unread: Sequence[Option]
+    name: str
 
 
-def read_configuration(text: str) -> Configuration:
-    """Return what the configuration in a Python file sets.
+def read_configuration(text: str, recipe: str = "") -> Configuration:
+    """Return what a configuration in a Python file sets: the only one, or that of the *recipe*.
 
     Raises:
-        PythonTextError: The file is no Python, or has several configurations or none.
+        PythonTextError: The file is no Python, or it does not have the configuration.
     """
     python = PythonText(text)
     functions = {one.name: one for one in python.tree.body if isinstance(one, ast.FunctionDef)}
-    makers = [one for one in functions.values() if _makes(one)]
+    makers = {name: one for name, one in functions.items() if _makes(one)}
+    if not makers:
+        raise PythonTextError("the file has no function that returns a Trainer.Config", 0, 3)
     called = {
-        dotted(node.func) for one in makers for node in ast.walk(one) if isinstance(node, ast.Call)
+        dotted(node.func)
+        for one in makers.values()
+        for node in ast.walk(one)
+        if isinstance(node, ast.Call)
     }
-    tops = [one for one in makers if one.name not in called]
-    if len(tops) != 1:
-        names = ", ".join(one.name for one in tops[:8])
-        start = python.place(tops[1])[0] if tops else 0
-        message = (
-            f"the file has several configurations ({names}): keep one"
-            if tops
-            else ("the file has no function that returns a Trainer.Config")
-        )
-        raise PythonTextError(message, start, start + 3)
+    function = choose_function(
+        python, makers, [name for name in makers if name not in called], recipe
+    )
     reader = _ConfigurationReader(python, functions)
-    reader.visit(tops[0])
-    return Configuration(reader.options, reader.unread)
+    reader.visit(function)
+    return Configuration(reader.options, reader.unread, function.name)
 
 
 def _makes(function: ast.FunctionDef) -> bool:
@@ -149,6 +150,8 @@ class _ConfigurationReader:
             self._recompute(key, node, value, uncertain)
         elif name == "loss":
             self._loss(key, node, value)
+        elif name == "optimizer" and isinstance(value, ast.Call):
+            self._optimizer(key, node, value, uncertain)
         elif name in ("model_converters", "model.converters"):
             self._converters(key, node, value)
         elif isinstance(value, ast.Call) and "." not in name:
@@ -238,18 +241,49 @@ class _ConfigurationReader:
 
     def _converters(self, key: str, node: ast.AST, value: ast.expr) -> None:
         """Read converters of the model by their classes."""
+        if isinstance(value, ast.Name) and value.id in self._values:
+            value = self._values[value.id]
+        one = self._option("model.converters", key, node)
         found: list[str] = []
         for call in ast.walk(value):
-            if isinstance(call, ast.Call) and "Float8LinearConverter" in dotted(call.func):
-                found.append("float8")
+            name = dotted(call.func) if isinstance(call, ast.Call) else ""
+            parts = [part for part in name.split(".") if part.endswith("Converter")]
+            if not isinstance(call, ast.Call) or not parts:
+                continue
+            found.append(_CONVERTERS.get(parts[0], parts[0]))
+            if found[-1] == "float8":
                 for keyword in call.keywords:
                     if keyword.arg:
-                        name = f"float8.{keyword.arg}"
-                        self._set(name, f"{key}.{keyword.arg}", keyword, keyword.value, False)
-            elif isinstance(call, ast.Call) and "MX" in dotted(call.func):
-                found.append("mx")
-        one = self._option("model.converters", key, node)
-        self.options[one.name] = one.evolve(texts=tuple(found))
+                        field = f"float8.{keyword.arg}"
+                        self._set(field, f"{key}.{keyword.arg}", keyword, keyword.value, False)
+        empty = isinstance(value, (ast.List, ast.Tuple)) and not value.elts
+        unread = "" if found or empty or isinstance(value, ast.Constant) else "it is code"
+        self.options[one.name] = one.evolve(texts=tuple(found), unread=unread)
+
+    def _optimizer(self, key: str, node: ast.AST, value: ast.Call, uncertain: bool) -> None:
+        """Read which optimizer it is, of all groups of parameters."""
+        made = dotted(value.func)
+        names = [
+            one.value.value
+            for one in ast.walk(value)
+            if isinstance(one, ast.keyword)
+            and one.arg in ("name", "optimizer_name")
+            and isinstance(one.value, ast.Constant)
+        ]
+        if "OptimizersContainer" not in made and "adam" not in made.lower():
+            names.append(made.removesuffix(".Config"))
+        for keyword in value.keywords:
+            if keyword.arg and keyword.arg not in ("name", "param_groups"):
+                field = f"{key}.{keyword.arg}"
+                self._set(f"optimizer.{keyword.arg}", field, keyword, keyword.value, uncertain)
+        if "InBackward" in made:
+            option = self._option("optimizer.early_step_in_backward", key, node)
+            self.options[option.name] = option.evolve(texts=("true",))
+            names = [name for name in names if "InBackward" not in str(name)]
+        if names:
+            option = self._option("optimizer.name", key, node)
+            others = [str(name) for name in names if name not in ("Adam", "AdamW")]
+            self.options[option.name] = option.evolve(texts=tuple(others[:1] or ["AdamW"]))
 
     def _option(self, name: str, key: str, node: ast.AST) -> Option:
         start, end = self._python.place(node)
