@@ -75,11 +75,11 @@ def test_how_tokens_are_sent_is_a_lever() -> None:
 
 
 def test_illegal_and_oversized_layouts_are_no_levers() -> None:
-    # Without recomputation the fullest stage needs 50.4 GiB of 80.
+    # Without recomputation the fullest stage needs 50.4 GiB of 79.65, with a margin of 8 %.
     small = result(DENSE, {"memory.usable": 0.65, "training.recompute": "full"})
     titles = [title for title, *_ in rows(small)]
     assert "training.recompute = none" in titles
-    tight = result(DENSE, {"memory.usable": 0.6, "training.recompute": "full"})
+    tight = result(DENSE, {"memory.usable": 0.55, "training.recompute": "full"})
     assert "training.recompute = none" not in [title for title, *_ in rows(tight)]
 
 

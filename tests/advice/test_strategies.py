@@ -26,7 +26,7 @@ class Fake(dict[Any, Any]):
                 Cluster: SimpleNamespace(devices=float(devices), fabric=fabric, device=device),
                 Plan: SimpleNamespace(widest_tp=widest, recompute=True),
                 Training: SimpleNamespace(model=SimpleNamespace(experts=experts)),
-                MemoryBudget: SimpleNamespace(usable=0.5),
+                MemoryBudget: SimpleNamespace(usable=0.5, tight=1.0, margin=0.0),
             }
         )
         self.checks: list[Check] = []

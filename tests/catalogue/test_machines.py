@@ -178,7 +178,7 @@ def test_no_peak_is_a_sparse_one(name: str) -> None:
 
 
 def test_a_package_of_two_dies_is_two_devices() -> None:
-    gcd, package = device_called("mi250x_gcd"), (383e12, 128 * 2**30, 3.28e12)
+    gcd, package = device_called("mi250x_gcd"), (383e12, 2 * 65_520 * 2**20, 3.28e12)
     assert (gcd.bf16, gcd.memory, gcd.memory_bandwidth) == tuple(x / 2 for x in package)
 
 

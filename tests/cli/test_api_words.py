@@ -59,7 +59,7 @@ def test_a_sweep_is_a_data_frame() -> None:
     (scenario,) = parcost.load_text(SPEC)
     report = scenario.replace({"layout.tp": [1, 2]}).evaluate()
     frame = report.to_pandas(["step_time", "mfu"])
-    assert list(frame.columns) == ["layout.tp", "step_time", "mfu", "feasible", "reason"]
+    assert list(frame.columns) == ["layout.tp", "step_time", "mfu", "verdict", "feasible", "reason"]
     for tp, seconds in zip(frame["layout.tp"], frame["step_time"], strict=True):
         single = scenario.replace({"layout.tp": int(tp)}).evaluate().result
         assert seconds == pytest.approx(single.figure("step_time"), rel=1e-12)

@@ -97,9 +97,12 @@ def test_a_relative_cache_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_p
 @pytest.mark.parametrize(
     ("tp", "columns"),
     [
-        ("3", ["path", "name", "feasible", "reason"]),
-        ("[3, 5]", ["path", "name", "layout.tp", "feasible", "reason"]),
-        ("[2, 3]", ["path", "name", "layout.tp", "step_time_seconds", "feasible", "reason"]),
+        ("3", ["path", "name", "verdict", "feasible", "reason"]),
+        ("[3, 5]", ["path", "name", "layout.tp", "verdict", "feasible", "reason"]),
+        (
+            "[2, 3]",
+            ["path", "name", "layout.tp", "step_time_seconds", "verdict", "feasible", "reason"],
+        ),
     ],
 )
 def test_a_figure_has_one_name_whether_or_not_points_run(

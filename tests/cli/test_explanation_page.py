@@ -108,7 +108,7 @@ def words(page: str) -> str:
                 "S 132 multiprocessors of h100_sxm (catalog/devices/h100_sxm.par:15,",
             ],
         ),
-        ("headroom", ["capacity 80 GiB memory of h100_sxm (catalog/devices/h100_sxm.par:7,"]),
+        ("headroom", ["capacity 79.65 GiB memory of h100_sxm (catalog/devices/h100_sxm.par:7,"]),
         ("driver context and libraries", ["context of memory (catalog/defaults.par:"]),
     ],
 )

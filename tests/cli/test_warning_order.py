@@ -102,4 +102,4 @@ def test_the_interval_of_memory_stands_alone_in_brackets(screen: Run) -> None:
     lines = screen(plain).splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("  memory  "))
     assert re.fullmatch(r"  memory +[\d.]+ GiB  \([\d.]+ to [\d.]+ GiB, 90 %\)", lines[at])
-    assert re.fullmatch(r" +[\d.]+ %  of 80 GiB usable", lines[at + 1])
+    assert re.fullmatch(r" +[\d.]+ %  of 79.65 GiB usable", lines[at + 1])

@@ -132,14 +132,14 @@ def test_a_job_that_does_not_fit_is_compared(run_command: Run) -> None:
     large = SPEC.replace("tp = 2, zero = 1", "tp = 1, zero = 0")
     files = {"a.par": SPEC, "b.par": large}
     page = run_command("diff", "a.par", "b.par", files=files).out
-    assert "runs -> does not fit" in page
+    assert "fits in memory -> does not fit in memory" in page
     assert "stage 0 needs" in page
     assert "step time" in page
 
 
 def test_a_refused_job_has_its_reason(run_command: Run) -> None:
     page = run_command("diff", "a.par", "--set", "layout.tp=3", files={"a.par": SPEC}).out
-    assert "runs -> refused" in page
+    assert "fits in memory -> invalid" in page
     assert "16 devices are not divisible by tp 3" in page
 
 

@@ -76,6 +76,7 @@ def test_a_checklist_says_what_was_chosen_otherwise(bind: Bind) -> None:
             "sharding.bucket_copy": "on",
             "plain.memory": 4 * 2**30,
             "memory.usable": 0.5,
+            "memory.margin": 0,
         },
     )
     assert rows[MAY_HIDE] == ("off", "no", "")

@@ -42,7 +42,7 @@ def test_the_tallest_bar_of_memory_is_the_memory_of_the_report(report: Report, r
 
 def test_the_line_above_memory_is_what_the_device_has(rows: Rows) -> None:
     (capacity,) = rows("memory", kind="limit", cause="capacity")
-    assert capacity["limit"] == 80.0  # GiB of an H100, as its maker says
+    assert capacity["limit"] == 81_559 / 1024  # GiB of an H100, as its driver has it
 
 
 def test_1f1b_is_drawn_as_it_runs(rows: Rows) -> None:

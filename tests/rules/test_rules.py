@@ -124,7 +124,7 @@ def test_a_mistake_is_reported_once_with_its_arithmetic_and_a_way_out(
 def test_zero_without_replicas_is_a_warning(bind: Bind) -> None:
     study = bind({"cluster.devices": 2, "layout.tp": 2, "layout.zero": 2})
     (found,) = complaints(study)
-    assert found.message == "zero 2 shards nothing: there is one data-parallel rank"
+    assert found.message == "zero 2 shards nothing: one rank holds each parameter"
     assert rules(study).holds is True
 
 

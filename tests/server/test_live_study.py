@@ -69,7 +69,7 @@ def test_each_attribute_is_an_input_of_its_kind(live: LiveStudy, spec: str) -> N
     switch = inputs["layout.sequence_parallel"]
     assert (switch.kind, switch.text, switch.place) == ("switch", "off", "default")
     memory = inputs["h100_sxm.memory"]
-    assert (memory.kind, memory.text) == ("text", "80 GiB")  # without its provenance
+    assert (memory.kind, memory.text) == ("text", "81559 MiB")  # without its provenance
     assert inputs["hgx_h100.node.bandwidth"].text == "450 GB/s per_direction"
     kinds = [choice.text for choice in inputs["schedule.kind"].choices]
     assert {"gpipe", "one_f_one_b", "interleaved"} <= set(kinds)

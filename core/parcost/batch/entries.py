@@ -21,6 +21,7 @@ from parcost.report.figures import figures_by_name, missing_names, select
 from parcost.report.rejection import Rejection
 from parcost.report.result import verdicts
 from parcost.report.rows import claims_by_point, key_of
+from parcost.report.verdict import INVALID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -81,7 +82,14 @@ def _rejection_entry(found: Rejection, part: Part) -> Entry:
     elif part == "charts":
         content = {"page": [], "charts": []}
     elif part == "points":
-        content = [{"path": found.path, "feasible": False, "reason": "; ".join(reasons)}]
+        content = [
+            {
+                "path": found.path,
+                "verdict": INVALID,
+                "feasible": False,
+                "reason": "; ".join(reasons),
+            }
+        ]
     return Entry(
         path=found.path,
         exit_code=found.exit_code,
@@ -162,7 +170,11 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
     plugins = report.results[0].study.plugins if report.results else None
     picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
     for row in data.points(report, names or tuple(every)):
-        last = {"feasible": row["feasible"], "reason": row.get("reason") or ""}
+        last = {
+            "verdict": row["verdict"],
+            "feasible": row["feasible"],
+            "reason": row.get("reason") or "",
+        }
         yield {
             "path": report.path,
             "name": report.name,

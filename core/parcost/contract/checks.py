@@ -42,7 +42,8 @@ class Check(Record):
     *help* are templates filled from *inputs* (``"{heads} heads are not divisible by tp = {tp}"``).
     A failed ``error`` makes the point infeasible; a ``warning`` is only printed. *factor* ranks
     warnings: the time or size of what the warning is about, over what it should be. Reports
-    print losses first, then gains, and last what changes no number.
+    print losses first, then gains, and last what changes no number. *verdict* names a failure where
+    the rule decides the verdict of a report, such as "tight in memory".
     """
 
     called: ClassVar[str] = "the rule `{0.id}`"
@@ -56,6 +57,7 @@ class Check(Record):
     notes: Sequence[str] = ()
     severity: Literal["error", "warning"] = field(default="error", metadata=_SEVERITY)
     factor: Real = field(default=1.0, metadata=_FACTOR)
+    verdict: str = field(default="", metadata=_CLAUSE)
 
     def problem(self) -> str:
         if not self.id or not self.message:

@@ -178,7 +178,12 @@ def axes(study: Study) -> Iterable[Axis]:  # type: ignore[empty-body]
 
 @hookspec
 def capacities(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
-    """The bytes that a device may hold: a search leaves out what needs more."""
+    """The most bytes that a device may be predicted to need: a search leaves out the rest."""
+
+
+@hookspec
+def usable_memory(study: Study) -> Iterable[Real]:  # type: ignore[empty-body]
+    """The bytes of a device that a job has: what is left of them is the headroom of a layout."""
 
 
 @hookspec

@@ -171,7 +171,7 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
 
     *blame* makes the error of the plugin.
     """
-    if hook == "capacities":
+    if hook in ("capacities", "usable_memory"):
         wrong = "" if is_within(answer) else f"gave the capacity {quote(answer)}, which no size is"
         return (answer,), wrong
     class_: Any = type(answer)

@@ -12,6 +12,7 @@ from parcost.output.resolved_spec import AttributeText, attributes
 from parcost.records import record
 from parcost.report.report import Report
 from parcost.report.result import Result, is_good
+from parcost.report.verdict import verdict
 
 _SAME = 1e-12  # numbers that differ by less, relatively, are equal
 
@@ -68,7 +69,8 @@ class AttributeChange:
 class StudyChange:
     """A study in both versions. *at* are the values of a sweep's axes at this point.
 
-    *verdicts* are whether it runs and fits, and *reasons* why it does not after the change.
+    *verdicts* are those before and after, *valid* whether either is one that runs, and *reasons*
+    why it does not run after the change.
     *terms* are exposed seconds of the step, and *causes* their sums. *memory* has the bytes of the
     fullest device.
     """
@@ -76,6 +78,7 @@ class StudyChange:
     name: str
     at: Mapping[str, Any]
     verdicts: tuple[str, str]
+    valid: tuple[bool, bool] = (True, True)
     reasons: Sequence[str] = ()
     attributes: Sequence[AttributeChange] = ()
     figures: Sequence[NumberChange] = ()
@@ -107,7 +110,8 @@ def compare(name: str, before: Report, after: Report) -> Iterator[StudyChange]:
     yield StudyChange(
         name=name,
         at={},
-        verdicts=(_verdict(first), _verdict(second)),
+        verdicts=(verdict(first), verdict(second)),
+        valid=(bool(first.feasible), bool(second.feasible)),
         reasons=_reasons(second),
         attributes=list(_attributes(first, second)),
         figures=list(_figures(first, second)),
@@ -136,6 +140,7 @@ def _points(name: str, before: Report, after: Report) -> Iterator[StudyChange]:
             name=name,
             at={axis: row[axis] for axis in axes if axis in row},
             verdicts=(_row_verdict(other), _row_verdict(row)),
+            valid=(bool(other["feasible"]), bool(row["feasible"])),
             attributes=changed,
             figures=[
                 NumberChange(
@@ -156,16 +161,7 @@ def _plain(value: Any) -> float | None:
 
 
 def _row_verdict(row: Mapping[str, Any]) -> str:
-    return "runs" if row["feasible"] else str(row.get("reason") or "does not run")
-
-
-def _verdict(result: Result) -> str:
-    """Return whether a step runs and fits, in a word."""
-    if not result.legal:
-        return "refused"
-    if result.outcome is None:
-        return "computed"
-    return "runs" if bool(result.feasible) else "does not fit"
+    return str(row["verdict"] if row["feasible"] else row.get("reason") or row["verdict"])
 
 
 def _reasons(result: Result) -> list[str]:

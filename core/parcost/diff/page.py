@@ -240,7 +240,7 @@ def _relative(number: NumberChange | None) -> str:
 
 def _style(change: StudyChange) -> Style:
     """Return the colour of a study: bad if it no longer runs, good if it now does."""
-    before, after = (verdict in ("runs", "computed") for verdict in change.verdicts)
+    before, after = change.valid
     return "plain" if before == after else "good" if after else "bad"
 
 

@@ -41,16 +41,19 @@ def valid_answers(
     return found
 
 
-def rooms_of(study: Study, faults: list[Fault]) -> Sequence[Real]:
-    """Return the rooms that plugins give in the shape of *study*; the others join *faults*."""
+def rooms_of(study: Study, faults: list[Fault], hook: str = "capacities") -> Sequence[Real]:
+    """Return the sizes that plugins give for *hook* in the shape of *study*.
+
+    Those of other shapes join *faults*.
+    """
     points = points_of(study)
     found = []
-    for plugin, room in study.contributions("capacities"):
+    for plugin, room in study.contributions(hook):
         if fits_points(room, points):
             found.append(room)
         else:
             message = f"gave a room {_shape_error(room, points)}"
-            fault = Fault(plugin=plugin, hook="capacities", message=message)
+            fault = Fault(plugin=plugin, hook=hook, message=message)
             study.plugins.note(fault)
             if str(fault) not in map(str, faults):
                 faults.append(fault)

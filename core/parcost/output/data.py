@@ -34,7 +34,9 @@ from parcost.language.units import (
 from parcost.output.diagnostics import as_data, suppression_data
 from parcost.report.faults import fault_lines
 from parcost.report.formulas import long_figures
+from parcost.report.result import point_count
 from parcost.report.rows import rows
+from parcost.report.verdict import verdict
 from parcost.version import __version__
 
 if TYPE_CHECKING:
@@ -194,6 +196,7 @@ def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json
     at = {key(name, units.get(name, "")): plain_data(value) for name, value in result.at.items()}
     shown = {
         "at": encode(at),
+        "verdict": encode(_verdict(result)),
         "feasible": number(result.feasible),
         "complete": encode(not result.faults),
         "figures": members(
@@ -212,6 +215,13 @@ def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json
     if result.legal and sections:
         shown["sections"] = encode(found)
     return members(shown)
+
+
+def _verdict(result: Result) -> str | list[str]:
+    """Return the verdict of a result, or of each point of a sweep."""
+    if not result.swept:
+        return verdict(result)
+    return [verdict(result, point) for point in range(point_count(result))]
 
 
 def _outcome(outcome: Outcome, figures: Mapping[int, str]) -> dict[str, Json]:

@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from parcost.contract.checks import check_message
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
-from parcost.numeric import all_of, any_of, is_array
+from parcost.numeric import all_of
 from parcost.output.cells import cells, plugin_note, share
 from parcost.output.view import Order, View
 from parcost.report.faults import fault_lines, judgment_failure, step_failure
 from parcost.report.figures import interval_of, select
 from parcost.report.formulas import filled
+from parcost.report.verdict import INVALID, deciding_check, is_told
+from parcost.report.verdict import verdict as verdict_word
 from parcost.spec.allowances import Suppression
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section
     from parcost.contract.outcome import LedgerLine, Outcome
     from parcost.language.diagnostics import Diagnostic
-    from parcost.numeric import Real
     from parcost.report.result import Expectation, Result
 
 PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
@@ -66,8 +68,12 @@ def runs(result: Result) -> bool:
 
 
 def approval(result: Result) -> str:
-    """Return the verdict of a step that runs: it fits, or which plugins it is incomplete for."""
-    return step_failure(result) or "Valid, fits in memory"
+    """Return the verdict of a step that runs, or which plugins it is incomplete for."""
+    if failure := step_failure(result):
+        return failure
+    named = deciding_check(result)
+    found = f"Valid, {verdict_word(result)}"
+    return found if named is None else f"{found}: {check_message(named, 0).message}"
 
 
 def refusal(result: Result) -> str:
@@ -76,9 +82,8 @@ def refusal(result: Result) -> str:
         return failure
     if not result.study.trains:
         return "Invalid: not calculated"
-    if (room := _exceeded_room(result)) is not None and result.outcome is not None:
-        memory = numbers.quantity(result.outcome.memory_bytes, "GiB").removesuffix(" GiB")
-        return f"Does not fit in memory: {memory} of {numbers.quantity(room, 'GiB')}"
+    if (word := _named_failure(result)) is not None:
+        return word.capitalize()
     count = len(problems(result))
     rules = f"{count} rule{'s' if count > 1 else ''} violated"
     return f"Invalid: {rules}" if count else "Invalid"
@@ -88,12 +93,12 @@ def refusal_word(result: Result) -> str:
     """Return the same in a word or two, for tables."""
     if not problems(result) and judgment_failure(result):
         return "not judged"
-    return "refused" if _exceeded_room(result) is None else "does not fit"
+    return _named_failure(result) or INVALID
 
 
 def ignored(result: Result) -> str:
     """Return what the figures of a step that cannot run leave out of account."""
-    return "these rules" if _exceeded_room(result) is None else "the memory limit"
+    return "these rules" if _named_failure(result) is None else "the memory limit"
 
 
 def problems(result: Result) -> list[Diagnostic]:
@@ -103,13 +108,12 @@ def problems(result: Result) -> list[Diagnostic]:
     return [problem for problem in errors if id(problem) not in claims]
 
 
-def _exceeded_room(result: Result) -> Real | None:
-    """Return the memory that may be used, where nothing but that is wrong."""
-    if result.outcome is None or len(problems(result)) != 1:
+def _named_failure(result: Result) -> str | None:
+    """Return the verdict that an error names, where that is the only error."""
+    if len(problems(result)) != 1:
         return None
-    rooms = [room for _, room in result.study.contributions("capacities")]
-    room = min(rooms) if rooms and not is_array(*rooms) else None
-    return room if room is not None and any_of(result.outcome.memory_bytes > room) else None
+    named = deciding_check(result)
+    return named.verdict if named is not None and named.severity == "error" else None
 
 
 def verdict(result: Result) -> Iterator[Item]:
@@ -128,7 +132,7 @@ def verdict(result: Result) -> Iterator[Item]:
                 yield Line(f"help: {problem.help}", indent=2)
     yield from (Line(text, "bad") for text in fault_lines(result))
     for warning in result.diagnostics:
-        if warning.severity is not Severity.ERROR:
+        if warning.severity is not Severity.ERROR and not is_told(result, warning):
             yield Line(f"warning: {warning.message}", "warning")
     yield from suppression_lines(result.suppressions)
 

@@ -31,6 +31,7 @@ from parcost.output.narrative import (
 from parcost.output.text import lines
 from parcost.report.faults import fault_lines, step_failure
 from parcost.report.figures import interval_of, select
+from parcost.report.verdict import is_told
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section
@@ -102,7 +103,7 @@ def _verdict(result: Result) -> Iterator[Item]:
         if result.outcome is not None and problems(result):
             yield Line(f"Figures below ignore {ignored(result)}.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
-    yield from warnings(result.diagnostics)
+    yield from warnings([d for d in result.diagnostics if not is_told(result, d)])
     yield from suppression_count(result.suppressions)
 
 

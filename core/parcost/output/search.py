@@ -20,6 +20,7 @@ from parcost.language import numbers
 from parcost.output.data import header
 from parcost.output.narrative import section_page
 from parcost.report.faults import fault_lines
+from parcost.report.verdict import verdict
 from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
 from parcost.search.result import SearchedLayout, SearchResult, plain_value, varying_axes
@@ -261,7 +262,7 @@ def objective_values(entry: RankedLayout) -> dict[str, tuple[Objective, float]]:
 def headroom(entry: RankedLayout) -> float:
     """Return the bytes that the fullest device has left."""
     study = entry.result.study
-    rooms = map(float, rooms_of(study, study.faults))
+    rooms = map(float, rooms_of(study, study.faults, "usable_memory"))
     return min(rooms, default=inf) - entry.layout.bytes_
 
 
@@ -384,6 +385,7 @@ def data(
                 **layout_data(entry.layout),
                 "follows": derived_values(space, entry),
                 **{name: value for name, (_, value) in objective_values(entry).items()},
+                "verdict": verdict(entry.result),
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),
                 "command": eval_command(space, entry),

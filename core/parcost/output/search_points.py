@@ -21,7 +21,7 @@ from parcost.language.errors import ParcostError
 from parcost.language.escapes import csv_cell
 from parcost.output.data import key
 from parcost.search.attributes import find
-from parcost.search.replays import outcome_of, room_of
+from parcost.search.replays import outcome_of, room_of, usable_of
 from parcost.search.result import plain_value
 from parcost.system.temporary import temporary_folder
 
@@ -149,7 +149,7 @@ def _exact_figures(
     lines = [line for line in outcome.ledger if line.resource in links]
     sent = sum((line.exposed for line in lines), 0.0)
     idle = sum((line.exposed for line in outcome.ledger if line.kind == "bubble"), 0.0)
-    headroom = room_of(scored, where) - outcome.memory_bytes
+    headroom = usable_of(scored, where) - outcome.memory_bytes
     values = (outcome.step_seconds, sent, idle, outcome.memory_bytes, headroom)
     count = (len(where[0]),)
     names = (_STEP, *_SPLIT, *_MEMORY)

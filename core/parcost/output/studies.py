@@ -19,11 +19,12 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.output.cells import share
-from parcost.output.narrative import problems, refusal_word, runs
+from parcost.output.narrative import refusal_word, runs
 from parcost.output.screen import ranking
 from parcost.output.text import widths
 from parcost.report.faults import fault_lines
 from parcost.report.figures import select
+from parcost.report.verdict import verdict
 
 if TYPE_CHECKING:
     from parcost.contract.entries import Entry
@@ -141,8 +142,7 @@ def column(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
         figures = figures or [figure for _, figure in result.figures if not figure.detail]
     rows = [(figure.title, numbers.quantity(figure.value, figure.unit)) for figure in figures]
     if outcome is not None:
-        answer = "yes" if runs(result) else "no" if problems(result) else refusal_word(result)
-        rows.append(("valid, fits in memory", answer))
+        rows.append(("verdict", verdict(result)))
     yield from _comparison("Studies side by side", _place(report), rows)
     if outcome is not None and not names:
         step, memory = outcome.step_seconds, outcome.memory_bytes

@@ -106,8 +106,9 @@ class Report:
         return data_frame(self.rows(figures))
 
     def rows(self, figures: Sequence[str] = ()) -> Sequence[Mapping[str, Any]]:
-        """Return one mapping per point: axis values, figures, ``feasible``, ``reason``.
+        """Return one mapping per point: axis values, figures, verdict and reason.
 
+        ``verdict`` is in words, ``feasible`` whether the point runs, ``reason`` why it does not.
         Figures of a point that cannot run are None. *figures* are those to return, by name;
         without any they are all but the details.
 

@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 from parcost.contract.checks import check_message
 from parcost.language.diagnostics import Severity
 from parcost.report.figures import select
+from parcost.report.points import at
 from parcost.report.result import Expectation, Result, point_count
+from parcost.report.verdict import INVALID, verdict
 
 #: Swept attributes by name, with their values.
 Axes: TypeAlias = Sequence[tuple[str, Sequence[Any]]]
@@ -22,7 +24,7 @@ def rows(
     """Return one mapping per point, in the order of the sweep.
 
     Axis values and figures by name, those called *wanted* or else the headlines,
-    ``feasible``, and ``reason`` where it is not.
+    ``verdict``, ``feasible``, and ``reason`` where it is not.
     """
     names = [name for name, _ in axes]
     figures: list[str] = list(wanted)
@@ -36,13 +38,6 @@ def rows(
     ]
     order = {name: {_key(v): i for i, v in enumerate(values)} for name, values in axes}
     return sorted(found, key=lambda row: [order[n].get(_key(row[n]), 0) for n in names])
-
-
-def at(value: Any, point: int) -> Any:
-    """Return a number or array at one point, as a plain number."""
-    if not hasattr(value, "ndim") or value.ndim == 0:
-        return value.item() if hasattr(value, "item") else value
-    return value[point].item()
 
 
 def claims_by_point(
@@ -66,26 +61,26 @@ def key_of(point: Mapping[str, Any], axes: Axes) -> Key:
 def _rows_of(result: Result, wanted: Sequence[str]) -> Sequence[dict[str, Any]]:
     reasons = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
     if not result.legal:
+        failed = _failed(reasons)
         if not result.study.axes:
-            return [{**result.at, "feasible": False, "reason": "; ".join(reasons)}]
-        return [
-            {**_point(result, i), "feasible": False, "reason": "; ".join(reasons)}
-            for i in range(point_count(result))
-        ]
+            return [{**result.at, **failed}]
+        return [{**_point(result, i), **failed} for i in range(point_count(result))]
     found = []
     figures = select(result, wanted) if wanted else [figure for _, figure in result.figures]
     for i in range(point_count(result)):
         feasible = bool(at(result.feasible, i))
         row = _point(result, i)
         row |= {f.name: at(f.value, i) for f in figures}
+        row["verdict"] = verdict(result, i)
         row["feasible"] = feasible
         row["reason"] = "" if feasible else _reasons(result, i)
         found.append(row)
-    found += [
-        {**result.at, **point.at, "feasible": False, "reason": "; ".join(point.reasons)}
-        for point in result.infeasible
-    ]
+    found += [{**result.at, **point.at, **_failed(point.reasons)} for point in result.infeasible]
     return found
+
+
+def _failed(reasons: Sequence[str]) -> dict[str, Any]:
+    return {"verdict": INVALID, "feasible": False, "reason": "; ".join(reasons)}
 
 
 def _point(result: Result, i: int) -> dict[str, Any]:

@@ -85,6 +85,7 @@ def _sets_limits(scenario: Scenario, study: SpecStudy, axis: Axis) -> bool:
 #: What tells answers apart that have to be the same for all layouts of a structure.
 PROBES: Mapping[str, Callable[[Any], Any]] = {
     "capacities": np.asarray,
+    "usable_memory": np.asarray,
     "search_goals": lambda goal: tuple(
         (limit.says, key_of(np.asarray(limit.holds(1.0, 1.0)))) for limit in goal.limits
     ),

@@ -35,9 +35,18 @@ def replay_layouts(
 
 
 def room_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
-    """Return the bytes that layouts may hold on a device."""
+    """Return the most bytes that layouts may be predicted to need."""
+    return _least(scored.judge.rooms, where)
+
+
+def usable_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Any:
+    """Return the bytes that layouts have on a device."""
+    return _least(scored.judge.usable, where)
+
+
+def _least(sizes: Sequence[Any], where: Sequence[NDArray[np.intp]]) -> Any:
     picked = _PointSelection(where)
-    return reduce_by(np.minimum, (picked.flat(room) for room in scored.judge.rooms), np.inf)
+    return reduce_by(np.minimum, (picked.flat(size) for size in sizes), np.inf)
 
 
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:

@@ -46,14 +46,16 @@ if TYPE_CHECKING:
     from parcost.search.variants import Contribution, VariantAnswers, Variants
 
 
+_SIZES = ("capacities", "usable_memory")  # hooks whose answers are numbers
 _SHARE = 0.75  # of the work, that a first bound has at least
 
 
 @frozen(kw_only=True, eq=False)
 class Judge:
-    """What layouts of a structure are judged by: bytes of a device, goals and objectives."""
+    """What layouts of a structure are judged by: sizes in bytes, goals and objectives."""
 
     rooms: Sequence[Any]
+    usable: Sequence[Any]
     limits: Sequence[Limit]
     objectives: Mapping[str, Objective]
     structure: Structure
@@ -341,17 +343,18 @@ class Scores:
             shared = [a.shared for a in asked if a.shared is not None]
             items = [x for _, by_part in shared for _, x in next(iter(by_part.values()))]
             arrays = any(_varies(hook, item) for item in items)
-            fits = hook != "capacities" or all(fits_points(x, self._variants.count) for x in items)
-            if hook == "capacities" and (len(shared) < len(asked) or not fits):
-                items = list(rooms_of(structure.variants.base, self._variants.faults))
+            fits = hook not in _SIZES or all(fits_points(x, self._variants.count) for x in items)
+            if hook in _SIZES and (len(shared) < len(asked) or not fits):
+                items = list(rooms_of(structure.variants.base, self._variants.faults, hook))
             elif len(shared) < len(asked) or arrays:
                 items = [x for _, x in structure.variants.base.contributions(hook)]
-            elif hook == "capacities":
+            elif hook in _SIZES:
                 items = [at_points(x, self.group.slices[place]) for x in items]
                 items = items if kept is None else [at_points(x, kept) for x in items]
             found[hook] = items
         return Judge(
             rooms=found["capacities"],
+            usable=found["usable_memory"],
             limits=[limit for goal in found["search_goals"] for limit in goal.limits],
             objectives={o.name: o for o in found["objectives"]},
             structure=structure,

@@ -22,7 +22,7 @@ from parcost.contract.page import Paper
 from parcost.language.escapes import csv_cell
 
 _FIRST = ("path", "name")
-_LAST = ("feasible", "reason")
+_LAST = ("verdict", "feasible", "reason")
 _MOST_IN_MEMORY_BYTES = 8 * 2**20
 _MOST_OF_A_PIECE = 2**16
 

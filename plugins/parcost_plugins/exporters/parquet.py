@@ -17,7 +17,7 @@ from parcost.contract.entries import Entry, Part
 from parcost.system.temporary import temporary_folder
 
 _TYPES = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
-_LAST = ("feasible", "reason")
+_LAST = ("verdict", "feasible", "reason")
 _FORMAT = "FORMAT parquet, CODEC zstd, USE_TMP_FILE false"  # the target is a new one anyway
 _LARGEST = 2**63
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Study, block_name
 from parcost.numeric import any_of
-from parcost_plugins.vocabulary import Training
+from parcost_plugins.vocabulary import Cluster, Training
 
 #: What needs a narrow type, in the words of a message.
 _NEEDS = {
@@ -56,6 +56,17 @@ def recipe(study: Study) -> Iterator[Check]:
             "layers": layers,
         },
         help=f"at most {layers} in all: with {layers} nothing is narrow",
+    )
+    device = study[Cluster].device
+    yield Check(
+        id="device-microscaling",
+        holds=device.microscaling or not precision.microscaled,
+        subject="training.precision",
+        message="`{recipe}` has scaling factors of blocks of {block} elements, which the matrix "
+        "units of `{device}` do not apply",
+        inputs={"recipe": name, "block": precision.scale_block, "device": block_name(device)},
+        help="choose a recipe whose factors are applied outside of the matrix units, such as "
+        "catalog.precisions.fp8_current, or a device with `microscaling = on`",
     )
     yield Check(
         id="scale-wider-than-elements",

@@ -58,12 +58,21 @@ def rules(study: Study) -> Iterator[Check]:
     yield from _experts(study)
     yield Check(
         id="zero-alone",
-        holds=True if layout.zero == 0 else dp > 1,
+        holds=True if layout.zero == 0 else _copies(study) > 1,
         subject="layout.zero",
-        message="zero {zero} shards nothing: there is one data-parallel rank",
+        message="zero {zero} shards nothing: one rank holds each parameter",
         inputs={"zero": layout.zero},
         severity="warning",
     )
+
+
+def _copies(study: Study) -> Real:
+    """Return on how many ranks the same parameters are, of all layers or of experts."""
+    layout = study[Layout]
+    ranks: Real = layout.dp * layout.cp
+    if not study[Training].model.experts:
+        return ranks
+    return maximum(ranks, layout.tp * ranks / (layout.ep * layout.etp))
 
 
 def _fitting(study: Study) -> str:

@@ -20,6 +20,7 @@ from parcost_plugins.vocabulary.hardware import Cluster, Device, Fabric, Level, 
 from parcost_plugins.vocabulary.inference import Serving
 from parcost_plugins.vocabulary.interference import multiprocessors_taken, slowdown
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
+from parcost_plugins.vocabulary.memory_limits import MemoryLimits, memory_limits
 from parcost_plugins.vocabulary.model import Model
 from parcost_plugins.vocabulary.networks import Flow, Network, RailExchange, Resource, Sharing
 from parcost_plugins.vocabulary.operations import (
@@ -110,6 +111,7 @@ __all__ = [
     "LocalUpdates",
     "MachineSheet",
     "MemoryBudget",
+    "MemoryLimits",
     "Model",
     "ModelFlops",
     "Network",
@@ -148,6 +150,7 @@ __all__ = [
     "ZeroSketch",
     "flops_per_token",
     "layers",
+    "memory_limits",
     "multiprocessors_taken",
     "on_first",
     "on_last",

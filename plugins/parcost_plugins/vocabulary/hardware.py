@@ -89,6 +89,10 @@ class Device:
         must_qualify=True,
         doc="matrix peak in fp4",
     )
+    microscaling: bool = switch(
+        default=False,
+        doc="matrix units multiply blocks with scaling factors of their own, as of MXFP8",
+    )
     in_one_layout: bool = switch(
         default=False,
         doc="products of fp8 and fp4 read operands in one layout only, so that backward needs "

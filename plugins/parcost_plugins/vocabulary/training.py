@@ -57,6 +57,11 @@ class Precision:
     wide_last: int = integer(default=0, minimum=0, structural=True, doc="last layers that do")
     scale: Real = quantity(BYTES, default=0.0, doc="of one scaling factor of the narrow type")
     scale_block: Real = integer(default=1, doc="elements that share one scaling factor")
+    microscaled: bool = switch(
+        default=False,
+        doc="matrix units apply the factors of blocks themselves, as of MXFP8 and NVFP4: only "
+        "devices with `microscaling` multiply it",
+    )
     narrow_rate: Real = fraction(
         default=1.0,
         positive=True,
@@ -534,9 +539,10 @@ class CollectiveChoice:
 class MemoryBudget:
     """What besides the model takes memory, and how much of a device may be used."""
 
-    usable: Real = fraction(doc="of the capacity, before it counts as not fitting")
-    tight: Real = fraction(
-        default="usable", doc="of the capacity, from where on a step that fits is called tight"
+    usable: Real = fraction(doc="of the capacity, for a job")
+    tight: Real = fraction(doc="of the usable memory, from where on a step is tight in memory")
+    margin: Real = fraction(
+        doc="of the usable memory, by which a prediction may exceed it before the step does not fit"
     )
     context: Real = quantity(BYTES, doc="driver context and library workspaces")
     channels: Real = integer(doc="channels of a communicator")

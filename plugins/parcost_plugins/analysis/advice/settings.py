@@ -12,13 +12,12 @@ from parcost import Outcome, PipelineShape, Study
 from parcost.numeric import all_of
 from parcost_plugins.analysis.advice.reach import Attempt, try_change
 from parcost_plugins.vocabulary import (
-    Cluster,
     Layout,
-    MemoryBudget,
     Recompute,
     Routing,
     ScheduleChoice,
     Training,
+    memory_limits,
 )
 from parcost_plugins.vocabulary.framework import DISPATCHERS
 from parcost_plugins.vocabulary.neighbours import all_divisors
@@ -42,7 +41,7 @@ class Setting(NamedTuple):
 
 def best(study: Study, before: Outcome) -> list[Attempt]:
     """Return the fastest setting of each subject, of those that are legal and fit."""
-    room = study[MemoryBudget].usable * study[Cluster].device.memory
+    room = memory_limits(study).most
     found: dict[str, Attempt] = {}
     for subject, title, values in _settings(study):
         made = try_change(study, title, values)

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from parcost import Outcome, Section, SpecError, Study
 from parcost.numeric import all_of
-from parcost_plugins.vocabulary import Cluster, MemoryBudget, Plan, Training
+from parcost_plugins.vocabulary import Cluster, Plan, Training, memory_limits
 
 _NO_SPLIT: Mapping[str, Any] = {
     "layout.tp": 1,
@@ -158,7 +158,7 @@ def _answer(study: Study, strategy: _Strategy) -> _StrategyCost:
 def _evaluate(
     study: Study, strategy: _Strategy, more: Mapping[str, Any], *, recomputed: bool = False
 ) -> _StrategyCost:
-    room = float(study[MemoryBudget].usable * study[Cluster].device.memory)
+    room = float(memory_limits(study).most)
     try:
         changed = study.replace({**strategy.values, **more})
         failed = [

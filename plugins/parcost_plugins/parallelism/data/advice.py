@@ -14,14 +14,13 @@ from parcost.numeric import all_of
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, shard_groups
 from parcost_plugins.parallelism.data.volumes import sent_by_stage
 from parcost_plugins.vocabulary import (
-    Cluster,
     Layout,
-    MemoryBudget,
     Overlap,
     Plan,
     Sharding,
     Targets,
     Training,
+    memory_limits,
 )
 from parcost_plugins.vocabulary.run_choices import hides_gradients
 
@@ -43,7 +42,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 
 
 def _stages(study: Study, outcome: Outcome) -> Section | None:
-    room = study[MemoryBudget].usable * study[Cluster].device.memory
+    room = memory_limits(study).most
     rows: list[tuple[Any, ...]] = []
     fitting: list[tuple[float, int]] = []
     for zero in _STAGES:
@@ -161,7 +160,7 @@ def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
             _yes_or_no(not sharding.bucket_copy),
             "copies take the gradients once more" if sharding.bucket_copy else "",
         )
-    room = study[MemoryBudget].usable * study[Cluster].device.memory
+    room = memory_limits(study).most
     fits = bool(outcome.memory_bytes <= room)
     yield (
         "every rank has room for what it holds",

@@ -1,0 +1,56 @@
+"""The verdict of a result: the one definition for every screen, format and exit code.
+
+A result is valid unless a rule of severity ``error`` fails. Rules that name a verdict decide it:
+such a rule may be an error ("does not fit in memory") or a warning ("tight in memory").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parcost.language.diagnostics import Severity
+from parcost.report.points import at
+
+if TYPE_CHECKING:
+    from parcost.contract.checks import Check
+    from parcost.language.diagnostics import Diagnostic
+    from parcost.report.result import Result
+
+FITS = "fits in memory"
+INVALID = "invalid"
+NOT_JUDGED = "not judged"
+VALID = "valid"  # of a study without a step
+
+
+def verdict(result: Result, point: int = 0) -> str:
+    """Return the verdict of one point, such as "fits in memory" or "tight in memory"."""
+    if result.outcome is None:
+        return VALID if result.legal else INVALID
+    named = deciding_check(result, point)
+    errors = [
+        check
+        for check in result.outcome.failed
+        if check.severity == "error" and not at(check.holds, point)
+    ]
+    if any(not check.verdict for check in errors):
+        return INVALID
+    if named is not None:
+        return named.verdict
+    return FITS if at(result.feasible, point) else NOT_JUDGED
+
+
+def deciding_check(result: Result, point: int = 0) -> Check | None:
+    """Return the failed rule that names the verdict of a point: errors first; None if none does."""
+    if result.outcome is None:
+        return None
+    named = [
+        check for check in result.outcome.failed if check.verdict and not at(check.holds, point)
+    ]
+    return min(named, key=lambda check: check.severity != "error", default=None)
+
+
+def is_told(result: Result, diagnostic: Diagnostic) -> bool:
+    """Return whether the line of the verdict says what a warning says."""
+    named = deciding_check(result)
+    same = named is not None and named.id == diagnostic.id
+    return same and diagnostic.severity is not Severity.ERROR

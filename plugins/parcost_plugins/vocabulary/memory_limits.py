@@ -1,0 +1,31 @@
+"""The limits of memory: up to where a step fits, is tight, or does not fit."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from parcost import Real, Study
+from parcost_plugins.vocabulary.hardware import Cluster
+from parcost_plugins.vocabulary.training import MemoryBudget
+
+
+@frozen(kw_only=True, eq=False)
+class MemoryLimits:
+    """Limits of the memory of one device, in bytes.
+
+    A job has *usable* bytes. A step with a prediction up to *roomy* bytes fits. Up to *most* it is
+    tight, as predictions have errors. Beyond, it does not fit.
+    """
+
+    usable: Real
+    roomy: Real
+    most: Real
+
+
+def memory_limits(study: Study) -> MemoryLimits:
+    """Return the limits of a device of *study*."""
+    budget = study[MemoryBudget]
+    usable = budget.usable * study[Cluster].device.memory
+    return MemoryLimits(
+        usable=usable, roomy=budget.tight * usable, most=(1.0 + budget.margin) * usable
+    )
