@@ -66,7 +66,8 @@ def test_any_value_anywhere(data: st.DataObject, raw: Any, tmp_path: Path) -> No
 
 def test_no_word_of_a_row_stands_outside_of_comments(raw: Any, tmp_path: Path) -> None:
     made = raw(id="EVIL", source="EVIL Megatron", model__name="EVIL", recompute="full")
-    made["notes"] = made["hardware"]["internode"] = made["schedule"] = "EVIL"
+    made["notes"] = made["hardware"]["internode"] = "EVIL"
+    made["schedule"] = "EVIL 1F1B"
     path = tmp_path / "runs.jsonl"
     path.write_text(json.dumps(made) + "\n", encoding="utf-8")
     (placed,) = read_files([("runs.jsonl", path)]).placed

@@ -216,6 +216,52 @@ def test_blocks_and_kinds_of_attention(row: Make) -> None:
     assert write(row(model__attn_type="GQA")).text == text
 
 
+@pytest.mark.parametrize(
+    ("schedule", "kind"),
+    [
+        ("ZB-1p", "zb_h1"),
+        ("ZB-2p", "zb_h2"),
+        ("zero bubble (ZB-H2)", "zb_h2"),
+        ("zero bubble", "zb_h1"),
+        ("ZBV", "zb_v"),
+        ("DualPipe", "dualpipe"),
+        ("DualPipeV", "dualpipe_v"),
+        ("1F1B", None),
+    ],
+)
+def test_a_schedule_by_the_name_that_papers_give_it(
+    schedule: str, kind: str | None, row: Make
+) -> None:
+    stages = stage_values(4, 1, 8)
+    assert lines(write(row(schedule=schedule, **stages)).text).get("schedule.kind") == kind
+
+
+def test_a_schedule_that_is_not_known_is_not_taken_for_1f1b(row: Make) -> None:
+    with pytest.raises(UnmodelledError, match="the schedule `wavefront` is not known"):
+        write(row(schedule="wavefront", **stage_values(4, 1, 8)))
+
+
+def test_a_row_of_adapters_is_not_full_training(row: Make) -> None:
+    with pytest.raises(UnmodelledError, match="adapters"):
+        write(row(notes="LoRA, rank 16"))
+
+
+@pytest.mark.parametrize(
+    ("notes", "dispatcher"),
+    [("DeepEP dispatch", "deepep"), ("HybridEP", "hybridep"), ("without DeepEP", None)],
+)
+def test_the_dispatcher_that_notes_name(notes: str, dispatcher: str | None, row: Make) -> None:
+    changes = {
+        "source": "NVIDIA-NeMo/Megatron-Bridge performance summary",
+        "model__experts": 64,
+        "model__topk": 4,
+        "model__expert_ffn": 1024,
+        "parallel__ep": 8,
+    }
+    found = lines(write(row(notes=notes, **changes)).text).get("routing.dispatcher")
+    assert found == dispatcher
+
+
 NONE = {"hardware__internode_gbps": None}
 
 
@@ -229,6 +275,18 @@ NONE = {"hardware__internode_gbps": None}
                 "  level node { size = 8 devices }",
                 "  level network { bandwidth = 100 Gbps per_direction, ports = 4, kind = ethernet }",
             ],
+        ),
+        # A word between the number of ports and their rate; two ports of a device are one.
+        (
+            {"hardware__internode": "4x ConnectX-6 200 Gb/s", "hardware__internode_gbps": 800},
+            [
+                "  level node { size = 8 devices }",
+                "  level network { bandwidth = 200 Gbps per_direction, ports = 4 }",
+            ],
+        ),
+        (
+            {"hardware__internode": "16x 100 Gb/s ports", "hardware__internode_gbps": 1600},
+            ["  level node { size = 8 devices }", "  level network { bandwidth = 200 Gbps per_direction }"],
         ),
         # 8 x 200 is not what the node has: as many ports as devices.
         (

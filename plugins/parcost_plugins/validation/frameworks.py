@@ -95,6 +95,7 @@ _NEMO = evolve(
     framework="nemo",
     title="NeMo and Megatron-Bridge",
     pattern=r"\bNeMo\b|Megatron-Bridge",
+    sharding=r"MLPerf.*NVIDIA|NVIDIA.*MLPerf",  # which are NeMo jobs
     dropout=False,
 )
 

@@ -123,15 +123,16 @@ class HardwareNetwork:
 def network_of(hardware: Hardware) -> HardwareNetwork | None:
     """Return what the row says of the network between nodes, if it says how fast it is.
 
-    `internode_gbps` is that of a whole node; the text may say of how many ports.
+    `internode_gbps` is that of a whole node; the text may say of how many ports. Several ports of
+    one device count as one, so that the text never changes the bandwidth of a device.
     """
     if hardware.internode_gbps is None or hardware.gpus_per_node is None:
         return None
     text = hardware.internode or ""
     ports = hardware.gpus_per_node
-    printed = re.search(r"(\d+) ?x ?(?:Omni-Path )?(\d+)", text)
+    printed = re.search(r"(\d+) ?x ?(?:[A-Za-z][\w-]* )*(\d+)", text)
     if printed and int(printed[1]) * float(printed[2]) == hardware.internode_gbps:
-        ports = int(printed[1])
+        ports = min(int(printed[1]), ports)
     kind = "ethernet" if re.search(r"RoCE|Ethernet|EFA", text, re.IGNORECASE) else None
     return HardwareNetwork(ports, hardware.internode_gbps / ports, kind)
 

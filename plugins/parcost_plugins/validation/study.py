@@ -239,15 +239,21 @@ def _schedule(facts: Facts) -> Value:
     for pattern, kind in _SCHEDULES:
         if re.search(pattern, said):
             return kind
+    if said and not re.search(r"1f1b|none|unknown", said):
+        raise UnmodelledError(f"the schedule `{facts.row.schedule}` is not known")
     return "interleaved" if p.vp > 1 else None
 
 
+#: Schedules by what papers and frameworks call them. ZB-1p and ZB-2p are the orders with the
+#: activations of 1F1B and with twice as many: ZB-H1 and ZB-H2 (Qi et al. 2024, section 2).
 _SCHEDULES = (
     (r"interleaved", "interleaved"),
     (r"gpipe", "gpipe"),
-    (r"zbv|zb-v", "zb_v"),
+    (r"zb-?v|zero.?bubble.?v", "zb_v"),
+    (r"dualpipe-?v", "dualpipe_v"),
     (r"dualpipe", "dualpipe"),
-    (r"zero.?bubble|zb1p", "zero_bubble"),
+    (r"zb-?(2p|h2)", "zb_h2"),
+    (r"zero.?bubble|zb-?(1p|h1)", "zb_h1"),
 )
 
 
@@ -426,6 +432,9 @@ def _dispatcher(facts: Facts) -> Value:
         return said
     if re.search(r"all-to-all dispatcher", row.notes, re.IGNORECASE):
         return "alltoall"
+    named = re.search(r"\b(deep|hybrid)ep\b(?! (?:is )?(?:off|disabled))", row.notes, re.IGNORECASE)
+    if named and not re.search(r"(no|without|not) (deep|hybrid)ep", row.notes, re.IGNORECASE):
+        return f"{named[1].lower()}ep"
     if facts.profile.framework == "megatron_core":
         return Assumption("alltoall", "tokens go to experts by an all-to-all, as Megatron advises")
     return None
@@ -570,6 +579,9 @@ class StudyText:
     framework: str
 
 
+_ADAPTERS = r"\bQ?LoRA\b"  # in what a row says of itself
+
+
 def write(row: RunRow) -> StudyText:
     """Return the study that *row* is.
 
@@ -583,6 +595,8 @@ def write(row: RunRow) -> StudyText:
     kind = (row.model.attn_type or "mha").lower()
     if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
         raise UnmodelledError(f"attention of the kind `{row.model.attn_type}` cannot be written")
+    if re.search(_ADAPTERS, f"{row.source} {row.notes} {row.extra.get('task') or ''}"):
+        raise UnmodelledError("adapters (LoRA) are not in the language")
     facts = Facts(row, entry)
     said = row.extra.get("assumed") or []
     assumptions = [_comment(str(one)) for one in (said if isinstance(said, list) else [said])]
