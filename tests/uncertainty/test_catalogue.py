@@ -63,6 +63,7 @@ MEASURED = {
     "a100_sxm_80g",
     "b200",
     "gb200",
+    "gb300",
     "h100_sxm",
     "h100_sxm_96g",
     "h200_sxm",

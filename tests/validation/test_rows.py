@@ -264,3 +264,13 @@ def test_which_files_of_a_directory_have_runs(
     (tmp_path / name).write_text(first + "\n")
     found = [Path(file).name for file, _ in files_of(tmp_path)]
     assert found == ["a.jsonl", *([name] if taken else [])]
+
+
+def test_a_composed_row_is_listed_and_not_scored(raw: Any, tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text(json.dumps(raw(synthetic=True)) + "\n", encoding="utf-8")
+    rows = read_files([("runs.jsonl", path)])
+    assert not rows.placed
+    (flaw,) = rows.flaws
+    assert flaw.kind == "composed"
+    assert "is no measurement of a step" in flaw.reason

@@ -151,6 +151,7 @@ class RunRow:
     peak_tflops_assumed: float | None = number_above(0, None)
     notes: str = ""
     from_memory: bool | None = None
+    synthetic: bool | None = None
     confidence: str | None = None
     complete: bool | None = None
     core: bool | None = None
@@ -300,6 +301,11 @@ def _rename_keys(value: Any) -> Any:
     return {**value, "batch": renamed}
 
 
+def _composed(row: RunRow) -> Iterator[str]:
+    if row.synthetic:
+        yield "its step time is composed from other measurements, so it is no measurement of a step"
+
+
 def _layout(row: RunRow) -> Iterator[str]:
     p, devices = row.parallel, row.hardware.gpus
     product = p.tp * p.pp * p.cp * p.dp
@@ -365,6 +371,7 @@ def _measurements(row: RunRow) -> Iterator[str]:
 
 
 _CHECKS: tuple[tuple[str, Callable[[RunRow], Iterator[str]]], ...] = (
+    ("composed", _composed),
     ("contradictory", _layout),
     ("contradictory", _batch),
     ("contradictory", _model),
