@@ -99,12 +99,14 @@ def test_only_the_hop_that_leaves_the_node_is_slow(
 def test_layers_that_do_not_divide_name_the_nearest_stages_and_a_list_that_fits(
     bind: Bind,
 ) -> None:
-    (found,) = complaints(bind({"layout.pp": 4, "small.layers": 18}), "layers-divide")
+    (found,) = complaints(
+        bind({"layout.pp": 4, "small.layers": 18, "schedule.assignment": "even"}), "layers-divide"
+    )
     assert found.message == "18 layers are not divisible by pp 4"
     assert found.help == (
         "pp = 3 or 6 divides; or count both ends as layers: "
         "`schedule.count_embedding = on` with `schedule.count_head = on`; "
-        "or let the first stages have one more: `schedule.assignment = front`; "
+        "or shorten the first and last stage: `schedule.assignment = short_ends`; "
         "or deal them unevenly: `schedule.stages = [...]` with 2 times 5 and 2 times 4"
     )
 

@@ -172,35 +172,37 @@ def test_stages_that_have_nothing_to_do_are_refused(
     ],
 )
 def test_layers_and_counted_ends_divide(bind: Bind, values: dict[str, Any], divides: bool) -> None:
-    assert (failures(bind(values), "layers-divide") == {}) == divides
+    study = bind({"schedule.assignment": "even", **values})
+    assert (failures(study, "layers-divide") == {}) == divides
 
 
 COUNT = "count both ends as layers: "
 COUNT += "`schedule.count_embedding = on` with `schedule.count_head = on`"
-FRONT = "let the first stages have one more: `schedule.assignment = front`"
+SHORT = "shorten the first and last stage: `schedule.assignment = short_ends`"
+UNCOUNTED = f"{SHORT} without counted ends"
 DEAL = "deal them unevenly: `schedule.stages = [...]` with "
 
 
 @pytest.mark.parametrize(
     ("layers", "ends", "pp", "chunks", "ways"),
     [
-        (14, 0, 4, 1, ["pp = 2 or 7 divides", COUNT, FRONT, f"{DEAL}2 times 4 and 2 times 3"]),
-        (14, 0, 3, 1, ["pp = 2 or 7 divides", FRONT, f"{DEAL}2 times 5 and 1 times 4"]),
-        (9, 0, 4, 1, ["pp = 3 or 9 divides", FRONT, f"{DEAL}1 times 3 and 3 times 2"]),
+        (14, 0, 4, 1, ["pp = 2 or 7 divides", COUNT, SHORT, f"{DEAL}2 times 4 and 2 times 3"]),
+        (14, 0, 3, 1, ["pp = 2 or 7 divides", SHORT, f"{DEAL}2 times 5 and 1 times 4"]),
+        (9, 0, 4, 1, ["pp = 3 or 9 divides", SHORT, f"{DEAL}1 times 3 and 3 times 2"]),
         # seven stages with a layer each; with an end counted, one would have no layer
-        (7, 0, 4, 1, ["pp = 1 or 7 divides", FRONT, f"{DEAL}3 times 2 and 1 times 1"]),
-        (6, 1, 4, 1, ["pp = 1 divides", FRONT, f"{DEAL}2 times 2 and 2 times 1"]),
+        (7, 0, 4, 1, ["pp = 1 or 7 divides", SHORT, f"{DEAL}3 times 2 and 1 times 1"]),
+        (6, 1, 4, 1, ["pp = 1 divides", UNCOUNTED, f"{DEAL}2 times 2 and 2 times 1"]),
         # ends that are counted already are not offered
-        (13, 1, 4, 1, ["pp = 2 or 7 divides", FRONT, f"{DEAL}1 times 4 and 3 times 3"]),
-        (14, 2, 3, 1, ["pp = 2 or 4 divides", FRONT, f"{DEAL}2 times 5 and 1 times 4"]),
+        (13, 1, 4, 1, ["pp = 2 or 7 divides", UNCOUNTED, f"{DEAL}1 times 4 and 3 times 3"]),
+        (14, 2, 3, 1, ["pp = 2 or 4 divides", UNCOUNTED, f"{DEAL}2 times 5 and 1 times 4"]),
         # chunks
-        (14, 0, 4, 2, ["pp = 1 or 7 divides", COUNT, FRONT, f"{DEAL}6 times 2 and 2 times 1"]),
-        (12, 0, 4, 2, ["chunks = 1 or 3 divides", FRONT]),
-        (9, 0, 4, 2, [FRONT, f"{DEAL}1 times 2 and 7 times 1"]),
+        (14, 0, 4, 2, ["pp = 1 or 7 divides", COUNT, SHORT, f"{DEAL}6 times 2 and 2 times 1"]),
+        (12, 0, 4, 2, ["chunks = 1 or 3 divides", SHORT]),
+        (9, 0, 4, 2, [SHORT, f"{DEAL}1 times 2 and 7 times 1"]),
         # fewer layers than stages
         (3, 0, 4, 1, ["pp = 3 divides"]),
         # what is expected is no other way
-        (8, 0, 4, 1, ["pp = 2 or 8 divides", FRONT, f"{DEAL}0 times 3 and 4 times 2"]),
+        (8, 0, 4, 1, ["pp = 2 or 8 divides", SHORT, f"{DEAL}0 times 3 and 4 times 2"]),
     ],
 )
 def test_ways_to_divide_layers(

@@ -56,7 +56,7 @@ def ids(text: str) -> list[str]:
         (job(layout="dp = 1e31"), "out-of-range"),
         (job(1e17), "out-of-range"),
         (job(more="model mixtral_8x7b { layers = 10000000 }"), "out-of-range"),
-        (job(layout="pp = 2", more="model mixtral_8x7b { layers = 99991 }"), "layers-divide"),
+        (job(layout="pp = 2", more="model mixtral_8x7b { layers = 99991 }"), "layers-uneven"),
         (job(more="schedule { kind = interleaved, chunks = 10000000 }"), "out-of-range"),
         ("grid g { tp = 8, dp = 2, machine = 1e15 }", "out-of-range"),
         ("pipeline p { stages = 100000, micro_batches = 8, chunks = 100 }", "pipeline-size"),

@@ -75,10 +75,10 @@ def assert_named_values_pass(spec: str, values: Mapping[str, int], id: str) -> N
         ({"cluster.devices": 60, "layout.tp": 8, "layout.pp": 4}, "take 32 or 64 devices"),
         # 64 is no multiple of n x 3; with tp = 6 none of n x 6
         ({"cluster.devices": 64, "layout.tp": 6, "layout.pp": 3}, "take 54 or 72 devices"),
-        # 48 = 8 x 6, and 80 layers are cut into 1 or 2 out of 1, 2, 3 and 6 stages
+        # 48 = 8 x 6, and 80 layers are cut into any of 1, 2, 3 and 6 stages
         (
             {"cluster.devices": 48, "layout.tp": 8, "layout.pp": 5},
-            "pp = 2 divides, or take 40 or 80 devices",
+            "pp = 3 or 6 divides, or take 40 or 80 devices",
         ),
     ],
 )

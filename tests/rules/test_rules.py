@@ -37,7 +37,7 @@ def test_a_sound_study_breaks_no_rule(bind: Bind) -> None:
             (
                 "devices-divide",
                 "64 devices are not divisible by tp 8 x pp 3 = 24",
-                "pp = 1 divides, or take 48 or 72 devices",
+                "pp = 2 or 4 divides, or take 48 or 72 devices",
             ),
         ),
         (

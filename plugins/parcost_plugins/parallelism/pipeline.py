@@ -40,16 +40,20 @@ from parcost_plugins.vocabulary.causes import HOPS
 from parcost_plugins.vocabulary.neighbours import all_divisors, next_to
 from parcost_plugins.vocabulary.offers import usual_schedules
 from parcost_plugins.vocabulary.partition import (
-    assignment,
     chunks,
+    cut_text,
+    cuts_by_option,
     end_layers,
+    most_empty_ends,
+    must_divide,
     stages,
     stages_of_devices,
 )
 from parcost_plugins.vocabulary.partition import layers as layers_of_stages
 from parcost_plugins.vocabulary.run_choices import blocks_on_transfers
 
-_UNEVEN = "let the first stages have one more: `schedule.assignment = front`"
+_UNEVEN = "shorten the first and last stage: `schedule.assignment = short_ends`"
+_NO_ENDS = " without counted ends"
 _LEFT_OUT = "leave `schedule.stages` out"
 
 
@@ -200,6 +204,7 @@ def checks(study: Study) -> Iterator[Check]:
         yield from _stage_list_checks(study)
     else:
         yield _division_check(study)
+        yield from _uneven_check(study)
     v = chunks(study)
     yield Check(
         id="chunks-alone",
@@ -217,13 +222,14 @@ def _division_check(study: Study) -> Check:
     layers = study[Training].model.layers
     ends = sum(end_layers(study))
     counted = f"{layers} layers" + ("", " and an end", " and both ends")[ends]
-    if assignment(study) != "even":
+    if not must_divide(study):
+        most = layers + most_empty_ends(study)
         return Check(
             id="layers-few",
-            holds=(study.number(_fewest_layers) >= 0) & (layers + ends >= cut),
+            holds=(study.number(_fewest_layers) >= 0) & (cut <= most),
             subject="layout.pp",
             message="{counted} are too few for {stages}",
-            inputs={"counted": counted, "stages": _stages(study), "most": layers + ends},
+            inputs={"counted": counted, "stages": _stages(study), "most": most},
             help="at most {most} stages have something to do",
         )
     holds = (layers + ends) % cut == 0
@@ -237,6 +243,29 @@ def _division_check(study: Study) -> Check:
         help=""
         if is_array(cut) or holds
         else _ways_to_divide(layers, ends, stages(study), chunks(study)),
+    )
+
+
+def _uneven_check(study: Study) -> Iterator[Check]:
+    """Yield a warning where the framework needs an option for the cut, and the spec names none."""
+    if not cuts_by_option(study):
+        return
+    layers, cut = study[Training].model.layers, stages(study) * chunks(study)
+    yield Check(
+        id="layers-uneven",
+        severity="warning",
+        holds=layers % cut == 0,
+        subject="schedule.chunks" if all_of(chunks(study) > 1) else "layout.pp",
+        message="{layers} layers are not divisible by {stages}; they are cut as {cut}",
+        inputs={
+            "layers": layers,
+            "stages": _stages(study),
+            "cut": "shorter first and last stages"
+            if is_array(cut)
+            else cut_text(layers_of_stages(study)),
+        },
+        help="the framework needs an option for this cut, as `parcost export` writes it; "
+        "`schedule.assignment = short_ends` or `schedule.stages` states it",
     )
 
 
@@ -374,9 +403,10 @@ def _stages(study: Study) -> str:
 
 def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
     """Return the nearest numbers of stages that divide, and a list that fits this one."""
+    uneven = _UNEVEN + _NO_ENDS * (ends > 0)
     if chunks > 1 and (layers + ends) % pp == 0:
         near = next_to(chunks, all_divisors((layers + ends) // pp))
-        return f"chunks = {near} divides; or {_UNEVEN}"
+        return f"chunks = {near} divides; or {uneven}"
     each, left = divmod(layers + ends, chunks)
     fitting = [p for p in all_divisors(each) if p <= layers] if not left else []
     nearest = [*[p for p in fitting if p < pp][-1:], *[p for p in fitting if p > pp][:1]]
@@ -388,7 +418,7 @@ def _ways_to_divide(layers: int, ends: int, pp: int, chunks: int) -> str:
         ways.append(f"count both ends as layers: {both}")
     each, more = divmod(layers, pp * chunks)
     if each:
-        ways.append(_UNEVEN)
+        ways.append(uneven)
         listed = f"{more} times {each + 1} and {pp * chunks - more} times {each}"
         ways.append(f"deal them unevenly: `schedule.stages = [...]` with {listed}")
     return "; or ".join(ways)

@@ -15,7 +15,7 @@ from parcost_plugins.vocabulary.neighbours import (
     next_to,
     tensor_degrees,
 )
-from parcost_plugins.vocabulary.partition import assignment, end_layers, stages
+from parcost_plugins.vocabulary.partition import possible_cuts, stages
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -192,7 +192,5 @@ def _stages(study: Study, devices: int) -> list[int]:
     choice, found = study[ScheduleChoice], all_divisors(devices)
     if choice.stages:
         return found
-    layers = study[Training].model.layers + sum(end_layers(study))
-    if assignment(study) != "even":
-        return [pp for pp in found if pp * choice.chunks <= layers]
-    return [pp for pp in found if layers % (pp * choice.chunks) == 0]
+    possible = set(possible_cuts(study))
+    return [pp for pp in found if pp * choice.chunks in possible]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import gcd
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from parcost_plugins.search_space import goal, objective
 from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
 from parcost_plugins.vocabulary.neighbours import all_divisors
 from parcost_plugins.vocabulary.offers import has, offers_of
-from parcost_plugins.vocabulary.partition import assignment, end_layers
+from parcost_plugins.vocabulary.partition import end_layers, must_divide, possible_cuts
 
 
 @hookimpl
@@ -46,12 +46,12 @@ def _supported_axis(study: Study, axis: Axis) -> Axis:
 def _axes(study: Study) -> Iterator[Axis]:
     training, devices = study[Training], int(study[Cluster].devices)
     model = training.model
-    heads, layers = int(model.heads), int(model.layers) + sum(end_layers(study))
-    whole = assignment(study) == "even"
+    heads = int(model.heads)
     yield Axis(attribute="layout.tp", values=_common_divisors(heads, devices))
-    stages = _common_divisors(layers if whole else devices, devices, ends=layers)
+    cuts = set(possible_cuts(study))
+    stages = [n for n in all_divisors(devices) if n in cuts]
     yield Axis(attribute="layout.pp", values=stages)
-    yield Axis(attribute="schedule.chunks", values=_common_divisors(layers, layers))
+    yield Axis(attribute="schedule.chunks", values=_chunks(study, cuts))
     yield Axis(
         attribute="layout.cp", values=_common_divisors(int(training.sequence), devices, ends=64)
     )
@@ -88,6 +88,15 @@ def checks(study: Study) -> Iterator[Check]:
         yield from goal.rules(study)
 
 
+def _chunks(study: Study, cuts: Collection[int]) -> list[int]:
+    """Return numbers of chunks: divisors of the layers, and powers of two where any cut runs."""
+    layers = int(study[Training].model.layers) + sum(end_layers(study))
+    found = set(all_divisors(layers))
+    if not must_divide(study):
+        found |= {2**power for power in range(layers.bit_length())}
+    return sorted(found & set(cuts))
+
+
 def _schedules(study: Study) -> Axis:
     """Return the schedule of the spec, those that a search takes by default, and the rest.
 
@@ -105,7 +114,7 @@ def _schedules(study: Study) -> Axis:
         attribute="schedule.kind",
         values=sorted(kinds),
         others={name: have for name, have in others.items() if name not in kinds},
-        why="few training frameworks have them, or none; those that do are in brackets",
+        why="rarely implemented (frameworks in brackets)",
     )
 
 

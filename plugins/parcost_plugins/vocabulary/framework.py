@@ -23,7 +23,7 @@ from parcost import (
 from parcost_plugins.vocabulary.attention import FUSED_KERNELS
 
 #: How layers are dealt to stages that do not divide them.
-ASSIGNMENTS = ("even", "front", "fill", "ends")
+ASSIGNMENTS = ("even", "short_ends", "front", "fill", "ends")
 
 #: What the cross entropy keeps of its logits.
 LOSSES = ("eager", "softmax", "logits", "gradient")

@@ -125,10 +125,11 @@ class ScheduleChoice:
     assignment: str | None = word(
         *ASSIGNMENTS,
         default=None,
-        doc="layers of the stages: as many on each (`even`), which has to divide; one more on the "
-        "first ones where they do not divide (`front`), or the first ones full and the rest on the "
-        "last (`fill`); or as `front` with embedding and head counted as one each (`ends`). What "
-        "the framework does where it is left out",
+        doc="layers of the stages: as many on each (`even`), which has to divide; fewer on the "
+        "first and last stage where they do not divide (`short_ends`), one more on the first ones "
+        "(`front`), or the first ones full and the rest on the last (`fill`); or as `front` with "
+        "embedding and head counted as one each (`ends`). What the framework does where it is "
+        "left out",
     )
     count_embedding: bool = switch(
         default=False, doc="deal layers as if the embedding were one more"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import repeat
+from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from parcost import LONGEST_ORDER, Op, PipelineShape, StageCounts
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
+from parcost_plugins.vocabulary.neighbours import all_divisors
 from parcost_plugins.vocabulary.recompute import Recompute
 from parcost_plugins.vocabulary.training import Training
 
@@ -107,6 +108,8 @@ def layers(study: Study) -> Counts:
     (2, 3, 3, 2)
     >>> deal(10, 4)
     (3, 3, 2, 2)
+    >>> deal(61, 16, rule="short_ends")
+    (3, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 2)
     """
     choice, model = study[ScheduleChoice], study[Training].model
     first, last = end_layers(study)
@@ -115,7 +118,7 @@ def layers(study: Study) -> Counts:
         virtual_stages(study),
         first=first,
         last=last,
-        fill=assignment(study) == "fill",
+        rule=assignment(study),
     )
     if model.prediction_layers:
         return (*dealt[:-1], dealt[-1] + model.prediction_layers)
@@ -133,21 +136,86 @@ def end_layers(study: Study) -> tuple[int, int]:
     return int(both or choice.count_embedding), int(both or choice.count_head)
 
 
-def deal(count: int, stages: int, *, first: int = 0, last: int = 0, fill: bool = False) -> Counts:
-    """Deal *count* layers evenly, as if *first* and *last* more stood at the ends.
+def must_divide(study: Study) -> bool:
+    """Return whether every stage takes the same number of layers and counted ends.
 
-    Where they do not divide, the first stages have one more; or they are *filled* up to that, and
-    the last ones have what is left.
+    Megatron-Core accepts other cuts, but not together with ends that count as layers.
+    """
+    rule = assignment(study)
+    return rule == "even" or (rule == "short_ends" and sum(end_layers(study)) > 0)
+
+
+def cuts_by_option(study: Study) -> bool:
+    """Return whether the framework cuts layers that do not divide by an option that no one gave."""
+    choice = study[ScheduleChoice]
+    stated = bool(choice.stages) or choice.assignment is not None
+    return not stated and assignment(study) == "short_ends" and not must_divide(study)
+
+
+def cut_text(counts: Sequence[int]) -> str:
+    """Return the layers of each stage as text, equal neighbours once with their number.
+
+    >>> cut_text([3, *[4] * 14, 2]), cut_text([8] * 4), cut_text([1, 2])
+    ('3 14x4 2', '4x8', '1 2')
+    """
+    runs = ((len(list(same)), count) for count, same in groupby(counts))
+    return " ".join(f"{times}x{count}" if times > 1 else f"{count}" for times, count in runs)
+
+
+def most_empty_ends(study: Study) -> int:
+    """Return how many of the first and last stage may have no layer, where layers are uneven.
+
+    Such a stage holds the embedding or the head.
+    """
+    return 2 if assignment(study) == "short_ends" else sum(end_layers(study))
+
+
+def possible_cuts(study: Study) -> list[int]:
+    """Return the numbers of virtual stages that the layers can be cut into, ascending."""
+    layers = int(study[Training].model.layers)
+    if must_divide(study):
+        return list(all_divisors(layers + sum(end_layers(study))))
+    return list(range(1, layers + most_empty_ends(study) + 1))
+
+
+def deal(count: int, stages: int, *, first: int = 0, last: int = 0, rule: str = "front") -> Counts:
+    """Return the layers of each of *stages* by a *rule* of ``schedule.assignment``.
+
+    The stages share *count* layers, and *first* and *last* more at the two ends. Rules differ where
+    these do not divide: the first stages have one more, the first stages are full with ``fill``, or
+    the ends have fewer with ``short_ends``.
     """
     whole = count + first + last
     each, more = divmod(whole, stages)
-    if fill and more:
+    if rule == "fill" and more:
         dealt = [max(0, min(each + 1, whole - (each + 1) * stage)) for stage in range(stages)]
+    elif rule == "short_ends" and more:
+        dealt = _shorten_ends(each + 1, stages, stages - more)
     else:
         dealt = [each + 1] * more + [each] * (stages - more)
     dealt[0] -= first
     dealt[-1] -= last
     return tuple(dealt)
+
+
+def _shorten_ends(each: int, stages: int, lacking: int) -> list[int]:
+    """Return *stages* of *each* layers, less the *lacking* ones.
+
+    The first and the last stage share the shortage, the last has the larger half. Each keeps a
+    layer; otherwise every short stage lacks one: the first, and the others from the last backwards.
+
+    >>> _shorten_ends(4, 4, 3), _shorten_ends(2, 5, 3), _shorten_ends(1, 4, 2)
+    ([3, 4, 4, 2], [1, 2, 2, 1, 1], [0, 1, 1, 0])
+    """
+    dealt = [each] * stages
+    if lacking <= 2 * (each - 1):
+        dealt[0] -= lacking // 2
+        dealt[-1] -= lacking - lacking // 2
+        return dealt
+    short = lacking - 1 or 1  # behind the first stage, which lacks one too unless it is alone
+    dealt[0] -= lacking > 1
+    dealt[-short:] = [each - 1] * short
+    return dealt
 
 
 def kinds(

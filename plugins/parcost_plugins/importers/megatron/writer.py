@@ -13,6 +13,7 @@ from parcost import ToolSettings, block_name
 from parcost_plugins.importers.jobs import REASONS, Job, JobWriter, whole, word_of
 from parcost_plugins.importers.megatron.stage_text import stage_text
 from parcost_plugins.importers.tables import table
+from parcost_plugins.vocabulary.partition import must_divide
 from parcost_plugins.vocabulary.run_choices import (
     blocks_on_transfers,
     hides_gradients,
@@ -246,7 +247,7 @@ def _schedule(job: Job, same: dict[str, str]) -> Flags:
     stages = job.stages
     dealt_evenly = len(set(stages)) == 1 and not choice.stages
     counted = (choice.count_embedding or choice.count_head) and not choice.stages
-    if counted and not choice.assignment and job.framework.assignment == "even":
+    if counted and not choice.assignment and must_divide(job.study):
         for name, word in (("embedding", "embedding"), ("head", "loss")):
             if getattr(choice, f"count_{name}"):
                 flags[f"account_for_{word}_in_pipeline_split"] = []
