@@ -34,7 +34,7 @@ from parcost.editor.lenses import lenses
 from parcost.editor.positions import Lines
 from parcost.editor.problems import place_in, text_of
 from parcost.editor.rename import RenameError, name_at, rename
-from parcost.editor.streams import Messages, ReaderThread, copy
+from parcost.editor.streams import MessageStream, ReaderThread, copy
 from parcost.editor.symbols import OutlineItem, folds, outline
 from parcost.engine.session import Session
 from parcost.language.diagnostics import Diagnostic, Severity
@@ -543,7 +543,7 @@ def _add_quick_fixes(server: Server) -> None:
 def serve(make_session: Callable[[], Session], reader: int, writer: int) -> int:
     """Answer an editor over two descriptors until it is gone; return the exit code."""
     server = make_server(make_session)
-    messages: Any = Messages(copy(reader, "rb"))
+    messages: Any = MessageStream(copy(reader, "rb"))
     server.start_io(messages, copy(writer, "wb"))
     return server.exit_code
 

@@ -49,7 +49,7 @@ class MessageSizeError(ParcostError):
     """A message is too large to be read."""
 
 
-class Messages:
+class MessageStream:
     """The stream of an editor, whose messages have a limit.
 
     Raises:

@@ -25,12 +25,12 @@ def is_listed(key: str, patterns: Iterable[str]) -> bool:
     >>> is_listed("rope_scaling", ["rope_scaling.*"])
     True
     """
-    found = _joined(tuple(patterns))
+    found = _compile_union(tuple(patterns))
     return bool(found.match(key) or found.match(f"{key}."))
 
 
 @cache
-def _joined(patterns: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_union(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Return one expression for all *patterns*, so that long files take linear time."""
     return re.compile("|".join(map(translate, patterns)) or r"(?!)")
 
