@@ -288,7 +288,8 @@ def test_a_key_has_its_own_place_in_a_script() -> None:
 def test_flags_under_a_condition_are_listed() -> None:
     found = translate(Megatron(), "train.sh", MIXTRAL)
     assert [key.name for key in found.unknown] == ["--num-query-groups"]
-    assert "under a condition" in found.unknown[0].reason
+    assert "inside `if`, which parcost does not evaluate" in found.unknown[0].reason
+    assert "--set-env DEBUG=1 | --set-env DEBUG=" in found.unknown[0].reason
     assert "--log-interval" in {key.name for key in found.ignored}
 
 
@@ -360,9 +361,9 @@ def test_devices_of_a_script(script: str, devices: str) -> None:
         ("TP=`reboot`", "``reboot`` is a command, and none is run"),
         ("TP=$2", "argument 2 of the script is not known"),
         ("TP=$((NODES / 2))", "`NODES` is not set in the file"),
-        ("if true; then TP=4; fi", "`TP` is set under a condition, which is not run"),
-        ("[ $X = 1 ] && TP=4", "`TP` is set under a condition, which is not run"),
-        ("TP=${X%%.*}", "`${X%%.*}` is not read"),
+        ("[ $X = 1 ] && TP=4", "`TP` is set inside `if`, which parcost does not evaluate"),
+        ("TP=${X%%.*}", "`X` is not set in the file"),
+        ("TP=$(echo 1 | tr 1 2)", "`$(echo 1 | tr 1 2)` is a command, and none is run"),
     ],
 )
 def test_a_value_that_needs_a_run_is_listed(assignment: str, reason: str) -> None:

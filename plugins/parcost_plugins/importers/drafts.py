@@ -22,8 +22,9 @@ from parcost import (
 class Option:
     """What a file states: a *key* as its users write it, and the *texts* that follow.
 
-    *name* is that of the table. *unread* is why its value is not known, and *assumption* why it
-    is taken. A *value* is there where the file has types.
+    *name* is that of the table. *unread* is why its value is not known, *answers* are options of
+    the command line that settle it, and *assumption* is why it is taken. A *value* is there where
+    the file has types.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Option:
     unread: str = ""
     assumption: str = ""
     value: Any = None
+    answers: Sequence[str] = ()
 
     @property
     def text(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
+from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.drafts import Draft, Option, OptionSet
 from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe
 from parcost_plugins.importers.megatron.bridge_writer import BridgeWriter
@@ -16,7 +16,6 @@ from parcost_plugins.importers.megatron.experts import read_experts
 from parcost_plugins.importers.megatron.flags import (
     CommandLine,
     command_line,
-    conditional,
     known_flags,
     similar,
 )
@@ -65,11 +64,15 @@ class Megatron(Importer):
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the job that the arguments or a recipe describe."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the job of a file; a script may source files beside it."""
         draft = Draft(_LABELS)
         try:
-            if name.endswith(".py"):
-                return _of_recipe(draft, read_recipe(text))
-            return _of_command(draft, command_line(text))
+            if file.name.endswith(".py"):
+                return _of_recipe(draft, read_recipe(file.text))
+            return _of_command(draft, command_line(file))
         except (PythonTextError, ShellTextError) as error:
             problem = ImportProblem(message=str(error), start=error.start, end=error.end)
             return Translation(problems=[problem])
@@ -91,14 +94,18 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
             draft.leave(stray, stray.unread)
     for option in line.repeated:
         draft.ignore(option, "it stands there twice")
-    if line.script is not None:
-        for option in conditional(line.script):
-            if is_ignored(TOOL, option.name):
-                draft.ignore(option)
-            else:
-                draft.leave(option, "it is set under a condition, which is not run")
+    for option in line.conditional:
+        if is_ignored(TOOL, option.name):
+            draft.ignore(option)
+        else:
+            draft.leave(option, _asked(option))
     _rest(draft, options.rest())
     return draft.translation()
+
+
+def _asked(option: Option) -> str:
+    """Return why a flag is not certain, with the options that settle it."""
+    return " | ".join([option.unread, *option.answers]).replace(" | ", "; ", 1)
 
 
 def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:

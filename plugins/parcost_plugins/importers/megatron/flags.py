@@ -7,15 +7,16 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from parcost import ImportProblem, did_you_mean
+from parcost import ImportFile, ImportProblem, did_you_mean
 from parcost_plugins.importers.drafts import Option
 from parcost_plugins.importers.shell.scripts import (
     ARGUMENTS,
     Script,
+    ScriptCall,
     ShellField,
     read_arguments,
     read_script,
-    split,
+    split_words,
 )
 from parcost_plugins.importers.tables import table
 
@@ -27,7 +28,8 @@ _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "deepspeed"}
 class CommandLine(NamedTuple):
     """Flags by name, those of the *launcher*, and their errors.
 
-    *strays* are words of no flag, *repeated* flags that stand there twice.
+    *strays* are words of no flag, *repeated* flags that stand there twice, *conditional* ones are
+    set inside tests that the file does not decide.
     """
 
     options: Mapping[str, Option]
@@ -36,24 +38,34 @@ class CommandLine(NamedTuple):
     repeated: Sequence[Option]
     problems: Sequence[ImportProblem]
     script: Script | None = None
+    conditional: Sequence[Option] = ()
 
 
-def command_line(text: str) -> CommandLine:
+def command_line(file: ImportFile) -> CommandLine:
     """Return the flags of a script, or of a bare list of arguments.
 
     Raises:
         ShellTextError: The text is neither.
     """
-    if _is_list(text):
-        return _read(read_arguments(text), ())
-    script = read_script(text)
-    commands = [one for one in map(_opened, script.commands) if any(map(_is_known, one))]
-    if not commands:  # a file of variables, for another one to use
-        stored = [field for name in script.variables for field in script.fields(name)]
+    if _is_list(file.text):
+        return _read(read_arguments(file.text), ())
+    environment = dict(file.options.environment)
+    script = read_script(file.text, environment, file.neighbor, file.name)
+    calls = [call for call in script.commands if _is_launch(call)]
+    if not calls:  # a file of variables, for another one to use
+        names = [name for name in script.variables if name not in environment]
+        stored = [field for name in names for field in script.fields(name)]
         places = {(field.start, field.end, field.text): field for field in stored}
-        return _read(list(places.values()), ())._replace(script=script)
-    line = _read(*_parted(commands[0]))
-    others = [next(filter(_is_known, command)) for command in commands[1:]]
+        line = _read(list(places.values()), ())
+        return line._replace(script=script, conditional=_conditional(script.conditional))
+    words = _opened(calls[0].words)
+    line = _read(*_parted(words, calls[0].conditional))
+    others = {
+        (field.start, field.end): field
+        for call in calls[1:]
+        if [word.text for word in _opened(call.words)] != [word.text for word in words]
+        for field in [next(filter(_is_known, [*_opened(call.words), *call.conditional]))]
+    }
     twice = [
         ImportProblem(
             message="another command with arguments of Megatron-LM stands ahead of this one",
@@ -61,15 +73,20 @@ def command_line(text: str) -> CommandLine:
             end=field.end,
             help="keep one of them in the file",
         )
-        for field in others
+        for field in others.values()
     ]
-    return line._replace(script=script, problems=[*line.problems, *twice])
+    conditional = _conditional([word for call in calls for word in call.conditional])
+    return line._replace(script=script, problems=[*line.problems, *twice], conditional=conditional)
 
 
-def conditional(script: Script) -> Iterable[Option]:
-    """Return the flags that a script sets under conditions."""
-    flags, _ = _flags(script.conditional, _name)
+def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:
+    """Return the flags that a script sets inside tests that it does not decide."""
+    flags, _ = _flags(fields, _name)
     return flags
+
+
+def _is_launch(call: ScriptCall) -> bool:
+    return any(map(_is_known, [*_opened(call.words), *call.conditional]))
 
 
 def similar(options: Iterable[Option]) -> Mapping[str, str]:
@@ -130,7 +147,7 @@ def _opened(command: Sequence[ShellField]) -> Sequence[ShellField]:
     found: list[ShellField] = []
     for field in command:
         inner = " --" in field.text and not field.text.startswith("--")
-        found += split(field.pieces) if inner else [field]
+        found += split_words(field) if inner else [field]
     return found
 
 
@@ -138,13 +155,16 @@ def _is_known(field: ShellField) -> bool:
     return field.text.startswith("--") and _name(field.text) in _NUMBERS
 
 
-def _parted(command: Sequence[ShellField]) -> tuple[Sequence[ShellField], Sequence[ShellField]]:
+def _parted(
+    command: Sequence[ShellField], conditional: Sequence[ShellField]
+) -> tuple[Sequence[ShellField], Sequence[ShellField]]:
     """Return the words of the training script, and those ahead of it."""
     for place, field in enumerate(command):
         if field.text.endswith(".py") and not field.text.startswith("-"):
             return command[place + 1 :], command[:place]
     names = known_flags()
-    first = next(place for place, field in enumerate(command) if _name(field.text) in names)
+    found = (place for place, field in enumerate(command) if _name(field.text) in names)
+    first = next(found, 0 if conditional else len(command))
     return command[first:], command[:first]
 
 
@@ -239,6 +259,7 @@ def _option(run: Sequence[ShellField], name: _Namer) -> Option:
         end=run[-1].end if adjacent else first.end,
         unread=next((field.unread for field in run if field.unread), ""),
         assumption=next((field.assumption for field in run if field.assumption), ""),
+        answers=next((field.answers for field in run if field.unread), ()),
     )
 
 

@@ -1,38 +1,43 @@
-"""Words of a shell text, with the place of each.
+"""Words of a shell text and the commands that they form, with the place of each.
 
-The standard library's ``shlex`` gives words without places, and reads no references. So these
-words are read here, by one regular expression. Nothing is run.
+The standard library's ``shlex`` gives words without places, and reads no references. So a text is
+read here, once and from left to right. Nothing is run.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 _NAME = r"[A-Za-z_][A-Za-z_0-9]*"
-_PLAIN = r"[^\s\\'\"$`;&|()<>#]+|#"
 _TOKEN = re.compile(
-    rf"(?P<blank>[ \t\r]+|\\\r?\n)|(?P<newline>\n)|(?P<escape>\\[\s\S])"
-    rf"|(?P<single>'[^']*')|(?P<double>\")|(?P<variable>\$(?:{_NAME}|[0-9@*#?!$-]))"
-    rf"|(?P<arithmetic>\$\(\()|(?P<command>\$\(|`)|(?P<braces>\$\{{)"
-    rf"|(?P<operator>&&|\|\||;;|<<<|<<-?|>>|[;&|()<>])|(?P<plain>{_PLAIN})|(?P<other>[\s\S])"
+    rf"(?P<blank>(?:[ \t\r]|\\\r?\n)+)|(?P<newline>\n)|(?P<escape>\\[\s\S])"
+    rf"|(?P<single>\$?'[^']*')|(?P<double>\$?\")|(?P<variable>\$(?:{_NAME}|[0-9@*#?!$-]))"
+    rf"|(?P<old>\$\[[^]\n]*\])|(?P<arithmetic>\$\(\()|(?P<command>\$\(|`)|(?P<braces>\$\{{)|(?P<process>[<>]\()"
+    rf"|(?P<operator>&&|&>>?|>&|<&|>\||\|\||;;&|;&|;;|<<<|<<-?|<>|>>|\|&|[;&|()<>])"
+    rf"|(?P<plain>[^\s\\'\"$`;&|()<>#]+|#)|(?P<other>[\s\S])"
 )
 _QUOTED = re.compile(
     rf"(?P<end>\")|(?P<join>\\\r?\n)|(?P<escape>\\[\"\\$`])"
     rf"|(?P<variable>\$(?:{_NAME}|[0-9@*#?!$-]))"
-    rf"|(?P<arithmetic>\$\(\()|(?P<command>\$\(|`)|(?P<braces>\$\{{)"
+    rf"|(?P<old>\$\[[^]\n]*\])|(?P<arithmetic>\$\(\()|(?P<command>\$\(|`)|(?P<braces>\$\{{)"
     rf"|(?P<plain>[^\"\\$`]+|[\s\S])"
 )
 _COMMENT = re.compile(r"#[^\n]*")
-_DEEPEST = 50  # references inside of references
+_ASSIGNMENT = re.compile(rf"({_NAME})(\[[^]\n]{{1,200}}\])?(\+?)=")
+_REDIRECTING = ("<", ">", ">>", "<<", "<<-", "<<<", "&>", "&>>", ">&", "<&", "<>", ">|")
+_DECLARING = ("export", "local", "declare", "readonly", "typeset")
+_ENDS = ("then", "do", "else", "elif", "fi", "done", "esac", "}")
+_DEEPEST = 40  # commands and references inside of others
 
 
 class WordPart(NamedTuple):
-    """A part of a word, at characters *start* to *end* of the file.
+    """A part of a word, at characters *start* to *end* of the text.
 
-    *kind* is ``text``, ``variable``, ``arithmetic`` or ``command``. The text of a variable is what
-    stands between the braces. A *quoted* part is never split at blanks.
+    *kind* is ``text``, ``variable``, ``arithmetic``, ``command`` or ``process``. The text of a
+    variable is what stands between the braces. A *quoted* part is never split at blanks.
+    *commands* are those of a command substitution.
     """
 
     kind: str
@@ -40,6 +45,7 @@ class WordPart(NamedTuple):
     start: int
     end: int
     quoted: bool = False
+    commands: Sequence[Any] = ()
 
 
 class ShellToken(NamedTuple):
@@ -49,6 +55,149 @@ class ShellToken(NamedTuple):
     start: int
     end: int
     operator: str = ""
+
+    @property
+    def plain(self) -> str:
+        """The text of a word without quotes and references; else it is empty."""
+        if len(self.parts) == 1 and self.parts[0].kind == "text" and not self.parts[0].quoted:
+            return self.parts[0].text
+        return ""
+
+
+class Assignment(NamedTuple):
+    """``name=word``, ``name[key]+=word``, or an array of ``[key]=word``."""
+
+    name: str
+    key: str
+    adds: bool
+    word: ShellToken
+    elements: Sequence[tuple[str, ShellToken]] | None
+    start: int
+    end: int
+
+
+class Redirection(NamedTuple):
+    """Where a command reads from or writes to; *document* are the parts of a here-document.
+
+    *name* is a variable that takes the number of the file: ``{name}>file``.
+    """
+
+    operator: str
+    target: ShellToken
+    document: Sequence[WordPart] | None = None
+    name: str = ""
+
+
+class SimpleCommand(NamedTuple):
+    """Assignments and words. Words of ``export`` and its like may be assignments too."""
+
+    assignments: Sequence[Assignment]
+    words: Sequence[ShellToken | Assignment]
+    redirections: Sequence[Redirection]
+    start: int
+    end: int
+
+
+class Pipeline(NamedTuple):
+    """Commands, each in a shell of its own if there are several."""
+
+    commands: Sequence[ShellNode]
+    negated: bool
+
+
+class CommandChain(NamedTuple):
+    """A command, and those that follow ``&&`` or ``||``; *background* is a shell of its own."""
+
+    first: ShellNode
+    rest: Sequence[tuple[str, ShellNode]]
+    background: bool
+
+
+class IfCommand(NamedTuple):
+    """Tests with what each leads to, and what is done otherwise."""
+
+    branches: Sequence[tuple[Sequence[ShellNode], Sequence[ShellNode]]]
+    otherwise: Sequence[ShellNode]
+    start: int
+    end: int
+
+
+class LoopCommand(NamedTuple):
+    """A loop. *kind* is ``for``, ``select``, ``while`` or ``until``; without words, of ``$@``."""
+
+    kind: str
+    name: str
+    words: Sequence[ShellToken] | None
+    test: Sequence[ShellNode]
+    body: Sequence[ShellNode]
+    start: int
+    end: int
+
+
+class CountingLoop(NamedTuple):
+    """``for ((first; test; step))``."""
+
+    first: str
+    test: str
+    step: str
+    body: Sequence[ShellNode]
+    start: int
+    end: int
+
+
+class CaseCommand(NamedTuple):
+    """A word, and patterns with what each leads to, and ``;;`` or what stands in its place."""
+
+    word: ShellToken
+    branches: Sequence[tuple[Sequence[ShellToken], Sequence[ShellNode], str]]
+    start: int
+    end: int
+
+
+class CommandGroup(NamedTuple):
+    """``{ ... }``, or ``( ... )``, which is a shell of its own."""
+
+    commands: Sequence[ShellNode]
+    is_subshell: bool
+    redirections: Sequence[Redirection] = ()
+
+
+class FunctionDefinition(NamedTuple):
+    """``name() body``."""
+
+    name: str
+    body: ShellNode
+
+
+class TestCommand(NamedTuple):
+    """``[[ ... ]]``: words, and operators as words of one plain part."""
+
+    words: Sequence[ShellToken]
+    start: int
+    end: int
+
+
+class ArithmeticCommand(NamedTuple):
+    """``(( ... ))``."""
+
+    text: str
+    start: int
+    end: int
+
+
+ShellNode: TypeAlias = (
+    SimpleCommand
+    | Pipeline
+    | CommandChain
+    | IfCommand
+    | LoopCommand
+    | CountingLoop
+    | CaseCommand
+    | CommandGroup
+    | FunctionDefinition
+    | TestCommand
+    | ArithmeticCommand
+)
 
 
 class ShellTextError(ValueError):
@@ -60,16 +209,16 @@ class ShellTextError(ValueError):
         self.end = end
 
 
-def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[ShellToken]:
-    """Yield the words and operators of *text* between *start* and *end*.
+def parse_script(text: str) -> Sequence[ShellNode]:
+    """Return the commands of a script.
 
-    >>> [token.operator or token.parts[0].text for token in tokens("a 'b c' | d")]
-    ['a', 'b c', '|', 'd']
+    >>> [chain.first.words[0].plain for chain in parse_script("cd a && ls; pwd")]
+    ['cd', 'pwd']
 
     Raises:
-        ShellTextError: A quote, brace or parenthesis has no end.
+        ShellTextError: The text is no script.
     """
-    return _WordReader(text, len(text) if end is None else end).tokens(start)
+    return _ScriptParser(text, len(text)).script()
 
 
 def arguments(text: str) -> Iterator[ShellToken]:
@@ -81,160 +230,663 @@ def arguments(text: str) -> Iterator[ShellToken]:
     Raises:
         ShellTextError: A quote or brace has no end.
     """
-    return _WordReader(text, len(text), bare=True).tokens(0)
+    reader = _WordReader(text, len(text), bare=True)
+    while (token := reader.token()) is not None:
+        if token.parts:
+            yield token
 
 
-def quoted_parts(text: str, start: int, end: int) -> Sequence[WordPart]:
-    """Return the parts of what stands between *start* and *end*, as in double quotes.
+def word_parts(text: str, start: int, end: int, *, quoted: bool) -> Sequence[WordPart]:
+    """Return the parts of what stands between *start* and *end*: a default of a reference.
 
     Raises:
-        ShellTextError: A brace or parenthesis has no end.
+        ShellTextError: A quote, brace or parenthesis has no end.
     """
-    return _WordReader(text, end).quotation(start, closed=False)[0]
+    reader = _WordReader(text, end, bare=True)
+    if quoted:
+        return reader.quotation(start, closed=False)
+    return reader.all_parts(start)
 
 
 class _WordReader:
-    """Reads a text once, from left to right."""
+    """Reads words and operators from left to right."""
 
-    def __init__(self, text: str, end: int, *, bare: bool = False) -> None:
-        self._text = text
-        self._end = end
+    def __init__(self, text: str, end: int, *, bare: bool = False, depth: int = 0) -> None:
+        self.text = text
+        self.at = 0
+        self.stop = end
+        self.depth = depth
         self._bare = bare
-        self._documents: list[str] = []  # ends of the documents that follow the line
+        self._documents: list[tuple[str, bool, bool, list[WordPart]]] = []
 
-    def tokens(self, at: int) -> Iterator[ShellToken]:
+    def token(self) -> ShellToken | None:
+        """Return the next word or operator; None is the end."""
         parts: list[WordPart] = []
-        first = at
-        while at < self._end:
-            found = _TOKEN.match(self._text, at, self._end)
+        first = self.at
+        while self.at < self.stop:
+            found = _TOKEN.match(self.text, self.at, self.stop)
             assert found is not None  # its last case takes any character
             kind, here = str(found.lastgroup), found.group()
-            separates = kind in ("blank", "newline") or (kind == "operator" and not self._bare)
-            if kind == "plain" and here == "#" and not parts:
-                comment = _COMMENT.match(self._text, at, self._end)
-                at = comment.end() if comment else at + 1
+            operates = kind == "newline" or (kind in ("operator", "process") and not self._bare)
+            if kind == "plain" and here[0] == "#" and not parts:
+                comment = _COMMENT.match(self.text, self.at, self.stop)
+                self.at = comment.end() if comment else self.at + 1
                 continue
-            if kind == "blank" and here[0] == "\\" and parts:
-                at = found.end()  # the word goes on in the next line
+            if kind == "blank" and parts and not re.search(r"[ \t\r](?!\n)|\\\r?\n[ \t]", here):
+                self.at = found.end()  # the word goes on in the next line
                 continue
-            if separates:
+            if kind == "blank":
+                self.at = found.end()
                 if parts:
-                    yield ShellToken(tuple(parts), first, at)
-                    parts = []
-                if kind != "blank" and not self._bare:
-                    yield ShellToken((), at, found.end(), here)
-                at = found.end()
-                if kind == "operator" and here in ("<<", "<<-"):
-                    at = self._document(at)
-                elif kind == "newline" and self._documents:
-                    at = self._skip_documents(at)
+                    return ShellToken(tuple(parts), first, found.start())
                 continue
+            if operates and kind != "process":
+                if parts:
+                    return ShellToken(tuple(parts), first, self.at)
+                self.at = found.end()
+                if kind == "newline":
+                    self._read_documents()
+                    if self._bare:
+                        continue
+                return ShellToken((), found.start(), found.end(), here)
             if not parts:
-                first = at
-            at = self._add(parts, kind, at, found.end())
-        if parts:
-            yield ShellToken(tuple(parts), first, at)
+                first = self.at
+            self._add(parts, kind, found.end())
+        return ShellToken(tuple(parts), first, self.at) if parts else None
 
-    def _add(self, parts: list[WordPart], kind: str, at: int, end: int) -> int:
-        """Add what starts at *at* to the parts of a word; return where it ends."""
-        text = self._text
+    def all_parts(self, at: int) -> list[WordPart]:
+        """Return the parts of all text from *at* on; blanks are plain text."""
+        parts: list[WordPart] = []
+        self.at = at
+        while self.at < self.stop:
+            found = _TOKEN.match(self.text, self.at, self.stop)
+            assert found is not None
+            kind = str(found.lastgroup)
+            self._add(parts, "plain" if kind in ("blank", "newline") else kind, found.end())
+        return parts
+
+    def _add(self, parts: list[WordPart], kind: str, end: int) -> None:
+        """Add what starts here to the parts of a word."""
+        text, at = self.text, self.at
+        self.at = end
         if kind == "double":
-            inner, end = self.quotation(at + 1)
-            parts += inner or [WordPart("text", "", at, end, True)]
+            inner = self.quotation(end)
+            parts += inner or [WordPart("text", "", at, self.at, True)]
+        elif kind == "single" and text[at] == "$":
+            parts.append(WordPart("text", _escaped(text[at + 2 : end - 1]), at, end, True))
         elif kind == "single":
             parts.append(WordPart("text", text[at + 1 : end - 1], at + 1, end - 1, True))
         elif kind == "escape":
             parts.append(WordPart("text", text[at + 1 : end], at, end, True))
         elif kind == "other" and text[at] == "'":
             raise ShellTextError("this quote has no end", at, at + 1)
-        elif kind in ("variable", "arithmetic", "command", "braces"):
-            part = self._reference(kind, at, end, quoted=False)
-            parts.append(part)
-            end = part.end
+        elif kind == "process" and not self._bare:
+            self._inner_commands(end)
+            parts.append(WordPart("process", text[at : self.at], at, self.at))
+        elif kind in ("variable", "old", "arithmetic", "command", "braces"):
+            parts.append(self._reference(kind, at, end, quoted=False))
+        elif parts and parts[-1].kind == "text" and parts[-1].end == at and not parts[-1].quoted:
+            last = parts[-1]
+            parts[-1] = WordPart("text", last.text + text[at:end], last.start, end)
         else:
             parts.append(WordPart("text", text[at:end], at, end))
-        return end
 
-    def quotation(self, at: int, *, closed: bool = True) -> tuple[list[WordPart], int]:
-        """Return the parts up to the double quote that ends them, and the place behind it."""
+    def quotation(self, at: int, *, closed: bool = True) -> list[WordPart]:
+        """Return the parts up to the double quote that ends them, and go behind it."""
         parts: list[WordPart] = []
         start = at - 1
-        while at < self._end:
-            found = _QUOTED.match(self._text, at, self._end)
+        while at < self.stop:
+            found = _QUOTED.match(self.text, at, self.stop)
             assert found is not None
             kind, end = str(found.lastgroup), found.end()
             if kind == "end" and closed:
-                return parts, end
+                self.at = end
+                return parts
             if kind == "escape":
                 parts.append(WordPart("text", found.group()[1:], at, end, True))
-            elif kind in ("variable", "arithmetic", "command", "braces"):
-                part = self._reference(kind, at, end, quoted=True)
-                parts.append(part)
-                end = part.end
-            elif kind not in ("join", "end"):
+            elif kind in ("variable", "old", "arithmetic", "command", "braces"):
+                parts.append(self._reference(kind, at, end, quoted=True))
+                end = parts[-1].end
+            elif kind != "join":
                 parts.append(WordPart("text", found.group(), at, end, True))
             at = end
         if closed:
             raise ShellTextError("this quote has no end", start, start + 1)
-        return parts, at
+        self.at = at
+        return parts
 
     def _reference(self, kind: str, at: int, end: int, *, quoted: bool) -> WordPart:
+        text = self.text
+        self.at = end
         if kind == "variable":
-            return WordPart("variable", self._text[at + 1 : end], at, end, quoted)
+            return WordPart("variable", text[at + 1 : end], at, end, quoted)
+        if kind == "old":
+            return WordPart("arithmetic", text[at + 2 : end - 1], at, end, quoted)
         if kind == "braces":
-            end = self._closing(end, "{", "}")
-            return WordPart("variable", self._text[at + 2 : end - 1], at, end, quoted)
+            self.at = self._closing_brace(end)
+            return WordPart("variable", text[at + 2 : self.at - 1], at, self.at, quoted)
         if kind == "arithmetic":
-            close = self._closing(end, "(", ")")
-            if self._text.startswith(")", close):
-                return WordPart("arithmetic", self._text[end : close - 1], at, close + 1, quoted)
+            close = self._closing_round(end)
+            if close is not None and text.startswith(")", close):
+                self.at = close + 1
+                return WordPart("arithmetic", text[end : close - 1], at, self.at, quoted)
             end = at + 2
-        if self._text[at] == "`":
-            found = self._text.find("`", end, self._end)
-            if found < 0:
+        if text[at] == "`":
+            found = re.compile(r"(?:[^`\\]|\\[\s\S])*`").match(text, end, self.stop)
+            if found is None:
                 raise ShellTextError("this quote has no end", at, at + 1)
-            return WordPart("command", self._text[at : found + 1], at, found + 1, quoted)
-        end = self._closing(end, "(", ")")
-        return WordPart("command", self._text[at:end], at, end, quoted)
+            self.at = found.end()
+            commands = self._parser(end, self.at - 1).script() if "\\" not in found[0] else ()
+            return WordPart("command", text[at : self.at], at, self.at, quoted, commands)
+        commands = self._inner_commands(end)
+        return WordPart("command", text[at : self.at], at, self.at, quoted, commands)
 
-    def _closing(self, at: int, opening: str, closing: str) -> int:
-        """Return the place behind the bracket that closes the one ahead of *at*."""
-        start, depth = at - 1, 1
-        while at < self._end:
-            char = self._text[at]
+    def _inner_commands(self, at: int) -> Sequence[ShellNode]:
+        parser = self._parser(at, self.stop)
+        commands = parser.body(")")
+        self.at = parser.at
+        return commands
+
+    def _parser(self, at: int, end: int) -> _ScriptParser:
+        if self.depth >= _DEEPEST:
+            raise ShellTextError("references nest too deeply", at - 1, at)
+        parser = _ScriptParser(self.text, end, self.depth + 1)
+        parser.at = at
+        return parser
+
+    def _closing_brace(self, at: int) -> int:
+        """Return the place behind the brace that closes the one ahead of *at*."""
+        start, depth, quoted = at - 1, 1, False
+        while at < self.stop:
+            char = self.text[at]
             if char == "\\":
                 at += 1
-            elif char == "'" and opening == "(":
-                found = self._text.find("'", at + 1, self._end)
-                at = found if found >= 0 else self._end
-            elif char == opening:
+            elif char == '"':
+                quoted = not quoted
+            elif self.text.startswith("${", at):
                 depth += 1
+                at += 1
                 if depth > _DEEPEST:
-                    break
-            elif char == closing:
+                    raise ShellTextError("references nest too deeply", start, start + 1)
+            elif char == "}" and (depth > 1 or not quoted):
                 depth -= 1
                 if not depth:
                     return at + 1
             at += 1
-        message = f"this `{opening}` has no `{closing}`"
-        if depth > _DEEPEST:
-            message = "references nest too deeply"
-        raise ShellTextError(message, start, start + 1)
+        raise ShellTextError("this `{` has no `}`", start, start + 1)
 
-    def _document(self, at: int) -> int:
-        """Note the word that ends a document in the text; return the place behind it."""
-        found = re.compile(r"[ \t]*(['\"]?)([^\s'\"]+)\1").match(self._text, at, self._end)
-        if found is None:
-            return at
-        self._documents.append(found[2])
-        return found.end()
+    def _closing_round(self, at: int) -> int | None:
+        """Return the place behind the parenthesis that closes the one ahead of *at*."""
+        depth = 1
+        while at < self.stop:
+            char = self.text[at]
+            if char == ";":
+                return None
+            depth += (char == "(") - (char == ")")
+            at += 1
+            if not depth:
+                return at
+        return None
 
-    def _skip_documents(self, at: int) -> int:
-        """Return the place behind the documents that start at *at*."""
-        while self._documents:
-            word = self._documents.pop(0)
-            found = re.compile(rf"^[ \t]*{re.escape(word)}[ \t]*$", re.MULTILINE).search(
-                self._text, at, self._end
-            )
-            at = found.end() if found else self._end
-        return at
+    def note_document(self, word: ShellToken, *, tabs: bool) -> list[WordPart]:
+        """Note the word that ends a document; return the list that its parts come into."""
+        parts: list[WordPart] = []
+        plain = all(part.kind == "text" and not part.quoted for part in word.parts)
+        end = "".join(part.text for part in word.parts)
+        self._documents.append((end, plain, tabs, parts))
+        return parts
+
+    def _read_documents(self) -> None:
+        documents, self._documents = self._documents, []
+        for word, expands, tabs, found_parts in documents:
+            blank = "\t*" if tabs else ""
+            pattern = re.compile(rf"^{blank}{re.escape(word)}[ \t\r]*$", re.MULTILINE)
+            found = pattern.search(self.text, self.at, self.stop)
+            start, end = self.at, found.start() if found else self.stop
+            if expands:
+                reader = _WordReader(self.text, end, depth=self.depth)
+                found_parts.extend(reader.quotation(start, closed=False))
+            else:
+                part = WordPart("text", self.text[start:end], start, end, True)
+                found_parts.append(part)
+            self.at = min(found.end() + 1, self.stop) if found else self.stop
+
+
+class _ScriptParser(_WordReader):
+    """Forms commands of words. *at* is behind the token that is read ahead."""
+
+    def __init__(self, text: str, end: int, depth: int = 0) -> None:
+        super().__init__(text, end, depth=depth)
+        self._ahead: ShellToken | None = None
+        self._has_ahead = False
+
+    # Tokens
+
+    def _peek(self) -> ShellToken | None:
+        if not self._has_ahead:
+            self._ahead = self.token()
+            self._has_ahead = True
+        return self._ahead
+
+    def _next(self) -> ShellToken | None:
+        token = self._peek()
+        self._has_ahead = False
+        return token
+
+    def _key(self) -> str:
+        """Return the operator or plain word ahead."""
+        token = self._peek()
+        return (token.operator or token.plain) if token else ""
+
+    def _expect(self, *keys: str) -> None:
+        token = self._next()
+        if token is None or (token.operator or token.plain) not in keys:
+            self._fail(token, f"`{keys[0]}` is expected here")
+
+    def _fail(self, token: ShellToken | None, message: str) -> None:
+        if token is None:
+            raise ShellTextError(f"{message}, where the text ends", max(self.at - 1, 0), self.at)
+        raise ShellTextError(message, token.start, token.end)
+
+    def _skip_lines(self) -> None:
+        while (token := self._peek()) is not None and token.operator == "\n":
+            self._next()
+
+    # Commands
+
+    def script(self) -> Sequence[ShellNode]:
+        """Return all commands."""
+        found = self._sequence(())
+        if self._peek() is not None:
+            self._unexpected()
+        return found
+
+    def body(self, closing: str) -> Sequence[ShellNode]:
+        """Return the commands up to a bracket, and go behind it."""
+        start = self.at
+        found = self._sequence((closing,))
+        token = self._next()
+        if token is None:
+            raise ShellTextError("this `(` has no `)`", start - 1, start)
+        return found
+
+    def _unexpected(self) -> None:
+        token = self._peek()
+        shown = self._key()
+        if shown == "(":
+            self._fail(token, "the shell takes this `(` for its own: quote it")
+        self._fail(token, f"`{shown or 'this'}` has no command ahead of it")
+
+    def _sequence(self, ends: Sequence[str]) -> Sequence[ShellNode]:
+        found: list[ShellNode] = []
+        while True:
+            self._skip_lines()
+            token = self._peek()
+            if token is None or self._key() in ends:
+                return found
+            chain = self._chain()
+            operator = self._key()
+            if operator == "&":
+                chain = chain._replace(background=True)
+            found.append(chain)
+            if operator in (";", "&", "\n"):
+                self._next()
+            elif operator not in ends and self._peek() is not None:
+                self._unexpected()
+
+    def _chain(self) -> CommandChain:
+        first = self._pipeline()
+        rest: list[tuple[str, ShellNode]] = []
+        while (operator := self._key()) in ("&&", "||"):
+            self._next()
+            self._skip_lines()
+            rest.append((operator, self._pipeline()))
+        return CommandChain(first, rest, False)
+
+    def _pipeline(self) -> ShellNode:
+        negated = False
+        while self._key() in ("!", "time"):
+            negated = negated != (self._key() == "!")
+            self._next()
+        commands = [self._command()]
+        while self._key() in ("|", "|&"):
+            self._next()
+            self._skip_lines()
+            commands.append(self._command())
+        if len(commands) == 1 and not negated:
+            return commands[0]
+        return Pipeline(commands, negated)
+
+    def _command(self) -> ShellNode:
+        if self.depth >= _DEEPEST:
+            token = self._peek()
+            self._fail(token, "brackets in this file nest too deeply")
+        self.depth += 1
+        found = self._compound()
+        self.depth -= 1
+        return found
+
+    def _compound(self) -> ShellNode:
+        token = self._peek()
+        if token is None:
+            self._fail(token, "a command is expected here")
+            raise AssertionError
+        key = self._key()
+        found: ShellNode | None = None
+        if key == "(" and self.text.startswith("((", token.start):
+            close = self._closing_round(token.start + 2)
+            if close is not None and self.text.startswith(")", close):
+                self.at = close + 1
+                self._has_ahead = False
+                inner = self.text[token.start + 2 : close - 1]
+                found = ArithmeticCommand(inner, token.start, self.at)
+        if found is not None:
+            pass
+        elif key == "(":
+            self._next()
+            found = CommandGroup(self.body(")"), True)
+        elif key == "{":
+            self._next()
+            commands = self._sequence(("}",))
+            self._expect("}")
+            found = CommandGroup(commands, False)
+        elif key == "if":
+            found = self._if()
+        elif key in ("for", "select"):
+            found = self._for(key)
+        elif key in ("while", "until"):
+            self._next()
+            test = self._sequence(("do",))
+            body = self._do()
+            found = LoopCommand(key, "", None, test, body, token.start, self.at)
+        elif key == "case":
+            found = self._case()
+        elif key == "[[":
+            found = self._test()
+        elif key == "function":
+            self._next()
+            named = self._next()
+            if self._key() == "(":
+                self._next()
+                self._expect(")")
+            return self._function(named)
+        elif token.operator or key in _ENDS:
+            if token.operator not in _REDIRECTING:
+                self._unexpected()
+            return self._simple()
+        else:
+            return self._simple()
+        redirections: list[Redirection] = []
+        while self._redirects(redirections, None):
+            pass
+        if redirections:
+            return CommandGroup([found], False, redirections)
+        return found
+
+    def _function(self, named: ShellToken | None) -> ShellNode:
+        self._skip_lines()
+        name = "".join(part.text for part in named.parts) if named else ""
+        return FunctionDefinition(name, self._command())
+
+    def _do(self) -> Sequence[ShellNode]:
+        self._skip_lines()
+        if self._key() == "{":
+            self._next()
+            body = self._sequence(("}",))
+            self._expect("}")
+            return body
+        self._expect("do")
+        body = self._sequence(("done",))
+        self._expect("done")
+        return body
+
+    def _if(self) -> IfCommand:
+        start = self.at
+        branches: list[tuple[Sequence[ShellNode], Sequence[ShellNode]]] = []
+        otherwise: Sequence[ShellNode] = ()
+        while self._key() in ("if", "elif"):
+            token = self._next()
+            start = token.start if token and not branches else start
+            test = self._sequence(("then",))
+            self._expect("then")
+            branches.append((test, self._sequence(("elif", "else", "fi"))))
+        if self._key() == "else":
+            self._next()
+            otherwise = self._sequence(("fi",))
+        self._expect("fi")
+        return IfCommand(branches, otherwise, start, self.at)
+
+    def _for(self, kind: str) -> ShellNode:
+        token = self._next()
+        start = token.start if token else 0
+        named = self._peek()
+        if named is not None and self.text.startswith("((", named.start):
+            close = self._closing_round(named.start + 2)
+            parts = self.text[named.start + 2 : (close or 0) - 1].split(";")
+            if close is None or not self.text.startswith(")", close) or len(parts) != 3:
+                # Semicolons stand inside: find the end by its two brackets.
+                close = self.text.find("))", named.start, self.stop) + 1
+                parts = self.text[named.start + 2 : close - 1].split(";")
+            if close <= 0 or len(parts) != 3:
+                self._fail(named, "`for ((first; test; step))` is expected here")
+            self.at = close + 1
+            self._has_ahead = False
+            self._skip_separators()
+            body = self._do()
+            return CountingLoop(parts[0], parts[1], parts[2], body, start, self.at)
+        self._next()
+        words: list[ShellToken] | None = None
+        self._skip_lines()
+        if self._key() == "in":
+            self._next()
+            words = []
+            while (token := self._peek()) is not None and token.parts:
+                words.append(token)
+                self._next()
+        self._skip_separators()
+        name = named.plain if named else ""
+        body = self._do()
+        return LoopCommand(kind, name, words, (), body, start, self.at)
+
+    def _skip_separators(self) -> None:
+        while self._key() in (";", "\n"):
+            self._next()
+
+    def _case(self) -> CaseCommand:
+        token = self._next()
+        start = token.start if token else 0
+        word = self._next()
+        if word is None or word.operator:
+            self._fail(word, "a word is expected here")
+            raise AssertionError
+        self._skip_lines()
+        self._expect("in")
+        branches: list[tuple[Sequence[ShellToken], Sequence[ShellNode], str]] = []
+        while True:
+            self._skip_lines()
+            if self._key() == "esac":
+                self._next()
+                return CaseCommand(word, branches, start, self.at)
+            if self._key() == "(":
+                self._next()
+            patterns: list[ShellToken] = []
+            while True:
+                pattern = self._next()
+                if pattern is None or pattern.operator:
+                    self._fail(pattern, "a pattern is expected here")
+                    raise AssertionError
+                patterns.append(pattern)
+                separator = self._next()
+                if separator is None or separator.operator not in ("|", ")"):
+                    self._fail(separator, "`)` is expected here")
+                    raise AssertionError
+                if separator.operator == ")":
+                    break
+            body = self._sequence((";;", ";&", ";;&", "esac"))
+            end = self._key()
+            if end != "esac":
+                self._next()
+            branches.append((patterns, body, end))
+
+    def _test(self) -> TestCommand:
+        token = self._next()
+        start = token.start if token else 0
+        words: list[ShellToken] = []
+        while True:
+            if words and words[-1].plain == "=~" and not words[-1].operator:
+                words.append(self._expression())
+                continue
+            token = self._next()
+            if token is None:
+                raise ShellTextError("this `[[` has no `]]`", start, start + 2)
+            if token.plain == "]]":
+                return TestCommand(words, start, token.end)
+            if token.operator != "\n":
+                words.append(token)
+
+    def _expression(self) -> ShellToken:
+        """Return a regular expression, which ends at a blank outside of brackets."""
+        depth, at = 0, self.at
+        while at < self.stop and self.text[at] in " \t":
+            at += 1
+        start = at
+        while at < self.stop and (depth or not self.text[at].isspace()):
+            char = self.text[at]
+            if char == "\\":
+                at += 1
+            elif char in "'\"":
+                found = self.text.find(char, at + 1, self.stop)
+                at = found if found >= 0 else self.stop
+            depth += (char in "([") - (char in ")]")
+            at += 1
+        self.at = min(at, self.stop)
+        text = self.text[start : self.at]
+        return ShellToken((WordPart("text", text, start, self.at, True),), start, self.at)
+
+    # Simple commands
+
+    def _simple(self) -> ShellNode:
+        assignments: list[Assignment] = []
+        words: list[ShellToken | Assignment] = []
+        redirections: list[Redirection] = []
+        declares = False
+        first = self._peek()
+        start = end = first.start if first else self.at
+        while (token := self._peek()) is not None:
+            if token.operator:
+                if token.operator == "(" and len(words) == 1 and not assignments:
+                    named = words[0]
+                    self._next()
+                    if self._key() != ")":
+                        self._fail(token, "the shell takes this `(` for its own: quote it")
+                    self._next()
+                    return self._function(named if isinstance(named, ShellToken) else None)
+                if token.operator == "(":
+                    self._fail(token, "the shell takes this `(` for its own: quote it")
+                if not self._redirects(redirections, words):
+                    break
+                end = self.at
+                continue
+            found = None
+            if (not words or declares) and token.parts[0].kind == "text":
+                found = _ASSIGNMENT.match(self.text, token.start, token.end)
+            if found is not None and not token.parts[0].quoted:
+                one = self._assignment(found, token)
+                (words or assignments).append(one)
+                end = one.end
+                continue
+            self._next()
+            if not words:
+                declares = token.plain in _DECLARING
+            words.append(token)
+            end = token.end
+        return SimpleCommand(assignments, words, redirections, start, end)
+
+    def _assignment(self, found: re.Match[str], token: ShellToken) -> Assignment:
+        self._next()
+        first = token.parts[0]
+        name, key, adds = found[1], (found[2] or "")[1:-1], bool(found[3])
+        if first.end < found.end():  # an index with quotes or references
+            parts = [part for part in token.parts if part.end > found.end()]
+            begin = next((part for part in parts), None)
+            if begin is not None and begin.start < found.end() and begin.kind == "text":
+                text = begin.text[found.end() - begin.start :]
+                parts[0] = begin._replace(text=text, start=found.end())
+        else:
+            rest = first.text[found.end() - first.start :]
+            parts = [first._replace(text=rest, start=found.end())] if rest else []
+            parts += token.parts[1:]
+        word = ShellToken(tuple(parts), found.end(), token.end)
+        opening = self._peek()
+        if parts or opening is None or opening.operator != "(" or opening.start != token.end:
+            return Assignment(name, key, adds, word, None, token.start, token.end)
+        self._next()
+        elements: list[tuple[str, ShellToken]] = []
+        while True:
+            element = self._next()
+            if element is None:
+                raise ShellTextError("this `(` has no `)`", opening.start, opening.end)
+            if element.operator == ")":
+                place = (token.start, element.end)
+                return Assignment(name, key, adds, word, elements, *place)
+            if element.operator == "\n":
+                continue
+            if element.operator:
+                message = f"`{element.operator}` ends the word: quote it"
+                raise ShellTextError(message, element.start, element.end)
+            keyed = re.compile(r"\[([^]\n]{1,200})\]=").match(self.text, element.start, element.end)
+            if keyed is None or element.parts[0].quoted:
+                elements.append(("", element))
+                continue
+            shown = [part for part in element.parts if part.end > keyed.end()]
+            if shown and shown[0].start < keyed.end():
+                text = shown[0].text[keyed.end() - shown[0].start :]
+                shown[0] = shown[0]._replace(text=text, start=keyed.end())
+            elements.append((keyed[1], ShellToken(tuple(shown), keyed.end(), element.end)))
+
+    def _redirects(
+        self, redirections: list[Redirection], words: list[ShellToken | Assignment] | None
+    ) -> bool:
+        """Read a redirection, if one is ahead; return whether it is."""
+        token = self._peek()
+        if token is not None and words is None and token.plain.isdigit():
+            after = self.text[token.end : token.end + 1]
+            if after not in ("<", ">"):
+                return False
+            self._next()
+            token = self._peek()
+        if token is None or token.operator not in _REDIRECTING:
+            return False
+        name = ""
+        last = words[-1] if words else None
+        if words and isinstance(last, ShellToken) and last.end == token.start:
+            named = re.fullmatch(rf"\{{({_NAME})\}}", last.plain)
+            name = named[1] if named else ""
+            if named or last.plain.isdigit():
+                words.pop()
+        self._next()
+        target = self._next()
+        if target is None or target.operator:
+            self._fail(target, "a file is expected here")
+            raise AssertionError
+        document = None
+        if token.operator in ("<<", "<<-"):
+            document = self.note_document(target, tabs=token.operator == "<<-")
+        redirections.append(Redirection(token.operator, target, document, name))
+        return True
+
+
+def _escaped(text: str) -> str:
+    """Return the text of ``$'...'``.
+
+    >>> _escaped("a\\\\nb\\\\x41")
+    'a\\nbA'
+    """
+    letters = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "0": ""}
+
+    def letter(found: re.Match[str]) -> str:
+        if found[1]:
+            return chr(int(found[1][1:], 16))
+        return letters.get(found[2], found[2])
+
+    return re.sub(r"\\(?:(x[0-9a-fA-F]{1,2})|([\s\S]))", letter, text)

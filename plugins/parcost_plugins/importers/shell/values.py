@@ -1,0 +1,301 @@
+"""Values of shell variables: texts with the places that they come from, and what is not known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+
+class Piece(NamedTuple):
+    """A text of one place. *unread* is why it is not known, *assumption* why it is taken.
+
+    *answers* are options of the command line that would settle it. A piece that branches of an
+    undecided test set to different values has them as *alternatives*: each is a list of values.
+    A *spread* piece is any number of words, and otherwise each alternative is one text.
+    """
+
+    text: str
+    start: int
+    end: int
+    unread: str = ""
+    assumption: str = ""
+    answers: tuple[str, ...] = ()
+    alternatives: tuple[tuple[ShellValue, ...], ...] = ()
+    spread: bool = False
+
+
+ShellValue: TypeAlias = Sequence[Piece]
+
+
+class ShellField(NamedTuple):
+    """A word of a command, with its references replaced; *pieces* are what it is made of.
+
+    A word that is not known has its reason in *unread*, and the options that settle it in
+    *answers*. *alternatives* are lists of words that may stand here.
+    """
+
+    text: str
+    start: int
+    end: int
+    unread: str
+    assumption: str
+    pieces: ShellValue
+    answers: tuple[str, ...] = ()
+    alternatives: tuple[tuple[ShellField, ...], ...] = ()
+
+
+class Variable:
+    """A value, the elements of an array, or those of a map by its *keys*.
+
+    *unread* is why its value is not known at all; *answers* would settle it.
+    """
+
+    __slots__ = ("answers", "exported", "fixed", "keys", "kind", "unread", "values")
+
+    def __init__(
+        self,
+        values: list[list[Piece]],
+        kind: str = "text",
+        unread: str = "",
+        answers: tuple[str, ...] = (),
+        keys: dict[str, int] | None = None,
+    ) -> None:
+        self.values = values
+        self.kind = kind
+        self.unread = unread
+        self.answers = answers
+        self.keys = keys or {}
+        self.fixed = False
+        self.exported = False
+
+    def copy(self) -> Variable:
+        """Return a variable that changes apart from this one."""
+        values = [list(value) for value in self.values] if self.kind == "text" else [*self.values]
+        found = Variable(values, self.kind, self.unread, self.answers, dict(self.keys))
+        found.fixed, found.exported = self.fixed, self.exported
+        return found
+
+
+class Decision(NamedTuple):
+    """What a test comes to: True, False, or None where it depends on what is not known.
+
+    *assumption* is a default that it rests on. *answers* are options that would decide it.
+    """
+
+    value: bool | None
+    assumption: str = ""
+    answers: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def text_of(value: ShellValue) -> str:
+    """Return the text of a value."""
+    return "".join(piece.text for piece in value)
+
+
+def unread_piece(value: ShellValue) -> Piece | None:
+    """Return the first piece that is not known."""
+    return next((piece for piece in value if piece.unread), None)
+
+
+def assumption_of(value: ShellValue) -> str:
+    """Return the first assumption of a value."""
+    return next((piece.assumption for piece in value if piece.assumption), "")
+
+
+def is_same(one: ShellValue, other: ShellValue) -> bool:
+    """Return whether two values are known to be equal, wherever they stand."""
+    if one is other:
+        return True
+    if unread_piece(one) is None and unread_piece(other) is None:
+        return text_of(one) == text_of(other)
+    return [_key(piece) for piece in one] == [_key(piece) for piece in other]
+
+
+def _key(piece: Piece) -> object:
+    return (piece.text, piece.unread, piece.start if piece.unread else 0)
+
+
+def field_of(value: ShellValue) -> ShellField:
+    """Return a value as a word."""
+    alternatives: tuple[tuple[ShellField, ...], ...] = ()
+    if len(value) == 1 and value[0].alternatives:
+        alternatives = tuple(
+            tuple(field_of(inner) for inner in one if inner) for one in value[0].alternatives
+        )
+    unread = unread_piece(value)
+    return ShellField(
+        text_of(value),
+        min((piece.start for piece in value), default=0),
+        max((piece.end for piece in value), default=0),
+        unread.unread if unread else "",
+        assumption_of(value),
+        tuple(value),
+        unread.answers if unread else (),
+        alternatives,
+    )
+
+
+def split(pieces: Iterable[tuple[Piece, bool]]) -> list[list[Piece]]:
+    """Return the words of pieces, which blanks part; a *solid* piece is never parted."""
+    listed = list(pieces)
+    found: list[list[Piece]] = []
+    run: list[Piece] = []
+    for place, (piece, solid) in enumerate(listed):
+        if solid or (piece.unread and not piece.alternatives):
+            run.append(piece)
+            continue
+        if piece.alternatives:
+            following = listed[place + 1] if place + 1 < len(listed) else None
+            if _stands_alone(piece, bool(run), _is_boundary(following)):
+                if run:
+                    found.append(run)
+                    run = []
+                found.append([_spread(piece)])
+            else:
+                run.append(piece._replace(alternatives=()))
+            continue
+        if not re.search(r"\s", piece.text):
+            if piece.text:
+                run.append(piece)
+            continue
+        exact = len(piece.text) == piece.end - piece.start
+        at = 0
+        for word in re.finditer(r"\S+", piece.text):
+            if word.start() > at and run:
+                found.append(run)
+                run = []
+            start = piece.start + word.start() if exact else piece.start
+            end = piece.start + word.end() if exact else piece.end
+            run.append(Piece(word[0], start, end, "", piece.assumption))
+            at = word.end()
+            if at < len(piece.text):
+                found.append(run)
+                run = []
+        if run and at < len(piece.text):
+            found.append(run)
+            run = []
+    if run:
+        found.append(run)
+    return found
+
+
+def _spread(piece: Piece) -> Piece:
+    if piece.spread:
+        return piece
+    alternatives = tuple(
+        tuple(split((inner, False) for value in one for inner in value))
+        for one in piece.alternatives
+    )
+    return piece._replace(alternatives=alternatives, spread=True)
+
+
+def _shown(alternative: Sequence[ShellValue]) -> str:
+    """Return a text with blanks where an alternative has them; what is not known has none."""
+    pieces = [piece for value in alternative for piece in value]
+    return "".join("?" if piece.unread else piece.text for piece in pieces)
+
+
+def _stands_alone(piece: Piece, glued_before: bool, free_behind: bool) -> bool:
+    shown = [_shown(one) for one in piece.alternatives]
+    before = not glued_before or all(not one or one[0].isspace() for one in shown)
+    behind = free_behind or all(not one or one[-1].isspace() for one in shown)
+    joins = not all(shown) and glued_before and not free_behind
+    return before and behind and not joins
+
+
+def _is_boundary(following: tuple[Piece, bool] | None) -> bool:
+    if following is None:
+        return True
+    piece, solid = following
+    if piece.alternatives and not solid:
+        return all(not one or one[0].isspace() for one in map(_shown, piece.alternatives))
+    return not solid and piece.text[:1].isspace()
+
+
+class FieldSplit(NamedTuple):
+    """Words that hold whatever the tests come to, and words that depend on them."""
+
+    certain: Sequence[ShellField]
+    conditional: Sequence[ShellField]
+
+
+def settle(fields: Iterable[ShellField]) -> FieldSplit:
+    """Part words that all branches of undecided tests share from those of some branches.
+
+    A flag with its values is one: it holds if each branch sets it to the same. What differs is in
+    the conditional words, each with the reason and the options that settle it.
+    """
+    certain: list[ShellField] = []
+    conditional: list[ShellField] = []
+    taken = False  # whether a plain word may belong to a flag that is not certain
+    for field in fields:
+        if not field.alternatives:
+            if taken and not is_flag(field):
+                conditional.append(_undecided(field, field.unread or "its flag is not certain", ()))
+                continue
+            taken = False
+            certain.append(field)
+            continue
+        listed = [settle(one) for one in field.alternatives]
+        for one in listed:
+            conditional += one.conditional
+        runs = [_runs(one.certain) for one in listed]
+        heads = [one[0] if one and not is_flag(one[0][0]) else [] for one in runs]
+        if any(heads):
+            texts = {tuple(word.text for word in head) for head in heads}
+            known = not any(word.unread for head in heads for word in head)
+            if len(texts) == 1 and known:
+                certain += heads[0]
+            else:
+                certain.append(field._replace(alternatives=()))
+            runs = [one[1:] if head else one for one, head in zip(runs, heads, strict=True)]
+        shared = {_run_key(run) for run in runs[0]} if runs else set()
+        for branch in runs[1:]:
+            shared &= {_run_key(run) for run in branch}
+        certain += [word for run in runs[0] if _run_key(run) in shared for word in run]
+        seen: set[object] = set()
+        for branch in runs:
+            for run in branch:
+                key = _run_key(run)
+                if key in shared or key in seen:
+                    continue
+                seen.add(key)
+                conditional += [
+                    word if word.unread and word is not run[0] else _undecided(word, *_why(field))
+                    for word in run
+                ]
+        taken = any(_run_key(one[-1]) not in shared for one in runs if one)
+    return FieldSplit(certain, conditional)
+
+
+def is_flag(field: ShellField) -> bool:
+    """Return whether a word begins a setting: a flag, or ``name=value``."""
+    text = field.text
+    if text[:1] == "-":
+        return text.startswith("--") or text[1:2].isalpha()
+    return re.match(r"[+~]{0,2}[A-Za-z_][\w./@-]*=", text) is not None
+
+
+def _why(field: ShellField) -> tuple[str, tuple[str, ...]]:
+    return field.unread, field.answers
+
+
+def _undecided(field: ShellField, why: str, answers: tuple[str, ...]) -> ShellField:
+    return field._replace(unread=why, answers=answers)
+
+
+def _runs(fields: Iterable[ShellField]) -> list[list[ShellField]]:
+    """Return flags with the words that follow them."""
+    found: list[list[ShellField]] = []
+    for field in fields:
+        if is_flag(field) or not found:
+            found.append([field])
+        else:
+            found[-1].append(field)
+    return found
+
+
+def _run_key(run: Sequence[ShellField]) -> object:
+    return tuple((word.text, word.unread, word.start if word.unread else 0) for word in run)
