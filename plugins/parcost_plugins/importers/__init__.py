@@ -8,6 +8,7 @@ PARTS = (
     "accelerate",
     "deepspeed",
     "huggingface",
+    "maxtext",
     "megatron",
     "nanotron",
     "nccl_tests",

@@ -1,0 +1,224 @@
+"""Configurations of MaxText: meshes, batches, models by hand, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost import ImportFile, ImportOptions, Translation
+from parcost_plugins.importers.maxtext import MaxText
+
+from .translations import problems, settings, uses
+
+IMPORTER = MaxText()
+RUN = """\
+base_config: "base.yml"
+run_name: "test"
+hardware: "gpu"
+model_name: "llama3.1-70b"
+per_device_batch_size: 2
+max_target_length: 8192
+remat_policy: "save_qkv_proj"
+ici_fsdp_parallelism: 8
+ici_tensor_parallelism: 4
+dcn_data_parallelism: 4
+"""
+#: The sizes of Llama 3 8B.
+MODEL = """\
+decoder_block: "llama2"
+base_emb_dim: 4096
+base_num_query_heads: 32
+base_num_kv_heads: 8
+base_mlp_dim: 14336
+base_num_decoder_layers: 32
+head_dim: 128
+vocab_size: 128256
+mlp_activations: ["silu","linear"]
+logits_via_embedding: false
+"""
+MACHINE = "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
+
+
+def read(text: str, **neighbors: str) -> Translation:
+    def neighbor(name: str) -> str | None:
+        return neighbors.get(name.replace("/", "_").replace(".", "_").replace("-", "_"))
+
+    return IMPORTER.read(ImportFile("run.yml", text, ImportOptions(), neighbor))
+
+
+def questions(found: Translation) -> dict[str, str]:
+    return {one.attribute: one.reason for one in found.questions}
+
+
+def test_a_mesh_is_a_layout() -> None:
+    """32 devices of a slice, 4 slices; 2 x 4 sequences of a replica, 2 x 128 of a step."""
+    found = read(RUN)
+    assert IMPORTER.recognizes("run.yml", RUN)
+    assert not found.questions
+    assert not found.unknown
+    assert uses(found) == ["frameworks.maxtext", "models.llama31_70b", "precisions.bf16_fsdp"]
+    assert {
+        "cluster.devices": "128",
+        "layout.tp": "4",
+        "layout.pp": "1",
+        "layout.zero": "3",
+        "sharding.shard": "8",
+        "layout.sequence_parallel": "on",
+        "training.micro_batch": "8",
+        "training.global_batch": "(2 * 1 * cluster.devices) sequences",
+        "training.sequence": "8192",
+        "training.recompute": "full",
+        "recompute.keep_qkv": "on",
+    }.items() <= settings(found).items()
+
+
+def test_a_study_has_the_batch_and_the_parameters(tmp_path: Path) -> None:
+    (tmp_path / "run.yml").write_text(RUN)
+    (study,) = parcost.load_text(f'use "run.yml"\n{MACHINE}', str(tmp_path / "job.par"))
+    result = study.evaluate().result
+    assert result.figure("parameters") == 70_553_706_496
+    tokens = result.figure("tokens_per_second") * result.figure("step_time")
+    assert tokens == pytest.approx(256 * 8192)
+
+
+def test_what_a_file_leaves_out_is_that_of_base_yml() -> None:
+    found = read("model_name: gemma-7b\nrun_name: x\n")
+    values = settings(found)
+    assert values["training.sequence"] == "2048"
+    assert values["training.global_batch"] == "(12 * 1 * cluster.devices) sequences"
+    assert values["training.recompute"] == "full"
+    assert "cluster.devices" not in values
+    (zero,) = [one for b in found.blocks for one in b.settings if one.name == "zero"]
+    assert zero.assumption == "MaxText e591f30: ici_fsdp_parallelism is -1"
+
+
+def test_sizes_of_a_model_are_read(tmp_path: Path) -> None:
+    (tmp_path / "m.yml").write_text(MODEL)
+    job = f'use "m.yml" as model\n{MACHINE}use catalog.precisions.bf16\n'
+    job += "cluster { devices = 8 }\ntraining { sequence = 4096, global_batch = 8 sequences }\n"
+    (study,) = parcost.load_text(job, str(tmp_path / "job.par"))
+    assert study.evaluate().result.figure("parameters") == 8_030_261_248
+    assert {block.kind for block in read(MODEL).blocks} == {"model"}
+
+
+def test_a_scale_multiplies_the_sizes_of_base_yml() -> None:
+    """64 = 2^6: two thirds of the power for each size, 64 layers of 8192 with 64 heads."""
+    values = settings(read("run_name: x\nglobal_parameter_scale: 64\nper_device_batch_size: 4\n"))
+    assert values["model.layers"] == "64"
+    assert values["model.hidden"] == "8192"
+    assert values["model.heads"] == values["model.kv_heads"] == "64"
+    assert values["model.ffn"] == "28_672"
+    assert values["model.vocabulary"] == "32_000"
+
+
+def test_the_file_of_a_model_beside_the_run_is_read() -> None:
+    text = RUN.replace("llama3.1-70b", "my-own")
+    assert "`my-own` is in no table" in questions(read(text))["model"]
+    values = settings(read(text, models_my_own_yml=MODEL))
+    assert values["model.layers"] == "32"
+    assert values["model.ffn"] == "14_336"
+
+
+def test_experts_and_latent_attention_are_read() -> None:
+    text = MODEL.replace('"llama2"', '"deepseek"') + (
+        "attention_type: mla\nq_lora_rank: 1536\nkv_lora_rank: 512\nnum_experts: 256\n"
+        "num_experts_per_tok: 8\nbase_moe_mlp_dim: 2048\nshared_experts: 1\n"
+        "first_num_dense_layers: 3\nrouted_bias: true\n"
+    )
+    values = settings(read(text))
+    assert {
+        "model.q_lora": "1536",
+        "model.kv_lora": "512",
+        "model.nope_dim": "128",
+        "model.experts": "256",
+        "model.top_k": "8",
+        "model.expert_ffn": "2048",
+        "model.dense_first": "3",
+        "model.router_bias": "on",
+    }.items() <= values.items()
+    assert "model.kv_heads" not in values
+
+
+def test_a_pipeline_is_circular() -> None:
+    """32 layers on 4 stages, one layer of a stage: 8 repeats; 16 sequences in 4 micro-batches."""
+    text = MODEL + "run_name: x\nper_device_batch_size: 4\nici_pipeline_parallelism: 4\n"
+    values = settings(read(text))
+    assert values["layout.pp"] == "4"
+    assert values["schedule.kind"] == "breadth_first"
+    assert values["schedule.chunks"] == "8"
+    assert values["training.micro_batch"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("lines", "attribute", "reason"),
+    [
+        ("quantization: fp8\n", "precision", "no recipe has the products of `fp8`"),
+        ("opt_type: muon\n", "precision", "this is muon"),
+        ("remat_policy: minimal_offloaded\n", "training.recompute", "in the host's memory"),
+        ("remat_policy: strange\n", "training.recompute", "`strange` it is not known"),
+        ("ici_tensor_parallelism: -1\n", "layout.tp", "the rest of the devices"),
+        ("base_num_decoder_layers: 4\n", "model", "stands beside `model_name`"),
+        (
+            "ici_context_parallelism: 2\ncontext_parallel_strategy: usp\n",
+            "context.algorithm",
+            "`usp` is not modelled",
+        ),
+    ],
+)
+def test_what_decides_the_cost_is_asked_for(lines: str, attribute: str, reason: str) -> None:
+    keys = {line.partition(":")[0] for line in lines.splitlines()}
+    text = "".join(
+        line for line in RUN.splitlines(keepends=True) if line.partition(":")[0] not in keys
+    )
+    assert reason in questions(read(text + lines))[attribute]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("use_dpo: true\n", "preference optimisation (DPO) is not in the language"),
+        ("use_multimodal: true\n", "towers of vision are not in the language"),
+        ("use_indexer: true\n", "sparse attention with an indexer"),
+        ("lora_input_adapters_path: gs://x\n", "adapters (LoRA) are not in the language"),
+        ("trainable_parameters_mask: ['.*x.*']\n", "frozen parameters"),
+    ],
+)
+def test_what_the_language_lacks_is_refused_by_name(lines: str, message: str) -> None:
+    (found,) = problems(IMPORTER, RUN + lines, "run.yml")
+    assert message in found[0]
+    assert found[1] == lines.strip()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("llama3.1-70b", "qwen3-next-80b-a3b", "the language has no layers of Gated DeltaNet"),
+        ("per_device_batch_size: 2", "per_device_batch_size: 0.3", "no whole sequences"),
+        ("per_device_batch_size: 2", "per_device_batch_size: x", "a number is expected"),
+        ("ici_tensor_parallelism: 4", "ici_tensor_parallelism: 0", "at least 1, or -1"),
+    ],
+)
+def test_an_error_stands_at_its_value(old: str, new: str, message: str) -> None:
+    assert old in RUN
+    (found,) = problems(IMPORTER, RUN.replace(old, new), "run.yml")
+    assert message in found[0]
+
+
+def test_types_of_weights_change_the_recipe() -> None:
+    values = settings(read(RUN + "weight_dtype: bfloat16\n"))
+    assert values["precision.gradients"] == "4 B"
+    assert values["training.precision"] == "maxtext"
+
+
+def test_a_key_that_is_renamed_is_asked_for(run_command: Callable[..., Any]) -> None:
+    text = RUN.replace("ici_tensor_parallelism", "ici_tensor_parallel_size")
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    done = run_command("eval", *machine, "run.yml", files={"run.yml": text})
+    assert done.code == 2
+    assert "error[import-question]: `layout.tp` is not known" in done.err
+    done = run_command("eval", *machine, "run.yml", files={"run.yml": RUN})
+    assert "import-question" not in done.err + done.out
