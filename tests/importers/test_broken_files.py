@@ -9,7 +9,9 @@ import pytest
 
 from parcost import Importer
 from parcost_plugins.importers.accelerate import Accelerate
+from parcost_plugins.importers.automodel import Automodel
 from parcost_plugins.importers.deepspeed import DeepSpeed
+from parcost_plugins.importers.maxtext import MaxText
 from parcost_plugins.importers.nanotron import Nanotron
 from parcost_plugins.importers.nccl_tests import CollectiveLog
 from parcost_plugins.importers.slurm import SlurmFile
@@ -17,7 +19,9 @@ from parcost_plugins.importers.topology import TopologyMatrix
 from parcost_plugins.importers.torchtitan import Torchtitan
 
 from .test_accelerate import FSDP_1, FSDP_2
+from .test_automodel import RECIPE
 from .test_cluster_files import BLOCKS, HGX, HOSTS, JOB, PAIRS, TREE
+from .test_maxtext import MODEL, RUN
 from .test_nccl_tests import ONE_NODE, json_log, log
 from .test_torchtitan import PYTHON, TOML
 from .test_yaml_configs import LLAMA, QWEN
@@ -29,6 +33,8 @@ FILES: list[tuple[Importer, str, str]] = [
     *((TopologyMatrix(), "a.txt", text) for text in (HGX, PAIRS)),
     *((Accelerate(), "a.yaml", text) for text in (FSDP_1, FSDP_2)),
     *((Nanotron(), "a.yaml", text) for text in (LLAMA, QWEN)),
+    *((MaxText(), "a.yml", text) for text in (RUN, MODEL)),
+    (Automodel(), "a.yaml", RECIPE),
     (DeepSpeed(), "a.json", '{"train_batch_size": 64, "zero_optimization": {"stage": 3}}'),
     (Torchtitan(), "a.toml", TOML),
     (Torchtitan(), "a.py", PYTHON),

@@ -6,6 +6,7 @@ has keys of no table is read all the same, and these keys are listed.
 
 PARTS = (
     "accelerate",
+    "automodel",
     "deepspeed",
     "huggingface",
     "maxtext",

@@ -173,8 +173,6 @@ def _attention(found: SettingCollector, block: str, decoder: str) -> None:
         found.set(block, "window", digits(window), "sliding_window_size")
     if kind in ("chunk", "compressed", "block_diffusion"):
         found.problem("attention_type", f"attention of type `{kind}` is not in the language")
-    behind = [found.switch(key) for key in ("use_post_attn_norm", "use_post_ffw_norm")]
-    if all(behind):
-        found.set(block, "norms", "4", "use_post_attn_norm")
-    elif any(behind):
-        found.set(block, "norms", "3", "use_post_attn_norm")
+    behind = [key for key in ("use_post_attn_norm", "use_post_ffw_norm") if found.switch(key)]
+    if behind:
+        found.set(block, "norms", str(2 + len(behind)), behind[0])

@@ -1,0 +1,161 @@
+"""Recipes of NeMo Automodel: meshes, batches, types of weights, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import Translation
+from parcost_plugins.importers.automodel import Automodel
+
+from .translations import assumptions, problems, settings, uses
+
+IMPORTER = Automodel()
+#: 4 stages of 4 ranks, and the rest of the devices as replicas.
+RECIPE = """\
+recipe: TrainFinetuneRecipeForNextTokenPrediction
+step_scheduler:
+  global_batch_size: 128
+  local_batch_size: 4
+  max_steps: 60
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: meta-llama/Llama-3.1-70B
+  torch_dtype: float32
+optimizer:
+  _target_: torch.optim.AdamW
+  lr: 2.0e-5
+distributed:
+  strategy: fsdp2
+  dp_size: none
+  tp_size: 4
+  pp_size: 4
+  sequence_parallel: false
+  activation_checkpointing: true
+  pipeline:
+    pp_schedule: 1f1b
+    pp_microbatch_size: 1
+packed_sequence:
+  packed_sequence_size: 4096
+"""
+
+
+def read(text: str) -> Translation:
+    return IMPORTER.translate("run.yaml", text)
+
+
+def questions(text: str) -> dict[str, str]:
+    return {one.attribute: one.reason for one in read(text).questions}
+
+
+def test_a_recipe_is_read() -> None:
+    found = read(RECIPE)
+    assert IMPORTER.recognizes("run.yaml", RECIPE)
+    assert not found.unknown
+    assert not found.questions
+    assert uses(found) == ["models.llama31_70b", "frameworks.pytorch_fsdp", "precisions.bf16_fsdp"]
+    assert {
+        "layout.tp": "4",
+        "layout.pp": "4",
+        "layout.cp": "1",
+        "layout.zero": "3",
+        "layout.sequence_parallel": "off",
+        "framework.accumulate": "whole",
+        "schedule.kind": "one_f_one_b",
+        "training.global_batch": "128 sequences",
+        "training.micro_batch": "1",
+        "training.sequence": "4096",
+        "training.recompute": "full",
+    }.items() <= settings(found).items()
+    assert "cluster.devices" not in settings(found)
+    assert assumptions(found)["layout.cp"] == "NeMo Automodel 013d113: cp_size is 1"
+
+
+def test_weights_of_two_bytes_have_gradients_reduced_in_four() -> None:
+    values = settings(read(RECIPE.replace("torch_dtype: float32", "torch_dtype: bf16")))
+    assert values["precision.reduction"] == "4 B"
+    assert values["training.precision"] == "automodel"
+    text = RECIPE.replace("torch_dtype: float32", "torch_dtype: torch.bfloat16").replace(
+        "  pipeline:", "  mp_policy: {param_dtype: bfloat16, reduce_dtype: bfloat16}\n  pipeline:"
+    )
+    assert uses(read(text))[-1] == "precisions.bf16_pure"
+
+
+def test_replicas_shard_within_their_group() -> None:
+    """16 ranks in 2 groups: shards of 8; 16 x 4 x 4 devices."""
+    text = RECIPE.replace("dp_size: none", "dp_size: 16\n  dp_replicate_size: 2")
+    values = settings(read(text))
+    assert values["sharding.shard"] == "8"
+    assert values["cluster.devices"] == "256"
+
+
+def test_keys_of_2025_are_read() -> None:
+    text = """\
+step_scheduler:
+  grad_acc_steps: 16
+model:
+  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: Qwen/Qwen3-8B
+  torch_dtype: float32
+dataset:
+  seq_len: 1024
+dataloader:
+  batch_size: 8
+distributed:
+  _target_: nemo_automodel.components.distributed.fsdp2.FSDP2Manager
+  dp_size: none
+"""
+    values = settings(read(text))
+    assert values["training.micro_batches"] == "16"
+    assert values["training.micro_batch"] == "8"
+    assert values["training.sequence"] == "1024"
+    assert values["layout.zero"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "attribute", "reason"),
+    [
+        ("  torch_dtype: float32\n", "", "precision", "weights have the type of the checkpoint"),
+        ("torch.optim.AdamW", "dion.Muon", "precision", "and this is dion.Muon"),
+        ("meta-llama/Llama-3.1-70B", "a/b", "model", "`a/b` is in no table"),
+        ("checkpointing: true", "checkpointing: selective", "training.recompute", "is not known"),
+        ("schedule: 1f1b", "schedule: interleaved1f1b", "schedule.chunks", "cuts the layers"),
+        ("  local_batch_size: 4\n", "", "training.micro_batch", "no step_scheduler"),
+    ],
+)
+def test_what_decides_the_cost_is_asked_for(
+    old: str, new: str, attribute: str, reason: str
+) -> None:
+    assert old in RECIPE
+    assert reason in questions(RECIPE.replace(old, new))[attribute]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("packed_sequence:", "peft: {dim: 8}\npacked_sequence:", "adapters (LoRA)"),
+        ("CausalLM", "ImageTextToText", "towers of vision are not in the language"),
+        ("packed_sequence:", "flow_matching: {shift: 3}\npacked_sequence:", "diffusion"),
+        ("TrainFinetuneRecipeFor", "KnowledgeDistillationRecipeFor", "distillation"),
+        ("dp_size: none", "dp_size: 64", "128 is no multiple of local_batch_size 4 x dp_size 64"),
+        ("strategy: fsdp2", "strategy: magic", "`magic` is not known"),
+        ("pp_microbatch_size: 1", "pp_microbatch_size: 3", "is no multiple of 3"),
+    ],
+)
+def test_what_cannot_run_or_be_written_is_an_error(old: str, new: str, message: str) -> None:
+    assert old in RECIPE
+    assert message in problems(IMPORTER, RECIPE.replace(old, new), "run.yaml")[0][0]
+
+
+def test_a_key_that_is_renamed_is_asked_for(run_command: Callable[..., Any]) -> None:
+    text = RECIPE.replace("  tp_size: 4", "  tensor_width: 4")
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    more = ("--set", "cluster.devices=128")
+    done = run_command("eval", *machine, *more, "run.yaml", files={"run.yaml": text})
+    assert done.code == 2
+    assert "error[import-question]: `layout.tp` is not known" in done.err
+    done = run_command("eval", *machine, *more, "run.yaml", files={"run.yaml": RECIPE})
+    assert "import-question" not in done.err + done.out
+    assert "step time" in done.out
