@@ -290,6 +290,8 @@ def test_flags_under_a_condition_are_listed() -> None:
     assert [key.name for key in found.unknown] == ["--num-query-groups"]
     assert "inside `if`, which parcost does not evaluate" in found.unknown[0].reason
     assert "--set-env DEBUG=1 | --set-env DEBUG=" in found.unknown[0].reason
+    (asked,) = found.questions
+    assert (asked.attribute, "--set-env DEBUG=1" in asked.answers) == ("model.kv_heads", True)
     assert "--log-interval" in {key.name for key in found.ignored}
 
 
@@ -308,8 +310,9 @@ def test_a_check_says_which_flag_may_be_meant(run_command: Run) -> None:
 
 
 def test_a_rule_names_the_flag_of_a_script(run_command: Run) -> None:
-    done = run_command("check", *MACHINE, "train.sh", files={"train.sh": MIXTRAL})
-    assert done.code == 1
+    settled = ["--set", "model.kv_heads=8"]
+    done = run_command("check", *MACHINE, *settled, "train.sh", files={"train.sh": MIXTRAL})
+    assert done.code == 1, done.out
     # pp 4 x ep 8 = 32 ranks, and the node has 8: two ranks of a stage.
     assert "error[experts-ranks]" in done.out
     line = 1 + MIXTRAL[: MIXTRAL.index("--expert-model-parallel-size")].count("\n")
@@ -366,14 +369,14 @@ def test_devices_of_a_script(script: str, devices: str) -> None:
         ("TP=$(echo 1 | tr 1 2)", "`$(echo 1 | tr 1 2)` is a command, and none is run"),
     ],
 )
-def test_a_value_that_needs_a_run_is_listed(assignment: str, reason: str) -> None:
+def test_a_value_that_needs_a_run_is_asked_for(assignment: str, reason: str) -> None:
     text = f"{assignment}\npython a.py {small('--tensor-model-parallel-size $TP')}\n"
     found = translate(Megatron(), "run.sh", text)
-    assert dict(reasons(found))["--tensor-model-parallel-size"] == reason
-    setting = settings(found)["layout.tp"]
-    assert setting.value == "1"
-    assert reason in setting.assumption
-    assert text[setting.start : setting.end] == "--tensor-model-parallel-size $TP"
+    (one,) = [one for one in found.questions if one.attribute != "training.micro_batch"]
+    assert (one.attribute, reason in one.reason) == ("layout.tp", True)
+    assert "--set layout.tp=1" in one.answers
+    assert "layout.tp" not in settings(found)
+    assert text[one.start : one.end] == "--tensor-model-parallel-size $TP"
 
 
 def test_nothing_of_a_script_is_run(tmp_path: Path) -> None:
@@ -408,7 +411,7 @@ def test_unknown_flags_are_listed_with_what_may_be_meant() -> None:
 def test_the_name_of_a_file_is_no_code(run_command: Run) -> None:
     """A file may have a line break in its name; what is written begins with that name."""
     name = "h\nsharding { prefetch = 3 }\n#.args"
-    text = "--num-layers 2 --hidden-size 64 --num-attention-heads 4\n"
+    text = "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --micro-batch-size 1\n"
     done = run_command(
         "import", "--set", "model.vocabulary=32000", name, "--from", "megatron", files={name: text}
     )

@@ -72,7 +72,7 @@ from .megatron_files import (
         ("--cp-comm-type mail", "mail is not known"),
         ("--normalization BatchNorm", "BatchNorm is not known"),
         ("--window-size wide", "two whole numbers are expected"),
-        ("--hybrid-override-pattern M*M*", "layers of Mamba cannot be written"),
+        ("--hybrid-override-pattern M*M*", "Mamba layers are not in the language"),
         ("--use-torch-fsdp2 --use-distributed-optimizer", "does not go together with"),
         ("--hidden-dropout often", "a number is expected, and often follows"),
     ],
@@ -186,7 +186,8 @@ def llama_64gpu_config():
     cfg.train.global_batch_size = 128
     cfg.train.micro_batch_size = 1
     cfg.ddp.overlap_grad_reduce = False
-    cfg.ddp.grad_reduce_in_fp32 = False
+    cfg.mixed_precision = bf16_mixed()
+    cfg.mixed_precision.grad_reduce_in_fp32 = False
     cfg.checkpoint.save = "x"
     return cfg
 '''
@@ -258,9 +259,13 @@ def test_code_of_a_recipe_is_listed_and_not_run(tmp_path: Path) -> None:
     found = translate(Megatron(), "recipe.py", text)
     assert not mark.exists()
     why = reasons(found)
-    assert why["cfg.model.tensor_model_parallel_size"] == "it is code, and none is run"
-    assert why["cfg.model.context_parallel_size"] == "`n` has no value in this file"
-    assert "condition" in why["cfg.model.pipeline_model_parallel_size"]
+    asked = {one.attribute: one.reason for one in found.questions}
+    assert "it is code, and none is run" in asked["layout.tp"]
+    assert "`n` has no value in this file" in asked["layout.cp"]
+    assert "condition" in asked["layout.pp"]
+    # What another file sets is asked for, and no default is assumed.
+    assert "`base_config`: what it sets is in another file" in asked["precision"]
+    assert {"layout.zero", "training.recompute", "training.dropout"} <= asked.keys()
     assert why["base_config"] == "what it sets is in another file"
     assert "cfg.model.warp_factor" in why
 
@@ -273,7 +278,7 @@ def test_code_of_a_recipe_is_listed_and_not_run(tmp_path: Path) -> None:
         ("print('hello')\n", "the file has no recipe"),
         (
             "def a():\n    cfg.model.seq_length = 1\ndef b():\n    cfg.model.seq_length = 2\n",
-            "the file has several recipes (a, b)",
+            "the file has several recipes (a, b): choose one by --recipe NAME",
         ),
         ("(" * 100_000, "no Python"),
         ("x = " + "-" * 100_000 + "1", "no"),
@@ -287,7 +292,7 @@ def test_python_that_is_no_recipe_has_an_answer(text: str, message: str) -> None
     if message:
         assert message in found.problems[0].message
     else:
-        assert "cfg.model.seq_length" in reasons(found)
+        assert "training.sequence" in [one.attribute for one in found.questions]
 
 
 @pytest.mark.parametrize(

@@ -216,8 +216,16 @@ def _unary(node: ast.UnaryOp, names: Mapping[str, Any]) -> Any:
 
 
 def _binary(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
-    left, right = _value(node.left, names), _value(node.right, names)
-    operation = _OPERATIONS.get(type(node.op))
+    return combine(node.op, _value(node.left, names), _value(node.right, names))
+
+
+def combine(operator: ast.operator, left: Any, right: Any) -> Any:
+    """Return the result of an *operator* on two values of a file.
+
+    Raises:
+        UnreadError: It is not arithmetic on numbers or on lists.
+    """
+    operation = _OPERATIONS.get(type(operator))
     if operation is not None and _is_number(left) and _is_number(right):
         try:
             found = operation(left, right)
@@ -228,9 +236,9 @@ def _binary(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
     lists = [one for one in (left, right) if isinstance(one, list)]
     times = next((one for one in (left, right) if isinstance(one, int)), None)
     joined: list[Any] = []
-    if isinstance(node.op, ast.Add) and len(lists) == 2:
+    if isinstance(operator, ast.Add) and len(lists) == 2:
         joined = left + right
-    elif isinstance(node.op, ast.Mult) and len(lists) == 1 and times is not None:
+    elif isinstance(operator, ast.Mult) and len(lists) == 1 and times is not None:
         joined = lists[0] * min(times, _LONGEST // max(len(lists[0]), 1) + 1)
     if 0 < len(joined) <= _LONGEST:
         return joined

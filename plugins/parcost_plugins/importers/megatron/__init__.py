@@ -8,20 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
-from parcost_plugins.importers.drafts import Draft, Option, OptionSet
+from parcost_plugins.importers.drafts import Draft, Option
+from parcost_plugins.importers.megatron.bridge import VERSION as BRIDGE
 from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe
 from parcost_plugins.importers.megatron.bridge_writer import BridgeWriter
+from parcost_plugins.importers.megatron.defaults import EVERYTHING, ToolOptions
 from parcost_plugins.importers.megatron.devices import read_devices
-from parcost_plugins.importers.megatron.experts import read_experts
+from parcost_plugins.importers.megatron.experts import read_exchange, read_experts
 from parcost_plugins.importers.megatron.flags import (
+    NO_FLAG,
     CommandLine,
     command_line,
+    is_known,
     known_flags,
     similar,
 )
 from parcost_plugins.importers.megatron.layout import read_layout
-from parcost_plugins.importers.megatron.model import read_model
+from parcost_plugins.importers.megatron.model import read_model, read_start
 from parcost_plugins.importers.megatron.precision import read_precision
+from parcost_plugins.importers.megatron.rejections import reject
 from parcost_plugins.importers.megatron.schedule import read_schedule
 from parcost_plugins.importers.megatron.training import read_training
 from parcost_plugins.importers.megatron.writer import MegatronWriter
@@ -42,6 +47,8 @@ _LABELS = {
     ),
     **dict.fromkeys(("routing", "overlap", "offload", "kernels"), ""),
 }
+_VERSION = "Megatron-LM core 0.14 to 0.19"
+_DOUBTS = table(TOOL)["doubts"]
 #: What another file may set in place of an option that is not read.
 _SET_ELSEWHERE = {"use_checkpoint_args": "model"}
 _SIGNS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_gpt")
@@ -67,11 +74,14 @@ class Megatron(Importer):
         return self.read(ImportFile(name, text))
 
     def read(self, file: ImportFile) -> Translation:
-        """Return the job of a file; a script may source files beside it."""
+        """Return the job of a file; a script may source files beside it.
+
+        `--recipe` chooses one of several recipes.
+        """
         draft = Draft(_LABELS)
         try:
             if file.name.endswith(".py"):
-                return _of_recipe(draft, read_recipe(file.text))
+                return _of_recipe(draft, read_recipe(file.text, file.options.recipe))
             return _of_command(draft, command_line(file))
         except (PythonTextError, ShellTextError) as error:
             problem = ImportProblem(message=str(error), start=error.start, end=error.end)
@@ -84,8 +94,9 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     if not known_flags().intersection(line.options):
         message = "the file has no arguments of Megatron-LM"
         return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
-    options = OptionSet(draft, line.options)
-    _read(options, "megatron_core")
+    options = ToolOptions(draft, line.options, _VERSION)
+    _doubts(options, line)
+    read_options(options, "megatron_core", line.entry)
     read_devices(draft, line)
     for stray in line.strays:
         if stray.unread == ARGUMENTS:
@@ -99,7 +110,7 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
             draft.ignore(option)
         else:
             draft.leave(option, _asked(option))
-    _rest(draft, options.rest())
+    list_rest(draft, options.rest())
     return draft.translation()
 
 
@@ -109,38 +120,68 @@ def _asked(option: Option) -> str:
 
 
 def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
-    options = OptionSet(draft, recipe.options)
+    options = ToolOptions(draft, recipe.options, BRIDGE)
+    for option, message, help in recipe.errors:
+        draft.problem(option, message, help)
+    for option in recipe.doubts:
+        options.doubt(option, option.unread, EVERYTHING)
+        draft.leave(option, option.unread)
+    if recipe.precision is not None:
+        options.doubt(recipe.precision, recipe.precision.unread, ["precision"])
+        options.settle("training.precision")
     if recipe.model is not None:
-        entry = table(TOOL)["bridge"]["models"].get(recipe.model.text)
-        if entry is not None:
-            draft.use(f"catalog.models.{entry}", option=recipe.model)
-            draft.set("training.model", str(entry), recipe.model)
-        else:
-            why = "the catalogue has no such model: add one by --use or by a `model` block"
-            draft.leave(recipe.model, why, "model")
-    _read(options, "nemo")
+        read_start(options, recipe.model)
+    elif not options.has("num_layers"):
+        draft.ask("model", "the file names no model", ["--use catalog.models.llama31_8b"])
+    read_options(options, "nemo")
     for option in recipe.ignored:
         draft.ignore(option, option.assumption)
     for option in recipe.unread:
         draft.leave(option, option.unread)
-    _rest(draft, options.rest())
+    list_rest(draft, options.rest())
     return draft.translation()
 
 
-def _read(options: OptionSet, framework: str) -> None:
-    for name, why in table(TOOL)["refused"].items():
+def _doubts(options: ToolOptions, line: CommandLine) -> None:
+    """Note which keys of a script may decide what a default would."""
+    for option in line.conditional:
+        stated = line.options.get(option.name)
+        path = _DOUBTS["decides"].get(option.name, "")
+        if is_ignored(TOOL, option.name) or (stated and stated.texts == option.texts):
+            continue
+        if path and stated is not None:
+            options.ask(path, option, option.unread)
+        elif path:
+            options.doubt(option, option.unread, [path])
+    for stray in line.strays:
+        if stray.unread not in (ARGUMENTS, NO_FLAG):
+            options.doubt(stray, stray.unread, EVERYTHING)
+    if line.partial:
+        first = next(iter(line.options.values()))
+        about = [one for one in EVERYTHING if one != "model"]
+        options.doubt(first, "the file has the arguments of a model alone", about)
+
+
+def read_options(options: ToolOptions, framework: str, entry: Option | None = None) -> None:
+    """Read all options of a job into its draft; *entry* is the training script."""
+    reject(options, entry)
+    for name, found in table(TOOL)["elsewhere"].items():
         option = options.get(name)
         if option is not None and option.text != "false":
-            options.draft.problem(option, why)
-    read_model(options)
-    read_experts(options)
+            options.doubt(option, found["why"], found["about"])
+            options.draft.leave(option, found["why"], _SET_ELSEWHERE.get(name, ""))
+    if not options.draft.has("training.model"):
+        read_model(options)
+        read_experts(options)
+    else:
+        read_exchange(options)
     read_layout(options)
     read_schedule(options)
     read_precision(options)
     read_training(options, framework)
 
 
-def _rest(draft: Draft, options: Iterable[Option]) -> None:
+def list_rest(draft: Draft, options: Iterable[Option]) -> None:
     """List the options that nothing reads."""
     tables = table(TOOL)
     strange: list[Option] = []
@@ -153,9 +194,11 @@ def _rest(draft: Draft, options: Iterable[Option]) -> None:
         elif is_ignored(TOOL, option.name):
             draft.ignore(option)
         elif option.name in tables["unread"]:
-            draft.leave(option, tables["unread"][option.name], _SET_ELSEWHERE.get(option.name, ""))
+            draft.leave(option, tables["unread"][option.name])
         elif option.name in known_flags():
             draft.ignore(option, "nothing here reads it")
+        elif is_known(option.name):
+            draft.leave(option, option.unread or "its effect on a cost is not modelled")
         else:
             strange.append(option)
     close = similar(strange)

@@ -1,301 +1,551 @@
-"""Recipes of Megatron-Bridge: assignments to a configuration, in Python that is not run."""
+"""Recipes of Megatron-Bridge: functions that make a configuration, in Python that is not run."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from attrs import field
+
+from parcost import did_you_mean, record
 from parcost_plugins.importers.drafts import Option
+from parcost_plugins.importers.megatron.recipe_code import (
+    Cell,
+    Entity,
+    Follower,
+    Function,
+    Library,
+    Unread,
+)
 from parcost_plugins.importers.python_values import (
     DottedName,
     PythonText,
     PythonTextError,
     UnreadError,
-    constants,
     dotted,
-    static_value,
 )
 from parcost_plugins.importers.tables import is_listed, table
 
+#: The release that the tables of this module are made for.
+VERSION = "Megatron-Bridge 0.6"
+_TABLE: Mapping[str, Any] = table("megatron")["bridge"]
+_SECTIONS: Mapping[str, Sequence[str]] = _TABLE["sections"]
 _TYPES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16", "half": "fp16", "uint8": "fp8"}
 _ONE_TEXT = ("moe_layer_freq", "window_attn_skip_freq")
-_CONDITIONS = (ast.If, ast.For, ast.While, ast.Match)
-_DEEPEST = 8  # functions of the file that call one another
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_CONTAINER = "ConfigContainer"
+_PRECISION = "MixedPrecisionConfig"
+#: Sections in the order in which a later one wins.
+_ORDER = ("model", "train", "optimizer", "dist", "ddp", "comm_overlap")
+_ELSEWHERE = "what it sets is in another file"
 
 
-class BridgeRecipe(NamedTuple):
-    """What a recipe sets: *options* of flags, keys without an effect, and what is not read.
+@record(frozen=False)
+class BridgeRecipe:
+    """What a recipe sets.
 
-    *model* is the model of Hugging Face that it starts from.
+    *options* are named as flags, *ignored* keys have no effect, *unread* ones no value. *model* is
+    the model of Hugging Face that it starts from. *doubts* are calls of functions that may set
+    anything. *precision* is why the precision is not known. *errors* are rejected settings.
     """
 
-    options: Mapping[str, Option]
-    ignored: Sequence[Option]
-    unread: Sequence[Option]
-    model: Option | None
+    options: dict[str, Option] = field(factory=dict)
+    ignored: list[Option] = field(factory=list)
+    unread: list[Option] = field(factory=list)
+    doubts: list[Option] = field(factory=list)
+    errors: list[tuple[Option, str, str]] = field(factory=list)
+    model: Option | None = None
+    precision: Option | None = None
 
 
-def read_recipe(text: str) -> BridgeRecipe:
-    """Return what the recipe in a Python file sets.
+def read_recipe(text: str, name: str = "") -> BridgeRecipe:
+    """Return what a recipe in a Python file sets: the one called *name*, or the only one.
 
     Raises:
-        PythonTextError: The file is no Python, or has several recipes or none.
+        PythonTextError: The file is no Python, or has several recipes or none of that name.
     """
     python = PythonText(text)
-    functions = {one.name: one for one in python.tree.body if isinstance(one, _Function)}
-    recipes = [one for one in functions.values() if _assigns(one)]
-    public = [one for one in recipes if not one.name.startswith("_")] or recipes
-    if len(public) > 1:
-        names = ", ".join(one.name for one in public[:8])
-        start, _ = python.place(public[1])
-        raise PythonTextError(f"the file has several recipes ({names}): keep one", start, start + 3)
-    reader = _RecipeReader(python, functions)
-    if public:
-        reader.visit(public[0].body)
-    else:
-        reader.visit(python.tree.body)
-    found = reader.recipe()
-    if not (found.options or found.model or found.unread):
+    library = _BridgeLibrary()
+    free = Entity(_CONTAINER, python.tree)
+    follower = Follower(python.tree, library, {"cfg": free})
+    recipe = _chosen(python, follower, name)
+    try:
+        if recipe is not None:
+            made = follower.call_function(recipe, _configurations(recipe))
+        else:
+            made = follower.run_file(python.tree, _is_configuration)
+    except UnreadError as error:
+        raise PythonTextError(str(error), 0, 1) from None
+    if made is None and free.cells:
+        made = free
+    if isinstance(made, Unread):
+        start, end = python.place(recipe or python.tree)
+        raise PythonTextError(f"the recipe is not followed: {made.why}", start, min(end, start + 3))
+    if not isinstance(made, Entity) or not (made.cells or made.kind.startswith("?")):
         raise PythonTextError("the file has no recipe of Megatron-Bridge", 0, 1)
-    return found
+    return _Reader(python, library, made).recipe()
 
 
-def _assigns(function: _Function) -> bool:
-    """Return whether a function sets attributes of a configuration."""
-    sections = table("megatron")["bridge"]["sections"]["read"]
+def recipe_names(tree: ast.Module) -> Sequence[str]:
+    """Return the names of the recipes of a file."""
+    found = [one for one in tree.body if isinstance(one, Function) and _is_recipe(one)]
+    public = [one.name for one in found if not one.name.startswith("_")]
+    return public or [one.name for one in found]
+
+
+def _chosen(python: PythonText, follower: Follower, name: str) -> Function | None:
+    names = recipe_names(python.tree)
+    if name:
+        if name in follower.functions:
+            return follower.functions[name]
+        hint = did_you_mean(name, names) or f"recipes of the file: {', '.join(names)}"
+        raise PythonTextError(f"the file has no recipe `{name}`: {hint}", 0, 1)
+    if len(names) > 1:
+        start, _ = python.place(follower.functions[names[1]])
+        message = f"the file has several recipes ({', '.join(names)}): choose one by --recipe NAME"
+        raise PythonTextError(message, start, start + 3)
+    return follower.functions[names[0]] if names else None
+
+
+def _is_recipe(function: Function) -> bool:
+    """Return whether a function makes or changes a configuration."""
+    if function.returns is not None and _CONTAINER in ast.unparse(function.returns):
+        return True
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                if len(parts := dotted(target).split(".")) >= 2 and parts[1] in sections:
+                parts = dotted(target).split(".")
+                if len(parts) >= 2 and parts[1] in (*_ORDER, "mixed_precision"):
                     return True
-        elif isinstance(node, ast.Call) and dotted(node.func).endswith("ConfigContainer"):
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith(_CONTAINER):
             return True
     return False
 
 
-class _RecipeReader:
-    """Goes through the statements of a recipe in their order."""
+def _configurations(function: Function) -> dict[str, Any]:
+    """Return a configuration for the parameters that are one by their names."""
+    names = [one.arg for one in function.args.args]
+    return {name: Entity(_CONTAINER, function) for name in names if name in ("cfg", "config")}
 
-    def __init__(self, python: PythonText, functions: Mapping[str, _Function]) -> None:
+
+def _is_configuration(value: Any) -> bool:
+    return isinstance(value, Entity) and (value.kind == _CONTAINER or "model" in value.cells)
+
+
+class _BridgeLibrary(Library):
+    """What functions and classes of Megatron-Bridge do."""
+
+    def __init__(self) -> None:
+        self.doubts: list[tuple[str, ast.AST]] = []
+
+    def call(
+        self,
+        follower: Follower,
+        name: str,
+        node: ast.Call,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Any:
+        """Return what a function of another module returns, by the tables."""
+        last = name.rpartition(".")[2]
+        base = _base(last)
+        if base is not None:
+            return self._container(last, base, node)
+        if last in _TABLE["precisions"]:
+            return _precision_entity(last, node)
+        if last in ("get_mixed_precision_config", *_TABLE["perf_functions"]):
+            return self._precision(last, node, arguments)
+        if last in _TABLE["helpers"]:
+            return self._help(follower, last, node, arguments)
+        if last in ("from_hf_pretrained", "from_hf_config"):
+            found = arguments[0] if arguments else keywords.get("hf_model_id")
+            value = found.value if isinstance(found, Cell) else found
+            return Entity("hf", node, {"hf": Cell(value, node, "from_hf_pretrained")})
+        if last.startswith("distributed_") and "adam" in last:
+            why = f"{VERSION}: {last}"
+            on = Cell(True, node, f"{last}()", why)
+            parts = {"use_distributed_optimizer": on}
+            return [Entity("OptimizerConfig", node, parts), Entity("SchedulerConfig", node)]
+        if last in ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance"):
+            return _builtin(last, arguments)
+        if last[:1].isupper():
+            return Entity(last, node, dict(keywords))
+        if last in _TABLE["harmless"]["functions"] or name.startswith(("os.", "logging.")):
+            return Unread("it is code, and none is run")
+        given = [*arguments, *(one.value for one in keywords.values())]
+        if any(isinstance(one, Entity) for one in given):
+            self.doubts.append((last, node))
+        return Entity(f"?{last}", node)
+
+    def _container(self, name: str, base: Mapping[str, Any], node: ast.AST) -> Entity:
+        """Return the configuration that a function of the library makes."""
+        made = Entity(_CONTAINER, node)
+        why = f"{VERSION}: {name}"
+        for path, value in base.items():
+            section, _, attribute = path.partition(".")
+            cell = Cell(value, node, f"{name}()", why)
+            if not attribute:
+                if section == "model":
+                    parts = {"hf": Cell(value, node, f"{name}()", why)}
+                    cell = Cell(Entity("hf", node, parts), node, f"{name}()", why)
+                made.cells[section] = cell
+                continue
+            owner = made.cells.get(section)
+            if owner is None or not isinstance(owner.value, Entity):
+                owner = made.cells[section] = Cell(Entity(section, node), node, section, why)
+            owner.value.cells[attribute] = cell
+        return made
+
+    def _precision(self, name: str, node: ast.Call, arguments: Sequence[Any]) -> Any:
+        """Return the precision that a function makes of a name."""
+        word = arguments[0] if arguments else None
+        if isinstance(word, Entity):
+            return word
+        if not isinstance(word, str):
+            return Unread(word.why if isinstance(word, Unread) else "its name is not known")
+        if name == "get_mixed_precision_config":
+            found = word.replace("-", "_")
+            if found in _TABLE["precisions"]:
+                return _precision_entity(found, node)
+            return Unread(f"`{word}` is no recipe of mixed precision of {VERSION}")
+        known = _TABLE["perf_precisions"]
+        if word not in known:
+            return Unread(f"`{word}` is not known: known are {', '.join(known)}")
+        made = _precision_entity(known[word], node)
+        why = f"{VERSION}: {name}"
+        for attribute in ("grad_reduce_in_fp32", "first_last_layers_bf16"):
+            made.cells[attribute] = Cell(False, node, f"{name}()", why)
+        return made
+
+    def _help(self, follower: Follower, name: str, node: ast.AST, arguments: Sequence[Any]) -> Any:
+        """Change a configuration as a function of the library does."""
+        helper = _TABLE["helpers"][name]
+        made = arguments[0] if arguments else None
+        if not isinstance(made, Entity):
+            return made
+        why = f"{VERSION}: {name}"
+        values = dict(helper.get("sets", {}))
+        for place, path in enumerate(helper.get("arguments", []), 1):
+            if len(arguments) > place:
+                values[path] = arguments[place]
+        for path, value in values.items():
+            owner, _, attribute = path.rpartition(".")
+            target = self._section(follower, made, owner, node) if owner else made
+            if isinstance(target, Entity):
+                follower.put(target, attribute, Cell(value, node, f"{name}()", why))
+        if helper.get("backend") and len(arguments) > 1:
+            backend = arguments[1]
+            if isinstance(backend, str):
+                word = Cell("flex", node, f"{name}()", why)
+                follower.put(made, "moe_token_dispatcher_type", word)
+                chosen = Cell(backend, node, f"{name}()", why)
+                follower.put(made, "moe_flex_dispatcher_backend", chosen)
+        return made
+
+    def _section(self, follower: Follower, owner: Entity, name: str, node: ast.AST) -> Any:
+        cell = owner.cells.get(name)
+        if cell is None:
+            cell = Cell(Entity(name, node), node, name)
+            follower.put(owner, name, cell)
+        return cell.value
+
+    def method(
+        self,
+        follower: Follower,  # noqa: ARG002
+        owner: Entity,
+        node: ast.Call,
+        arguments: Sequence[Any],  # noqa: ARG002
+        keywords: Mapping[str, Cell],  # noqa: ARG002
+    ) -> Any:
+        """Return what a method of an entity returns."""
+        assert isinstance(node.func, ast.Attribute)
+        if owner.kind == "hf":
+            return Entity("hf", owner.node, dict(owner.cells))
+        if node.func.attr in _TABLE["harmless"]["methods"]:
+            return None
+        self.doubts.append((node.func.attr, node))
+        return Entity(f"?{node.func.attr}", node)
+
+    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
+        """Return an attribute of an entity; a section of a configuration is made."""
+        cell = owner.cells.get(node.attr)
+        if cell is not None:
+            return cell.value
+        if owner.kind == _CONTAINER or owner.kind.startswith("?") or "model" in owner.cells:
+            return self._section(follower, owner, node.attr, node)
+        raise UnreadError(f"`{dotted(node) or node.attr}` has no value in this file")
+
+
+class _Reader:
+    """Turns a configuration into options."""
+
+    def __init__(self, python: PythonText, library: _BridgeLibrary, made: Entity) -> None:
         self._python = python
-        self._functions = functions
-        self._table = table("megatron")["bridge"]
-        self._names: dict[str, Any] = dict(constants(python.tree.body))
-        self._options: dict[str, Option] = {}
-        self._ignored: list[Option] = []
-        self._unread: list[Option] = []
-        self._model: Option | None = None
-        self._base: dict[str, Option] = {}
-        self._visited: list[str] = []
+        self._made = made
+        self._found = BridgeRecipe()
+        for name, node in library.doubts:
+            self._doubt(name, node)
 
     def recipe(self) -> BridgeRecipe:
         """Return what is read."""
-        options = {**self._base, **self._options}
-        hidden, gated = options.get("hidden_size"), "ffn_hidden_size" not in options
-        if hidden is not None and gated and hidden.text.isdecimal() and len(hidden.text) < 10:
-            options["ffn_hidden_size"] = hidden.evolve(
-                name="ffn_hidden_size",
-                texts=(str(4 * int(hidden.text)),),
-                assumption="the default of TransformerConfig: 4 x hidden",
+        found = self._found
+        if self._made.kind.startswith("?"):
+            self._doubt(self._made.kind[1:], self._made.node)
+        sections = self._made.cells
+        for name in (*_ORDER, *(one for one in sections if one not in _ORDER)):
+            cell = sections.get(name)
+            if cell is None or name == "mixed_precision":
+                continue
+            self._section(name, cell)
+        self._precision(sections.get("mixed_precision"))
+        self._complete()
+        return found
+
+    def _section(self, name: str, cell: Cell) -> None:
+        value = cell.value
+        if name == "peft" and value is not None and not isinstance(value, Unread):
+            option = self._option("peft", cell)
+            self._found.errors.append((option, "adapters are not in the language yet", ""))
+        elif isinstance(value, Entity):
+            if name == "model":
+                self._start_model(value, cell)
+            if value.kind.startswith("?") and name in _SECTIONS["read"]:
+                self._doubt(value.kind[1:], value.node)
+            for attribute, inner in value.cells.items():
+                if attribute != "hf":
+                    self._attribute(name, attribute, inner)
+        elif name in _SECTIONS["read"] and value is not None:
+            why = value.why if isinstance(value, Unread) else "it is code, and none is run"
+            self._found.doubts.append(self._option("", cell).evolve(unread=why))
+        elif not cell.why:
+            self._found.ignored.append(self._option("", cell))
+
+    def _start_model(self, model: Entity, cell: Cell) -> None:
+        """Note the model that a provider starts from: of Hugging Face, or of a class."""
+        start = model.cells.get("hf")
+        if start is not None:
+            one = self._option("hf", start)
+            if isinstance(start.value, str):
+                self._found.model = one.evolve(texts=(start.value,), assumption=start.why)
+            else:
+                why = start.value.why if isinstance(start.value, Unread) else "not known"
+                self._found.doubts.append(one.evolve(unread=why))
+            return
+        classes = table("nemo")["classes"]
+        if model.kind in _TABLE["plain_models"] or model.kind == "model":
+            return
+        name = model.kind.replace("ModelProvider", "Config")
+        if name in classes:
+            one = self._option("hf", cell).evolve(key=model.kind, texts=(classes[name],))
+            self._found.model = one
+        elif not model.kind.startswith("?"):
+            why = f"the defaults of the class {model.kind} are not known"
+            self._found.doubts.append(self._option("model", cell).evolve(unread=why))
+
+    def _precision(self, cell: Cell | None) -> None:
+        """Read mixed precision; it overrides what other sections say of it."""
+        options = self._found.options
+        value = cell.value if cell is not None else None
+        if isinstance(value, str):
+            word = value.replace("-", "_")
+            if word not in _TABLE["precisions"]:
+                assert cell is not None
+                known = list(_TABLE["precisions"])
+                hint = did_you_mean(word, known) or f"known are {', '.join(known[:6])}"
+                option = self._option("", cell)
+                message = f"`{value}` is no recipe of mixed precision of {VERSION}"
+                self._found.errors.append((option, message, hint))
+                return
+            assert cell is not None
+            value = _precision_entity(word, cell.node, cell.key, cell.why)
+        if not isinstance(value, Entity):
+            if isinstance(value, Unread) or not _has_precision(options):
+                reason = value.why if isinstance(value, Unread) else "the file has none"
+                place = cell or Cell(None, self._made.node, "mixed_precision")
+                self._found.precision = self._option("", place).evolve(unread=reason)
+            return
+        for name in _TABLE["of_precision"]["names"]:
+            if name in options and not options[name].assumption:
+                why = "mixed precision overrides it"
+                self._found.ignored.append(options[name].evolve(assumption=why))
+            options.pop(name, None)
+        if value.kind.startswith("?"):
+            place = cell or Cell(None, value.node, "mixed_precision")
+            why = f"what {value.kind[1:]} returns is in another file"
+            self._found.precision = self._option("", place).evolve(unread=why)
+        if value.kind == "mixed_precision":  # attributes alone, of a recipe that is not known
+            assert cell is not None
+            self._found.precision = self._option("", cell).evolve(
+                unread="its recipe is in another file"
             )
+        for attribute, inner in value.cells.items():
+            self._attribute("mixed_precision", attribute, inner)
+        if "fp8_format" not in options:
+            for name in ("fp8_recipe", "fp8_param_gather", "first_last_layers_bf16"):
+                options.pop(name, None)
+        elif "fp8_recipe" not in options:
+            one = options["fp8_format"]
+            options["fp8_recipe"] = one.evolve(
+                name="fp8_recipe", texts=("tensorwise",), assumption=f"{VERSION}: tensorwise"
+            )
+
+    def _complete(self) -> None:
+        """Add what follows from options that the file has."""
+        options = self._found.options
         groups = options.get("num_query_groups")
         if groups is not None and not groups.unread:  # Megatron-Core has no switch for it
             options["group_query_attention"] = groups.evolve(name="group_query_attention", texts=())
-        return BridgeRecipe(options, self._ignored, self._unread, self._model)
-
-    # Statements
-
-    def visit(self, body: Sequence[ast.stmt], *, uncertain: bool = False) -> None:
-        """Read statements, which only run under a condition where *uncertain*."""
-        for statement in body:
-            if isinstance(statement, _CONDITIONS):
-                for inner in _bodies(statement):
-                    self.visit(inner, uncertain=True)
-            elif isinstance(statement, (ast.With, ast.Try)):
-                for inner in _bodies(statement):
-                    self.visit(inner, uncertain=uncertain)
-            elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value:
-                targets = (
-                    statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-                )
-                for target in targets:
-                    self._assign(dotted(target), statement, statement.value, uncertain)
-            elif isinstance(statement, (ast.Expr, ast.Return)) and statement.value:
-                self._call(statement, statement.value, uncertain)
-
-    def _assign(self, target: str, statement: ast.stmt, value: ast.expr, uncertain: bool) -> None:
-        parts = target.split(".")
-        if len(parts) == 1:
-            self._local(target, statement, value, uncertain)
-        elif len(parts) == 2:
-            self._section(parts[1], target, statement, value, uncertain)
-        elif len(parts) == 3 and all(parts):
-            self._attribute(parts[1], parts[2], target, statement, value, uncertain)
-
-    def _local(self, name: str, statement: ast.stmt, value: ast.expr, uncertain: bool) -> None:
-        """Read a variable: a number, or a configuration that another function makes."""
-        self._names.pop(name, None)
-        if isinstance(value, ast.Call):
-            self._call(statement, value, uncertain)
-        elif name and not uncertain:
-            try:
-                self._names[name] = static_value(value, self._names)
-            except UnreadError:
-                return
-
-    def _call(self, statement: ast.stmt, value: ast.expr, uncertain: bool) -> None:
-        """Read a call that makes or changes a configuration."""
-        if not isinstance(value, ast.Call):
-            return
-        name = dotted(value.func)
-        function = self._functions.get(name)
-        base = self._table["bases"].get(name)
-        if name.rpartition(".")[2] == "ConfigContainer":
-            for keyword in value.keywords:
-                if keyword.arg:
-                    key = f"ConfigContainer({keyword.arg})"
-                    self._section(keyword.arg, key, keyword, keyword.value, uncertain)
-        elif base is not None:
-            start, end = self._python.place(value)
-            for key, text in base.items():
-                self._base[key] = Option(
-                    name=key,
-                    key=f"{name}()",
-                    texts=(text,),
-                    start=start,
-                    end=end,
-                    assumption=f"Megatron-Bridge, recipes/common.py: {name}",
-                )
-        elif function is not None and _assigns(function):
-            if name not in self._visited and len(self._visited) < _DEEPEST:
-                self._visited.append(name)
-                self.visit(function.body, uncertain=uncertain)
-                self._visited.pop()
-        elif name.endswith("_config") or (
-            isinstance(statement, ast.Expr) and "cfg" in _names(value)
+        hidden = options.get("hidden_size")
+        if (
+            hidden is not None
+            and "ffn_hidden_size" not in options
+            and hidden.text.isdecimal()
+            and len(hidden.text) < 10
         ):
-            self._leave(name, value, "what it sets is in another file")
+            options["ffn_hidden_size"] = hidden.evolve(
+                name="ffn_hidden_size",
+                texts=(str(4 * int(hidden.text)),),
+                assumption="Megatron-Core 0.14 to 0.19: 4 x hidden",
+            )
+        tp, sequence = options.get("tensor_model_parallel_size"), options.get("sequence_parallel")
+        overlap = options.get("tp_comm_overlap")
+        if overlap is not None and overlap.text == "true":
+            alone = tp is None or tp.text == "1"
+            if alone or sequence is None or sequence.text != "true":
+                options.pop("tp_comm_overlap")
+                why = (
+                    "Megatron-Bridge turns it off without tp of 2 or more and sequence parallelism"
+                )
+                self._found.ignored.append(overlap.evolve(assumption=why))
+        if self._found.model is not None:
+            for name in ("hidden_dropout", "attention_dropout"):
+                options.setdefault(
+                    name,
+                    self._found.model.evolve(
+                        name=name,
+                        texts=("0.0",),
+                        assumption=f"{VERSION}: dropout of the model of Hugging Face, 0",
+                    ),
+                )
 
-    # Sections and attributes
-
-    def _section(
-        self, section: str, key: str, node: ast.AST, value: ast.expr, uncertain: bool
-    ) -> None:
-        """Read a whole section, such as ``cfg.model = GPTModelProvider(...)``."""
-        sections = self._table["sections"]
-        if section == "mixed_precision":
-            self._precision(key, node, value, uncertain)
-            return
-        if section not in sections["read"]:
-            if section in (*sections["ignored"], "dataset", "tokenizer"):
-                self._ignored.append(self._option("", key, node))
-            return
-        for call in ast.walk(value):
-            if isinstance(call, ast.Call) and dotted(call.func).endswith("from_hf_pretrained"):
-                argument = call.args[0] if call.args else None
-                if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                    one = self._option("hf", key, call)
-                    self._model = one.evolve(texts=(argument.value,))
-                    return
-        if isinstance(value, ast.Call):
-            for keyword in value.keywords:
-                if keyword.arg:
-                    shown = f"{key}.{keyword.arg}"
-                    self._attribute(section, keyword.arg, shown, keyword, keyword.value, uncertain)
-            if not value.keywords:
-                self._leave(key, node, "it is code, and none is run")
-        elif not (isinstance(value, ast.Constant) and value.value is None):
-            self._leave(key, node, "it is code, and none is run")
-
-    def _precision(self, key: str, node: ast.AST, value: ast.expr, uncertain: bool) -> None:
-        """Read mixed precision by its name."""
-        names = [one.value for one in ast.walk(value) if isinstance(one, ast.Constant)]
-        if isinstance(value, ast.Call):
-            names.append(dotted(value.func))
-        known = self._table["precisions"]
-        found = next((name for name in names if isinstance(name, str) and name in known), None)
-        if found is None or uncertain:
-            self._leave(key, node, "a recipe that is not known by its name")
-            return
-        for name in ("bf16", "fp16"):  # of the recipe that this one starts from
-            self._base.pop(name, None)
-        for name, text in known[found].items():
-            self._options[name] = self._option(name, key, node).evolve(texts=(text,))
-
-    def _attribute(
-        self,
-        section: str,
-        attribute: str,
-        key: str,
-        node: ast.AST,
-        value: ast.expr,
-        uncertain: bool,
-    ) -> None:
+    def _attribute(self, section: str, attribute: str, cell: Cell) -> None:
         """Read one attribute of a section."""
-        sections = self._table["sections"]
-        if section not in sections["read"] and (section, attribute) != ("tokenizer", "vocab_size"):
-            option = self._option("", key, node)
-            known = section in (*sections["ignored"], "dataset", "tokenizer")
-            (self._ignored if known else self._unread).append(option)
+        found = self._found
+        read = section in _SECTIONS["read"]
+        if not read and (section, attribute) != ("tokenizer", "vocab_size"):
+            if (section, attribute) == ("dataset", "seq_length"):
+                option = self._option("seq_length", cell)
+                texts, unread = _texts("seq_length", cell.value)
+                if "seq_length" not in found.options:
+                    found.options["seq_length"] = option.evolve(texts=texts, unread=unread)
+            elif not cell.why:
+                known = section in (*_SECTIONS["ignored"], "dataset", "tokenizer", "peft")
+                option = self._option("", cell)
+                (found.ignored if known else found.unread).append(option)
             return
-        renamed = self._table["renames"].get(attribute, attribute)
-        name = str(table("megatron")["aliases"].get(renamed, renamed)).removeprefix("not ")
-        option = self._option(name, key, node)
-        try:
-            found = static_value(value, self._names)
-        except UnreadError as error:
-            self._options[name] = option.evolve(unread=str(error))
+        if section == "optimizer" and attribute in _TABLE["of_precision"]["attributes"]:
+            found.ignored.append(self._option("", cell))
             return
-        if is_listed(attribute, self._table["ignored"]["names"]):
-            self._ignored.append(option)
+        renamed = _TABLE["renames"].get(attribute, attribute)
+        plain = renamed.removeprefix("not ")
+        name = str(table("megatron")["aliases"].get(plain, plain))
+        option = self._option(name, cell).evolve(assumption=cell.why)
+        if is_listed(attribute, _TABLE["ignored"]["names"]):
+            if not cell.why:
+                found.ignored.append(option)
             return
-        self._names[key] = found
-        if found is None:
-            self._options.pop(name, None)
-            self._ignored.append(option)
+        if isinstance(cell.value, Entity):
+            if not cell.why:
+                found.ignored.append(option)
             return
-        if renamed.startswith("not ") and isinstance(found, bool):
-            found = not found
-        option = option.evolve(texts=_texts(name, found), value=found)
-        if uncertain:
-            option = option.evolve(unread="it is set under a condition, which is not run")
-        self._options[name] = option
+        if cell.value is None:
+            found.options.pop(name, None)
+            if not cell.why:
+                found.ignored.append(option)
+            return
+        before = found.options.get(name)
+        if name == "use_distributed_optimizer" and before is not None and before.text == "true":
+            return  # one of both sections turns it on
+        texts, unread = _texts(name, cell.value)
+        if renamed.startswith("not ") and texts in (("true",), ("false",)):
+            texts = ("false",) if texts == ("true",) else ("true",)
+        found.options[name] = option.evolve(texts=texts, value=cell.value, unread=unread)
 
-    def _option(self, name: str, key: str, node: ast.AST) -> Option:
+    def _option(self, name: str, cell: Cell) -> Option:
+        start, end = self._python.place(cell.node)
+        return Option(name=name, key=cell.key, start=start, end=end)
+
+    def _doubt(self, name: str, node: ast.AST) -> None:
         start, end = self._python.place(node)
-        return Option(name=name, key=key, start=start, end=end)
+        one = Option(name="", key=name, start=start, end=end, unread=_ELSEWHERE)
+        if one not in self._found.doubts:
+            self._found.doubts.append(one)
 
-    def _leave(self, key: str, node: ast.AST, why: str) -> None:
-        self._unread.append(self._option("", key, node).evolve(unread=why))
+
+def _base(name: str, depth: int = 0) -> Mapping[str, Any] | None:
+    """Return what a function of the library sets, by section and attribute."""
+    found = _TABLE["bases"].get(name) or table("bridge_recipes").get(name)
+    if found is None or depth > 4:
+        return None
+    start = _base(found["extends"], depth + 1) if "extends" in found else {}
+    return {**(start or {}), **{path: one for path, one in found.items() if path != "extends"}}
 
 
-def _texts(name: str, value: Any) -> Sequence[str]:
-    """Return a value as flags have it.
+def _precision_entity(name: str, node: ast.AST, key: str = "", why: str = "") -> Entity:
+    """Return the configuration of a named recipe of mixed precision."""
+    parts = _TABLE["precisions"][name]
+    shown = key or f"{name}()"
+    return Entity(_PRECISION, node, {one: Cell(v, node, shown, why) for one, v in parts.items()})
+
+
+def _has_precision(options: Mapping[str, Option]) -> bool:
+    return any(name in options for name in ("bf16", "fp16", "fp8_format", "fp4_format"))
+
+
+def _builtin(name: str, arguments: Sequence[Any]) -> Any:
+    first = arguments[0] if arguments else None
+    if name in ("getattr", "hasattr") and isinstance(first, Entity) and len(arguments) > 1:
+        cell = first.cells.get(str(arguments[1]))
+        if cell is not None:
+            return True if name == "hasattr" else cell.value
+    elif name == "isinstance" and isinstance(first, str) and len(arguments) > 1:
+        return not isinstance(arguments[1], DottedName) or arguments[1].name == "str"
+    elif name in ("bool", "int", "float", "str") and isinstance(first, (bool, int, float, str)):
+        try:
+            return {"bool": bool, "int": int, "float": float, "str": str}[name](first)
+        except ValueError:
+            pass
+    elif name == "len" and isinstance(first, list):
+        return len(first)
+    return Unread("it is code, and none is run")
+
+
+def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
+    """Return a value as flags have it, and why it is not known.
 
     >>> _texts("bf16", True), _texts("recompute_modules", ["mlp"]), _texts("seq_length", 8)
-    (('true',), ('mlp',), ('8',))
+    ((('true',), ''), (('mlp',), ''), (('8',), ''))
     """
+    if isinstance(value, Unread):
+        return (), value.why
     if isinstance(value, DottedName):
         last = value.name.rpartition(".")[2]
-        return (_TYPES.get(last, last),)
+        return (_TYPES.get(last, last),), ""
     if isinstance(value, bool):
-        return ("true" if value else "false",)
+        return ("true" if value else "false",), ""
     if isinstance(value, list):
+        unread = next(_unread(value), "")
         if name in _ONE_TEXT:
-            return (f"[{','.join(str(one) for one in value)}]",)
-        return tuple(str(one) for one in value)
-    return (str(value),)
+            return (f"[{','.join(str(one) for one in value)}]",), unread
+        return tuple(str(one) for one in value), unread
+    if isinstance(value, (int, float, str)):
+        return (str(value),), ""
+    return (), "it is code, and none is run"
 
 
-def _bodies(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
-    """Yield the bodies of a compound statement."""
-    for name in ("body", "orelse", "finalbody"):
-        yield getattr(statement, name, [])
-    for case in (*getattr(statement, "cases", ()), *getattr(statement, "handlers", ())):
-        yield case.body
-
-
-def _names(value: ast.Call) -> set[str]:
-    return {one.id for one in value.args if isinstance(one, ast.Name)}
+def _unread(values: Sequence[Any]) -> Iterator[str]:
+    for one in values:
+        if isinstance(one, Unread):
+            yield one.why
+        elif not isinstance(one, (int, float, str, list)):
+            yield "it is code, and none is run"

@@ -97,8 +97,9 @@ def _recipe(job: Job, groups: Mapping[str, Flags]) -> str:
     others = [group for title, group in groups.items() if title != "Model"]
     flags = {flag: values for group in others for flag, values in group.items()}
     defaults = _BRIDGE["bases"]["_pretrain_common"]
-    for flag in defaults:  # what the common recipe switches on and this one does not
-        if flag not in flags and flag != "bf16":
+    on = {path.rpartition(".")[2] for path, value in defaults.items() if value is True}
+    for flag in sorted(on):  # what the common recipe switches on and this one does not
+        if flag not in flags:
             flags[flag] = ["false"]
     if any(value.startswith("torch.") for one in flags.items() for value in [_assignment(*one)[1]]):
         body.insert(0, "import torch")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import Option, OptionSet, digits
+from parcost_plugins.importers.drafts import Option, digits
+from parcost_plugins.importers.megatron.defaults import ToolOptions
 from parcost_plugins.importers.megatron.patterns import PatternTextError, pattern, period
 from parcost_plugins.importers.tables import table
 
@@ -18,7 +19,7 @@ _OF_EXPERTS = (
 )
 
 
-def read_experts(options: OptionSet) -> None:
+def read_experts(options: ToolOptions) -> None:
     """Read what a model with experts has more."""
     draft = options.draft
     count = options.whole("num_experts")
@@ -35,19 +36,19 @@ def read_experts(options: OptionSet) -> None:
     elif option is not None:
         draft.set("model.experts", digits(count), option)
         if options.copy("moe_router_topk", "model.top_k", 1) is None:
-            options.default("moe_router_topk", "model.top_k", "2", "the default of Megatron-LM")
+            options.default("moe_router_topk", "model.top_k", "2", "2 experts of each token")
         if options.copy("moe_ffn_hidden_size", "model.expert_ffn", 1) is None:
-            why = "the default of Megatron-LM: as wide as the MLP of a dense layer"
+            why = "as wide as the MLP of a dense layer"
             options.default("moe_ffn_hidden_size", "model.expert_ffn", "ffn", why)
         _layers(options)
         _shared(options)
         bias = options.get("moe_router_enable_expert_bias")
         if bias is not None and bias.text != "false":
             draft.set("model.router_bias", "on", bias)
-    _routing(options)
+    read_exchange(options)
 
 
-def _layers(options: OptionSet) -> None:
+def _layers(options: ToolOptions) -> None:
     """Read which layers have experts."""
     draft = options.draft
     option = options.get("moe_layer_freq")
@@ -82,7 +83,7 @@ def _layers(options: OptionSet) -> None:
         draft.set("model.dense_first", str(found.first), option)
 
 
-def _shared(options: OptionSet) -> None:
+def _shared(options: ToolOptions) -> None:
     draft = options.draft
     width = options.whole("moe_shared_expert_intermediate_size")
     option = options.get("moe_shared_expert_intermediate_size")
@@ -97,7 +98,8 @@ def _shared(options: OptionSet) -> None:
         draft.ignore(option, "a model without shared experts")
 
 
-def _routing(options: OptionSet) -> None:
+def read_exchange(options: ToolOptions) -> None:
+    """Read how tokens get to their experts and back."""
     draft = options.draft
     _dispatcher(options)
     grouped = options.get("moe_grouped_gemm")
@@ -122,7 +124,7 @@ def _routing(options: OptionSet) -> None:
         draft.set("routing.hide", "shared_experts", shared)
 
 
-def _dispatcher(options: OptionSet) -> None:
+def _dispatcher(options: ToolOptions) -> None:
     draft = options.draft
     option = options.get("moe_token_dispatcher_type")
     word = options.word("moe_token_dispatcher_type", *_DISPATCHERS)
@@ -149,7 +151,7 @@ def _dispatcher(options: OptionSet) -> None:
         draft.problem(backend, f"`{backend.text}` is not modelled", "deepep and hybridep are")
 
 
-def _capacity(options: OptionSet) -> None:
+def _capacity(options: ToolOptions) -> None:
     draft = options.draft
     factor = options.number("moe_expert_capacity_factor")
     option = options.get("moe_expert_capacity_factor")

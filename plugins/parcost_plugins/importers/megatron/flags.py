@@ -18,10 +18,11 @@ from parcost_plugins.importers.shell.scripts import (
     read_script,
     split_words,
 )
-from parcost_plugins.importers.tables import table
+from parcost_plugins.importers.tables import is_ignored, table
 
 _Namer: TypeAlias = "Callable[[str], str]"
 _CLOSE = 20  # unknown flags that a similar one is sought for
+NO_FLAG = "a word that belongs to no flag"
 _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "deepspeed"}
 
 
@@ -29,7 +30,8 @@ class CommandLine(NamedTuple):
     """Flags by name, those of the *launcher*, and their errors.
 
     *strays* are words of no flag, *repeated* flags that stand there twice, *conditional* ones are
-    set inside tests that the file does not decide.
+    set inside tests that the file does not decide. *entry* is the training script. A *partial* file
+    has a model alone.
     """
 
     options: Mapping[str, Option]
@@ -39,6 +41,8 @@ class CommandLine(NamedTuple):
     problems: Sequence[ImportProblem]
     script: Script | None = None
     conditional: Sequence[Option] = ()
+    entry: Option | None = None
+    partial: bool = False
 
 
 def command_line(file: ImportFile) -> CommandLine:
@@ -57,7 +61,9 @@ def command_line(file: ImportFile) -> CommandLine:
         stored = [field for name in names for field in script.fields(name)]
         places = {(field.start, field.end, field.text): field for field in stored}
         line = _read(list(places.values()), ())
-        return line._replace(script=script, conditional=_conditional(script.conditional))
+        partial = not _OF_TRAINING.intersection(line.options)
+        conditional = _conditional(script.conditional)
+        return line._replace(script=script, conditional=conditional, partial=partial)
     words = _opened(calls[0].words)
     line = _read(*_parted(words, calls[0].conditional))
     others = {
@@ -75,8 +81,12 @@ def command_line(file: ImportFile) -> CommandLine:
         )
         for field in others.values()
     ]
-    conditional = _conditional([word for call in calls for word in call.conditional])
-    return line._replace(script=script, problems=[*line.problems, *twice], conditional=conditional)
+    return line._replace(
+        script=script,
+        problems=[*line.problems, *twice],
+        conditional=_conditional([word for call in calls for word in call.conditional]),
+        entry=_entry(words),
+    )
 
 
 def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:
@@ -87,6 +97,15 @@ def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:
 
 def _is_launch(call: ScriptCall) -> bool:
     return any(map(_is_known, [*_opened(call.words), *call.conditional]))
+
+
+def _entry(command: Sequence[ShellField]) -> Option | None:
+    """Return the training script that a command starts."""
+    field = next((one for one in command if one.text.endswith(".py")), None)
+    if field is None or field.text.startswith("-"):
+        return None
+    shown = field.text.rpartition("/")[2]
+    return Option(name="", key=shown, texts=(field.text,), start=field.start, end=field.end)
 
 
 def similar(options: Iterable[Option]) -> Mapping[str, str]:
@@ -106,6 +125,20 @@ def known_flags() -> frozenset[str]:
     return frozenset([*_NUMBERS, *plain, *(name for one in lists for name in one)])
 
 
+@cache
+def _all_names() -> frozenset[str]:
+    return frozenset([*known_flags(), *table("megatron_keys")["names"]])
+
+
+def is_known(name: str) -> bool:
+    """Return whether a release of the tables has a flag."""
+    return name in _all_names() or is_ignored("megatron", name)
+
+
+# Flags that a file of a model alone does not have.
+_OF_TRAINING = frozenset(
+    ("tensor_model_parallel_size", "micro_batch_size", "global_batch_size", "seq_length", "bf16")
+)
 # Flags with values that modules of this package read.
 _NUMBERS = (
     *("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
@@ -239,7 +272,7 @@ def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option],
             run.append(word)
         else:
             finish()
-            why = word.unread or "a word that belongs to no flag"
+            why = word.unread or NO_FLAG
             key = word.text[:60]
             strays.append(Option(name="", key=key, start=word.start, end=word.end, unread=why))
     finish()

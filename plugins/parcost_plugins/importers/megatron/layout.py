@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import OptionSet
+from parcost_plugins.importers.megatron.defaults import ToolOptions
 from parcost_plugins.importers.tables import table
 
 _NUMBERS, _WORDS = table("megatron")["numbers"], table("megatron")["words"]
 
 
-def read_layout(options: OptionSet) -> None:
+def read_layout(options: ToolOptions) -> None:
     """Read the degrees of parallelism."""
     draft = options.draft
     tp: int | None = None
     for name, path in _NUMBERS["layout"].items():
         found = options.copy(name, path, 1)
         if found is None:
-            options.default(name, path, "1", "the default of Megatron-LM")
+            options.default(name, path, "1", f"{name} is 1")
         if path == "layout.tp":
             tp = found
     etp = options.copy("expert_tensor_parallel_size", "layout.etp", 1)
     if etp is None and draft.has("model.experts"):
-        why = "the default of Megatron-LM: as --tensor-model-parallel-size"
+        why = "expert_tensor_parallel_size is that of tensor_model_parallel_size"
         options.default("expert_tensor_parallel_size", "layout.etp", str(tp or 1), why)
     option = options.get("sequence_parallel")
     if option is not None:
@@ -33,7 +33,7 @@ def read_layout(options: OptionSet) -> None:
     _context(options)
 
 
-def _sharding(options: OptionSet) -> None:
+def _sharding(options: ToolOptions) -> None:
     """Read the stage of ZeRO, and over how many ranks it shares out."""
     draft = options.draft
     strategy = options.get("data_parallel_sharding_strategy")
@@ -53,12 +53,13 @@ def _sharding(options: OptionSet) -> None:
         if strategy is not None and word is not None:
             draft.set("layout.zero", strategies[word], strategy)
         elif strategy is None:
-            why = "the default of Megatron-LM 0.20: optim_grads_params; no_shard before 0.16"
-            draft.set("layout.zero", "3", megatron, why)
+            why = "the strategy is optim_grads_params since 0.16, and no_shard before"
+            if options.settle("layout.zero"):
+                draft.set("layout.zero", "3", megatron, options.why(why))
     elif optimizer in used and optimizer is not None:
         draft.set("layout.zero", "1", optimizer)
     else:
-        why = "the default of Megatron-LM: every rank keeps all of the optimizer"
+        why = "no distributed optimizer: every rank keeps all of the optimizer state"
         options.default("use_distributed_optimizer", "layout.zero", "0", why)
     if strategy is not None and megatron not in used:
         draft.ignore(strategy, "without --use-megatron-fsdp it is not read")
@@ -70,7 +71,7 @@ def _sharding(options: OptionSet) -> None:
         draft.set("sharding.shard", f"layout.dp * layout.cp / {instances}", option)
 
 
-def _context(options: OptionSet) -> None:
+def _context(options: ToolOptions) -> None:
     """Read how context-parallel ranks get to all keys."""
     draft = options.draft
     kind, sizes = options.get("cp_comm_type"), options.get("hierarchical_context_parallel_sizes")

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import re
 
-from parcost_plugins.importers.drafts import OptionSet, digits
+from parcost_plugins.importers.drafts import Option, digits
+from parcost_plugins.importers.megatron.defaults import ToolOptions
 from parcost_plugins.importers.megatron.patterns import PatternTextError, pattern
 from parcost_plugins.importers.tables import table
 
 _NUMBERS, _WORDS = table("megatron")["numbers"], table("megatron")["words"]
+#: What a recipe may change of a model of the catalogue, and what is not followed.
+_CHANGES = {
+    "num_layers": "model.layers",
+    "vocab_size": "model.vocabulary",
+    "mtp_num_layers": "model.prediction_layers",
+    "num_experts": "model.experts",
+}
+_SHAPES = (
+    *("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
+    *("moe_ffn_hidden_size", "moe_layer_freq", "moe_router_topk", "q_lora_rank", "kv_lora_rank"),
+    *("moe_shared_expert_intermediate_size", "window_size", "multi_latent_attention"),
+)
 #: Sizes of latent attention that have a default.
 _LATENT = {"kv_lora_rank": 32, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v_head_dim": 128}
-_DEFAULT = "the default of Megatron-LM"
 
 
-def read_model(options: OptionSet) -> None:
+def read_model(options: ToolOptions) -> None:
     """Read a transformer, if the options describe one."""
     if not (options.has("num_layers") or options.has("hidden_size")):
         return
@@ -36,7 +48,7 @@ def read_model(options: OptionSet) -> None:
         draft.leave(option, "a constant in the softmax is left out")
 
 
-def _mlp(options: OptionSet, hidden: int | None) -> None:
+def _mlp(options: ToolOptions, hidden: int | None) -> None:
     draft = options.draft
     gates = [name for name in ("swiglu", "quick_geglu") if options.on(name)]
     gate = options.get(gates[0]) if gates else None
@@ -46,20 +58,20 @@ def _mlp(options: OptionSet, hidden: int | None) -> None:
     elif plain is not None:
         draft.set("model.gated", "off", plain)
     else:
-        options.default("swiglu", "model.gated", "off", f"{_DEFAULT}: GELU")
+        options.default("swiglu", "model.gated", "off", "GELU")
     if options.copy("ffn_hidden_size", "model.ffn", 1) is None and hidden is not None:
         if gates[:1] == ["swiglu"]:
-            why = "--swiglu without --ffn-hidden-size: two thirds of 4 x hidden, a multiple of 64"
+            why = "with swiglu two thirds of 4 x hidden, a multiple of 64"
             options.default("ffn_hidden_size", "model.ffn", digits(8 * hidden // 3 // 64 * 64), why)
         else:
-            why = f"{_DEFAULT}: 4 x hidden"
+            why = "4 x hidden"
             options.default("ffn_hidden_size", "model.ffn", digits(4 * hidden), why)
     option = options.get("activation_func_clamp_value")
     if option is not None:
         draft.set("model.clamped", "on", option)
 
 
-def _attention(options: OptionSet) -> None:
+def _attention(options: ToolOptions) -> None:
     draft = options.draft
     latent = options.on("multi_latent_attention")
     for name, path in _NUMBERS["latent"].items():
@@ -68,7 +80,7 @@ def _attention(options: OptionSet) -> None:
             if option is not None:
                 draft.ignore(option, "without --multi-latent-attention it is not read")
         elif options.copy(name, path) is None and default:
-            options.default(name, path, str(default), _DEFAULT)
+            options.default(name, path, str(default), f"{name} is {default}")
     grouped, groups = options.on("group_query_attention"), options.get("num_query_groups")
     for name in ("kv_channels", "num_query_groups", "qk_layernorm"):
         option = options.get(name)
@@ -80,16 +92,18 @@ def _attention(options: OptionSet) -> None:
     if grouped and groups is not None:
         options.copy("num_query_groups", "model.kv_heads", 1)
     elif grouped:
-        options.default("num_query_groups", "model.kv_heads", "1", f"{_DEFAULT}: one group")
+        options.default("num_query_groups", "model.kv_heads", "1", "one group")
     elif groups is not None:
         why = "without --group-query-attention every query head has keys of its own"
         draft.ignore(groups, why)
+    else:
+        options.settle("model.kv_heads")
     norm = options.get("qk_layernorm")
     if norm is not None and norm.text != "false":
         draft.set("model.qk_norm", "on", norm)
 
 
-def _vocabulary(options: OptionSet) -> None:
+def _vocabulary(options: ToolOptions) -> None:
     draft = options.draft
     padded = options.get("padded_vocab_size")
     if padded is not None:
@@ -99,7 +113,7 @@ def _vocabulary(options: OptionSet) -> None:
             if option is not None:
                 draft.ignore(option, "--padded-vocab-size is what the embedding has")
         return
-    why = f"{_DEFAULT}: rows of the embedding are a multiple of 128 x tp"
+    why = "rows of the embedding are a multiple of 128 x tp"
     if options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple", 1) is None:
         options.default("make_vocab_size_divisible_by", "layout.vocabulary_multiple", "128", why)
     tokenizer = options.get("tokenizer_type")
@@ -123,19 +137,19 @@ def _vocabulary(options: OptionSet) -> None:
         draft.leave(lacking, why, "model.vocabulary")
 
 
-def _norms_and_biases(options: OptionSet) -> None:
+def _norms_and_biases(options: ToolOptions) -> None:
     draft = options.draft
     norm = options.word("normalization", *_WORDS["normalization"])
     option = options.get("normalization")
     if norm and option is not None:
         draft.set("model.norm", _WORDS["normalization"][norm], option)
     elif option is None:
-        options.default("normalization", "model.norm", "layer", f"{_DEFAULT}: LayerNorm")
+        options.default("normalization", "model.norm", "layer", "LayerNorm")
     option = options.get("disable_bias_linear")
     if option is not None:
         draft.set("model.biases", "on" if option.text == "false" else "off", option)
     else:
-        options.default("disable_bias_linear", "model.biases", "on", _DEFAULT)
+        options.default("disable_bias_linear", "model.biases", "on", "linear layers have biases")
     added = options.get("add_qkv_bias")
     if added is not None and added.text != "false" and options.on("disable_bias_linear"):
         draft.set("model.qkv_biases", "on", added)
@@ -143,11 +157,11 @@ def _norms_and_biases(options: OptionSet) -> None:
     if option is not None:
         draft.set("model.tied", "on" if option.text == "false" else "off", option)
     else:
-        why = f"{_DEFAULT}, without --untie-embeddings-and-output-weights"
+        why = "one table for both ends"
         options.default("untie_embeddings_and_output_weights", "model.tied", "on", why)
 
 
-def _positions(options: OptionSet) -> None:
+def _positions(options: ToolOptions) -> None:
     draft = options.draft
     rows = options.get("max_position_embeddings")
     kind = options.get("position_embedding_type")
@@ -158,7 +172,7 @@ def _positions(options: OptionSet) -> None:
         word = "rope"
     learned = word in (None, "learned_absolute") and not options.on("multi_latent_attention")
     if learned and rows is not None:
-        why = "" if word else f"{_DEFAULT}: learned positions"
+        why = "" if word else options.why("learned positions")
         count = options.whole("max_position_embeddings", 1)
         if count is not None:
             draft.set("model.positions", digits(count), rows, why)
@@ -168,7 +182,7 @@ def _positions(options: OptionSet) -> None:
         draft.leave(kind, "positions are taken as rotated")
 
 
-def _window(options: OptionSet) -> None:
+def _window(options: ToolOptions) -> None:
     draft = options.draft
     option, every = options.get("window_size"), options.get("window_attn_skip_freq")
     if option is None:
@@ -198,3 +212,30 @@ def _window(options: OptionSet) -> None:
         draft.problem(every, "these layers follow no pattern of one full layer in every n layers")
     elif full:
         draft.set("model.full_every", str(full), every)
+
+
+def read_start(options: ToolOptions, start: Option) -> None:
+    """Use a model of the catalogue, the one that *start* names, with what the file changes."""
+    draft = options.draft
+    known = table("megatron")["bridge"]["models"]
+    entry = known.get(start.text) or (start.text if start.text in known.values() else None)
+    if entry is None:
+        why = f"`{start.text}` is not in the catalogue"
+        draft.ask("model", why, ["--use catalog.models.llama31_8b"], start)
+        draft.assume("training.model", "NAME", why, start)
+        return
+    draft.use(f"catalog.models.{entry}", start.assumption, start)
+    label = str(entry)
+    for name, path in _CHANGES.items():
+        if options.has(name):
+            options.copy(name, path, 0 if name == "mtp_num_layers" else 1)
+    if draft.has("model."):
+        label = "changed"
+        draft.label("model", f"{label} extends {entry}")
+    draft.set("training.model", label, start, start.assumption)
+    for name in _SHAPES:
+        option = options.get(name)
+        if option is not None:
+            shown = " ".join(option.texts)[:40]
+            why = f"`{option.key}` {shown} changes the shape of {start.text}"
+            draft.ask("model", why, [f"--use catalog.models.{entry}"], option)

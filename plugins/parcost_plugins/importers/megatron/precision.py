@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import Option, OptionSet
+from parcost_plugins.importers.drafts import Option
+from parcost_plugins.importers.megatron.defaults import ToolOptions
 from parcost_plugins.importers.tables import table
 
 _OWN = "mixed"  # the recipe of the file, where it differs from that of the catalogue
@@ -11,7 +12,7 @@ _GATHERED = {"fp8_delayed": 1.0, "fp8_current": 1.0, "mxfp8": 2.0}  # written by
 _SAME = "update_traffic"
 
 
-def read_precision(options: OptionSet) -> None:
+def read_precision(options: ToolOptions) -> None:
     """Read the recipe."""
     draft = options.draft
     base, option = _base(options)
@@ -19,7 +20,7 @@ def read_precision(options: OptionSet) -> None:
         return
     entry = f"catalog.precisions.{base}"
     if option is None:
-        draft.use(entry, "the default of Megatron-LM: neither --bf16 nor --fp16")
+        draft.use(entry, options.why("neither bf16 nor fp16 is on"))
     else:
         draft.use(entry, option=option)
     weights = _gathers(options, base)
@@ -32,10 +33,10 @@ def read_precision(options: OptionSet) -> None:
     if option is not None:
         draft.set("training.precision", label, option)
     else:
-        draft.assume("training.precision", label, "the default of Megatron-LM")
+        draft.assume("training.precision", label, options.why("neither bf16 nor fp16 is on"))
 
 
-def _base(options: OptionSet) -> tuple[str | None, Option | None]:
+def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
     """Return the recipe of the catalogue, and the option that names it."""
     draft = options.draft
     wide = [name for name in ("bf16", "fp16") if options.on(name)]
@@ -56,7 +57,7 @@ def _base(options: OptionSet) -> tuple[str | None, Option | None]:
             if option is not None and option.text != "false":
                 draft.ignore(option, "without --fp8-format or --fp4-format it is not read")
         if not wide:
-            return "fp32", None
+            return ("fp32", None) if options.settle("training.precision") else (None, None)
         return wide[0], options.get(wide[0])
     bf16 = options.get("bf16")
     known = table("megatron")["recipes"]
@@ -71,7 +72,7 @@ def _base(options: OptionSet) -> tuple[str | None, Option | None]:
     return str(known[word]), recipe or narrow[0]
 
 
-def _gathers(options: OptionSet, base: str) -> float:
+def _gathers(options: ToolOptions, base: str) -> float:
     """Read whether parameters are narrow themselves; return the bytes of one."""
     option = options.get("fp8_param_gather")
     usual = 4.0 if base == "fp32" else 2.0
@@ -86,7 +87,7 @@ def _gathers(options: OptionSet, base: str) -> float:
     return _GATHERED[base]
 
 
-def _state_bytes(options: OptionSet, base: str, weights: float) -> None:
+def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
     """Read the bytes of gradients and of the optimizer."""
     draft = options.draft
     gradients, optimizer = 4, 8 if base == "fp32" else 12
@@ -133,13 +134,13 @@ def _state_bytes(options: OptionSet, base: str, weights: float) -> None:
     draft.assume("precision.update_traffic", f"{traffic:g} B", why, changed)
 
 
-def _typed(options: OptionSet, name: str, usual: int) -> int:
+def _typed(options: ToolOptions, name: str, usual: int) -> int:
     """Return the bytes of the type that an option names."""
     word = options.word(name, *_BYTES)
     return _BYTES[word] if word is not None else usual
 
 
-def _products(options: OptionSet, base: str) -> None:
+def _products(options: ToolOptions, base: str) -> None:
     """Read which products stay wide."""
     draft = options.draft
     narrow = base not in ("bf16", "fp16", "fp32")
@@ -151,7 +152,7 @@ def _products(options: OptionSet, base: str) -> None:
     if narrow and ends is not None and ends.text != "false":
         for name, attribute in edges.items():
             if options.copy(name, f"precision.{attribute}") is None:
-                why = "the default of Megatron-LM with --first-last-layers-bf16"
+                why = options.why("one layer at each end with first_last_layers_bf16")
                 draft.assume(f"precision.{attribute}", "1", why, ends)
     else:
         for name in edges:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parcost_plugins.importers.drafts import Option, OptionSet
+from parcost_plugins.importers.drafts import Option
+from parcost_plugins.importers.megatron.defaults import ToolOptions
 from parcost_plugins.importers.megatron.stages import Stage, StagesTextError, stages
 
 _LAYOUT = "pipeline_model_parallel_layout"
@@ -17,7 +18,7 @@ _EMBEDDING, _LOSS = (
 )
 
 
-def read_schedule(options: OptionSet) -> None:
+def read_schedule(options: ToolOptions) -> None:
     """Read the schedule, chunks and stages."""
     draft = options.draft
     pp = options.whole("pipeline_model_parallel_size", 1) or 1
@@ -45,7 +46,7 @@ def read_schedule(options: OptionSet) -> None:
             draft.ignore(option, "without interleaving, Megatron-LM waits for messages anyway")
 
 
-def _chunks(options: OptionSet, pp: int) -> int | None:
+def _chunks(options: ToolOptions, pp: int) -> int | None:
     """Read how many chunks a device has."""
     option = options.get(_VIRTUAL)
     chunks = options.whole(_VIRTUAL, 1)
@@ -71,7 +72,7 @@ def _chunks(options: OptionSet, pp: int) -> int | None:
     return chunks
 
 
-def _interleave(options: OptionSet, option: Option, chunks: int) -> None:
+def _interleave(options: ToolOptions, option: Option, chunks: int) -> None:
     if chunks > 1:
         options.draft.set("schedule.kind", "interleaved", option)
         options.draft.set("schedule.chunks", str(chunks), option)
@@ -79,7 +80,7 @@ def _interleave(options: OptionSet, option: Option, chunks: int) -> None:
         options.draft.ignore(option, "one chunk of each device is no interleaving")
 
 
-def _stages(options: OptionSet, pp: int, chunks: int | None) -> None:
+def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
     """Read stages that are written out; flags that state *chunks* too are to agree with them."""
     draft = options.draft
     option = options.get(_LAYOUT)
@@ -112,7 +113,7 @@ def _stages(options: OptionSet, pp: int, chunks: int | None) -> None:
                 draft.leave(beside, why)
 
 
-def _predicts(options: OptionSet, option: Option, found: Sequence[Stage]) -> bool:
+def _predicts(options: ToolOptions, option: Option, found: Sequence[Stage]) -> bool:
     """Return whether layers that predict further tokens are as many as the model has."""
     model = options.whole("mtp_num_layers") or 0
     count = sum(stage.predict for stage in found)
@@ -126,7 +127,7 @@ def _predicts(options: OptionSet, option: Option, found: Sequence[Stage]) -> boo
     return True
 
 
-def _end_stages(options: OptionSet, pp: int, chunks: int) -> None:
+def _end_stages(options: ToolOptions, pp: int, chunks: int) -> None:
     """Read stages whose first or last has layers of its own number."""
     draft = options.draft
     first, last = options.whole(_FIRST, 1), options.whole(_LAST, 1)
@@ -154,7 +155,7 @@ def _end_stages(options: OptionSet, pp: int, chunks: int) -> None:
         draft.ignore(other, f"read with {option.key}")
 
 
-def _list(options: OptionSet, option: Option, layers: Sequence[int]) -> None:
+def _list(options: ToolOptions, option: Option, layers: Sequence[int]) -> None:
     if len(layers) > 1:
         shown = ", ".join(str(count) for count in layers)
         options.draft.set("schedule.stages", f"[{shown}]", option)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from parcost_plugins.importers.drafts import Option, OptionSet, digits
+from parcost_plugins.importers.drafts import Option, digits
+from parcost_plugins.importers.megatron.defaults import ToolOptions
 from parcost_plugins.importers.tables import table
 
 _PARTS = table("megatron")["modules"]
@@ -15,19 +16,18 @@ _SWITCHED_OFF = {  # fusions that flags turn off, and what the framework has the
 }
 
 
-def read_training(options: OptionSet, framework: str) -> None:
+def read_training(options: ToolOptions, framework: str) -> None:
     """Read how the job runs, in a *framework* of the catalogue."""
     draft = options.draft
     options.copy("seq_length", "training.sequence", 1)
     if options.copy("micro_batch_size", "training.micro_batch", 1) is None:
-        why = "Megatron-LM has no default: 1 is taken"
-        options.default("micro_batch_size", "training.micro_batch", "1", why)
+        options.require("micro_batch_size", "training.micro_batch")
     batch = options.whole("global_batch_size", 1)
     option = options.get("global_batch_size")
     if batch is not None and option is not None:
         draft.set("training.global_batch", f"{digits(batch)} sequences", option)
     else:
-        why = "the default of Megatron-LM: one micro-batch of each replica"
+        why = "one micro-batch of each replica"
         value = "(micro_batch * layout.dp) sequences"
         options.default("global_batch_size", "training.global_batch", value, why)
     _dropout(options)
@@ -44,7 +44,7 @@ def read_training(options: OptionSet, framework: str) -> None:
     draft.assume("training.framework", label, "the framework of this file")
 
 
-def _dropout(options: OptionSet) -> None:
+def _dropout(options: ToolOptions) -> None:
     """Read whether masks are kept."""
     draft = options.draft
     found = {name: options.number(name) for name in ("hidden_dropout", "attention_dropout")}
@@ -55,11 +55,10 @@ def _dropout(options: OptionSet) -> None:
         draft.set("training.dropout", "off", stated[0])
     else:
         missing = next(name for name in found if not options.has(name) or found[name] is None)
-        why = f"the default of Megatron-LM: --{missing.replace('_', '-')} is 0.1"
-        options.default(missing, "training.dropout", "on", why)
+        options.default(missing, "training.dropout", "on", f"{missing} is 0.1")
 
 
-def _recompute(options: OptionSet) -> None:
+def _recompute(options: ToolOptions) -> None:
     draft = options.draft
     whole, short = options.get("recompute_granularity"), options.get("recompute_activations")
     if short is not None and short.text == "false":
@@ -74,6 +73,8 @@ def _recompute(options: OptionSet) -> None:
             draft.problem(one, message, "keep one of them")
         return
     method, count = options.get("recompute_method"), options.get("recompute_num_layers")
+    if whole is None and short is None:
+        options.settle("training.recompute")
     if word == "full" and whole is not None:
         draft.set("training.recompute", "full", whole)
         _layers(options, count)
@@ -91,19 +92,21 @@ def _recompute(options: OptionSet) -> None:
     _modules(options, option, modules)
 
 
-def _layers(options: OptionSet, count: Option | None) -> None:
+def _layers(options: ToolOptions, count: Option | None) -> None:
     """Read which layers are recomputed as a whole."""
     draft = options.draft
     word = options.word("recompute_method", "uniform", "block")
     number = options.whole("recompute_num_layers")
     if word == "block" and count is not None and number:
         draft.set("recompute.layers", digits(number), count)
+    elif word == "block" and count is not None and number == 0:
+        draft.set("training.recompute", "none", count, "block: none of the layers")
     elif count is not None and number is not None and number > 1:
         why = "inputs of every layer are kept here, and of every n-th in Megatron-LM"
         draft.leave(count, why)
 
 
-def _modules(options: OptionSet, option: Option, modules: Option | None) -> None:
+def _modules(options: ToolOptions, option: Option, modules: Option | None) -> None:
     """Read which parts of a layer are recomputed."""
     draft = options.draft
     if modules is None:
@@ -119,7 +122,7 @@ def _modules(options: OptionSet, option: Option, modules: Option | None) -> None
             draft.leave(modules, why)
 
 
-def _overlap(options: OptionSet) -> None:
+def _overlap(options: ToolOptions) -> None:
     draft = options.draft
     for name, attribute in (
         ("overlap_grad_reduce", "gradients"),
@@ -138,7 +141,7 @@ def _overlap(options: OptionSet) -> None:
         draft.set("overlap.bucket", f"{digits(size)} * {width} B", option)
 
 
-def _offload(options: OptionSet) -> None:
+def _offload(options: ToolOptions) -> None:
     draft = options.draft
     layers = options.whole("cpu_offloading_num_layers")
     option = options.get("cpu_offloading_num_layers")
@@ -158,7 +161,7 @@ def _offload(options: OptionSet) -> None:
         draft.problem(share, "a share from 0 to 1 is expected")
 
 
-def _kernels(options: OptionSet) -> None:
+def _kernels(options: ToolOptions) -> None:
     draft = options.draft
     option = options.get("attention_backend")
     word = options.word("attention_backend", "auto", *_KERNELS)
@@ -185,7 +188,7 @@ def _kernels(options: OptionSet) -> None:
             draft.ignore(option, "without --cross-entropy-loss-fusion it is not read")
 
 
-def _graphs(options: OptionSet) -> None:
+def _graphs(options: ToolOptions) -> None:
     """Read what is captured as a graph."""
     draft = options.draft
     kinds = ("none", "local", "transformer_engine", "full_iteration")
@@ -211,7 +214,7 @@ def _graphs(options: OptionSet) -> None:
         draft.set("kernels.cuda_graphs", "layer", option, why)
 
 
-def _fusions(options: OptionSet) -> None:
+def _fusions(options: ToolOptions) -> None:
     """Read fusions that are turned off."""
     for name, (attribute, word) in _SWITCHED_OFF.items():
         option = options.get(name)
