@@ -478,22 +478,24 @@ def test_tensors_of_a_dense_layer() -> None:
     study = study_of(framework=EAGER, training="dropout = on")
     one, whole = OWN * 96, T * 96
     assert layers_keep(study) == {
-        "layer input": 2 * one,
         "attention input": 2 * one,
         "queries": 2 * 30 * T,
         "keys": 2 * 10 * T,
         "values": 2 * 10 * T,
         "attention output": 2 * 30 * T,
         "softmax statistics": 4 * 3 * T,
-        "MLP norm input": 2 * one,
         "MLP input": 2 * one,
         "MLP gate and up": 2 * 2 * 70 * T,
         "activated gate": 2 * 70 * T,
         "MLP activation": 2 * 70 * T,
-        "inputs of norms behind attention and MLP": 3 * 2 * one,
         "what norms keep in fp32 and behind it": 5 * (4 + 2) * one,
         "residual dropout masks": 2 * one,
     }
+    # Norms in one kernel keep their inputs as they are, and no fp32 copy.
+    fused = layers_keep(study_of(framework="norm = fused"))
+    assert fused["layer input"] == fused["MLP norm input"] == 2 * one
+    assert fused["inputs of norms behind attention and MLP"] == 3 * 2 * one
+    assert "what norms keep in fp32 and behind it" not in fused
     gathered = layers_keep(study_of(framework="keeps_gathers = on"))
     assert gathered["attention input"] == gathered["MLP input"] == 2 * whole
     assert gathered["layer input"] == 2 * one
@@ -501,9 +503,12 @@ def test_tensors_of_a_dense_layer() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_a_layer_keeps_the_inputs_of_its_norms(count: int) -> None:
-    found = layers_keep(study_of(DENSE.replace("norms = 5", f"norms = {count}"), framework=EAGER))
-    behind = found.get("inputs of norms behind attention and MLP", 0)
+    model = DENSE.replace("norms = 5", f"norms = {count}")
+    found = layers_keep(study_of(model, framework=EAGER))
+    behind = layers_keep(study_of(model)).get("inputs of norms behind attention and MLP", 0)
     assert behind == (2 * OWN * 96 if count == 3 else 0)
+    behind = found.get("inputs of norms behind attention and MLP", 0)
+    assert behind == 0  # the cast to fp32 is all that is read again
     inside = found.get("what norms keep in fp32 and behind it", 0)
     assert inside == count * 6 * OWN * 96
 

@@ -41,13 +41,15 @@ def memory(rank: Rank) -> Iterator[Memory]:
     span = rank.all_layers
     fused = not rank.writes_scores  # scores that are not kept have to be made again
     span = span.rerun_none(fused and rank.keeps("core"))
+    precision = rank.training.precision
+    shared = fused and precision.kept_core is not None
     yield from rank.saved_tensor(
         "attention output",
-        "s b a v q / t",
+        "s b a v o / t" if shared else "s b a v q / t",
         span,
     )
     if not rank.writes_scores:
-        if rank.training.precision.narrow != "none":
+        if precision.narrow != "none" and not shared:
             # The projection keeps a narrow copy; the core reads what it wrote itself.
             yield from rank.saved_tensor(
                 "attention output, as the core wrote it",

@@ -295,7 +295,7 @@ def memory(study: Study) -> Iterator[Memory]:
         ("tokens at routed experts", "R h q", span),
         (
             "gate and up of routed experts" if model.gated else "up of routed experts",
-            "2 R F e / u" if model.gated else "R F e / u",
+            "2 R F g / u" if model.gated else "R F g / u",
             span,
         ),
         ("activation of routed experts", "R F q / u", made),
@@ -309,7 +309,7 @@ def memory(study: Study) -> Iterator[Memory]:
         rows += [
             (
                 "gate and up of shared experts" if model.gated else "up of shared experts",
-                "2 s b G e / t" if model.gated else "s b G e / t",
+                "2 s b G g / t" if model.gated else "s b G g / t",
                 span,
             ),
             ("activation of shared experts", "s b G q / t", made),

@@ -7,6 +7,7 @@ tensor-parallel group; without, every rank does and keeps the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import sub
 
 from parcost import Memory, Real, Study, hookimpl
 from parcost_plugins.model.elementwise import DROPOUT, NORMS, RESIDUAL, elementwise
@@ -14,6 +15,7 @@ from parcost_plugins.model.passes import single_run
 from parcost_plugins.model.rank import KEPT, Rank, rank_of
 from parcost_plugins.vocabulary import Parameters, Stream, on_first, on_last
 from parcost_plugins.vocabulary.operators import ENDS
+from parcost_plugins.vocabulary.partition import before_last, map_stages
 
 
 @hookimpl
@@ -81,12 +83,17 @@ def memory(study: Study) -> Iterator[Memory]:
         return
     text, span = rank.residual_text, rank.all_layers
     formula = rank.formula(f"{text} e")
-    yield rank.kept_memory("layer input", formula, span.count)
-    if not model.parallel_residual:
+    # A norm that keeps its input in fp32 casts it first: no operator reads the narrower one again.
+    again = rank.recompute.norms or rank.remakes_outputs
+    casts = rank.fusion.norm == "composite" and bool(model.norms) and not again
+    read = map_stages(sub, span.count, span.kept_count) if casts else span.count
+    if any(read):
+        yield rank.kept_memory("layer input", formula, read)
+    if not (model.parallel_residual or casts):
         yield from rank.saved_tensor(
             "MLP norm input", f"{text} e", span.rerun_none(rank.keeps("output"))
         )
-    if model.norms > 2:
+    if model.norms > 2 and not casts:
         inputs = model.norms - 2
         yield from rank.saved_tensor(
             "inputs of norms behind attention and MLP",
@@ -94,12 +101,15 @@ def memory(study: Study) -> Iterator[Memory]:
             span,
             source=KEPT,
         )
+    if rank.training.framework.keeps_stage_outputs:
+        sent = rank.formula(f"{text} e", source=KEPT)
+        yield rank.kept_memory("stage output", sent, before_last(study), freed=1.0, tag=ENDS)
     if rank.fusion.norm == "composite" and model.norms:
         # The square and the product read the input in fp32, the gain what it multiplies.
         yield from rank.saved_tensor(
             "what norms keep in fp32 and behind it",
             f"{model.norms} {text} (4 + e)",
-            span.rerun_all(rank.recompute.norms or rank.remakes_outputs),
+            span.rerun_all(again),
             source=KEPT,
         )
     if rank.training.dropout:

@@ -108,6 +108,12 @@ class Rank:
         return self.training.precision.kept
 
     @property
+    def activation_input_size(self) -> Real:
+        """Bytes of an element of the inputs of the activation of experts while they wait."""
+        kept = self.training.precision.kept_gate
+        return self.element if kept is None else kept
+
+    @property
     def heads(self) -> Real:
         """Query heads of this rank."""
         return self.model.heads / self.layout.tp
@@ -277,6 +283,8 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "e": lambda r: (r.element, "B"),
     "q": lambda r: (r.saved_element_size, "B"),
     "n": lambda r: (r.model.saved, "B"),
+    "o": lambda r: (r.training.precision.kept_core, "B"),
+    "g": lambda r: (r.activation_input_size, "B"),
 }
 
 

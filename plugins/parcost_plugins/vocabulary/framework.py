@@ -288,6 +288,11 @@ class Framework:
         doc="under sequence parallelism: inputs of linear layers are kept as they were gathered, "
         "and not gathered again in backward",
     )
+    keeps_stage_outputs: bool = switch(
+        default=False,
+        doc="of a pipeline: what a stage has sent on is kept until its backward pass, which reads "
+        "its graph alone",
+    )
     reduces_by_matrix: bool = switch(
         default=False,
         doc="under ZeRO 3: gradients are reduced as each product makes them, so that those of one "

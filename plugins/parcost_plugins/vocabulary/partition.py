@@ -353,6 +353,15 @@ def _on_last(study: Study) -> tuple[float, ...]:
     return (*[0.0] * (virtual_stages(study) - 1), 1.0)
 
 
+def before_last(study: Study) -> Counts:
+    """Return the count of something that stands on every virtual stage but the last."""
+    return study.row(_before_last, total=lambda: 1.0)
+
+
+def _before_last(study: Study) -> tuple[float, ...]:
+    return (*[1.0] * (virtual_stages(study) - 1), 0.0)
+
+
 @lru_cache(maxsize=1024)
 def _kinds(
     dealt: Counts,

@@ -54,6 +54,18 @@ class Precision:
     wide_first: int = integer(
         default=0, minimum=0, structural=True, doc="first layers that stay in it altogether"
     )
+    kept_core: Real | None = quantity(
+        BYTES,
+        default=None,
+        doc="an element of the attention output while it waits for backward, where the core and "
+        "the projection behind it read one copy; else the core keeps its own beside a narrow one",
+    )
+    kept_gate: Real | None = quantity(
+        BYTES,
+        default=None,
+        doc="an element of the inputs of the activation of experts while they wait for backward; "
+        "the default is that of an activation",
+    )
     wide_last: int = integer(default=0, minimum=0, structural=True, doc="last layers that do")
     scale: Real = quantity(BYTES, default=0.0, doc="of one scaling factor of the narrow type")
     scale_block: Real = integer(default=1, doc="elements that share one scaling factor")
