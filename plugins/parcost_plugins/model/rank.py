@@ -108,6 +108,12 @@ class Rank:
         return self.training.precision.kept
 
     @property
+    def core_output_size(self) -> Real:
+        """Bytes of an element of the attention output that core and projection read."""
+        kept = self.training.precision.kept_core
+        return self.saved_element_size if kept is None else kept
+
+    @property
     def activation_input_size(self) -> Real:
         """Bytes of an element of the inputs of the activation of experts while they wait."""
         kept = self.training.precision.kept_gate
@@ -283,7 +289,7 @@ _LETTERS: dict[str, Callable[[Rank], tuple[Real, str]]] = {
     "e": lambda r: (r.element, "B"),
     "q": lambda r: (r.saved_element_size, "B"),
     "n": lambda r: (r.model.saved, "B"),
-    "o": lambda r: (r.training.precision.kept_core, "B"),
+    "o": lambda r: (r.core_output_size, "B"),
     "g": lambda r: (r.activation_input_size, "B"),
 }
 
