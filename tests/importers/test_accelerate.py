@@ -93,6 +93,7 @@ def test_fsdp_2_with_a_mesh_is_read() -> None:
         "sharding.shard": "4",
         "context.algorithm": "ring",
         "cluster.devices": "16",
+        "training.recompute": "none",
     }
     assert uses(found) == ["frameworks.pytorch_fsdp", "precisions.fp32"]
     assert names(found.ignored) == {"fsdp_config.fsdp_version", "num_machines"}
@@ -131,7 +132,7 @@ def test_sharding_without_a_strategy_is_an_assumption() -> None:
     found = translate("distributed_type: FSDP\nnum_processes: 8\n")
     assert settings(found)["layout.zero"] == "3"
     assert "reshards" in assumptions(found)["layout.zero"]
-    assert found.uses[1].assumption == "Accelerate's default: mixed_precision is no"
+    assert found.uses[1].assumption == "Accelerate 1.12: mixed_precision is no"
 
 
 def test_deepspeed_in_this_file_is_read() -> None:
@@ -200,8 +201,8 @@ def test_what_cannot_be_written_is_listed() -> None:
     assert names(found.missing) == {
         "fsdp_config.fsdp_backward_prefetch",
         "fsdp_config.fsdp_auto_wrap_policy",
-        "mixed_precision",
     }
+    assert [one.attribute for one in found.questions] == ["precision"]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_a_configuration_of_stage_3_is_read() -> None:
         "training.micro_batch": "2",
         "training.micro_batches": "4",
         "training.framework": "deepspeed_file",
+        "training.recompute": "none",
         "layout.zero": "3",
         "overlap.gradients": "on",
         "overlap.bucket": "200_000_000 * training.precision.reduction",
@@ -80,6 +81,7 @@ def test_values_of_the_trainer_are_left_open() -> None:
         "layout.zero": "1",
         "layout.tp": "4",
         "overlap.gradients": "off",
+        "training.recompute": "none",
     }
     assert uses(found) == ["frameworks.deepspeed"]
     assert names(found.missing) == {
@@ -125,7 +127,7 @@ def test_one_size_of_a_batch_is_completed_by_defaults() -> None:
     assert settings(found)["training.micro_batch"] == "global_batch / (1 * layout.dp)"
     found = translate({"train_micro_batch_size_per_gpu": 4})
     assert settings(found)["training.global_batch"] == "(4 * 1 * layout.dp) sequences"
-    assert "_set_batch_related_parameters" in assumptions(found)["training.global_batch"]
+    assert assumptions(found)["training.global_batch"].startswith("DeepSpeed 0.19: ")
 
 
 def test_a_batch_that_is_no_product_is_an_error_at_the_key(run_command: Callable[..., Any]) -> None:
@@ -327,8 +329,10 @@ def test_what_changes_the_cost_and_cannot_be_written_is_listed() -> None:
     assert names(found.missing) == {
         "zero_optimization.zero_quantized_gradients",
         "compile.deepcompile",
-        "optimizer.type",
     }
+    (asked,) = found.questions
+    assert asked.attribute == "precision"
+    assert "this is OneBitAdam" in asked.reason
     assert names(found.ignored) == {"optimizer.params.lr", "sparse_gradients"}
 
 
@@ -363,3 +367,21 @@ def test_a_text_that_is_no_configuration_is_an_error(text: str, message: str) ->
 def test_a_file_is_recognized_by_its_keys() -> None:
     assert IMPORTER.recognizes("ds.json", json.dumps(STAGE_1))
     assert not IMPORTER.recognizes("config.json", '{"model_type": "llama"}')
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((10, 3, 2), "10 is no multiple of 3 x 2"),
+        ((8, None, 3), "8 is no multiple of 1 x 3"),
+        ((9, 2, None), "9 is no multiple of 2 x 1"),
+    ],
+)
+def test_sizes_of_a_batch_that_no_replicas_join_are_an_error(
+    sizes: tuple[int | None, ...], message: str
+) -> None:
+    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    found = {key: size for key, size in zip(names, sizes, strict=True) if size is not None}
+    messages = [one.message for one in IMPORTER.translate("ds.json", json.dumps(found)).problems]
+    assert len(messages) == len(found)
+    assert message in messages[0]

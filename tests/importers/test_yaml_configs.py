@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost import Translation
+from parcost import ImportFile, ImportOptions, Translation
 from parcost_plugins.importers.nanotron import Nanotron
 from parcost_plugins.importers.nemo import NeMo
 from parcost_plugins.importers.yaml_text import (
@@ -249,10 +249,8 @@ def test_a_mixture_of_experts_of_nanotron_is_read() -> None:
     assert values["schedule.kind"] == "gpipe"
     assert "afab" in assumptions(found)["schedule.kind"]
     assert uses(found) == ["precisions.bf16_pure"]
-    assert names(found.missing) == {
-        "parallelism.tp_recompute_allgather",
-        "optimizer.optimizer_factory.name",
-    }
+    assert names(found.missing) == {"parallelism.tp_recompute_allgather"}
+    assert [one.attribute for one in found.questions] == ["precision"]
 
 
 @pytest.mark.parametrize(
@@ -269,6 +267,16 @@ def test_an_error_stands_at_its_value(old: str, new: str, message: str) -> None:
     (found,) = problems(Nanotron(), LLAMA.replace(old, new), "run.yaml")
     assert message in found[0]
     assert found[1] == new
+
+
+def test_a_class_that_no_mark_names_is_asked_for() -> None:
+    text = LLAMA.replace("is_llama_config: true", "is_llama_config: false")
+    assert text != LLAMA
+    (question,) = nanotron(text).questions
+    assert question.attribute == "model"
+    assert question.answers == ("--as llama", "--as qwen2", "--as starcoder2")
+    file = ImportFile("a.yaml", text, ImportOptions(family="llama"))
+    assert settings(Nanotron().read(file)) == settings(nanotron(LLAMA))
 
 
 def test_layers_with_experts_that_follow_no_pattern_are_an_error() -> None:

@@ -18,7 +18,7 @@ from parcost_plugins.importers.tables import table
 TOOL = "accelerate"
 _FSDP = "fsdp_config.fsdp_"
 _MESH = "parallelism_config.parallelism_config_"
-_FSDP_TYPES = "Accelerate, utils/dataclasses.py: parameters, messages and buffers have one type"
+_FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have one type"
 _SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
 _WHOLE_NODES = "hybrid strategies shard within a node: num_processes / num_machines"
 _AUTOCAST = "autocast of PyTorch: parameters and gradients stay in fp32"
@@ -80,6 +80,9 @@ def _fsdp(found: SettingCollector) -> None:
     _strategy(found)
     if found.switch(f"{_FSDP}activation_checkpointing"):
         found.set("training", "recompute", "full", f"{_FSDP}activation_checkpointing")
+    else:
+        fact = "Accelerate 1.12: fsdp_activation_checkpointing is false"
+        found.assume("training", "recompute", "none", fact)
     if found.switch(f"{_FSDP}offload_params"):
         for name in ("parameters", "optimizer"):
             found.set("offload", name, "1", f"{_FSDP}offload_params")
@@ -111,7 +114,7 @@ def _strategy(found: SettingCollector) -> None:
         if reach:
             _within_a_node(found, key)
     if not stated:
-        why = f"FSDP {version} of Accelerate reshards after forward unless it is told otherwise"
+        why = f"Accelerate 1.12: FSDP {version} reshards after forward"
         found.assume("layout", "zero", "3", why)
 
 
@@ -131,13 +134,14 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
     kind = found.word(key, words)
     if kind is None:
         if key not in found:
-            why = "Accelerate's default: mixed_precision is no"
+            why = "Accelerate 1.12: mixed_precision is no"
             found.use("precisions.fp32", why=why)
         return
     if kind == "fp32":
         found.use("precisions.fp32", key)
     elif kind == "fp8":
-        found.leave_open(key, "write `use catalog.precisions.fp8_torchao`, or another recipe")
+        answers = ("--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed")
+        found.ask("precision", "the recipe of 8 bits is that of the script", answers, key)
     else:
         found.use("precisions.bf16_fsdp", key, "" if sharded else _AUTOCAST)
         block = "precision accelerate extends bf16_fsdp"
@@ -164,7 +168,7 @@ def _deepspeed(found: SettingCollector) -> None:
     if kind is not None:
         found.use(f"precisions.{kind}", "mixed_precision")
     elif "mixed_precision" not in found and other not in found:
-        found.use("precisions.fp32", why="Accelerate's default: mixed_precision is no")
+        found.use("precisions.fp32", why="Accelerate 1.12: mixed_precision is no")
 
 
 def _accumulation(found: SettingCollector) -> None:

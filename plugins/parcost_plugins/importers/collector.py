@@ -125,6 +125,10 @@ class SettingCollector:
         """Return whether a block has any attribute."""
         return block in self._blocks
 
+    def has(self, block: str, name: str) -> bool:
+        """Return whether an attribute is set."""
+        return name in self._blocks.get(block, {})
+
     def use(self, entry: str, key: str = "", why: str = "") -> None:
         """Import an entry of a catalogue."""
         place = self._entries[key] if key else JsonEntry(None, 0, 0)

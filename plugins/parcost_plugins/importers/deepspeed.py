@@ -63,10 +63,10 @@ def _compare_aliases(found: SettingCollector, entries: Mapping[str, JsonEntry]) 
 
 def _tensor_parallel(found: SettingCollector) -> None:
     """Read the degree of tensor parallelism, of which 0 is none."""
-    key = "tensor_parallel.autotp_size"
-    degree = None if found.is_auto(key) else found.whole(key, least=0)
-    if degree:
-        found.set("layout", "tp", str(degree), key)
+    for key in ("tensor_parallel.autotp_size", "tensor_parallel.tp.tp_size"):
+        degree = None if found.is_auto(key) else found.whole(key, least=0)
+        if degree:
+            found.set("layout", "tp", str(degree), key)
 
 
 @hookimpl

@@ -13,7 +13,7 @@ from parcost_plugins.importers.collector import AUTO, SettingCollector, digits
 from parcost_plugins.importers.tables import table
 
 FRAMEWORK = "frameworks.deepspeed"
-_SOURCE = "DeepSpeed, runtime/zero/config.py"
+_TOOL = "DeepSpeed 0.19"
 _OWN, _RECIPE = "deepspeed", "mixed"  # labels of what the file changes
 _ON_CPU, _ON_DISK = "cpu", "nvme"
 _ADAM = ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam")
@@ -46,7 +46,8 @@ class DeepSpeedKeys:
             found.set("training", "micro_batches", digits(steps), accumulation)
         if any(is_open):
             return
-        why = "DeepSpeed, runtime/config.py: _set_batch_related_parameters"
+        self._compare(whole, each, steps)
+        why = f"{_TOOL}: train_batch_size is micro-batch x accumulation x replicas"
         if whole is None and each is not None:
             product = f"({each} * {steps or 1} * layout.dp) sequences"
             found.assume("training", "global_batch", product, why)
@@ -55,6 +56,17 @@ class DeepSpeedKeys:
             found.assume("training", "micro_batches", str(steps or 1), why)
             rest = f"global_batch / ({steps or 1} * layout.dp)"
             found.assume("training", "micro_batch", rest, why)
+
+    def _compare(self, whole: int | None, each: int | None, steps: int | None) -> None:
+        """Report a batch that no number of replicas makes of the other two sizes."""
+        part = (each or 1) * (steps or 1)
+        if whole is not None and whole % part:
+            names = ("train_batch_size", "train_micro_batch_size_per_gpu")
+            batch, micro, accumulation = map(self.key, (*names, "gradient_accumulation_steps"))
+            message = f"{whole} is no multiple of {each or 1} x {steps or 1}"
+            for key, size in ((batch, whole), (micro, each), (accumulation, steps)):
+                if size is not None:
+                    self._settings.problem(key, message, f"{part * max(whole // part, 1)} is")
 
     def zero(self, default: int = 0) -> None:
         """Read what ZeRO shards and how its collectives run."""
@@ -93,7 +105,7 @@ class DeepSpeedKeys:
         kind = {"bfloat16": "bf16"}.get(narrow[0], narrow[0]) if narrow else "fp32"
         recipe, key = self._recipe(kind), f"{narrow[0]}.enabled" if narrow else ""
         changes = self._changes(kind)
-        why = "" if key else "DeepSpeed's default: neither bf16 nor fp16 is enabled"
+        why = "" if key else f"{_TOOL}: neither bf16 nor fp16 is enabled"
         found.use(f"precisions.{recipe}", key, why)
         if not changes:
             return
@@ -131,6 +143,10 @@ class DeepSpeedKeys:
             )
             found.assume("training", "recompute", "full", why)
 
+        if not found.has("training", "recompute"):
+            fact = f"{_TOOL}: without activation_checkpointing the model makes no checkpoints"
+            found.assume("training", "recompute", "none", fact)
+
     def _stage(self, default: int) -> int | None:
         """Set the stage of ZeRO, and return it; None where a trainer decides."""
         found = self._settings
@@ -141,7 +157,7 @@ class DeepSpeedKeys:
         if isinstance(found.value(whole), bool):  # of early versions
             key, stage = whole, int(found.value(whole))
         if stage is None:
-            why = f"{_SOURCE}: stage" if not default else "Accelerate's default: stage 2"
+            why = f"{_TOOL}: stage is 0" if not default else "Accelerate 1.12: zero_stage is 2"
             found.assume("layout", "zero", str(default), why)
             return default
         if stage > 3:
@@ -162,7 +178,7 @@ class DeepSpeedKeys:
             hides = False
         else:
             hides = stage == 3
-            why = f"{_SOURCE}: overlap_comm is true for stage 3 alone"
+            why = f"{_TOOL}: overlap_comm is true for stage 3 alone"
             found.assume("overlap", "gradients", "on" if hides else "off", why)
         bucket = self.key("zero_optimization.reduce_bucket_size")
         usual = table("deepspeed")["buckets"]["reduce_bucket_size"]
@@ -172,7 +188,9 @@ class DeepSpeedKeys:
             if elements:
                 found.set("overlap", "bucket", value, bucket)
             else:
-                found.assume("overlap", "bucket", value, f"{_SOURCE}: reduce_bucket_size")
+                found.assume(
+                    "overlap", "bucket", value, f"{_TOOL}: reduce_bucket_size is 500,000,000"
+                )
         elif elements == usual:
             found.ignore(bucket, "as the framework has it")
         changes: dict[str, tuple[str, str]] = {}
@@ -294,8 +312,6 @@ class DeepSpeedKeys:
         if kind is None:
             return
         if str(kind).lower() not in _ADAM:
-            found.leave_open(
-                "optimizer.type",
-                f"the recipe counts the state of Adam, and this is {kind}: extend a recipe by "
-                "`optimizer` and `update_traffic`",
-            )
+            reason = f"recipes count the state and the update of Adam, and this is {kind}"
+            answers = ("--use catalog.precisions.bf16_zero_paper", "--use catalog.precisions.bf16")
+            found.ask("precision", reason, answers, "optimizer.type")

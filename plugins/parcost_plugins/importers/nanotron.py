@@ -6,7 +6,7 @@ of nanotron's host.
 
 from __future__ import annotations
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
@@ -14,7 +14,7 @@ from parcost_plugins.importers.tables import table
 
 TOOL = "nanotron"
 _MODEL = "model.model_config."
-_CONFIG = "nanotron, config/parallelism_config.py"
+_CONFIG = "nanotron 0.4"
 _CLASSES = {"is_llama_config": "llama", "is_qwen2_config": "qwen2"}
 _CLASSES["is_starcoder2_config"] = "starcoder2"
 
@@ -35,11 +35,15 @@ class Nanotron(Importer):
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(name, text)
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the settings of a configuration, whose class of model a user may name."""
+        entries = read_configuration(file.name, file.text)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
         found = SettingCollector(entries, table(TOOL))
-        family = _family(found)
+        family = _family(found, file.options.family)
         model = f"model {family}"
         _size_of_world(found)
         _batch(found)
@@ -52,16 +56,13 @@ class Nanotron(Importer):
         return found.translation()
 
 
-def _family(found: SettingCollector) -> str:
-    """Return the class of the model, by the mark that the file has for it."""
+def _family(found: SettingCollector, chosen: str) -> str:
+    """Return the class of the model, by the mark that the file has for it, or as *chosen*."""
     marks = [name for mark, name in _CLASSES.items() if found.value(f"{_MODEL}{mark}")]
-    if marks:
-        return marks[0]
-    found.lack(
-        "the class of the model",
-        "none of is_llama_config, is_qwen2_config, is_starcoder2_config: read as llama",
-        "model",
-    )
+    if marks or chosen in _CLASSES.values():
+        return marks[0] if marks else chosen
+    reason = "the file has none of is_llama_config, is_qwen2_config, is_starcoder2_config"
+    found.ask("model", reason, [f"--as {name}" for name in _CLASSES.values()])
     return "llama"
 
 
@@ -69,12 +70,12 @@ def _defaults(found: SettingCollector, model: str, family: str) -> None:
     """Set what the class of the model decides, and what it takes for keys that are left out."""
     entry = table(TOOL)["families"][family]
     for name, value in entry["defaults"].items():
-        found.assume(model, name, value, f"nanotron, config/models_config.py: {family}")
+        found.assume(model, name, value, f"nanotron 0.4: {name} of {family}")
     for name, value in entry.get("code", {}).items():
-        found.assume(model, name, value, f"nanotron, models/{family}.py")
+        found.assume(model, name, value, f"nanotron 0.4: the code of {family}")
     if family == "starcoder2" and found.value(f"{_MODEL}grouped_query") is not True:
         found.value(f"{_MODEL}multi_query")
-        found.assume(model, "kv_heads", "1", "nanotron, config/models_config.py: multi_query")
+        found.assume(model, "kv_heads", "1", "nanotron 0.4: multi_query is true")
 
 
 def _size_of_world(found: SettingCollector) -> None:
@@ -85,7 +86,7 @@ def _size_of_world(found: SettingCollector) -> None:
     for degree in degrees:
         product *= degree
     if "parallelism.dp" in found:
-        why = "nanotron, parallel/context.py: TP * CP * DP * PP"
+        why = "nanotron 0.4: the product of tp, cp, dp and pp"
         found.assume("cluster", "devices", str(product), why)
 
 
@@ -125,6 +126,8 @@ def _parallelism(found: SettingCollector) -> None:
         found.set(
             "training", "recompute", "full" if whole else "none", "parallelism.recompute_layer"
         )
+    else:
+        _granularity(found)
     gathers = "parallelism.tp_recompute_allgather"
     if found.switch(gathers) is False:
         found.leave_open(gathers, "write a framework with `keeps_gathers = on`")
@@ -139,12 +142,23 @@ def _parallelism(found: SettingCollector) -> None:
         found.set("overlap", "bucket", f"{size} MiB", bucket)
 
 
+def _granularity(found: SettingCollector) -> None:
+    """Read recomputation as 0.3 has it."""
+    key = "parallelism.recompute_granularity"
+    if key in found:
+        word = found.word(key, {"selective": "selective", "full": "full"})
+        if word is not None:
+            found.set("training", "recompute", word, key)
+    else:
+        found.assume("training", "recompute", "none", f"{_CONFIG}: recompute_layer is false")
+
+
 def _precision(found: SettingCollector) -> None:
     """Read the recipe: wide gradients and a master copy, or all in the type of the model."""
     key, wide = "model.dtype", "optimizer.accumulate_grad_in_fp32"
     words = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "double": ""}
     kind = found.word(key, words) if key in found else "bf16"
-    why = "" if key in found else "nanotron, config/config.py: dtype is bfloat16"
+    why = "" if key in found else "nanotron 0.4: dtype is bfloat16"
     if not kind:
         return
     if kind == "bf16" and found.switch(wide) is False:
@@ -163,8 +177,9 @@ def _optimizer(found: SettingCollector) -> None:
     factory = "optimizer.optimizer_factory.name"
     name = found.value(factory)
     if name is not None and str(name).lower() != "adamw":
-        why = f"the recipe counts the state of Adam, and this is {name}: extend a recipe"
-        found.leave_open(factory, why)
+        why = f"recipes count the state and the update of Adam, and this is {name}"
+        answers = ("--use catalog.precisions.bf16", "--use catalog.precisions.bf16_sgd")
+        found.ask("precision", why, answers, factory)
 
 
 def _experts(found: SettingCollector, model: str) -> None:
