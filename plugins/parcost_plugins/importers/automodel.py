@@ -23,6 +23,7 @@ _LOCAL, _GLOBAL = "step_scheduler.local_batch_size", "step_scheduler.global_batc
 _CHECKPOINTS = "distributed.activation_checkpointing"
 _ADAM = {"torch.optim.AdamW", "torch.optim.Adam"}
 _ANSWERS = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
+_SECTIONS = ("step_scheduler.", "distributed.", "model._target_", "model.pretrained")
 _NONE = ("none", "None", "null", None)
 
 
@@ -52,6 +53,8 @@ class Automodel(Importer):
         if problems:
             return Translation(problems=problems)
         found = SettingCollector(entries, _TABLE)
+        if not any(key.startswith(_SECTIONS) for key in entries):
+            return found.translation()
         _model(found)
         stages = _layout(found)
         _batch(found, stages)

@@ -61,6 +61,8 @@ def _family(found: SettingCollector, chosen: str) -> str:
     marks = [name for mark, name in _CLASSES.items() if found.value(f"{_MODEL}{mark}")]
     if marks or chosen in _CLASSES.values():
         return marks[0] if marks else chosen
+    if f"{_MODEL}hidden_size" not in found and f"{_MODEL}num_hidden_layers" not in found:
+        return "llama"
     reason = "the file has none of is_llama_config, is_qwen2_config, is_starcoder2_config"
     found.ask("model", reason, [f"--as {name}" for name in _CLASSES.values()])
     return "llama"
