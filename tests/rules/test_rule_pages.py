@@ -57,6 +57,8 @@ COMPUTED = {
         "experts-routed",
         "latent-queries",
         "window-full",
+        "window-chunked",
+        "qk-norm-whole",
         "recompute-layers",
         "recompute-latent",
         "recompute-experts",

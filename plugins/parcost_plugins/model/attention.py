@@ -63,7 +63,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
         count=count,
         source=SPLIT,
     )
-    if model.biases or model.qkv_biases:
+    if model.has_qkv_biases:
         yield Parameters(
             name="QKV biases", elements=columns, total=all_columns, count=count, source=SPLIT
         )
@@ -74,9 +74,17 @@ def parameters(study: Study) -> Iterator[Parameters]:
         count=count,
         source=SPLIT,
     )
-    if model.biases:
+    if model.has_output_bias:
         yield _unsharded_parameters("attention output bias", h, rank)
-    if model.qk_norm:
+    if model.qk_norm and model.qk_norm_whole:
+        yield Parameters(
+            name="query and key norms",
+            elements=(rank.heads + rank.kv_heads) * d,
+            total=(model.heads + model.kv_heads) * d,
+            count=count,
+            source=SPLIT,
+        )
+    elif model.qk_norm:
         yield _unsharded_parameters("query and key norms", 2 * d, rank)
     if model.sinks:
         yield Parameters(
@@ -160,18 +168,18 @@ def operators(study: Study) -> Iterator[Gemm | FusedAttention | Stream]:
             "B",
             span.count,
         )
-    if model.biases or model.qkv_biases:
-        outputs, biases = tokens * _columns(rank), 1
-        if model.biases:
-            outputs, biases = outputs + rank.residual_elements, 2
+    reduced = [tokens * _columns(rank)] if model.has_qkv_biases else []
+    if model.has_output_bias:
+        reduced.append(rank.residual_elements)
+    if reduced:
         yield traffic_stream(
             "attention bias gradients",
             SUMMED,
-            outputs,
+            sum(reduced, 0.0),
             rank.element,
             "B",
             span.count,
-            times=biases,
+            times=len(reduced),
         )
 
 

@@ -42,7 +42,17 @@ def parameters(study: Study) -> Iterator[Parameters]:
     yield Parameters(
         name="MLP down projection", elements=h * rank.ffn, total=h * f, count=count, source=SPLIT
     )
-    if rank.model.biases:
+    if rank.model.activation_parameters:
+        learned = float(rank.model.activation_parameters)
+        yield Parameters(
+            name="MLP activation",
+            elements=learned,
+            total=learned,
+            count=count,
+            replicated=True,
+            source="every rank holds all",
+        )
+    if rank.model.has_mlp_biases:
         yield Parameters(
             name=f"{_up_name(rank)} biases",
             elements=ups * rank.ffn,
@@ -118,7 +128,7 @@ def operators(study: Study) -> Iterator[Gemm | Stream]:
             "B",
             span.count,
         )
-    if rank.model.biases:
+    if rank.model.has_mlp_biases:
         outputs = tokens * ups * rank.ffn + rank.residual_elements
         yield traffic_stream(
             "MLP bias gradients", SUMMED, outputs, rank.element, "B", span.count, times=2

@@ -122,7 +122,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 def norm_parameters(rank: Rank) -> Real:
     """Return the parameters of one norm."""
-    return rank.model.hidden * (2 if rank.model.norm == "layer" else 1)
+    return rank.model.hidden * rank.model.norm_vectors
 
 
 _WHOLE = "every rank normalises whole tokens"

@@ -29,7 +29,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
     if not model.prediction_layers or model.is_nominal:
         return
     h = model.hidden
-    of_one = h * (2 if model.norm == "layer" else 1)
+    of_one = h * model.norm_vectors
     parts: list[tuple[str, Real, Real]] = [
         ("prediction projection", 2 * h * h / rank.layout.tp, 2 * h * h),
         ("prediction norms", NORMS_EACH * of_one, NORMS_EACH * of_one),

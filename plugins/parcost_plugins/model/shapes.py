@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from parcost import Check, Mask, Real, Study, block_name, hookimpl
@@ -27,6 +27,7 @@ def checks(study: Study) -> Iterator[Check]:
     training = study[Training]
     model = training.model
     yield from _mixture(model)
+    yield from _listed_layers(model)
     yield from _documents(training)
     yield from _positions(model, training.sequence)
     if model.window:
@@ -85,6 +86,40 @@ def _mixture(model: Model) -> Iterator[Check]:
         )
 
 
+def _listed_layers(model: Model) -> Iterator[Check]:
+    """Require that listed layers exist, and that a count does not state them as well."""
+    lists: tuple[tuple[str, Sequence[int], str, bool], ...] = (
+        ("full_layers", model.full_layers, "full_every", model.full_every > 0),
+        (
+            "dense_layers",
+            model.dense_layers,
+            "dense_first` or `moe_every",
+            model.dense_first > 0 or model.moe_every > 1,
+        ),
+    )
+    for name, listed, counts, counted in lists:
+        if not listed:
+            continue
+        place = f"{block_name(model)}.{name}"
+        last = max(listed)
+        yield Check(
+            id="listed-layers-exist",
+            holds=last < model.layers,
+            subject=place,
+            message="layer {last} is listed, and the {layers} layers are 0 to {end}",
+            inputs={"last": last, "layers": model.layers, "end": model.layers - 1},
+            help="layers are counted from 0",
+        )
+        if counted:
+            yield Check(
+                id="listed-layers-twice",
+                holds=False,
+                subject=place,
+                message=f"`{name}` lists the layers, and `{counts}` counts them as well",
+                help=f"leave out `{name}`, or `{counts}`",
+            )
+
+
 def _needs(model: Model) -> tuple[_Needs, ...]:
     experts, latent = model.experts > 0, model.is_latent
     return (
@@ -103,6 +138,14 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
             experts,
             "all layers are dense: `experts` is 0",
             "give the model its `experts`, or leave `dense_first` out",
+        ),
+        _Needs(
+            "experts-dense-first",
+            "dense_layers",
+            bool(model.dense_layers),
+            experts,
+            "all layers are dense: `experts` is 0",
+            "give the model its `experts`, or leave `dense_layers` out",
         ),
         _Needs(
             "experts-routed",
@@ -126,6 +169,30 @@ def _needs(model: Model) -> tuple[_Needs, ...]:
             model.full_every > 0,
             model.window > 0,
             "some layers attend to all tokens, and no window bounds the others",
+            "give `window` as well",
+        ),
+        _Needs(
+            "window-full",
+            "full_layers",
+            bool(model.full_layers),
+            model.window > 0,
+            "some layers attend to all tokens, and no window bounds the others",
+            "give `window` as well",
+        ),
+        _Needs(
+            "qk-norm-whole",
+            "qk_norm_whole",
+            model.qk_norm_whole,
+            model.qk_norm,
+            "it says how queries and keys are normalised, and `qk_norm` is off",
+            "write `qk_norm = on` as well",
+        ),
+        _Needs(
+            "window-chunked",
+            "chunked",
+            model.chunked,
+            model.window > 0,
+            "attention stays within a window, and `window` is 0",
             "give `window` as well",
         ),
     )

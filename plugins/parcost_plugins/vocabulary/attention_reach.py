@@ -62,12 +62,28 @@ def _attended_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
 def _causal_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
     """Return to how many the first *tokens* of a causal document attend in all."""
     width = minimum(float(training.model.window), tokens) if windowed else tokens
+    if windowed and training.model.chunked:
+        return _pairs_in_chunks(tokens, width) / 2.0
     return width * tokens - width * width / 2.0
 
 
 def _mean(training: Training, length: Real, *, windowed: bool) -> Real:
     width = minimum(float(training.model.window), length) if windowed else length
+    if windowed and training.model.chunked:
+        pairs = _pairs_in_chunks(length, width) / length
+        return pairs / 2.0 if training.model.causal else pairs
     return width - width * width / (2 * length) if training.model.causal else width
+
+
+def _pairs_in_chunks(tokens: Real, width: Real) -> Real:
+    """Return the pairs of tokens that share a chunk of *width* tokens.
+
+    >>> _pairs_in_chunks(20.0, 8.0)
+    144.0
+    """
+    whole = floor(tokens / width)
+    rest = tokens - whole * width
+    return whole * width * width + rest * rest
 
 
 def _documents(training: Training) -> Iterator[Real]:

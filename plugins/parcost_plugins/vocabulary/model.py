@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from parcost import BYTES, ONE, Real, block, integer, quantity, switch, word
+from parcost import BYTES, ONE, Real, block, integer, integers, quantity, switch, word
 from parcost.numeric import ceil_div, where
 from parcost_plugins.vocabulary.layout import Layout
 
@@ -76,6 +76,13 @@ class Model:
     vocabulary: Real = integer(default=0, minimum=0, doc="rows of the embedding (V)")
     tied: bool = switch(default=False, doc="the output head shares the embedding's weights")
     norm: str = word("rms", "layer", default="rms", doc="RMSNorm, or LayerNorm with a bias")
+    norm_weights: Real | None = integer(
+        default=None,
+        minimum=0,
+        maximum=2,
+        doc="learned vectors of a norm: 2 for gain and bias, 1 for a gain, 0 for none; by default "
+        "1 of RMSNorm and 2 of LayerNorm",
+    )
     norms: int = integer(
         default=2,
         minimum=0,
@@ -84,12 +91,27 @@ class Model:
     )
     embedding_norm: bool = switch(default=False, doc="a norm behind the embedding as well")
     qk_norm: bool = switch(default=False, doc="an RMSNorm on every query head and key head")
+    qk_norm_whole: bool = switch(
+        default=False, doc="these norms have a gain for all heads together, not one for each head"
+    )
     parallel_residual: bool = switch(
         default=False, doc="attention and MLP read the same input and are added up at once"
     )
     biases: bool = switch(default=False, doc="every linear layer of a block has a bias")
     qkv_biases: bool = switch(
         default=False, doc="the query, key and value projections have one where others have none"
+    )
+    output_bias: bool = switch(
+        default=False, doc="the output projection of attention has one where others have none"
+    )
+    mlp_biases: bool = switch(
+        default=False, doc="the projections of a dense MLP have one where others have none"
+    )
+    activation_parameters: int = integer(
+        default=0,
+        minimum=0,
+        structural=True,
+        doc="learned numbers of the activation of a dense MLP, such as 2 of xIELU",
     )
     head_bias: bool = switch(default=False, doc="the output head has a bias")
     positions: int = integer(
@@ -113,6 +135,14 @@ class Model:
         minimum=0,
         structural=True,
         doc="beside a window: every n-th layer attends to all tokens; 0 is none",
+    )
+    full_layers: tuple[int, ...] = integers(
+        default=(),
+        doc="in place of `full_every`: the layers that attend to all tokens, counted from 0",
+    )
+    chunked: bool = switch(
+        default=False,
+        doc="windows lie side by side: a token attends to those before it in its own window",
     )
     sinks: bool = switch(default=False, doc="a learned attention sink for every query head")
 
@@ -167,6 +197,10 @@ class Model:
         structural=True,
         doc="behind those, every n-th layer has experts: the last of each n",
     )
+    dense_layers: tuple[int, ...] = integers(
+        default=(),
+        doc="in place of `dense_first` and `moe_every`: the dense layers, counted from 0",
+    )
 
     # Multi-token prediction
     prediction_layers: int = integer(
@@ -200,6 +234,28 @@ class Model:
     def is_latent(self) -> bool:
         """Whether attention is multi-head latent attention."""
         return self.kv_lora > 0
+
+    @property
+    def norm_vectors(self) -> Real:
+        """Learned vectors of a norm."""
+        if self.norm_weights is not None:
+            return self.norm_weights
+        return 2.0 if self.norm == "layer" else 1.0
+
+    @property
+    def has_qkv_biases(self) -> bool:
+        """Whether the query, key and value projections have a bias."""
+        return self.biases or self.qkv_biases
+
+    @property
+    def has_output_bias(self) -> bool:
+        """Whether the output projection of attention has a bias."""
+        return self.biases or self.output_bias
+
+    @property
+    def has_mlp_biases(self) -> bool:
+        """Whether the projections of a dense MLP have a bias."""
+        return self.biases or self.mlp_biases
 
     @property
     def qk_dim(self) -> Real:

@@ -236,8 +236,8 @@ def kinds(
         return {LayerKind(False, False, full): dealt}
     return _kinds(
         dealt,
-        (model.experts, model.dense_first, model.moe_every),
-        (model.window, model.full_every),
+        (model.experts, model.dense_first, model.moe_every, model.dense_layers),
+        (model.window, model.full_every, model.full_layers),
         (full, every, most),
     )
 
@@ -365,12 +365,13 @@ def _before_last(study: Study) -> tuple[float, ...]:
 @lru_cache(maxsize=1024)
 def _kinds(
     dealt: Counts,
-    mixture: tuple[int, int, int],
-    window: tuple[int, int],
+    mixture: tuple[int, int, int, tuple[int, ...]],
+    window: tuple[int, int, tuple[int, ...]],
     recompute: tuple[bool, int, int],
 ) -> Mapping[LayerKind, Counts]:
-    experts, dense_first, moe_every = mixture
-    width, full_every = window
+    experts, dense_first, moe_every, dense_layers = mixture
+    width, full_every, full_layers = window
+    dense, whole = frozenset(dense_layers), frozenset(full_layers)
     full, every, most = recompute
     found: dict[LayerKind, list[int]] = {}
     layer = 0
@@ -378,9 +379,12 @@ def _kinds(
         for place in range(count):
             kind = LayerKind(
                 moe=experts > 0
+                and layer not in dense
                 and layer >= dense_first
                 and (layer - dense_first + 1) % moe_every == 0,
-                windowed=width > 0 and not (full_every and (layer + 1) % full_every == 0),
+                windowed=width > 0
+                and layer not in whole
+                and not (full_every and (layer + 1) % full_every == 0),
                 recomputed=full and layer % every == 0 and (most == 0 or place < most),
             )
             found.setdefault(kind, [0] * len(dealt))[stage] += 1
