@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from parcost.contract.checks import Check as Check
     from parcost.contract.figures import Figure as Figure
     from parcost.contract.figures import Interval as Interval
+    from parcost.contract.figures import MissingFigure as MissingFigure
     from parcost.contract.figures import Section as Section
     from parcost.contract.formulas import Formula as Formula
     from parcost.contract.formulas import FormulaError as FormulaError
@@ -214,7 +215,7 @@ HOMES = {
     "contract.study": ("Call", "Collective", "KernelModel", "Replay", "Schedule", "Study"),
     "contract.charts": ("Chart", "PassTimeline", "PointFigure", "PointTable"),
     "contract.checks": ("Check",),
-    "contract.figures": ("Figure", "Interval", "Section"),
+    "contract.figures": ("Figure", "Interval", "MissingFigure", "Section"),
     "contract.groups": (
         "ClosedForm",
         "Communication",

@@ -60,7 +60,7 @@ def test_the_largest_loss_comes_first(screen: Run, tmp_path: Path) -> None:
     # 3 s over the 0.1 s of light lose time, 8,000 for 8,192 tokens little; then what is too fast:
     # 50 TB/s over 100 GB/s more than 90 TB/s over 1.8 TB/s; what has no effect is last
     out = screen(SPEC)
-    assert out.count("warning: ") == 2
+    assert out.count("warning: ") == 3
     assert "warning: a message on level `network` takes 3 s to start" in out
     assert warnings(tmp_path) == [
         "implausible-latency",
@@ -69,7 +69,7 @@ def test_the_largest_loss_comes_first(screen: Run, tmp_path: Path) -> None:
         "implausible-bandwidth",
         "no-effect",
     ]
-    assert "more warnings: --full" in out
+    assert "2 more warnings: --warnings" in out
 
 
 def test_what_may_not_fit_comes_before_what_is_slow(screen: Run, tmp_path: Path) -> None:

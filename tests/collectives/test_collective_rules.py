@@ -116,7 +116,7 @@ def test_an_algorithm_that_adds_nothing_up_leaves_the_norm_of_the_gradients_to_a
 def test_an_algorithm_for_experts_that_a_dense_model_lacks_is_idle() -> None:
     text = TEXT.format(tp=8, choice="expert = ring", layout="zero = 0", reduces="off")
     (said,) = (d for d in parcost.load_text(text)[0].check() if d.id == "no-effect")
-    assert said.message == "`expert` has no effect"
+    assert said.message == "`collectives.expert` has no effect"
     assert said.help == "read with a model that has experts"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import parcost
@@ -109,7 +111,9 @@ def merged(one: str, other: str) -> str:
 @pytest.mark.parametrize(("written", "named", "needs"), UNREAD)
 def test_an_unread_attribute_is_a_warning(written: str, named: str, needs: str) -> None:
     (found,) = unread_warnings(merged(written, "layout { zero = 1 }"))
-    assert found.message == f"{named} {'have' if ',' in named else 'has'} no effect"
+    owner = re.match(r"`(.*?)\.", found.message)[1]  # type: ignore[index]
+    listed = named.replace("`, `", f"`, `{owner}.").replace("`", f"`{owner}.", 1)
+    assert found.message == f"{listed} {'have' if ',' in named else 'has'} no effect"
     assert found.help is not None
     assert found.help.startswith("read with ")
     if needs:
@@ -127,8 +131,8 @@ def test_host_memory_is_read_where_outer_state_is_offloaded(offload: str, warnin
     [
         ("static_power = 30 %", "power = 700 W, power_cap = 500 W", []),
         ("lowest_voltage = 95 %", "power = 700 W, power_cap = 500 W", []),
-        ("", "in_one_layout = on", ["`in_one_layout` has no effect"]),
-        ("", "static_power = 30 %", ["`static_power` has no effect"]),
+        ("", "in_one_layout = on", ["`roomy.in_one_layout` has no effect"]),
+        ("", "static_power = 30 %", ["`roomy.static_power` has no effect"]),
         ("", "static_power = 30 %, power = 700 W, power_cap = 500 W", []),
     ],
 )
@@ -153,7 +157,7 @@ def test_facts_of_a_device_of_ones_own_wait_for_what_reads_them(
 )
 def test_how_tokens_are_spread_waits_for_several_ranks(attribute: str) -> None:
     name = attribute.partition(" ")[0]
-    for ep, named in ((1, [f"`{name}` has no effect"]), (8, [])):
+    for ep, named in ((1, [f"`routing.{name}` has no effect"]), (8, [])):
         more = f"layout {{ zero = 1, ep = {ep} }}\nrouting {{ {attribute} }}"
         report = parcost.load_text(EXPERTS.format(more=more))[0].evaluate()
         found = [d.message for d in report.result.diagnostics if d.id == "no-effect"]
@@ -175,7 +179,7 @@ def test_recomputed_parts_of_wholly_recomputed_layers_are_a_warning() -> None:
         report = parcost.load_text(text.format(more=f"{whole}\n{parts % more}"))[0].evaluate()
         return [d.message for d in report.result.diagnostics if d.id == "no-effect"]
 
-    assert unread_messages(full, "") == ["`norms` has no effect"]
+    assert unread_messages(full, "") == ["`recompute.norms` has no effect"]
     assert unread_messages(full, ", every = 2") == []
     assert unread_messages(SPEC, "") == []
 
@@ -183,7 +187,7 @@ def test_recomputed_parts_of_wholly_recomputed_layers_are_a_warning() -> None:
 def test_the_balance_of_ulysses_ranks_is_a_warning() -> None:
     base = "layout { zero = 1, cp = 2 }\n"
     (found,) = unread_warnings(base + "context { algorithm = ulysses, balance = contiguous }")
-    assert found.message == "`balance` has no effect"
+    assert found.message == "`context.balance` has no effect"
     assert unread_warnings(base + "context { algorithm = ring, balance = contiguous }") == []
 
 
@@ -224,5 +228,5 @@ def test_attributes_of_another_dispatcher_have_no_effect(
         text = EXPERTS.format(more=f"layout {{ ep = 8 }}\n{routing}")
         report = parcost.load_text(text)[0].evaluate()
         messages = [d.message for d in report.result.diagnostics if d.id == "no-effect"]
-        expected = [] if dispatcher in dispatchers else [f"`{attribute}` has no effect"]
+        expected = [] if dispatcher in dispatchers else [f"`routing.{attribute}` has no effect"]
         assert messages == expected, dispatcher

@@ -71,7 +71,8 @@ def _missing_picture(report: Report, view: View) -> Iterator[tuple[str, str]]:
         )
         if view.picture not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            yield view.picture, did_you_mean(view.picture, known) or has
+            near = did_you_mean(view.picture, known) or has
+            yield view.picture, f"no picture is called `{view.picture}`; {near}"
 
 
 def _rejection_entry(found: Rejection, part: Part) -> Entry:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     type=click.Choice(["execution", "size"]),
     help="Order of the terms in the whole report.  [default: execution]",
 )
+@click.option("--warnings", is_flag=True, help="Print every warning on the short page.")
 @click.option("--compare", is_flag=True, help="Print one table with a column for each study.")
 @click.option(
     "--figures",
@@ -90,6 +91,7 @@ def command(
     full: bool,
     section: str | None,
     order: Order | None,
+    warnings: bool,
     compare: bool,
     figures: str | None,
     study: str | None,
@@ -134,6 +136,7 @@ def command(
         compare=compare,
         figures=figures,
         picture=picture,
+        warnings=warnings,
         many=many,
     )
     _check_options(view, format_found, order)
@@ -146,8 +149,7 @@ def command(
     warn = format_found.reads != "page" or view.kind in ("section", "compare")
     repeat = format_found.reads != "page" or view.kind in ("full", "section")
     elsewhere = out is not None
-    noun = "picture" if view.picture else "figure"
-    watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat, noun=noun)
+    watch = Watch(run, len(files), inside, elsewhere=elsewhere, warn=warn, repeat=repeat)
     with _watched_file(out, watch) as (target, interrupts):
         entries = watch(run.entries(files), interrupts)
         if given is None:
@@ -193,6 +195,7 @@ def _view(
     compare: bool,
     figures: str | None,
     picture: str | None,
+    warnings: bool,
     many: bool,
 ) -> View:
     """Return what the options say of the page; those that contradict are a usage error."""
@@ -218,6 +221,7 @@ def _view(
         order=order or "execution",
         figures=names,
         picture=picture or "",
+        warnings=warnings,
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from parcost.cli import options
-from parcost.cli.messages import Reporter
+from parcost.cli.messages import Reporter, write_message
 from parcost.cli.pages import show
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def command(
     values = options.parse_overrides(overrides)
     session = options.session(selection)
     worst = 0
-    found = False
+    found: set[str] = set()
+    missing: dict[str, str] = {}
     for entry in evaluate([path], session, overrides=values, study=study, reading=reading):
         if isinstance(entry, Rejection):
             Reporter()(entry.diagnostics)
@@ -56,12 +57,28 @@ def command(
             Reporter()(entry.diagnostics)
             worst = max(worst, 1)
             continue
-        page = list(_figure_table(entry, names))
-        found = found or len(page) > 1
-        show(page)
-    if names and not found and not worst:
-        raise click.UsageError(f"no figure is called {' or '.join(f'`{n}`' for n in names)}")
+        show(list(_figure_table(entry, names)))
+        lacking = _missing(entry, names)
+        found |= set(names) - set(lacking)
+        missing |= lacking
+    for name, message in missing.items():
+        if name not in found:
+            write_message(f"error: {message}")
+            worst = max(worst, 2)
     return worst
+
+
+def _missing(report: Report, names: tuple[str, ...]) -> Mapping[str, str]:
+    """Return a message for each of *names*, patterns included, that names no figure."""
+    from fnmatch import filter as matching
+
+    from parcost.report.figures import figures_by_name, missing_names
+
+    every = [name for r in report.results if r.legal for name in figures_by_name(r)]
+    patterns = [name for name in names if set(name) & set("*?[") and not matching(every, name)]
+    plain = [name for name in names if not set(name) & set("*?[")]
+    none = {name: f"no figure matches `{name}`" for name in patterns}
+    return {**none, **missing_names(report.results, plain)}
 
 
 def _figure_table(report: Report, names: tuple[str, ...]) -> Iterator[Item]:

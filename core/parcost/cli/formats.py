@@ -158,7 +158,6 @@ class Watch:
         elsewhere: bool,
         warn: bool = True,
         repeat: bool = True,
-        noun: str = "figure",
     ) -> None:
         self.exit_code = 0
         self._run = run
@@ -166,7 +165,6 @@ class Watch:
         self._warn, self._warnings = warn, 0  # what a page says is not said again
         self._elsewhere = elsewhere  # and nobody sees the page
         self._repeat = repeat  # failures in the summary, unless a page ends in them
-        self._noun = noun  # of what the user chose by name
         self._counts: Counter[int] = Counter()
         self._remembered = 0
         self._lines: dict[int, dict[str, None]] = {code: {} for code in _MORE}
@@ -228,9 +226,8 @@ class Watch:
 
     def tell_missing(self) -> None:
         """Name what the user chose and no report has, which is bad input."""
-        for name, hint in (self._missing or {}).items():
-            near = hint or "`parcost figures SPEC` lists them"
-            write_message(f"error: no {self._noun} is called `{name}`; {near}")
+        for message in (self._missing or {}).values():
+            write_message(f"error: {message}")
             self.exit_code = max(self.exit_code, 2)
 
     def print_interruption(self) -> None:

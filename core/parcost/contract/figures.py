@@ -79,6 +79,19 @@ class Figure(Record):
 
 
 @record(kw_only=True, eq=False)
+class MissingFigure(Record):
+    """A figure that a plugin has, and that this study lacks.
+
+    *needs* completes the sentence "`NAME` needs ...", such as "a block `energy { }`".
+    """
+
+    called: ClassVar[str] = "the missing figure `{0.name}`"
+
+    name: str = field(metadata=NAME)
+    needs: str
+
+
+@record(kw_only=True, eq=False)
 class Interval(Record):
     """Where the measured value of the figure called *name* lies, in *coverage* of all cases.
 

@@ -16,7 +16,7 @@ import pluggy
 
 from parcost.contract.charts import Chart, PassTimeline, PointTable
 from parcost.contract.checks import Check
-from parcost.contract.figures import Figure, Interval, Section
+from parcost.contract.figures import Figure, Interval, MissingFigure, Section
 from parcost.contract.groups import Group, Library
 from parcost.contract.importers import Importer
 from parcost.contract.offers import (
@@ -220,6 +220,14 @@ def details(study: Study, outcome: Outcome) -> Iterable[Figure]:  # type: ignore
 
     A claim in ``expect`` or :meth:`Result.figure` asks by name; a report lists them on
     demand.
+    """
+
+
+@hookspec
+def missing_figures(study: Study) -> Iterable[MissingFigure]:  # type: ignore[empty-body]
+    """Figures that this study lacks, and what it needs to have them.
+
+    Called only where a claim or the user names a figure that is not there.
     """
 
 

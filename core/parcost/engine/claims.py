@@ -16,7 +16,7 @@ from parcost.language.errors import SpecError
 from parcost.language.numbers import DECIMAL, quantity
 from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
-from parcost.report.figures import interval_of
+from parcost.report.figures import interval_of, missing_message
 from parcost.report.result import Expectation
 from parcost.spec.binder import Binder
 from parcost.spec.modules import Module
@@ -41,6 +41,7 @@ class KnownFigures:
     more: Callable[[], Sequence[tuple[Plugin, Figure]]]
     faults: Sequence[Fault] = ()
     intervals: Sequence[tuple[Plugin, Interval]] = ()
+    missing: Callable[[], Mapping[str, str]] = dict
     _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
     _asked: list[bool] = field(factory=list, init=False)
 
@@ -154,15 +155,17 @@ def _judge_claim(
 ) -> Expectation:
     figure = known.figure(name.text)
     if figure is None:
-        names = known.names()
+        names, missing = known.names(), known.missing()
         raise SpecError(
             [
                 problem(
                     "unknown-name",
-                    f"no figure is called `{name.text}`",
+                    missing_message(name.text, missing),
                     name.span,
                     notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
-                    help=did_you_mean(name.text, names)
+                    help=""
+                    if name.text in missing
+                    else did_you_mean(name.text, [*names, *missing])
                     or _attribute(name.text, types) + _figure_names(names),
                 )
             ]

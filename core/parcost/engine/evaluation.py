@@ -81,7 +81,13 @@ def evaluate(
         failed = [*failed, *undefined.failed]
         outcome = evolve(outcome, feasible=outcome.feasible & undefined.holds, failed=failed)
     figures = [*shown, *calculation_figures(study)]
-    known = KnownFigures(figures, lambda: details(study, outcome), study.faults, intervals)
+    known = KnownFigures(
+        figures,
+        lambda: details(study, outcome),
+        study.faults,
+        intervals,
+        missing=lambda: missing_figures(study),
+    )
     judged = expectations(claims, known)
     found = [diagnose_points(check, study, at) for check in by_effect(failed)]
     feasible = True if outcome is None else outcome.feasible
@@ -99,6 +105,7 @@ def evaluate(
         diagnostics=found,
         at=at,
         make_details=lambda: _quiet_details(study, outcome),
+        make_missing=lambda: missing_figures(study),
         make_sections=lambda: sections(study, outcome),
         make_charts=lambda: charts(study, outcome),
         make_timeline_charts=lambda: timeline_charts(study, outcome),
@@ -137,7 +144,13 @@ def check_claims(claims: Claims, study: Study) -> None:
     shown = _figures(study, outcome)
     intervals = _intervals(study, outcome, shown)
     figures = [*shown, *_bounds(shown, intervals), *calculation_figures(study)]
-    known = KnownFigures(figures, lambda: details(study, outcome), study.faults, intervals)
+    known = KnownFigures(
+        figures,
+        lambda: details(study, outcome),
+        study.faults,
+        intervals,
+        missing=lambda: missing_figures(study),
+    )
     expectations(claims, known)
 
 
@@ -152,6 +165,12 @@ def details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Fig
         return ()
     asked = study.plugins.ask("details", study.faults, study=study, outcome=outcome)
     return valid_answers(study, "details", asked)
+
+
+def missing_figures(study: Study) -> Mapping[str, str]:
+    """Return what the study needs to have a figure that it lacks, by the name of the figure."""
+    asked = study.plugins.ask("missing_figures", study.faults, study=study)
+    return {missing.name: missing.needs for _, missing in asked}
 
 
 def _quiet_details(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Figure]]:

@@ -43,6 +43,6 @@ def _plain(title: str) -> str:
     """Return a title without what follows a comma or a bracket, in small letters.
 
     >>> _plain("Step time by term, in ms (stage 3)")
-    'where the time goes'
+    'step time by term'
     """
     return title.partition(",")[0].partition("(")[0].strip().lower()

@@ -45,8 +45,9 @@ _BAR = 28  # blocks of the longest bar
 _LINES = 40
 _PAPER = Paper(width=80)
 _CAUSES = 8  # rows of the table of time
+_FEWEST_CAUSES = 4  # however many warnings there are
 _MEMORY_CAUSES = 6
-_WARNINGS = 2
+_WARNINGS = 3
 _CLAIMS = 4  # that fail
 _ANSWERS = 28  # lines of figures and tables of a study without a step
 _HEAD = 5  # lines of a table besides its rows
@@ -54,31 +55,38 @@ _FIGURES = 12  # of them for figures where there are tables
 _MORE = "More: --full, --section NAME, `parcost explain`, `parcost figures`"
 
 
-def page(report: Report, names: Sequence[str] = ()) -> Sequence[Item]:
-    """Return the page of a report without a sweep; *names* are figures that the user chose.
+def page(report: Report, names: Sequence[str] = (), *, warnings: bool = False) -> Sequence[Item]:
+    """Return the page of a report without a sweep.
 
-    The tables of causes are as long as there is room for.
+    With *names* of figures, the page has the verdict and these figures alone. The tables of causes
+    are as long as there is room for, and never shorter than a few rows; then warnings are counted
+    instead of printed. *warnings* prints all of them.
     """
-    for causes in range(_CAUSES, 0, -1):
+    rows = range(_CAUSES, _FEWEST_CAUSES - 1, -1)
+    sizes = [(causes, _WARNINGS) for causes in rows]
+    sizes += [(_FEWEST_CAUSES, shown) for shown in range(_WARNINGS - 1, -1, -1)]
+    for causes, shown in sizes:
         items: list[Item] = [Heading(report.name, 1, aside=report.path)]
         for result in report.results:
-            items += _result(result, names, causes)
+            items += _result(result, names, causes, None if warnings else shown)
         items += [Line(""), Line(_MORE, "faint")]
         if sum(1 for _ in lines(items, _PAPER)) <= _LINES:
             break
     return items
 
 
-def _result(result: Result, names: Sequence[str], causes: int) -> Iterator[Item]:
+def _result(result: Result, names: Sequence[str], causes: int, shown: int | None) -> Iterator[Item]:
     sections = result.sections  # first: a plugin that fails now makes this incomplete too
     outcome = result.outcome
-    yield from _verdict(result)
+    yield from _verdict(result, shown)
     if outcome is None:
         if result.legal:
             yield from _worksheet(result, names)
         return
     yield Line("")
     yield _headlines(result, names)
+    if names:
+        return
     yield from _time(outcome, causes)
     yield from _memory(outcome, min(causes, _MEMORY_CAUSES))
     for _, section in sections:
@@ -86,7 +94,7 @@ def _result(result: Result, names: Sequence[str], causes: int) -> Iterator[Item]
             yield from _first_rows(section)
 
 
-def _verdict(result: Result) -> Iterator[Item]:
+def _verdict(result: Result, shown: int | None) -> Iterator[Item]:
     """Yield whether the study runs, what it claims, and what is wrong with it."""
     chosen = plugin_note(result.study.plugins)
     if runs(result):
@@ -103,22 +111,23 @@ def _verdict(result: Result) -> Iterator[Item]:
         if result.outcome is not None and problems(result):
             yield Line(f"Figures below ignore {ignored(result)}.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
-    yield from warnings([d for d in result.diagnostics if not is_told(result, d)])
+    yield from warning_lines([d for d in result.diagnostics if not is_told(result, d)], shown)
     yield from suppression_count(result.suppressions)
 
 
-def warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
-    """Yield the first warnings, and how many more there are."""
+def warning_lines(
+    diagnostics: Sequence[Diagnostic], shown: int | None = _WARNINGS
+) -> Iterator[Item]:
+    """Yield the first *shown* warnings, which cost most, and how many more there are.
+
+    With None, yield all.
+    """
     found = [diagnostic for diagnostic in diagnostics if _is_warning(diagnostic)]
-    yield from (Line(f"warning: {d.message}", "warning") for d in found[:_WARNINGS])
-    more = len(found) - _WARNINGS
-    if more > 0:
-        yield Line(f"and {more} more warning{'s' if more > 1 else ''}: --full", "warning")
-
-
-def all_warnings(diagnostics: Sequence[Diagnostic]) -> Iterator[Item]:
-    """Yield every warning."""
-    yield from (Line(f"warning: {d.message}", "warning") for d in diagnostics if _is_warning(d))
+    kept = found[:shown]
+    yield from (Line(f"warning: {d.message}", "warning") for d in kept)
+    if more := len(found) - len(kept):
+        other = "more " if kept else ""
+        yield Line(f"{more} {other}warning{'s' * (more > 1)}: --warnings", "warning")
 
 
 def suppression_count(suppressions: Sequence[Suppression]) -> Iterator[Item]:

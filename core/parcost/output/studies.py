@@ -24,6 +24,7 @@ from parcost.output.screen import ranking
 from parcost.output.text import widths
 from parcost.report.faults import fault_lines
 from parcost.report.figures import select
+from parcost.report.rows import rows
 from parcost.report.verdict import verdict
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def head(figure: Figure) -> str:
 
 def sweep_summary(report: Report, names: Sequence[str]) -> str:
     """Return how many points of a sweep run, and the range of its first figures."""
-    points = report.rows(names)
+    points = rows(report.axes, report.results, names)
     run = [point for point in points if point["feasible"]]
     counted = f"{len(run):,} of {len(points):,} points run"
     figures = {f.name: f for r in report.results for f in headline_figures(r, names) if r.legal}
@@ -140,10 +141,10 @@ def column(report: Report, names: Sequence[str] = ()) -> Iterator[Item]:
     else:
         figures = [figure for _, figure in result.figures if figure.brief is not None]
         figures = figures or [figure for _, figure in result.figures if not figure.detail]
-    rows = [(figure.title, numbers.quantity(figure.value, figure.unit)) for figure in figures]
+    found = [(figure.title, numbers.quantity(figure.value, figure.unit)) for figure in figures]
     if outcome is not None:
-        rows.append(("verdict", verdict(result)))
-    yield from _comparison("Studies side by side", _place(report), rows)
+        found.append(("verdict", verdict(result)))
+    yield from _comparison("Studies side by side", _place(report), found)
     if outcome is not None and not names:
         step, memory = outcome.step_seconds, outcome.memory_bytes
         yield from _comparison(

@@ -11,11 +11,12 @@ from parcost.language import numbers
 from parcost.output.cells import axis_value, plugin_note
 from parcost.output.explanation import point_options
 from parcost.output.narrative import page_figures, section_page, suppression_lines
-from parcost.output.screen import all_warnings, suppression_count, warnings
+from parcost.output.screen import suppression_count, warning_lines
 from parcost.output.studies import head
 from parcost.report.faults import fault_lines, judgment_failure, step_failure
 from parcost.report.figures import select
 from parcost.report.rows import claims_by_point, key_of
+from parcost.report.rows import rows as rows_of
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section
@@ -33,7 +34,7 @@ _FAIL: tuple[str, Style] = ("FAIL", "bad")
 
 def sweep_items(report: Report, view: View) -> Iterator[Item]:
     """Yield the page of a sweep: axis values, figures, and why a point cannot run."""
-    points = report.rows(view.figures)
+    points = rows_of(report.axes, report.results, view.figures)
     axes = [name for name, _ in report.axes]
     short = view.kind in ("screen", "compare")
     figures = _figures(report, view)
@@ -56,7 +57,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     yield from (Line(text, "bad") for text in sorted(faults))
     every = {id(d): d for result in report.results for d in result.diagnostics}
     distinct = list({d.message: d for d in every.values()}.values())
-    yield from warnings(distinct) if short else all_warnings(distinct)
+    yield from warning_lines(distinct, *([] if short and not view.warnings else [None]))
     yield from (suppression_count if short else suppression_lines)(report.suppressions)
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]

@@ -21,6 +21,7 @@ class View:
     It is ``line`` for a row of a table of studies, ``compare`` for a column of one. *section* is a
     part of the title. *order* is that of the ledger. *figures* are the columns, or rows, that the
     user chose; if empty, those that plugins mark. *picture* is the name of the only one to draw.
+    *warnings* prints all of them on the short page.
     """
 
     kind: Kind = "full"
@@ -28,6 +29,7 @@ class View:
     order: Order = "execution"
     figures: tuple[str, ...] = ()
     picture: str = ""
+    warnings: bool = False
 
     def kind_among(self, studies: int) -> Kind:
         """Return the kind for one of so many *studies* of a file.

@@ -9,7 +9,15 @@ from parcost.report.result import Result
 
 #: Hooks of rules: without an answer of one, a study is not judged.
 RULES = ("checks", "outcome_checks")
-_SHOWN = ("figures", "intervals", "details", "sections", "views", "exporters")  # beside the step
+_SHOWN = (  # beside the step
+    "figures",
+    "intervals",
+    "details",
+    "missing_figures",
+    "sections",
+    "views",
+    "exporters",
+)
 
 
 def fault_line(fault: Fault) -> str:

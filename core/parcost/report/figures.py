@@ -25,8 +25,21 @@ def select(result: Result, names: Sequence[str]) -> Sequence[Figure]:
     return [known[name] for name in names if name in known]
 
 
+def missing_message(name: str, missing: Mapping[str, str]) -> str:
+    """Return why a study has no figure called *name*: what it needs, or that there is none.
+
+    >>> missing_message("energy", {"energy": "a block `energy { }`"})
+    'there is no figure `energy` here: it needs a block `energy { }`'
+    >>> missing_message("enrgy", {})
+    'no figure is called `enrgy`'
+    """
+    if needs := missing.get(name):
+        return f"there is no figure `{name}` here: it needs {needs}"
+    return f"no figure is called `{name}`"
+
+
 def missing_names(results: Sequence[Result], names: Sequence[str]) -> Mapping[str, str]:
-    """Return which of *names* no result has, each with the nearest that one has."""
+    """Return a message for each of *names* that no result has, by name."""
     legal = [result for result in results if result.legal]
     if not names or not legal:
         return {}
@@ -34,8 +47,13 @@ def missing_names(results: Sequence[Result], names: Sequence[str]) -> Mapping[st
     lacking = [name for name in names if name not in known]
     if not lacking:
         return {}
-    every = [name for result in legal for name in figures_by_name(result)]
-    return {name: did_you_mean(name, every) or "" for name in lacking}
+    needed = {name: needs for result in legal for name, needs in result.missing.items()}
+    every = [*(name for result in legal for name in figures_by_name(result)), *needed]
+    found = {}
+    for name in lacking:
+        near = did_you_mean(name, every) or "`parcost figures SPEC` lists them"
+        found[name] = missing_message(name, needed) + (f"; {near}" if name not in needed else "")
+    return found
 
 
 def interval_of(interval: Interval, unit: str) -> str:

@@ -56,9 +56,18 @@ class Report:
 
     @property
     def result(self) -> Result:
-        """The only result of a scenario without structural sweeps."""
-        (only,) = self.results
-        return only
+        """The only result of a scenario without structural sweeps.
+
+        Raises:
+            ValueError: A sweep has several.
+        """
+        if len(self.results) != 1:
+            swept = " and ".join(f"`{name}`" for name, _ in self.axes)
+            raise ValueError(
+                f"`{self.name}` sweeps {swept} and has {len(self.results)} results: use "
+                "`report.results`, `report.rows()` or `report.to_pandas()`"
+            )
+        return self.results[0]
 
     @property
     def diagnostics(self) -> Sequence[Diagnostic]:
@@ -115,6 +124,6 @@ class Report:
         Raises:
             KeyError: No figure has that name.
         """
-        for name, hint in missing_names(self.results, figures).items():
-            raise KeyError(f"no figure is called {name!r}" + (f"; {hint}" if hint else ""))
+        for message in missing_names(self.results, figures).values():
+            raise KeyError(message)
         return rows(self.axes, self.results, figures)

@@ -66,6 +66,7 @@ class Result:
     at: Mapping[str, Any] = {}
     infeasible: Sequence[Infeasible] = ()
     make_details: Callable[[], Sequence[tuple[Plugin, Figure]]] = tuple
+    make_missing: Callable[[], Mapping[str, str]] = dict
     make_sections: Callable[[], Sequence[tuple[Plugin, Section]]] = tuple
     make_charts: Callable[[], Sequence[tuple[Plugin, Chart]]] = tuple
     make_timeline_charts: Callable[[], Sequence[tuple[Plugin, Chart]]] = tuple
@@ -97,6 +98,8 @@ class Result:
         for _, figure in self.details:
             if figure.name == name:
                 return figure.value
+        if name in self.missing:
+            raise KeyError(f"there is no figure `{name}` here: it needs {self.missing[name]}")
         known = [figure.name for _, figure in (*self.figures, *self.details)]
         close = " or ".join(f"`{other}`" for other in nearest_names(name, known, 3))
         hint = f"; did you mean {close}?" if close else ""
@@ -114,6 +117,11 @@ class Result:
     def details(self) -> Sequence[tuple[Plugin, Figure]]:
         """Further figures: volumes, counts, ratios, bounds; made when first read."""
         return self.make_details()
+
+    @cached_property
+    def missing(self) -> Mapping[str, str]:
+        """What this study needs to have a figure that it lacks, by name; made when first read."""
+        return self.make_missing()
 
     @cached_property
     def sections(self) -> Sequence[tuple[Plugin, Section]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from parcost import Check, Figure, Once, Outcome, Rulebook, Study, hookimpl
+from parcost import Check, Figure, MissingFigure, Once, Outcome, Rulebook, Study, hookimpl
 from parcost_plugins.vocabulary import (
     Checkpoint,
     Data,
@@ -91,6 +91,14 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         yield from losses(study)
         _, further = account(study, step_speed(study, outcome))
         yield from further
+
+
+@hookimpl
+def missing_figures(study: Study) -> Iterator[MissingFigure]:
+    """Return days, cost and energy where a block that they need is not written."""
+    from parcost_plugins.operations.account import needs
+
+    yield from needs(study)
 
 
 @hookimpl

@@ -9,12 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from parcost import Figure, Formula, Real, Study, formula
+from parcost import Figure, Formula, MissingFigure, Real, Study, formula
 from parcost.numeric import minimum, ratio
 from parcost_plugins.vocabulary import Cluster, Energy, Price, Run
 
 if TYPE_CHECKING:
     from parcost_plugins.operations.speed import Speed
+
+
+_RUN = "`run { tokens = 15 T tokens }`"
+_PRICE = "`price { device_hour = 2.50 USD/h }`"
+_ENERGY = "`energy { }`"
+_INTENSITY = "`energy { intensity = 400 g/kWh }`"
+_POWER = "the power of the device (`device.power` or `energy.power`)"
+_NEEDS = {
+    "days": (_RUN,),
+    "gpu_hours": (_RUN,),
+    "cost": (_RUN, _PRICE),
+    "cost_per_million_tokens": (_PRICE,),
+    "energy": (_RUN, _ENERGY, _POWER),
+    "carbon": (_RUN, _ENERGY, _INTENSITY, _POWER),
+    "site_power": (_ENERGY, _POWER),
+    "energy_per_million_tokens": (_ENERGY, _POWER),
+}
 
 
 def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
@@ -35,6 +52,26 @@ def account(study: Study, speed: Speed) -> tuple[list[Figure], list[Figure]]:
             headline += shown
             further += more
     return headline, further
+
+
+def needs(study: Study) -> Iterator[MissingFigure]:
+    """Return each figure of a run that lacks a block or an attribute, with all that it lacks."""
+    energy, cluster = study.get(Energy), study.get(Cluster)
+    power = energy is not None and energy.power is not None
+    power = power or (cluster is not None and cluster.device.power is not None)
+    given = {
+        _RUN: study.get(Run) is not None,
+        _PRICE: study.get(Price) is not None,
+        _ENERGY: energy is not None,
+        _POWER: power,
+        _INTENSITY: energy is not None and energy.intensity is not None,
+    }
+    for name, wanted in _NEEDS.items():
+        lacks = [what for what in wanted if not given[what]]
+        if _INTENSITY in lacks and _ENERGY in lacks:
+            lacks.remove(_ENERGY)
+        if lacks:
+            yield MissingFigure(name=name, needs=" and ".join(lacks))
 
 
 def draw(study: Study, energy: Energy, busy: Real | Formula = 1.0) -> Formula | None:
@@ -83,10 +120,11 @@ def _length(run: Run, speed: Speed) -> Iterator[Figure]:
     inputs = {"D": (run.tokens, ""), "r": (speed.tokens, "")}
     yield Figure(
         name="days",
-        title="length of the run",
+        title="training time",
         value=formula("D / r, D tokens at r per second", inputs, source=speed.source),
         unit="day",
         note="of wall time",
+        brief="of wall time",
     )
     yield Figure(
         name="gpu_hours",
@@ -101,15 +139,17 @@ def _cost(price: Price, speed: Speed, seconds: Real | None) -> Iterator[Figure]:
     if seconds is not None:
         yield Figure(
             name="cost",
-            title="cost of the run",
+            title="training cost",
             value=formula("N c T", {**hourly, "T": (seconds, "s")}),
             unit="USD",
+            brief="",
         )
     yield Figure(
         name="cost_per_million_tokens",
         title="cost per million tokens",
         value=formula("ratio(N c, r) 1e6", hourly, r=speed.tokens),
         unit="USD",
+        brief="" if seconds is None else None,
     )
 
 
@@ -122,23 +162,25 @@ def _energy(
         headline.append(
             Figure(
                 name="energy",
-                title="energy of the run",
+                title="training energy",
                 value=formula("P T", P=(site, "W"), T=(seconds, "s")),
                 unit="MWh",
                 note="of devices, hosts, network and cooling",
+                brief="devices, hosts, network, cooling",
             )
         )
         if energy.intensity is not None:
             headline.append(
                 Figure(
                     name="carbon",
-                    title="carbon dioxide of the run",
+                    title="CO2 emissions",
                     value=formula(
                         "E g",
                         E=(formula("P T", P=(site, "W"), T=(seconds, "s")), "J"),
                         g=(energy.intensity, "g/J"),
                     ),
                     unit="kg",
+                    brief="",
                 )
             )
     further = [

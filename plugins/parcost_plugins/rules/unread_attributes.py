@@ -420,7 +420,7 @@ def rules(study: Study) -> Iterator[Check]:
             names = idle.attributes or block_type(idle.schema).fields
             written = [name for name in names if _is_written(study, block, name)]
             if written and not any_of(idle.read(study)):
-                listed = ", ".join(f"`{name}`" for name in written)
+                listed = ", ".join(f"`{block_name(block)}.{name}`" for name in written)
                 yield Check(
                     id="no-effect",
                     holds=False,

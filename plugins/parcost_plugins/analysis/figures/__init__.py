@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Outcome, Study, hookimpl
+from parcost import Check, Figure, MissingFigure, Outcome, Study, hookimpl
 from parcost_plugins.analysis.figures import memory, model, plausibility, time
+from parcost_plugins.vocabulary import Training
 
 
 @hookimpl
@@ -20,6 +21,15 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     yield from time.losses(study, outcome)
     yield from memory.room(study, outcome)
     yield from model.size(study)
+
+
+@hookimpl
+def missing_figures(study: Study) -> Iterator[MissingFigure]:
+    """Return the figures of pipelines and experts where the study has none."""
+    if study.all(Training) and study.pipeline.stages == 1:
+        yield MissingFigure(name="bubble_average", needs="`layout.pp` above 1")
+    if study.all(Training) and not study[Training].model.experts:
+        yield MissingFigure(name="expert_sparsity", needs="a model with experts")
 
 
 @hookimpl
