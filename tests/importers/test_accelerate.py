@@ -94,6 +94,7 @@ def test_fsdp_2_with_a_mesh_is_read() -> None:
         "context.algorithm": "ring",
         "cluster.devices": "16",
         "training.recompute": "none",
+        "layout.sequence_parallel": "off",
     }
     assert uses(found) == ["frameworks.pytorch_fsdp", "precisions.fp32"]
     assert names(found.ignored) == {"fsdp_config.fsdp_version", "num_machines"}
@@ -246,3 +247,15 @@ def test_a_study_with_a_configuration_is_checked(
     )  # fmt: skip
     assert done.code == 0, done.out
     assert "warning" not in done.out
+
+
+def test_the_stage_of_a_file_that_is_not_there_is_asked_for(
+    run_command: Callable[..., Any],
+) -> None:
+    text = (
+        "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+        "deepspeed_config: {deepspeed_config_file: ../zero.json}\n"
+    )
+    done = run_command("eval", "acc.yaml", "--from", "accelerate", files={"acc.yaml": text})
+    assert done.code == 2
+    assert "error[import-question]: `layout.zero` is not known" in done.err

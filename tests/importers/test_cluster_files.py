@@ -82,6 +82,12 @@ def test_rows_behind_the_end_of_a_text_are_assumed(rows: int) -> None:
     assert level.settings[0].assumption == "rows of devices are missing, and all cards count"
 
 
+def test_a_second_matrix_ends_the_first() -> None:
+    """`topo -p2p` has other codes under the same names."""
+    second = "\tGPU0\tGPU1\nGPU0\tX\tGNS\nGPU1\tGNS\tX\n"
+    assert settings(MATRIX.translate("a", HGX + second)) == settings(MATRIX.translate("a", HGX))
+
+
 def test_a_text_may_end_inside_of_a_row() -> None:
     """The codes of the last row are those of its column; a pair that no row has is asked for."""
     end = PAIRS.index("GPU3", PAIRS.index("GPU2", PAIRS.index("GPU1", 60))) + 12

@@ -613,3 +613,29 @@ def test_sizes_of_a_flavor_that_the_catalogue_lacks_are_written(tmp_path: Path) 
     machine = "use catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n"
     (study,) = parcost.load_text(f'use "run.toml"\n{machine}', str(tmp_path / "job.par"))
     assert study.evaluate().result.figure("parameters") == 596_049_920
+
+
+def test_the_type_of_reductions_is_read() -> None:
+    narrow = 'dtype = "bfloat16"\nmixed_precision_reduce = "bfloat16"'
+    assert "precision.reduction" not in values(read(toml(training=narrow)))
+    wide = values(read(toml(training='dtype = "bfloat16"')))
+    assert wide["precision.reduction"] == "4 B"
+    half = values(read(toml(training='mixed_precision_reduce = "bfloat16"')))
+    assert half["precision.reduction"] == "2 B"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (toml(fault_tolerance="enable = true"), "replicas of TorchFT"),
+        (toml(model='name = "llama3"\nflavor = "8B"\nconverters = ["lora"]'), "adapters (LoRA)"),
+    ],
+)
+def test_what_the_language_lacks_is_refused_by_name(text: str, message: str) -> None:
+    assert message in problems(text)[0]
+
+
+def test_the_family_of_2024_is_that_of_llama_2() -> None:
+    found = read(toml(model='name = "llama"\nflavor = "7B"', training='fp8_linear = ""'))
+    assert values(found)["training.model"] == "llama2_7b"
+    assert values(found)["training.framework"] == "torchtitan_0_1"

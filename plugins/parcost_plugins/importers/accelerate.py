@@ -158,9 +158,8 @@ def _deepspeed(found: SettingCollector) -> None:
     found.use(FRAMEWORK, "distributed_type")
     other = "deepspeed_config.deepspeed_config_file"
     if other in found:
-        found.leave_open(
-            other, f"import this file as well: parcost import ... {found.value(other)}"
-        )
+        why = f"import this file as well: parcost import ... {found.value(other)}"
+        found.leave_open(other, why, "layout.zero")
     else:
         DeepSpeedKeys(found, table(TOOL)["deepspeed"]).zero(default=2)
     _accumulation(found)
@@ -205,6 +204,9 @@ def _mesh(found: SettingCollector) -> None:
     """Read the degrees of a mesh of devices."""
     keys = [f"{_MESH}{name}_size" for name in ("dp_replicate", "dp_shard")]
     replicate, shard = (found.whole(key) for key in keys)
+    if (found.whole(f"{_MESH}tp_size") or 1) > 1:
+        fact = "Accelerate 1.12: the plans of transformers have no sequence parallelism"
+        found.assume("layout", "sequence_parallel", "off", fact)
     context, ulysses = f"{_MESH}cp_size", f"{_MESH}sp_size"
     ranks = found.whole(context) or 1
     if replicate is not None or shard is not None:

@@ -178,7 +178,7 @@ def _optimizer(found: SettingCollector) -> None:
     """Read the optimizer, whose state the recipes have as that of Adam."""
     factory = "optimizer.optimizer_factory.name"
     name = found.value(factory)
-    if name is not None and str(name).lower() != "adamw":
+    if name is not None and str(name).lower() not in ("adam", "adamw"):
         why = f"recipes count the state and the update of Adam, and this is {name}"
         answers = ("--use catalog.precisions.bf16", "--use catalog.precisions.bf16_sgd")
         found.ask("precision", why, answers, factory)

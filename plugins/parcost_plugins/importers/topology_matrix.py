@@ -109,6 +109,8 @@ def read_matrix(text: str) -> Matrix:
                     if column in line
                 ]
             continue
+        if codes and names and names[0] == "GPU0" and not _CODE.match(words[1].text):
+            break  # the header of another matrix, such as that of `topo -p2p`
         if not words or words[0].text not in columns or len(words) < 2:
             continue
         row = words[0].text

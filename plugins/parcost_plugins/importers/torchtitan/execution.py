@@ -90,11 +90,9 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
     stated = options.get("training.mixed_precision_param")
     whole = options.get("training.dtype")
     base, option, why = "bf16_fsdp", stated, options.why("mixed_precision_param is bfloat16")
+    reduced = options.word("training.mixed_precision_reduce", "float32", "bfloat16")
     if kept == "bfloat16":
         base, option = "bf16_pure", whole
-        draft.assume(
-            "precision.reduction", "4 B", options.why("gradients are reduced in fp32"), whole
-        )
     elif multiplied == "float32":
         base = "fp32"
     elif degrees.is_unsharded and (degrees.tp > 1 or degrees.pp > 1):
@@ -105,6 +103,7 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
             if option is not None:
                 options.ask(option, fact, answers)
         base, option, why = "fp32", None, options.why(fact)
+    _reduction(options, reduced, "2 B" if base == "bf16_pure" else "4 B", is_plain=base == "fp32")
     converters, names = _converters(options)
     narrow = "float8" in names
     gathers = options.get("float8.enable_fsdp_float8_all_gather")
@@ -134,6 +133,20 @@ def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
         draft.assume("training.precision", label, why)
 
 
+def _reduction(options: TitanOptions, reduced: str | None, usual: str, *, is_plain: bool) -> None:
+    """Read the type that gradients are reduced in, where the recipe has another one."""
+    name = "training.mixed_precision_reduce"
+    option = options.get(name)
+    size = "2 B" if reduced == "bfloat16" else "4 B"
+    if is_plain or size == usual:
+        if option is not None:
+            options.draft.ignore(option, "as the recipe has it")
+    elif option is not None:
+        options.draft.set("precision.reduction", size, option)
+    else:
+        options.default(name, "precision.reduction", size, "mixed_precision_reduce is float32")
+
+
 def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:
     """Return the option that converts the model, and the kinds of converters that it names.
 
@@ -149,11 +162,9 @@ def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:
         kinds = [kind for kind in kinds if kind != "float8_experts"]
     others = [name for name, kind in zip(names, kinds, strict=False) if kind != "float8"]
     if option is not None and others:
-        adapters = any("lora" in name.lower() for name in others)
-        gap = (
-            "adapters (LoRA) are not in the language" if adapters else "no recipe has its products"
-        )
-        options.ask(option, f"{', '.join(others)}: {gap}", _NARROW)
+        if any("lora" in name.lower() for name in others):
+            options.draft.problem(option, "adapters (LoRA) are not in the language")
+        options.ask(option, f"{', '.join(others)}: no recipe has its products", _NARROW)
     return option, kinds
 
 

@@ -62,6 +62,7 @@ def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     if option is None:
         return None
     stated = family or (name.text if name is not None else "")
+    stated = str(table("torchtitan")["families"].get(stated, stated))
     flavor = _short(option)
     if stated and stated not in known:
         reason = f"the family `{stated}` is in no table; known are {', '.join(known)}"

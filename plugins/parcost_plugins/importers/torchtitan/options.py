@@ -23,6 +23,9 @@ class TitanOptions(OptionSet):
         self.python = python
         self.budget = python and not any(f"training.{name}" in options for name in sequences)
         self.release, self.framework = self._find_release()
+        for field, reason in table("torchtitan")["refused"].items():
+            if self.on(field):
+                draft.problem(options[field], reason)
         for field, answer in table("torchtitan")["deciding"].items():
             option = options.get(field)
             if option is not None and option.unread:
