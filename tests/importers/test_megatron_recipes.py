@@ -326,3 +326,139 @@ def test_a_translation_is_what_is_evaluated(run_command: Run) -> None:
     )
     first, second = (json.loads(done.out)["results"][0]["figures"] for done in (direct, again))
     assert {n: f["value"] for n, f in first.items()} == {n: f["value"] for n, f in second.items()}
+
+
+# Precision, several recipes, and what other files set
+
+HEAD = "from megatron.bridge.perf_recipes.llama.common import *\n"
+
+
+def recipe(body: str, name: str = "job_pretrain_64gpu_h100_config") -> str:
+    lines = "".join(f"    {line}\n" for line in body.split("; "))
+    return f"{HEAD}def {name}() -> ConfigContainer:\n{lines}    return cfg\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "entry", "changes"),
+    [
+        ('_perf_precision("bf16")', "bf16", {"precision.reduction": "2 B"}),
+        ('_perf_precision("fp8_cs")', "fp8_current", {"precision.weights": "1 B"}),
+        ('_perf_precision("fp8_mx")', "mxfp8", {"precision.weights": "2.0625 B"}),
+        ('_perf_precision("nvfp4")', "nvfp4", {}),
+        ("bf16_mixed()", "bf16", {}),
+        ('"bf16-mixed"', "bf16", {}),
+        ('get_mixed_precision_config("bf16_with_mxfp8_mixed")', "mxfp8", {}),
+        # One layer at each end stays in bf16, as the recipe of current scaling has it.
+        ("bf16_with_fp8_current_scaling_mixed()", "fp8_current", {"precision.wide_last": "1"}),
+        (
+            "MixedPrecisionConfig(bf16=True, fp8='hybrid', fp8_recipe='blockwise')",
+            "fp8_blockwise",
+            {},
+        ),
+        ("narrow() if WIDE else bf16_mixed()", "fp8_blockwise", {}),
+    ],
+)
+def test_every_form_of_mixed_precision_is_read(
+    value: str, entry: str, changes: dict[str, str]
+) -> None:
+    text = recipe(f"cfg = llama31_405b_pretrain_config(); cfg.mixed_precision = {value}")
+    helper = "def narrow():\n    return bf16_with_fp8_subchannel_scaling_mixed()\nWIDE = 8 > 4\n"
+    found = translate(Megatron(), "recipe.py", text + helper)
+    assert f"catalog.precisions.{entry}" in [use.value for use in found.uses]
+    assert changes.items() <= values(found).items()
+    assert "precision" not in [one.attribute for one in found.questions]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["cfg.mixed_precision = mine()", "cfg.mixed_precision = NAMES[0]", "cfg = theirs()"],
+)
+def test_a_precision_that_is_not_followed_is_asked_for(line: str) -> None:
+    text = recipe(f"cfg = _pretrain_common(); {line}; cfg.model.seq_length = 4096")
+    found = translate(Megatron(), "recipe.py", text)
+    asked = {one.attribute: one for one in found.questions}
+    assert "--use catalog.precisions.bf16" in asked["precision"].answers
+    assert "training.precision" not in values(found)
+
+
+def test_a_recipe_starts_from_one_of_the_library() -> None:
+    # 405B: the recipe of the library has tp 8, pp 8 x 2, cp 4 and 512 sequences of a step.
+    text = recipe(
+        'cfg = llama31_405b_pretrain_config(); cfg.mixed_precision = _perf_precision("bf16"); '
+        "cfg.model.context_parallel_size = 2; _benchmark_common(cfg); "
+        "_with_global_batch_size(cfg, 768)"
+    )
+    found = translate(Megatron(), "recipe.py", text)
+    expected = {
+        "cluster.devices": "64",
+        "layout.tp": "8",
+        "layout.pp": "8",
+        "schedule.chunks": "2",
+        "layout.cp": "2",
+        "layout.zero": "1",
+        "layout.sequence_parallel": "on",
+        "training.dropout": "off",
+        "training.global_batch": "768 sequences",
+        "training.model": "llama31_405b",
+        "precision.gradients": "2 B",
+    }
+    assert expected.items() <= values(found).items()
+    assert "Megatron-Bridge 0.6: llama31_405b_pretrain_config" in (
+        settings(found)["layout.tp"].assumption
+    )
+    assert not found.questions
+
+
+def test_one_of_several_recipes_is_chosen(run_command: Run) -> None:
+    text = recipe("cfg = llama3_8b_pretrain_config()", "small_config") + recipe(
+        "cfg = llama31_405b_pretrain_config()", "large_config"
+    )
+    options = ["--set", "cluster.devices=2048", "--recipe"]
+    files = {"recipe.py": text}
+    done = run_command("import", "recipe.py", "--recipe", "large_config", *MACHINE[2:], files=files)
+    assert "catalog.models.llama31_405b" in done.out
+    done = run_command("eval", *MACHINE, "recipe.py", *options, "larg_config")
+    assert done.code == 2
+    assert "did you mean `large_config`?" in done.err
+    done = run_command("eval", *MACHINE, "recipe.py")
+    assert "several recipes (small_config, large_config): choose one by --recipe" in done.err
+
+
+def test_a_condition_of_constants_is_followed_and_another_is_asked_for() -> None:
+    body = (
+        "cfg = llama3_8b_pretrain_config(); "
+        "big = 8 > 4; cfg.model.tensor_model_parallel_size = 4 if big else 1"
+    )
+    text = recipe(body).replace(
+        "    return cfg",
+        "    if unknown:\n        cfg.model.context_parallel_size = 4\n"
+        "        cfg.model.sequence_parallel = True\n"
+        "    else:\n        cfg.model.sequence_parallel = True\n    return cfg",
+    )
+    found = translate(Megatron(), "recipe.py", text)
+    assert values(found)["layout.tp"] == "4"
+    assert values(found)["layout.sequence_parallel"] == "on"  # alike in both branches
+    assert [one.attribute for one in found.questions] == ["layout.cp"]
+
+
+@pytest.mark.parametrize(
+    ("body", "missing"),
+    [
+        ("cfg = _peft_common()", "adapters are not in the language"),
+        ("cfg = _sft_common(); cfg.peft = LoRA(dim=8)", "adapters are not in the language"),
+        ("cfg = qwen3_next_80b_a3b_pretrain_config()", "linear attention is not in the language"),
+        ("cfg = wan_14b_pretrain_config()", "diffusion models are not in the language"),
+        (
+            'cfg = _pretrain_common(); cfg.model = AutoBridge.from_hf_pretrained("Q/Qwen3-VL-8B")',
+            "vision towers are not in the language",
+        ),
+        (
+            "cfg = _pretrain_common(); cfg.model.hybrid_layer_pattern = 'M*M*'",
+            "Mamba layers are not in the language",
+        ),
+        ("cfg = _pretrain_common(); cfg.mixed_precision = 'bf16_mixd'", "is no recipe of mixed"),
+    ],
+)
+def test_what_the_language_lacks_is_named(body: str, missing: str) -> None:
+    found = Megatron().translate("recipe.py", recipe(body))
+    assert missing in found.problems[0].message

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
-from parcost_plugins.importers.drafts import Draft, Option
+from parcost_plugins.importers.drafts import Draft, Option, digits
 from parcost_plugins.importers.megatron.bridge import VERSION as BRIDGE
 from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe
 from parcost_plugins.importers.megatron.bridge_writer import BridgeWriter
@@ -133,6 +133,8 @@ def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
         read_start(options, recipe.model)
     elif not options.has("num_layers"):
         draft.ask("model", "the file names no model", ["--use catalog.models.llama31_8b"])
+    if recipe.devices is not None:
+        draft.set("cluster.devices", digits(int(recipe.devices.text)), recipe.devices)
     read_options(options, "nemo")
     for option in recipe.ignored:
         draft.ignore(option, option.assumption)
@@ -187,12 +189,14 @@ def list_rest(draft: Draft, options: Iterable[Option]) -> None:
     strange: list[Option] = []
     switches = frozenset(tables["switches"]["names"])
     for option in options:
-        if option.text == "false" and option.name in switches:
+        if option.text == "false" and (option.name in switches or option.value is False):
             draft.ignore(option, "it is off")
         elif option.name in tables["reasons"]:
             draft.ignore(option, tables["reasons"][option.name])
         elif is_ignored(TOOL, option.name):
             draft.ignore(option)
+        elif option.name == "transformer_impl" and option.text == "transformer_engine":
+            draft.ignore(option, "the layers of Transformer Engine are those of the estimate")
         elif option.name in tables["unread"]:
             draft.leave(option, tables["unread"][option.name])
         elif option.name in known_flags():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,7 @@ _TABLE: Mapping[str, Any] = table("megatron")["bridge"]
 _SECTIONS: Mapping[str, Sequence[str]] = _TABLE["sections"]
 _TYPES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16", "half": "fp16", "uint8": "fp8"}
 _ONE_TEXT = ("moe_layer_freq", "window_attn_skip_freq")
+_DEVICES = re.compile(r"(?:^|_)(\d{1,7})gpu(?:s)?_")
 _CONTAINER = "ConfigContainer"
 _PRECISION = "MixedPrecisionConfig"
 #: Sections in the order in which a later one wins.
@@ -47,6 +49,7 @@ class BridgeRecipe:
     *options* are named as flags, *ignored* keys have no effect, *unread* ones no value. *model* is
     the model of Hugging Face that it starts from. *doubts* are calls of functions that may set
     anything. *precision* is why the precision is not known. *errors* are rejected settings.
+    *devices* are those that the name of the recipe states.
     """
 
     options: dict[str, Option] = field(factory=dict)
@@ -55,6 +58,7 @@ class BridgeRecipe:
     doubts: list[Option] = field(factory=list)
     errors: list[tuple[Option, str, str]] = field(factory=list)
     model: Option | None = None
+    devices: Option | None = None
     precision: Option | None = None
 
 
@@ -83,7 +87,21 @@ def read_recipe(text: str, name: str = "") -> BridgeRecipe:
         raise PythonTextError(f"the recipe is not followed: {made.why}", start, min(end, start + 3))
     if not isinstance(made, Entity) or not (made.cells or made.kind.startswith("?")):
         raise PythonTextError("the file has no recipe of Megatron-Bridge", 0, 1)
-    return _Reader(python, library, made).recipe()
+    found = _Reader(python, library, made).recipe()
+    stated = _DEVICES.search(recipe.name) if recipe is not None else None
+    if recipe is not None and stated is not None:
+        start, _ = python.place(recipe)
+        start = text.find(recipe.name, start)
+        end = start + len(recipe.name)
+        found.devices = Option(
+            name="devices",
+            key=recipe.name,
+            texts=(stated[1],),
+            start=start,
+            end=end,
+            assumption=f"{VERSION}: the name of a recipe has its devices",
+        )
+    return found
 
 
 def recipe_names(tree: ast.Module) -> Sequence[str]:
@@ -181,8 +199,11 @@ class _BridgeLibrary(Library):
         """Return the configuration that a function of the library makes."""
         made = Entity(_CONTAINER, node)
         why = f"{VERSION}: {name}"
-        for path, value in base.items():
+        unread = Unread(f"it is code of {name}, which is in no table")
+        for path, value in [*base.items(), *((one, unread) for one in base.get("unread", ()))]:
             section, _, attribute = path.partition(".")
+            if path == "unread":
+                continue
             cell = Cell(value, node, f"{name}()", why)
             if not attribute:
                 if section == "model":
@@ -192,7 +213,8 @@ class _BridgeLibrary(Library):
                 continue
             owner = made.cells.get(section)
             if owner is None or not isinstance(owner.value, Entity):
-                owner = made.cells[section] = Cell(Entity(section, node), node, section, why)
+                kind = _PRECISION if section == "mixed_precision" else section
+                owner = made.cells[section] = Cell(Entity(kind, node), node, section, why)
             owner.value.cells[attribute] = cell
         return made
 
@@ -230,7 +252,7 @@ class _BridgeLibrary(Library):
                 values[path] = arguments[place]
         for path, value in values.items():
             owner, _, attribute = path.rpartition(".")
-            target = self._section(follower, made, owner, node) if owner else made
+            target = self._section(made, owner, node) if owner else made
             if isinstance(target, Entity):
                 follower.put(target, attribute, Cell(value, node, f"{name}()", why))
         if helper.get("backend") and len(arguments) > 1:
@@ -242,11 +264,12 @@ class _BridgeLibrary(Library):
                 follower.put(made, "moe_flex_dispatcher_backend", chosen)
         return made
 
-    def _section(self, follower: Follower, owner: Entity, name: str, node: ast.AST) -> Any:
+    @staticmethod
+    def _section(owner: Entity, name: str, node: ast.AST) -> Any:
+        """Return a section of a configuration, which is there before anything is set in it."""
         cell = owner.cells.get(name)
         if cell is None:
-            cell = Cell(Entity(name, node), node, name)
-            follower.put(owner, name, cell)
+            cell = owner.cells[name] = Cell(Entity(name, node), node, name)
         return cell.value
 
     def method(
@@ -266,13 +289,18 @@ class _BridgeLibrary(Library):
         self.doubts.append((node.func.attr, node))
         return Entity(f"?{node.func.attr}", node)
 
-    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
+    def attribute(
+        self,
+        follower: Follower,  # noqa: ARG002
+        owner: Entity,
+        node: ast.Attribute,
+    ) -> Any:
         """Return an attribute of an entity; a section of a configuration is made."""
         cell = owner.cells.get(node.attr)
         if cell is not None:
             return cell.value
         if owner.kind == _CONTAINER or owner.kind.startswith("?") or "model" in owner.cells:
-            return self._section(follower, owner, node.attr, node)
+            return self._section(owner, node.attr, node)
         raise UnreadError(f"`{dotted(node) or node.attr}` has no value in this file")
 
 
@@ -290,7 +318,11 @@ class _Reader:
         """Return what is read."""
         found = self._found
         if self._made.kind.startswith("?"):
-            self._doubt(self._made.kind[1:], self._made.node)
+            name = self._made.kind[1:]
+            if why := _rejection(name):
+                option = self._option("model", Cell(None, self._made.node, name))
+                found.errors.append((option, why, ""))
+            self._doubt(name, self._made.node)
         sections = self._made.cells
         for name in (*_ORDER, *(one for one in sections if one not in _ORDER)):
             cell = sections.get(name)
@@ -303,7 +335,7 @@ class _Reader:
 
     def _section(self, name: str, cell: Cell) -> None:
         value = cell.value
-        if name == "peft" and value is not None and not isinstance(value, Unread):
+        if name == "peft" and value is not None:
             option = self._option("peft", cell)
             self._found.errors.append((option, "adapters are not in the language yet", ""))
         elif isinstance(value, Entity):
@@ -312,7 +344,11 @@ class _Reader:
             if value.kind.startswith("?") and name in _SECTIONS["read"]:
                 self._doubt(value.kind[1:], value.node)
             for attribute, inner in value.cells.items():
-                if attribute != "hf":
+                parts = inner.value.cells if isinstance(inner.value, Entity) else {}
+                if name == "model" and attribute == "transformer":
+                    for one, part in parts.items():
+                        self._attribute(name, one, part)
+                elif attribute != "hf":
                     self._attribute(name, attribute, inner)
         elif name in _SECTIONS["read"] and value is not None:
             why = value.why if isinstance(value, Unread) else "it is code, and none is run"
@@ -323,6 +359,12 @@ class _Reader:
     def _start_model(self, model: Entity, cell: Cell) -> None:
         """Note the model that a provider starts from: of Hugging Face, or of a class."""
         start = model.cells.get("hf")
+        named = start.value if start is not None else model.kind
+        why = _rejection(named if isinstance(named, str) else "")
+        if why:
+            option = self._option("model", cell)
+            self._found.errors.append((option, f"`{named}`: {why}", ""))
+            return
         if start is not None:
             one = self._option("hf", start)
             if isinstance(start.value, str):
@@ -467,6 +509,10 @@ class _Reader:
         if name == "use_distributed_optimizer" and before is not None and before.text == "true":
             return  # one of both sections turns it on
         texts, unread = _texts(name, cell.value)
+        if section == "tokenizer" and unread and found.model is not None:
+            why = f"{unread}; the vocabulary is that of the model"
+            found.unread.append(option.evolve(unread=why))
+            return
         if renamed.startswith("not ") and texts in (("true",), ("false",)):
             texts = ("false",) if texts == ("true",) else ("true",)
         found.options[name] = option.evolve(texts=texts, value=cell.value, unread=unread)
@@ -480,6 +526,13 @@ class _Reader:
         one = Option(name="", key=name, start=start, end=end, unread=_ELSEWHERE)
         if one not in self._found.doubts:
             self._found.doubts.append(one)
+
+
+def _rejection(name: str) -> str:
+    """Return why models of a name are not in the language, by the words of the name."""
+    words = [one.lower() for one in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+    known = _TABLE["rejected_models"]
+    return next((str(known[one]) for one in words if one in known), "")
 
 
 def _base(name: str, depth: int = 0) -> Mapping[str, Any] | None:
@@ -530,6 +583,8 @@ def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
         return (), value.why
     if isinstance(value, DottedName):
         last = value.name.rpartition(".")[2]
+        if last.isupper():
+            return (), f"`{last}` is a constant of another file"
         return (_TYPES.get(last, last),), ""
     if isinstance(value, bool):
         return ("true" if value else "false",), ""

@@ -222,7 +222,6 @@ def read_start(options: ToolOptions, start: Option) -> None:
     if entry is None:
         why = f"`{start.text}` is not in the catalogue"
         draft.ask("model", why, ["--use catalog.models.llama31_8b"], start)
-        draft.assume("training.model", "NAME", why, start)
         return
     draft.use(f"catalog.models.{entry}", start.assumption, start)
     label = str(entry)
