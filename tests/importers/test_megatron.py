@@ -369,7 +369,7 @@ def test_devices_of_a_script(script: str, devices: str) -> None:
         ("TP=$(echo 1 | tr 1 2)", "`$(echo 1 | tr 1 2)` is a command, and none is run"),
     ],
 )
-def test_a_value_that_needs_a_run_is_asked_for(assignment: str, reason: str) -> None:
+def test_a_value_that_needs_a_run_raises_a_question(assignment: str, reason: str) -> None:
     text = f"{assignment}\npython a.py {small('--tensor-model-parallel-size $TP')}\n"
     found = translate(Megatron(), "run.sh", text)
     (one,) = [one for one in found.questions if one.attribute != "training.micro_batch"]

@@ -373,7 +373,7 @@ def test_every_form_of_mixed_precision_is_read(
     "line",
     ["cfg.mixed_precision = mine()", "cfg.mixed_precision = NAMES[0]", "cfg = theirs()"],
 )
-def test_a_precision_that_is_not_followed_is_asked_for(line: str) -> None:
+def test_an_unknown_precision_raises_a_question(line: str) -> None:
     text = recipe(f"cfg = _pretrain_common(); {line}; cfg.model.seq_length = 4096")
     found = translate(Megatron(), "recipe.py", text)
     asked = {one.attribute: one for one in found.questions}
@@ -424,7 +424,7 @@ def test_one_of_several_recipes_is_chosen(run_command: Run) -> None:
     assert "several recipes (small_config, large_config): choose one by --recipe" in done.err
 
 
-def test_a_condition_of_constants_is_followed_and_another_is_asked_for() -> None:
+def test_only_conditions_of_constants_are_followed() -> None:
     body = (
         "cfg = llama3_8b_pretrain_config(); "
         "big = 8 > 4; cfg.model.tensor_model_parallel_size = 4 if big else 1"

@@ -109,12 +109,12 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
         if is_ignored(TOOL, option.name):
             draft.ignore(option)
         else:
-            draft.leave(option, _asked(option))
+            draft.leave(option, _reason_to_ask(option))
     list_rest(draft, options.rest())
     return draft.translation()
 
 
-def _asked(option: Option) -> str:
+def _reason_to_ask(option: Option) -> str:
     """Return why a flag is not certain, with the options that settle it."""
     return " | ".join([option.unread, *option.answers]).replace(" | ", "; ", 1)
 

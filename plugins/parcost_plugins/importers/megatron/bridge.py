@@ -13,11 +13,11 @@ from parcost import did_you_mean, record
 from parcost_plugins.importers.drafts import Option
 from parcost_plugins.importers.megatron.recipe_code import (
     Cell,
+    CodeLibrary,
     Entity,
     Follower,
     Function,
-    Library,
-    Unread,
+    UnreadValue,
 )
 from parcost_plugins.importers.python_values import (
     DottedName,
@@ -72,7 +72,7 @@ def read_recipe(text: str, name: str = "") -> BridgeRecipe:
     library = _BridgeLibrary()
     free = Entity(_CONTAINER, python.tree)
     follower = Follower(python.tree, library, {"cfg": free})
-    recipe = _chosen(python, follower, name)
+    recipe = _select_recipe(python, follower, name)
     try:
         if recipe is not None:
             made = follower.call_function(recipe, _configurations(recipe))
@@ -82,7 +82,7 @@ def read_recipe(text: str, name: str = "") -> BridgeRecipe:
         raise PythonTextError(str(error), 0, 1) from None
     if made is None and free.cells:
         made = free
-    if isinstance(made, Unread):
+    if isinstance(made, UnreadValue):
         start, end = python.place(recipe or python.tree)
         raise PythonTextError(f"the recipe is not followed: {made.why}", start, min(end, start + 3))
     if not isinstance(made, Entity) or not (made.cells or made.kind.startswith("?")):
@@ -111,7 +111,7 @@ def recipe_names(tree: ast.Module) -> Sequence[str]:
     return public or [one.name for one in found]
 
 
-def _chosen(python: PythonText, follower: Follower, name: str) -> Function | None:
+def _select_recipe(python: PythonText, follower: Follower, name: str) -> Function | None:
     names = recipe_names(python.tree)
     if name:
         if name in follower.functions:
@@ -150,7 +150,7 @@ def _is_configuration(value: Any) -> bool:
     return isinstance(value, Entity) and (value.kind == _CONTAINER or "model" in value.cells)
 
 
-class _BridgeLibrary(Library):
+class _BridgeLibrary(CodeLibrary):
     """What functions and classes of Megatron-Bridge do."""
 
     def __init__(self) -> None:
@@ -189,7 +189,7 @@ class _BridgeLibrary(Library):
         if last[:1].isupper():
             return Entity(last, node, dict(keywords))
         if last in _TABLE["harmless"]["functions"] or name.startswith(("os.", "logging.")):
-            return Unread("it is code, and none is run")
+            return UnreadValue("it is code, and none is run")
         given = [*arguments, *(one.value for one in keywords.values())]
         if any(isinstance(one, Entity) for one in given):
             self.doubts.append((last, node))
@@ -199,7 +199,7 @@ class _BridgeLibrary(Library):
         """Return the configuration that a function of the library makes."""
         made = Entity(_CONTAINER, node)
         why = f"{VERSION}: {name}"
-        unread = Unread(f"it is code of {name}, which is in no table")
+        unread = UnreadValue(f"it is code of {name}, which is in no table")
         for path, value in [*base.items(), *((one, unread) for one in base.get("unread", ()))]:
             section, _, attribute = path.partition(".")
             if path == "unread":
@@ -224,15 +224,17 @@ class _BridgeLibrary(Library):
         if isinstance(word, Entity):
             return word
         if not isinstance(word, str):
-            return Unread(word.why if isinstance(word, Unread) else "its name is not known")
+            return UnreadValue(
+                word.why if isinstance(word, UnreadValue) else "its name is not known"
+            )
         if name == "get_mixed_precision_config":
             found = word.replace("-", "_")
             if found in _TABLE["precisions"]:
                 return _precision_entity(found, node)
-            return Unread(f"`{word}` is no recipe of mixed precision of {VERSION}")
+            return UnreadValue(f"`{word}` is no recipe of mixed precision of {VERSION}")
         known = _TABLE["perf_precisions"]
         if word not in known:
-            return Unread(f"`{word}` is not known: known are {', '.join(known)}")
+            return UnreadValue(f"`{word}` is not known: known are {', '.join(known)}")
         made = _precision_entity(known[word], node)
         why = f"{VERSION}: {name}"
         for attribute in ("grad_reduce_in_fp32", "first_last_layers_bf16"):
@@ -351,7 +353,7 @@ class _Reader:
                 elif attribute != "hf":
                     self._attribute(name, attribute, inner)
         elif name in _SECTIONS["read"] and value is not None:
-            why = value.why if isinstance(value, Unread) else "it is code, and none is run"
+            why = value.why if isinstance(value, UnreadValue) else "it is code, and none is run"
             self._found.doubts.append(self._option("", cell).evolve(unread=why))
         elif not cell.why:
             self._found.ignored.append(self._option("", cell))
@@ -370,7 +372,7 @@ class _Reader:
             if isinstance(start.value, str):
                 self._found.model = one.evolve(texts=(start.value,), assumption=start.why)
             else:
-                why = start.value.why if isinstance(start.value, Unread) else "not known"
+                why = start.value.why if isinstance(start.value, UnreadValue) else "not known"
                 self._found.doubts.append(one.evolve(unread=why))
             return
         classes = table("nemo")["classes"]
@@ -401,8 +403,8 @@ class _Reader:
             assert cell is not None
             value = _precision_entity(word, cell.node, cell.key, cell.why)
         if not isinstance(value, Entity):
-            if isinstance(value, Unread) or not _has_precision(options):
-                reason = value.why if isinstance(value, Unread) else "the file has none"
+            if isinstance(value, UnreadValue) or not _has_precision(options):
+                reason = value.why if isinstance(value, UnreadValue) else "the file has none"
                 place = cell or Cell(None, self._made.node, "mixed_precision")
                 self._found.precision = self._option("", place).evolve(unread=reason)
             return
@@ -570,7 +572,7 @@ def _builtin(name: str, arguments: Sequence[Any]) -> Any:
             pass
     elif name == "len" and isinstance(first, list):
         return len(first)
-    return Unread("it is code, and none is run")
+    return UnreadValue("it is code, and none is run")
 
 
 def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
@@ -579,7 +581,7 @@ def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
     >>> _texts("bf16", True), _texts("recompute_modules", ["mlp"]), _texts("seq_length", 8)
     ((('true',), ''), (('mlp',), ''), (('8',), ''))
     """
-    if isinstance(value, Unread):
+    if isinstance(value, UnreadValue):
         return (), value.why
     if isinstance(value, DottedName):
         last = value.name.rpartition(".")[2]
@@ -589,7 +591,7 @@ def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
     if isinstance(value, bool):
         return ("true" if value else "false",), ""
     if isinstance(value, list):
-        unread = next(_unread(value), "")
+        unread = next(_unread_reasons(value), "")
         if name in _ONE_TEXT:
             return (f"[{','.join(str(one) for one in value)}]",), unread
         return tuple(str(one) for one in value), unread
@@ -598,9 +600,9 @@ def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
     return (), "it is code, and none is run"
 
 
-def _unread(values: Sequence[Any]) -> Iterator[str]:
+def _unread_reasons(values: Sequence[Any]) -> Iterator[str]:
     for one in values:
-        if isinstance(one, Unread):
+        if isinstance(one, UnreadValue):
             yield one.why
         elif not isinstance(one, (int, float, str, list)):
             yield "it is code, and none is run"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parcost_plugins.importers.drafts import Option, digits
 from parcost_plugins.importers.megatron.defaults import ToolOptions
-from parcost_plugins.importers.megatron.patterns import PatternTextError, pattern, period
+from parcost_plugins.importers.megatron.patterns import LayerListError, pattern, period
 from parcost_plugins.importers.tables import table
 
 _WORDS = table("megatron")["words"]
@@ -66,7 +66,7 @@ def _layers(options: ToolOptions) -> None:
         return
     try:
         numbers = pattern(text)
-    except PatternTextError:
+    except LayerListError:
         draft.problem(option, "a number or a list such as ([0]*3+[1]*58) is expected")
         return
     if layers is not None and len(numbers) != layers:

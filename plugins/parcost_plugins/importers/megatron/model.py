@@ -6,7 +6,7 @@ import re
 
 from parcost_plugins.importers.drafts import Option, digits
 from parcost_plugins.importers.megatron.defaults import ToolOptions
-from parcost_plugins.importers.megatron.patterns import PatternTextError, pattern
+from parcost_plugins.importers.megatron.patterns import LayerListError, pattern
 from parcost_plugins.importers.tables import table
 
 _NUMBERS, _WORDS = table("megatron")["numbers"], table("megatron")["words"]
@@ -202,7 +202,7 @@ def _window(options: ToolOptions) -> None:
         return
     try:
         numbers = pattern(" ".join(every.texts))
-    except PatternTextError:
+    except LayerListError:
         draft.problem(every, "a number or a list such as [1,1,1,0]*3 is expected")
         return
     full = numbers.index(0) + 1 if 0 in numbers else 0

@@ -11,7 +11,7 @@ _MOST = 100_000  # layers
 _DEEPEST = 20
 
 
-class PatternTextError(ValueError):
+class LayerListError(ValueError):
     """A text that is no list of numbers."""
 
 
@@ -29,7 +29,7 @@ def pattern(text: str) -> Sequence[int]:
     [0, 0, 1, 0, 0, 1]
 
     Raises:
-        PatternTextError: The text is something else.
+        LayerListError: The text is something else.
     """
     return _ListExpression(text).numbers()
 
@@ -63,7 +63,7 @@ class _ListExpression:
         while at < len(text):
             found = _SYMBOL.match(text, at)
             if found is None or len(found[1]) > 6:
-                raise PatternTextError(text)
+                raise LayerListError(text)
             self._symbols.append(found[1])
             at = found.end()
 
@@ -71,7 +71,7 @@ class _ListExpression:
         """Return the numbers of the whole text."""
         found = self._sum()
         if self._at < len(self._symbols) or isinstance(found, int):
-            raise PatternTextError
+            raise LayerListError
         return found
 
     def _sum(self) -> list[int] | int:
@@ -79,7 +79,7 @@ class _ListExpression:
         while self._take("+"):
             other = self._product()
             if isinstance(found, int) or isinstance(other, int):
-                raise PatternTextError
+                raise LayerListError
             found = _short(len(found) + len(other)) and [*found, *other]
         return found
 
@@ -89,7 +89,7 @@ class _ListExpression:
             other = self._atom()
             times, one = (found, other) if isinstance(found, int) else (other, found)
             if not isinstance(times, int):
-                raise PatternTextError
+                raise LayerListError
             if isinstance(one, int):
                 found = _short(times * one)
             else:
@@ -101,11 +101,11 @@ class _ListExpression:
         if self._take("("):
             self._depth += 1
             if self._depth > _DEEPEST:
-                raise PatternTextError
+                raise LayerListError
             found = self._sum()
             self._depth -= 1
             if not self._take(")"):
-                raise PatternTextError
+                raise LayerListError
             return found
         if not self._take("["):
             return self._number()
@@ -113,13 +113,13 @@ class _ListExpression:
         while not self._take("]"):
             numbers.append(self._number())
             if not self._take(",") and self._peek() != "]":
-                raise PatternTextError
+                raise LayerListError
         return numbers
 
     def _number(self) -> int:
         symbol = self._peek()
         if not symbol.isdecimal():
-            raise PatternTextError
+            raise LayerListError
         self._at += 1
         return int(symbol)
 
@@ -136,5 +136,5 @@ class _ListExpression:
 def _short(count: int) -> int:
     """Return *count*, of a list that is not too long."""
     if count > _MOST:
-        raise PatternTextError
+        raise LayerListError
     return count

@@ -1,7 +1,7 @@
 """Python that makes a configuration, followed as far as its own constants decide. None is run.
 
 A value is a constant, a list, a dictionary, a ``DottedName`` of another module, an ``Entity`` that
-a call makes, or ``Unread``, which carries why it is not known.
+a call makes, or ``UnreadValue``, which carries why it is not known.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 
 @record
-class Unread:
+class UnreadValue:
     """A value that is not known, and why."""
 
     why: str
@@ -75,7 +75,7 @@ class _Returned(Exception):  # noqa: N818 - it carries the value of a function
 class Follower:
     """Follows the statements of one file; *library* knows what calls to other modules do."""
 
-    def __init__(self, tree: ast.Module, library: Library, free: Mapping[str, Any]) -> None:
+    def __init__(self, tree: ast.Module, library: CodeLibrary, free: Mapping[str, Any]) -> None:
         """Read the top of a file; *free* are names that it may use without a value."""
         self.functions = {one.name: one for one in tree.body if isinstance(one, Function)}
         self.aliases = dict(_aliases(tree))
@@ -88,12 +88,14 @@ class Follower:
     def call_function(self, function: Function, values: Mapping[str, Any]) -> Any:
         """Return what a function of the file returns for arguments by name."""
         if self._depth >= _DEEPEST:
-            return Unread("functions call one another too deeply")
+            return UnreadValue("functions call one another too deeply")
         names = dict(self._globals)
         every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-        names.update({one.arg: Unread(f"`{one.arg}` has no value in this file") for one in every})
-        for one, default in _defaults(function):
-            names[one] = self.value(default, self._globals)
+        names.update(
+            {one.arg: UnreadValue(f"`{one.arg}` has no value in this file") for one in every}
+        )
+        for parameter, default in _defaults(function):
+            names[parameter] = self.value(default, self._globals)
         names.update(values)
         self._depth += 1
         try:
@@ -134,7 +136,7 @@ class Follower:
                 for target in targets:
                     self._assign(target, value, statement, names)
             elif isinstance(statement, ast.AugAssign):
-                self._assign(statement.target, Unread(_CODE), statement, names)
+                self._assign(statement.target, UnreadValue(_CODE), statement, names)
             elif isinstance(statement, ast.Return):
                 found = self.value(statement.value, names) if statement.value else None
                 raise _Returned(found)
@@ -176,13 +178,15 @@ class Follower:
             now = place.get(key)
             found = [end[where][1] if where in end else now for end in ends]
             last = next((one for one in reversed(found) if one is not None), None)
-            same = all(_alike(one, last) for one in found)
+            same = all(_are_equal(one, last) for one in found)
             self._set(place, key, last if same else _uncertain(last))
         if returned:
             raise _Returned(
                 returned[0]
                 if len(returned) == len(bodies) and all(one is returned[0] for one in returned)
-                else Unread("what it returns depends on a condition that the file does not decide")
+                else UnreadValue(
+                    "what it returns depends on a condition that the file does not decide"
+                )
             )
 
     def _assign(
@@ -193,7 +197,7 @@ class Follower:
         elif isinstance(target, (ast.Tuple, ast.List)):
             values = value if isinstance(value, list) and len(value) == len(target.elts) else None
             for place, one in enumerate(target.elts):
-                part = Unread(_CODE) if values is None else values[place]
+                part = UnreadValue(_CODE) if values is None else values[place]
                 self._assign(one, part, statement, names)
         elif isinstance(target, ast.Attribute):
             owner = self.value(target.value, names)
@@ -225,9 +229,9 @@ class Follower:
         try:
             return self._value(node, names)
         except UnreadError as error:
-            return Unread(str(error))
+            return UnreadValue(str(error))
         except RecursionError:
-            return Unread("it nests too deeply")
+            return UnreadValue("it nests too deeply")
 
     def _value(self, node: ast.expr, names: dict[str, Any]) -> Any:
         if isinstance(node, ast.Constant):
@@ -244,21 +248,21 @@ class Follower:
             return self._dictionary(node, names)
         if isinstance(node, ast.BinOp):
             left, right = self.value(node.left, names), self.value(node.right, names)
-            return combine(node.op, _known(left), _known(right))
+            return combine(node.op, _known_value(left), _known_value(right))
         if isinstance(node, ast.Call):
             return self._call(node, names)
         return self._logic(node, names)
 
     def _logic(self, node: ast.expr, names: dict[str, Any]) -> Any:
         if isinstance(node, ast.UnaryOp):
-            found = _known(self.value(node.operand, names))
+            found = _known_value(self.value(node.operand, names))
             if isinstance(node.op, ast.Not) and (test := self._truth(found)) is not None:
                 return not test
             if isinstance(node.op, ast.USub) and isinstance(found, (int, float)):
                 return -found
         elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-            left = _known(self.value(node.left, names))
-            right = _known(self.value(node.comparators[0], names))
+            left = _known_value(self.value(node.left, names))
+            right = _known_value(self.value(node.comparators[0], names))
             try:
                 return _COMPARISONS[type(node.ops[0])](left, right)
             except TypeError:
@@ -293,7 +297,7 @@ class Follower:
             return self._library.attribute(self, owner, node)
         if isinstance(owner, DottedName):
             return DottedName(f"{owner.name}.{node.attr}")
-        raise UnreadError(owner.why if isinstance(owner, Unread) else _CODE)
+        raise UnreadError(owner.why if isinstance(owner, UnreadValue) else _CODE)
 
     def _dictionary(self, node: ast.Dict, names: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -364,7 +368,7 @@ class Follower:
     @staticmethod
     def _truth(value: Any) -> bool | None:
         """Return whether a value counts as true, or None where it is not known."""
-        if isinstance(value, (Unread, DottedName)):
+        if isinstance(value, (UnreadValue, DottedName)):
             return None
         return True if isinstance(value, Entity) else bool(value)
 
@@ -374,7 +378,7 @@ class Follower:
             raise UnreadError("the file takes too many steps to follow")
 
 
-class Library:
+class CodeLibrary:
     """What calls to other modules do, as tables have it."""
 
     def call(
@@ -416,11 +420,11 @@ def _name_cells(entity: Entity, owner: str) -> None:
 
 def _uncertain(value: Any) -> Any:
     if isinstance(value, Cell):
-        return Cell(Unread(_CONDITION), value.node, value.key, value.why)
-    return Unread(_CONDITION)
+        return Cell(UnreadValue(_CONDITION), value.node, value.key, value.why)
+    return UnreadValue(_CONDITION)
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _are_equal(one: Any, other: Any) -> bool:
     if isinstance(one, Cell) and isinstance(other, Cell):
         one, other = one.value, other.value
     if isinstance(one, Entity) or isinstance(other, Entity):
@@ -428,8 +432,8 @@ def _alike(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
-def _known(value: Any) -> Any:
-    if isinstance(value, Unread):
+def _known_value(value: Any) -> Any:
+    if isinstance(value, UnreadValue):
         raise UnreadError(value.why)
     return value
 
