@@ -340,6 +340,18 @@ def test_an_unknown_type_is_read_as_another_one_on_demand(run_command: Run) -> N
     assert "`model_type (read as qwen3_moe by --as)`" in " ".join(done.out.split())
 
 
+def test_windows_of_a_type_that_has_none_are_read_on_demand_only(run_command: Run) -> None:
+    kinds = ["sliding_attention", "full_attention"] * 2
+    files = {"config.json": config_text(sliding_window=128, layer_types=kinds)}
+    done = run_command("check", *OPTIONS, "config.json", files=files)
+    assert done.code == 0
+    assert "could not be read: `sliding_window`" in done.out
+    assert "models of the type `llama` have no windows" in done.out
+    done = run_command("import", "--as", "llama", "config.json")
+    assert "window     = 128" in done.out
+    assert "full_every = 2" in done.out
+
+
 @pytest.mark.parametrize(
     ("key", "attribute"),
     [

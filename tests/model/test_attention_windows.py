@@ -106,3 +106,22 @@ def test_context_parallel_ranks_share_the_queries(study_of: StudyOf) -> None:
         [op.flops for op in study_of("llama3_8b", layout=f"cp = {cp}").operators] for cp in (1, 2)
     )
     assert sum(half) == pytest.approx(sum(whole) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("chunk", [1, 512, 1000, 2048, 5000])
+def test_a_token_of_a_chunk_meets_those_before_it_in_the_chunk(
+    study_of: StudyOf, chunk: int
+) -> None:
+    study = study_of(f"model m {{ {SHAPE}, window = {chunk}, chunked = on }}")
+    pairs = sum(position % chunk + 0.5 for position in range(2048))
+    assert attention(study) / 4 == pytest.approx(pairs / 2048, rel=1e-12)
+
+
+def test_an_encoder_meets_whole_chunks(study_of: StudyOf) -> None:
+    study = study_of(f"model m {{ {SHAPE}, window = 1500, chunked = on, causal = off }}")
+    assert attention(study) / 4 == pytest.approx((1500**2 + 548**2) / 2048, rel=1e-12)
+
+
+def test_layers_that_attend_to_all_may_be_listed(study_of: StudyOf) -> None:
+    listed = study_of(f"model m {{ {SHAPE}, window = 512, full_layers = [0, 3] }}")
+    assert attention(listed) == 2 * (512 - 512**2 / 4096) + 2 * 1024

@@ -41,6 +41,13 @@ def test_gemma_2_alternates_from_a_windowed_layer_on(study_of: StudyOf) -> None:
     assert select_counts(found, windowed=False) == (6, 7)
 
 
+def test_dense_layers_may_be_listed(study_of: StudyOf) -> None:
+    mixture = f"layers = 8, {SHAPE}, experts = 4, dense_layers = [0, 3, 7]"
+    found = kinds(study_of(f"model m {{ {mixture} }}", layout="pp = 2"))
+    assert select_counts(found, moe=False) == (2, 1)
+    assert select_counts(found, moe=True) == (2, 3)
+
+
 def test_layers_that_predict_stand_on_the_last_stage_with_experts(study_of: StudyOf) -> None:
     study = study_of("deepseek_v3_mtp", layout="pp = 2", extra="schedule { stages = [31, 30] }")
     assert select_counts(kinds(study)) == (31, 31)

@@ -189,3 +189,29 @@ def test_an_embedding_between_both_ends_of_a_v_stays_gathered() -> None:
 def test_a_v_that_does_not_exist_is_refused_by_its_rule() -> None:
     text = SMALL.format(kind="zb_v", chunks=1, zero=0)
     assert "schedule-limits" in [d.id for d in parcost.load_text(text)[0].check()]
+
+
+WIDE = "layers = 2, hidden = 512, heads = 8, kv_heads = 2, ffn = 1024, vocabulary = 100"
+
+
+@pytest.mark.parametrize(
+    ("more", "added"),
+    [
+        ("qk_norm = on", 2 * 2 * 64),
+        ("qk_norm = on, qk_norm_whole = on", 2 * (8 + 2) * 64),
+        ("norm = layer", (2 * 2 + 1) * 512),
+        ("norm = layer, norm_weights = 1", 0),
+        ("norm_weights = 0", -(2 * 2 + 1) * 512),
+        ("qkv_biases = on", 2 * (8 + 4) * 64),
+        ("output_bias = on", 2 * 512),
+        ("mlp_biases = on", 2 * (2 * 1024 + 512)),
+        ("qkv_biases = on, output_bias = on, mlp_biases = on", 2 * (12 * 64 + 512 + 2560)),
+        ("biases = on", 2 * (12 * 64 + 512 + 2560)),
+        ("activation_parameters = 2", 2 * 2),
+    ],
+)
+def test_norms_and_biases_by_hand(study_of: StudyOf, more: str, added: int) -> None:
+    plain, found = (study_of(f"model m {{ {WIDE}{rest} }}") for rest in ("", f", {more}"))
+    assert total(found) - total(plain) == added
+    split = study_of(f"model m {{ {WIDE}, {more} }}", layout="tp = 2")
+    assert total(split) == total(found)

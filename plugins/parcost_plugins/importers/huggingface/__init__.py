@@ -121,7 +121,9 @@ def _translation(
         ImportedKey(name=one, start=outer.start, end=outer.end, reason="; ".join(marks))
         for one in names
     ]
-    found = Configuration(name, part.entries, model_type, part.prefix, marks)
+    found = Configuration(
+        name, part.entries, model_type, part.prefix, marks, by_keys=bool(options.family)
+    )
     return evolve(found.translation(left), missing=missing)
 
 

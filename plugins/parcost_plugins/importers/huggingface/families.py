@@ -16,7 +16,7 @@ _ANYWHERE = {"num_key_value_heads", "head_dim"}  # keys of nearly all model type
 def nearest_family(keys: Mapping[str, JsonEntry]) -> str:
     """Return the known model type that shares most deciding keys with a file; empty for none."""
     stated = {key for key, entry in keys.items() if entry.value is not None}
-    deciding = {*TABLE["numbers"], *TABLE["layers"]["keys"]} - _ANYWHERE
+    deciding = {*TABLE["numbers"], *TABLE["layers"]} - _ANYWHERE
     scores = []
     for place, name in enumerate(TABLE["nearest"]):
         family = Family(name)

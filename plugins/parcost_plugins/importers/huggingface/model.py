@@ -39,6 +39,8 @@ _NONE_AT_ZERO = (
 )
 _OF_EXPERTS = ("top_k", "expert_ffn", "shared_experts", "shared_ffn", "shared_gate", "router_bias")
 
+_ORDER = {name: place for place, name in enumerate(dict.fromkeys(TABLE["numbers"].values()))}
+
 
 class Configuration:
     """The entries of the text part of a configuration, read with the table."""
@@ -50,11 +52,15 @@ class Configuration:
         model_type: str,
         prefix: str,
         marks: Sequence[str],
+        *,
+        by_keys: bool,
     ) -> None:
+        """Take *entries* as those of *model_type*; *by_keys* if the file is of another type."""
         self._entries = entries
         self._family = Family(model_type)
         self._prefix = prefix
         self._marks = marks
+        self._by_keys = by_keys
         self._problems: list[ImportProblem] = []
         self._questions: list[ImportQuestion] = []
         self._settings: dict[str, ImportedValue] = {}
@@ -88,9 +94,10 @@ class Configuration:
             marked = self._settings.get("layers") or next(iter(self._settings.values()))
             why = "; ".join([*self._marks, *filter(None, [marked.assumption])])
             self._settings[marked.name] = evolve(marked, assumption=why)
-        model = ImportedBlock(
-            kind="model", label=self._label, settings=tuple(self._settings.values())
+        settings = sorted(
+            self._settings.values(), key=lambda one: _ORDER.get(one.name, len(_ORDER))
         )
+        model = ImportedBlock(kind="model", label=self._label, settings=settings)
         return Translation(
             blocks=[model],
             ignored=(*self._ignored, *left),
@@ -217,8 +224,6 @@ class Configuration:
                 found = dense_layers(layers, self._value_of)
                 for name, value in settings_of_dense(found.layers, layers):
                     self._set(name, value, found.key, found.why)
-            if not self._family.row.get("windows", True):
-                return
             name = self._family.row.get("window", "sliding_window")
             window, why = self._value_of(name)
             listed = full_layers(layers, self._value_of, self._family.row.get("full_every", 0))
@@ -228,6 +233,9 @@ class Configuration:
                     self._error("layer_types", f"layers have a window, and `{name}` is missing")
                 return
             if not window or len(listed.layers) == layers:
+                return
+            if not self._family.row.get("windows", True) and not self._by_keys:
+                self._leave(name, f"models of the type `{self._family.name}` have no windows")
                 return
             number = self._whole(name, window)
             if number is None:
@@ -312,15 +320,16 @@ class Configuration:
     def _ask(self) -> None:
         """Ask for sizes that are missing, or whose key may be misspelled."""
         numbers = {**TABLE["numbers"], **self._family.numbers}
-        names = [key.name.removeprefix(self._prefix) for key in self._unknown]
+        names = [key.name.removeprefix(self._prefix) for key in self._unknown if not key.reason]
+        places = {**TABLE["layers"], **self._family.switches, **numbers}
         asked: set[str] = set()
         for key in (
             *self._family.defaults,
-            *TABLE["layers"]["keys"],
+            *TABLE["layers"],
             *numbers,
             *self._family.switches,
         ):
-            name = numbers.get(key, self._family.switches.get(key, key)).split()[0].strip("+/2")
+            name = places.get(key, key).split()[0].strip("+/2")
             if key in self._entries or name in asked:
                 continue
             if key in numbers and self._has(name, numbers):
@@ -410,6 +419,16 @@ class Configuration:
     def _assume(self, name: str, value: str, why: str) -> None:
         self._settings[name] = ImportedValue(name=name, value=value, assumption=why)
 
+    def _leave(self, key: str, reason: str) -> None:
+        """List a key that is not read, though it may change a cost."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._unknown.append(
+                ImportedKey(
+                    name=self._prefix + key, start=entry.start, end=entry.end, reason=reason
+                )
+            )
+
     def _error(self, key: str, message: str, help: str = "") -> None:
         key = key.removeprefix(self._prefix)
         entry = self._entries.get(key) or self._entries.get("model_type") or JsonEntry(None, 0, 1)
@@ -425,7 +444,7 @@ class Configuration:
         read = {
             *TABLE["numbers"], *family.numbers, *family.switches,
             *family.row.get("expects", {}), *family.row.get("equal", {}),
-            *TABLE["layers"]["keys"], *TABLE["read"]["keys"], *family.row.get("read", ()),
+            *TABLE["layers"], *TABLE["read"]["keys"], *family.row.get("read", ()),
         }  # fmt: skip
         ignored: list[ImportedKey] = []
         unknown: list[ImportedKey] = []
