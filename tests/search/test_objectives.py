@@ -23,7 +23,7 @@ class Fake(dict[Any, Any]):
         names += ["deadline", "tokens", "least_mfu"]
         super().__init__(
             {
-                Search: SimpleNamespace(**{**dict.fromkeys(names), **search}),
+                Search: SimpleNamespace(**{**dict.fromkeys(names), "headroom": 0.0, **search}),
                 Cluster: SimpleNamespace(
                     devices=100.0, device=SimpleNamespace(bf16=6e15, fp8=None)
                 ),

@@ -1,4 +1,4 @@
-"""``parcost search``: the best layouts, and why the others lost."""
+"""``parcost search``: the best layouts, and why the others are slower."""
 
 from __future__ import annotations
 
@@ -87,6 +87,18 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     type=click.IntRange(1),
     help="Evaluate N random legal layouts of a space of any size, without a proof.",
 )
+@click.option(
+    "--tolerance",
+    metavar="SHARE",
+    help="Layouts whose step times differ by less are listed with the simpler ones first: 3 % by "
+    "default, 0 sorts by time.",
+)
+@click.option(
+    "--headroom",
+    metavar="SHARE",
+    help="Memory of the fullest device that stays free, such as '10 %'.",
+)
+@click.option("--full", is_flag=True, help="Print every listed layout, the rules, the front.")
 @click.option("--seed", default=0, show_default=True, help="Random seed of --sample.")
 @click.option(
     "--format",
@@ -126,6 +138,9 @@ def command(
     top: int | None,
     budget: float | None,
     sample: int | None,
+    tolerance: str | None,
+    headroom: str | None,
+    full: bool,
     seed: int,
     format_: str,
     out: str | None,
@@ -157,6 +172,8 @@ def command(
     picture = _picture(format_, session.plugins)
     _check_options(picture, format_, sample=sample, out=out, emit=emit, rank=rank)
     values = options.parse_overrides(overrides)
+    if headroom is not None:
+        values = {**values, "search.headroom": f"{_share('--headroom', headroom)!r}"}
     progress = Progress(elsewhere=True)  # results are written at the end
     exported: list[ExportedSettings] = []
     scenario: Scenario | None = None
@@ -170,6 +187,7 @@ def command(
             objective=objective,
             top=top,
             budget_seconds=budget,
+            tolerance=None if tolerance is None else _share("--tolerance", tolerance),
             most=float("inf") if sample is not None else LARGEST,
         )
         points = out if emit is None and picture is None else None
@@ -184,7 +202,7 @@ def command(
     if exported and out is None:
         write(exported, None)
     else:
-        _print(ranked, picture, format_, out)
+        _print(ranked, picture, format_, out, rows=top, full=full)
     if exported and out is not None:
         write(exported, out)
     return _exit_code(ranked)
@@ -280,9 +298,18 @@ def _rank(whole: Space, found: SearchResult) -> _Ranking:
     return _Ranking(whole, found, best, near)
 
 
-def _print(ranked: _Ranking, picture: Format | None, format_: str, out: str | None) -> None:
-    """Write the report in the format of that name."""
+def _print(
+    ranked: _Ranking,
+    picture: Format | None,
+    format_: str,
+    out: str | None,
+    *,
+    rows: int | None,
+    full: bool,
+) -> None:
+    """Write the report in the format of that name; the page has *rows* layouts, or is *full*."""
     from parcost.output import search
+    from parcost.output.search_screen import search_screen
 
     if picture is not None:
         from parcost.batch.searches import search_entry
@@ -290,8 +317,10 @@ def _print(ranked: _Ranking, picture: Format | None, format_: str, out: str | No
         write_entries([search_entry(*ranked)], picture, out)
     elif format_ == _JSON:
         put(json.dumps(search.data(*ranked), indent=2) + "\n")
-    else:
+    elif full:
         show(search.search_page(*ranked))
+    else:
+        show(search_screen(*ranked, rows=rows))
 
 
 def _print_failure(error: SpecError) -> int:
@@ -378,6 +407,19 @@ def _parse_over(given: tuple[str, ...]) -> dict[str, list[Any]]:
             raise click.UsageError(f"`--over {name}` is given twice")
         values[name] = list(dict.fromkeys(_value(item) for item in items))
     return values
+
+
+def _share(option: str, text: str) -> float:
+    """Return a share below 1, written as `10 %` or `0.1`."""
+    plain = text.strip()
+    number = plain.removesuffix("%").strip()
+    try:
+        value = float(number) / (100.0 if plain.endswith("%") else 1.0)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < 1.0:
+        raise click.UsageError(f"`{option} {text}` is no share: write `{option} '10 %'` or 0.1")
+    return value
 
 
 _ITEM = re.compile(r'(?:"[^"]*"|[^,])+')

@@ -13,6 +13,7 @@ from parcost.numeric import array_rank
 from parcost.records import record
 
 if TYPE_CHECKING:
+    from parcost.contract.study import Study
     from parcost.numeric import Mask, Real
 
 
@@ -37,7 +38,9 @@ class Axis(Record):
     point of the space are left out there. *others* are values with a remark each. A search uses
     them only if the user names them, and prints them and *why*. An axis that *follows* from the
     others is not chosen, needs no values, and is printed beside them. *lacking* are values that are
-    not available there, for the reason *lacks*: a search prints both.
+    not available there, for the reason *lacks*: a search prints both. *short* is the title of its
+    column in tables. *value* returns the value of an axis that follows, from the study of a layout;
+    without it the attribute is read.
     """
 
     called: ClassVar[str] = "the axis `{0.attribute}`"
@@ -49,6 +52,8 @@ class Axis(Record):
     lacking: Sequence[Any] = ()
     lacks: str = ""
     follows: bool = False
+    short: str = ""
+    value: Callable[[Study], Any] | None = None
 
 
 @record(kw_only=True, eq=False)
@@ -89,7 +94,9 @@ class Goal(Record):
     """What a search of the study is for, where the command line does not say otherwise.
 
     *axes* are names of axes, all that there are where it is empty. None is not said. *subject*
-    is the block that says so, to point at, with attributes called like these.
+    is the block that says so, to point at, with attributes called like these. *complexity* returns
+    numbers of a layout's study that sort simpler layouts first. Layouts whose cost differs by less
+    than *tolerance*, a share, are listed in that order.
     """
 
     called: ClassVar[str] = "a goal"
@@ -100,3 +107,5 @@ class Goal(Record):
     keep: int | None = field(default=None, metadata=_KEEP)
     budget_seconds: float | None = field(default=None, metadata=AMOUNT)
     subject: str = ""
+    complexity: Callable[[Study], Sequence[float]] | None = None
+    tolerance: float | None = None

@@ -1,4 +1,4 @@
-"""The page of a search: the best layouts, why the others lost, what was left out, and the front.
+"""The full page of a search: the best layouts, why others are slower, the rejected, and the front.
 
 The best layouts are evaluated once more as ordinary studies, so that every second of them
 belongs to a term; what a runner-up loses by is the difference of these ledgers.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.engine.shapes import rooms_of
 from parcost.language import numbers
 from parcost.output.data import header
@@ -25,9 +25,12 @@ from parcost.search.attributes import find
 from parcost.search.layout_evaluation import settings
 from parcost.search.result import SearchedLayout, SearchResult, plain_value, varying_axes
 from parcost.search.sensitivity import Neighbour
+from parcost.search.space import derived_value
 
 if TYPE_CHECKING:
     from parcost.contract.searches import Axis, Objective
+    from parcost.contract.study import Study
+    from parcost.engine.scenario import Scenario
     from parcost.report.result import Result
     from parcost.search.space import Space
 
@@ -87,21 +90,21 @@ def search_page(
     """Yield the page of a search."""
     scenario = space.scenario
     yield Heading(scenario.name, 1, aside=scenario.path)
-    yield from _layout_counts(found)
+    yield from layout_counts(found)
     yield Heading("The best layouts")
     yield _best(space, found, best)
     if len(varying_axes(found)) < len(found.best[0].values):
-        yield Line("A value that a layout does not name is that of the first.", "faint")
-    yield Line(f"The first again: {eval_command(space, best[0])}", "faint")
+        yield Line("Values not listed are as in #1.", "faint")
+    yield Line(f"Reproduce #1: {eval_command(space, best[0])}", "faint")
     alike = indifferent_attributes(near)
     if alike:
         said = [
-            _setting(path, " or ".join(space.text(path, value) for value in values))
+            setting_text(path, " or ".join(space.text(path, value) for value in values))
             for path, values in alike.items()
         ]
-        yield Line("The step of the first stays the same with " + "; ".join(said) + ".", "faint")
+        yield Line("No effect on #1: " + "; ".join(said) + ".", "faint")
     if len(best) > 1:
-        yield Heading("Why the others lost")
+        yield Heading("Why the others are slower")
         yield _why(found, best)
     if near:
         yield Heading("Single changes to the best layout")
@@ -138,47 +141,66 @@ def indifferent_attributes(near: Sequence[Neighbour]) -> dict[str, list[Any]]:
     return found
 
 
-def _layout_counts(found: SearchResult) -> Iterator[Line]:
+def layout_counts(found: SearchResult, *, brief: bool = False) -> Iterator[Line]:
+    """Yield how many layouts were evaluated, and whether the ranking is proven.
+
+    A *brief* page has no counts that the end of the page repeats.
+    """
     rate = f"{found.legal / max(found.seconds, 1e-9):,.0f} a second"
-    ended = "It was interrupted" if found.interrupted else "Time ran out"
+    ended = "interrupted" if found.interrupted else "out of time"
     if found.sampled:
         yield Line(
             f"{found.sampled:,} of {found.size:,} layouts were drawn at random; {found.legal:,} "
             f"are legal, {found.legal - found.large:,} fit ({found.seconds:.1f} s, {rate})."
         )
         if found.cut_short:
-            yield Line(f"{ended} before all requested layouts were drawn.", "warning")
+            yield Line(f"{ended} before all requested layouts were drawn".capitalize(), "warning")
         yield from (Line(fault, "bad") for fault in found.faults)
         yield Line("Nothing is proven of the layouts that were not drawn.", "warning")
         return
-    yield Line(
-        f"{found.legal:,} of {found.size:,} layouts are legal, {found.legal - found.large:,} fit; "
-        f"{found.replayed:,} were replayed exactly ({found.seconds:.1f} s, {rate})."
-    )
+    counts = f"{found.legal:,} of {found.size:,} layouts are legal"
+    if not brief:
+        counts += f", {found.legal - found.large:,} fit; {found.replayed:,} were replayed exactly"
+    yield Line(f"{counts} ({found.seconds:.1f} s, {rate}).")
     yield from (Line(fault, "bad") for fault in found.faults)
+    proof, style = _proof(found, ended)
+    yield Line(proof, style)
+
+
+def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
+    """Return whether the ranking is proven, and the command that continues, with a style."""
+    more = f"Not proven; continue with --budget {_longer_budget(found)}"
     if found.gap is None:
-        seen = f"when {found.looked:,} of {found.structures:,} parts of the space had been seen"
-        says = f"{ended} {seen}: of the others nothing is known."
-        if not found.looked:
-            seen = "before any part of the space had been looked at as a whole"
-            says = f"{ended} {seen}: of other layouts nothing is known."
-        yield Line(says, "warning")
-    elif found.gap > 0:
-        gap = f"{ended}: a layout up to {found.gap:.2%} better may be among the others."
-        yield Line(gap, "warning")
-    elif found.faults:
-        yield Line("A plugin failed, so nothing is proven.", "bad")
-    elif not found.proven:
-        yield Line("The first is proven to be the best; of the others that is not.", "warning")
-    else:
-        better = "higher" if found.objective.largest else "lower"
-        yield Line(f"No other layout has a {better} {found.objective.title}.", "good")
+        return f"{more} ({ended}: {found.looked:,} of {found.structures:,} parts done)", "warning"
+    if found.gap > 0:
+        return f"{more} ({ended}; another layout may be up to {found.gap:.2%} better)", "warning"
+    if found.faults:
+        return "A plugin failed, so nothing is proven.", "bad"
+    if not found.proven:
+        return f"Proven for the fastest layout alone. {more}", "warning"
+    better = "higher" if found.objective.largest else "lower"
+    return f"Proven: no other layout has a {better} {found.objective.title}.", "good"
+
+
+def _longer_budget(found: SearchResult) -> int:
+    """Return a time limit in seconds, five times the minutes of the search."""
+    return 5 * 60 * max(1, round(found.seconds / 60.0))
 
 
 def eval_command(space: Space, entry: RankedLayout) -> str:
     """Return the command that evaluates a layout by itself."""
+    return " ".join(eval_words(space, entry))
+
+
+def eval_words(space: Space, entry: RankedLayout, *, brief: bool = False) -> list[str]:
+    """Return the command that evaluates a layout, with each option and its value in one string.
+
+    A *brief* command leaves out values that the spec has without them.
+    """
     scenario = space.scenario
     layout = settings(scenario, entry.layout.values)
+    if brief:
+        layout = _needed(scenario, layout)
     said = {**scenario.settings, **{p: space.text(p, value) for p, value in layout.items()}}
     active, reading = scenario.first.plugins, scenario.module.reading
     flags = [
@@ -189,7 +211,22 @@ def eval_command(space: Space, entry: RankedLayout) -> str:
         *(f"--plugin {quote(path)}" for path in active.files),
         *(f"--set {quote(f'{path}={text}')}" for path, text in said.items()),
     ]
-    return f"parcost eval {quote(scenario.path)} {' '.join(flags)}"
+    return [f"parcost eval {quote(scenario.path)}", *flags]
+
+
+def _needed(scenario: Scenario, layout: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of *layout* without those that the spec has already."""
+    swept = {name for name, _ in scenario.axes}
+    wanted = scenario.replace(layout).first
+    kept = {p: v for p, v in layout.items() if p in swept or not _agree(scenario.first, wanted, p)}
+    bound = scenario.replace(kept).first
+    return {p: v for p, v in layout.items() if p in kept or not _agree(bound, wanted, p)}
+
+
+def _agree(study: Study, other: Study, path: str) -> bool:
+    """Return whether two studies have the same value of an attribute."""
+    (block, name), (there, _) = find(study, path), find(other, path)
+    return bool(plain_value(getattr(block, name)) == plain_value(getattr(there, name)))
 
 
 def _short(path: str) -> str:
@@ -203,11 +240,13 @@ def _axis_name(path: str, value: str) -> str:
     return path if value in ("on", "off") else _short(path)
 
 
-def _setting(path: str, value: str) -> str:
+def setting_text(path: str, value: str) -> str:
     """Return an axis and its value.
 
-    >>> _setting("layout.tp", "8"), _setting("schedule.kind", "gpipe"), _setting("a.b", "on")
-    ('tp 8', 'schedule gpipe', 'a.b on')
+    >>> setting_text("layout.tp", "8"), setting_text("schedule.kind", "gpipe")
+    ('tp 8', 'schedule gpipe')
+    >>> setting_text("a.b", "on")
+    'a.b on'
     """
     return f"{_axis_name(path, value)} {value}"
 
@@ -230,7 +269,7 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
             ", ".join(
                 (
                     _settings_text(space, layout, shown if place == 1 else varying_axes(found)),
-                    *(_setting(k, str(v)) for k, v in derived_values(space, entry).items()),
+                    *(setting_text(k, str(v)) for k, v in derived_values(space, entry).items()),
                 )
             ),
         ]
@@ -240,8 +279,8 @@ def _best(space: Space, found: SearchResult, best: Sequence[RankedLayout]) -> Ta
 
 def derived_values(space: Space, entry: RankedLayout) -> dict[str, Any]:
     """Return the attributes that follow from the axes, with their values in one layout."""
-    found = ((path, find(entry.result.study, path)) for path in space.follows)
-    return {path: plain_value(getattr(block, name)) for path, (block, name) in found}
+    study = entry.result.study
+    return {a.attribute: plain_value(derived_value(a, study)) for a in space.follows}
 
 
 def _is_step(found: SearchResult) -> bool:
@@ -266,8 +305,14 @@ def headroom(entry: RankedLayout) -> float:
     return min(rooms, default=inf) - entry.layout.bytes_
 
 
+def _interval(entry: RankedLayout) -> list[float] | None:
+    """Return the ends of the interval of the step time in seconds, or None if none is known."""
+    interval = entry.result.interval("step_time")
+    return None if interval is None else [float(interval.low), float(interval.high)]
+
+
 def _settings_text(space: Space, layout: SearchedLayout, names: Sequence[str]) -> str:
-    return ", ".join(_setting(name, space.text(name, layout.values[name])) for name in names)
+    return ", ".join(setting_text(name, space.text(name, layout.values[name])) for name in names)
 
 
 def _neighbour_table(space: Space, near: Sequence[Neighbour]) -> Table:
@@ -376,6 +421,7 @@ def data(
         },
         "replayed": found.replayed,
         "proven": found.proven,
+        "tolerance": found.tolerance,
         "faults": list(found.faults),
         "gap_fraction": found.gap,
         "interrupted": found.interrupted,
@@ -385,7 +431,9 @@ def data(
                 **layout_data(entry.layout),
                 "follows": derived_values(space, entry),
                 **{name: value for name, (_, value) in objective_values(entry).items()},
+                "rank_by_time": entry.layout.rank_by_time,
                 "verdict": verdict(entry.result),
+                "step_time_interval_seconds": _interval(entry),
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),
                 "command": eval_command(space, entry),

@@ -20,9 +20,9 @@ import numpy as np
 from parcost.language.errors import ParcostError
 from parcost.language.escapes import csv_cell
 from parcost.output.data import key
-from parcost.search.attributes import find
 from parcost.search.replays import outcome_of, room_of, usable_of
 from parcost.search.result import plain_value
+from parcost.search.space import derived_value
 from parcost.system.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ def integer_axes(space: Space) -> set[str]:
 def columns(space: Space) -> list[str]:
     """Return the names of the columns."""
     axes = [axis.attribute for axis in space.axes]
-    return [*axes, *space.follows, *_numbers(space), *_SWITCHES]
+    follows = [axis.attribute for axis in space.follows]
+    return [*axes, *follows, *_numbers(space), *_SWITCHES]
 
 
 def _numbers(space: Space) -> list[str]:
@@ -104,10 +105,9 @@ class Points:
             values = [plain_value(value) for value in choice.values]
             at = [scored.index] * len(flat) if k == scored.choice else where[k].tolist()
             held[choice.name] = [values[i] for i in at]
-        for path in self._follows:
-            block, attribute = find(structure.study, path)
-            numbers = np.broadcast_to(getattr(block, attribute), shape[-1:])
-            held[path] = [plain_value(value) for value in numbers[where[-1]].tolist()]
+        for axis in self._follows:
+            derived = np.broadcast_to(derived_value(axis, structure.study), shape[-1:])
+            held[axis.attribute] = [plain_value(value) for value in derived[where[-1]].tolist()]
         held |= _figures(scored, where)
         return zip(*(held[name] for name in self._names), strict=True)
 
@@ -212,8 +212,9 @@ class ParquetPoints:
 
         with self._collecting():
             self._file.close()
-        numbers = (*_numbers(self._space), *self._space.follows)
-        types = dict.fromkeys(numbers, "DOUBLE") | dict.fromkeys(_SWITCHES, "BOOLEAN")
+        types = dict.fromkeys(_numbers(self._space), "DOUBLE") | dict.fromkeys(_SWITCHES, "BOOLEAN")
+        for axis in self._space.follows:
+            types[axis.attribute] = "DOUBLE" if axis.value is None else "VARCHAR"
         for axis in self._space.axes:
             numeric = all(isinstance(value, (int, float)) for value in axis.values)
             types[axis.attribute] = "DOUBLE" if numeric else "VARCHAR"

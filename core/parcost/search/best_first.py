@@ -25,6 +25,7 @@ from attrs import evolve, field, frozen
 from parcost.contract.searches import Limit, Objective
 from parcost.report.faults import fault_line
 from parcost.search.bounds import LayoutBounds
+from parcost.search.complexity import sort_by_complexity
 from parcost.search.failures import objective_of
 from parcost.search.front import Front
 from parcost.search.layout_evaluation import evaluate_layout
@@ -54,7 +55,8 @@ class SearchRequest:
 
     With *careful* a layout is evaluated on its own before it excludes others. Only a single
     evaluation has the verdicts of plugins, which may refuse it. A *strict_budget* also ends a
-    search that hands out all layouts.
+    search that hands out all layouts. Layouts whose cost differs by less than *tolerance*, a share,
+    are listed with the simpler ones first.
     """
 
     objective: str = "step_time"
@@ -62,6 +64,7 @@ class SearchRequest:
     budget_seconds: float = 60.0
     careful: bool = False
     strict_budget: bool = False
+    tolerance: float = 0.0
 
 
 def search(
@@ -85,12 +88,13 @@ def search(
     with rare_collections():
         found = _tally(space, request, on_progress, points)
         try:
-            return result_of(space, objective, found, start)
+            result = result_of(space, objective, found, start)
         except RefusedError:
             left = max(request.budget_seconds - (time.monotonic() - start), 0.0)
             careful = evolve(request, careful=True, budget_seconds=left)
             found = _tally(space, careful, on_progress, None)
-            return result_of(space, objective, found, start, careful=True)
+            result = result_of(space, objective, found, start, careful=True)
+    return sort_by_complexity(result, request.tolerance)
 
 
 def _tally(

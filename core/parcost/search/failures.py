@@ -22,12 +22,14 @@ OUTCOME = "an outcome that"  # a rule about outcomes accepts
 
 
 def objective_of(study: Study, name: str) -> Objective:
-    """Return the objective of that name.
+    """Return the objective of that name, or the only one whose first words these are.
 
     Raises:
         SpecError: There is none, or the study lacks what it takes.
     """
     offered = {o.name: o for _, o in study.contributions("objectives")}
+    longer = [full for full in offered if full.startswith(f"{name}_")]
+    name = longer[0] if name not in offered and len(longer) == 1 else name
     if name not in offered:
         said = f"objectives of this study are {', '.join(offered)}; others take more in the spec, "
         said += "such as a price or a peak rate: see docs/guide/search.md"

@@ -42,6 +42,7 @@ def layout_search(
     objective: str | None = None,
     top: int | None = None,
     budget_seconds: float | None = None,
+    tolerance: float | None = None,
     most: float = LARGEST,
 ) -> LayoutSearch:
     """Return the search of *scenario*; its arguments are those of :func:`search_layouts`.
@@ -64,6 +65,7 @@ def layout_search(
         objective=objective or goal.objective or standard.objective,
         keep=top or goal.keep or standard.keep,
         budget_seconds=standard.budget_seconds if budget is None else budget,
+        tolerance=(goal.tolerance or 0.0) if tolerance is None else tolerance,
     )
     whole = space(scenario, stated, list(axes) or list(goal.axes), most=most)
     return LayoutSearch(space=whole, request=request)
@@ -77,6 +79,7 @@ def search_layouts(
     objective: str | None = None,
     top: int | None = None,
     budget_seconds: float | None = None,
+    tolerance: float | None = None,
     samples: int | None = None,
     seed: int = 0,
     every: bool = False,
@@ -86,10 +89,11 @@ def search_layouts(
 
     *over* has the values of axes, such as ``{"layout.tp": [1, 2, 4]}``. *axes* are the only ones
     to search. *objective* is ``step_time`` by default, *top* the number of layouts, 10 by default.
-    *budget_seconds* is the time limit, 60 by default. With *samples*, as many random legal layouts
-    are evaluated, drawn with *seed*. With *every*, each legal layout is scored, which takes longer;
-    the map of :meth:`SearchResult.plot` then has all of them. *on_progress* takes a line of text
-    now and then.
+    *budget_seconds* is the time limit, 60 by default. Layouts whose step time differs by less than
+    *tolerance*, 0.03 by default, are listed with the simpler ones first. With *samples*, as many
+    random legal layouts are evaluated, drawn with *seed*. With *every*, each legal layout is
+    scored, which takes longer; the map of :meth:`SearchResult.plot` then has all of them.
+    *on_progress* takes a line of text now and then.
 
     Raises:
         SpecError: There is no such axis or objective, or no layout is legal, fits and is within
@@ -103,6 +107,7 @@ def search_layouts(
         objective=objective,
         top=top,
         budget_seconds=budget_seconds,
+        tolerance=tolerance,
         most=most,
     )
     if samples is None:

@@ -25,7 +25,7 @@ class SearchedLayout:
     """One layout: its values by attribute, what it costs and what it holds.
 
     *value* is its cost as people know it, such as an MFU. *result* is that of evaluating it by
-    itself, where that has been done.
+    itself, where that has been done. *rank_by_time* counts from the shortest step of a ranking.
     """
 
     values: Mapping[str, Any]
@@ -34,6 +34,7 @@ class SearchedLayout:
     seconds: float
     bytes_: float
     result: Result | None = field(default=None, repr=False)
+    rank_by_time: int = 1
 
     @property
     def rank(self) -> Rank:
@@ -62,7 +63,8 @@ class SearchResult:
     beyond a limit. *looked* is the number of visited structures out of *structures*. *sampled* is
     the number of layouts drawn at random, if any; *cut_short* means fewer than requested.
     The *axes* of *scenario* were searched. *fastest* has a layout for each combination of degrees,
-    if every layout was scored. *make_charts* returns the pictures of the layouts.
+    if every layout was scored. *make_charts* returns the pictures of the layouts. Of layouts whose
+    cost differs by less than *tolerance* the simpler ones stand first in *best*.
     """
 
     objective: Objective
@@ -86,6 +88,7 @@ class SearchResult:
     scenario: Scenario
     axes: Sequence[str]
     fastest: Sequence[FastestLayout] = ()
+    tolerance: float = 0.0
     make_charts: Callable[[], Sequence[Chart]] = tuple
 
     def plot(self, name: str = "") -> Plot:
@@ -105,6 +108,7 @@ class SearchResult:
         return [
             {
                 "rank": rank,
+                "rank_by_time": layout.rank_by_time,
                 **{name: plain_value(value) for name, value in layout.values.items()},
                 **({} if self._is_of_time else {self.objective.name: layout.value}),
                 "step_time_seconds": layout.seconds,

@@ -17,6 +17,7 @@ from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.language.errors import SpecError
 from parcost.report.faults import fault_lines
 from parcost.search.best_first import SearchRequest
+from parcost.search.complexity import sort_by_complexity
 from parcost.search.failures import objective_of, plugins_failed
 from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.result import Best, SearchResult, pareto
@@ -74,7 +75,7 @@ def sample(
             raise KeyboardInterrupt
         why = _nothing(space, drawn, legal, large, refused, late=legal < count)
         raise SpecError([why, *plugins_failed(space, list(faults))])
-    return SearchResult(
+    found_layouts = SearchResult(
         objective=objective,
         scenario=space.scenario,
         axes=[axis.attribute for axis in space.axes],
@@ -96,6 +97,7 @@ def sample(
         sampled=drawn,
         cut_short=legal < count,
     )
+    return sort_by_complexity(found_layouts, request.tolerance)
 
 
 def _nothing(

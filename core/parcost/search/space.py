@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from parcost.contract.checks import Check
     from parcost.contract.plugin import Fault
+    from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
     from parcost.engine.study import SpecStudy
 
@@ -170,8 +171,8 @@ class Space:
     """The space of a search.
 
     *texts* are numbers in the notation of a spec, by axis. *unsearched* are axes with values that
-    are not searched: the user did not name them, or they are not available. *follows* are
-    attributes that are not axes and follow from them.
+    are not searched: the user did not name them, or they are not available. *follows* are axes that
+    are not chosen and follow from the others. *short* are titles of columns by attribute.
     """
 
     scenario: Scenario
@@ -181,7 +182,8 @@ class Space:
     choices: Sequence[Axis]
     texts: Mapping[str, Mapping[float, str]]
     unsearched: Sequence[Axis] = ()
-    follows: Sequence[str] = ()
+    follows: Sequence[Axis] = ()
+    short: Mapping[str, str] = {}
     faults: list[Fault] = field(factory=list)  # plugins that failed so far
     merges: bool = True  # structures that differ in numbers alone are asked about at once
 
@@ -432,8 +434,11 @@ def space(
         degrees=apart.degrees,
         choices=apart.choices,
         follows=[
-            path for path in derived_attributes(study) if path not in {a.attribute for a in axes}
+            axis
+            for axis in derived_axes(study)
+            if axis.attribute not in {one.attribute for one in axes}
         ],
+        short={axis.attribute: axis.short for axis in _axes(study) if axis.short},
         unsearched=[
             known[path]
             for path in dict.fromkeys(wanted)
@@ -483,9 +488,17 @@ def offered_axes(study: SpecStudy) -> dict[str, Axis]:
     return {axis.attribute: axis for axis in _axes(study) if not axis.follows}
 
 
-def derived_attributes(study: SpecStudy) -> list[str]:
-    """Return the attributes of *study* that follow from its axes, as plugins say."""
-    return list(dict.fromkeys(axis.attribute for axis in _axes(study) if axis.follows))
+def derived_axes(study: SpecStudy) -> list[Axis]:
+    """Return the axes of *study* that follow from the others, as plugins say."""
+    return list({axis.attribute: axis for axis in _axes(study) if axis.follows}.values())
+
+
+def derived_value(axis: Axis, study: Study) -> Any:
+    """Return the value of an axis that follows: a scalar, or one for each point."""
+    if axis.value is not None:
+        return axis.value(study)
+    block, attribute = find(study, axis.attribute)
+    return getattr(block, attribute)
 
 
 def _axes(study: SpecStudy) -> list[Axis]:

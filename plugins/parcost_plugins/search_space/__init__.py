@@ -13,7 +13,13 @@ from parcost_plugins.search_space import goal, objective
 from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
 from parcost_plugins.vocabulary.neighbours import all_divisors
 from parcost_plugins.vocabulary.offers import has, offers_of
-from parcost_plugins.vocabulary.partition import end_layers, must_divide, possible_cuts
+from parcost_plugins.vocabulary.partition import (
+    cut_text,
+    end_layers,
+    layers,
+    must_divide,
+    possible_cuts,
+)
 
 
 @hookimpl
@@ -47,23 +53,24 @@ def _axes(study: Study) -> Iterator[Axis]:
     training, devices = study[Training], int(study[Cluster].devices)
     model = training.model
     heads = int(model.heads)
-    yield Axis(attribute="layout.tp", values=_common_divisors(heads, devices))
+    yield Axis(attribute="layout.tp", short="tp", values=_common_divisors(heads, devices))
     cuts = set(possible_cuts(study))
     stages = [n for n in all_divisors(devices) if n in cuts]
-    yield Axis(attribute="layout.pp", values=stages)
-    yield Axis(attribute="schedule.chunks", values=_chunks(study, cuts))
-    yield Axis(
-        attribute="layout.cp", values=_common_divisors(int(training.sequence), devices, ends=64)
-    )
-    yield Axis(attribute="layout.dp", follows=True)
+    yield Axis(attribute="layout.pp", short="pp", values=stages)
+    yield Axis(attribute="schedule.chunks", short="vpp", values=_chunks(study, cuts))
+    contexts = _common_divisors(int(training.sequence), devices, ends=64)
+    yield Axis(attribute="layout.cp", short="cp", values=contexts)
+    yield Axis(attribute="layout.dp", short="dp", follows=True)
+    yield Axis(attribute="schedule.stages", short="cut", follows=True, value=_cut)
     batch = int(training.global_batch)
-    yield Axis(attribute="training.micro_batch", values=_common_divisors(batch, batch, ends=64))
+    sizes = _common_divisors(batch, batch, ends=64)
+    yield Axis(attribute="training.micro_batch", short="mbs", values=sizes)
     if experts := int(getattr(model, "experts", 0) or 0):
-        yield Axis(attribute="layout.ep", values=_common_divisors(experts, devices))
+        yield Axis(attribute="layout.ep", short="ep", values=_common_divisors(experts, devices))
         yield Axis(attribute="layout.etp", values=_common_divisors(heads, devices, ends=8))
     yield _schedules(study)
     yield Axis(attribute="layout.zero", values=[0, 1, 2, 3])
-    yield Axis(attribute="layout.sequence_parallel", values=["off", "on"])
+    yield Axis(attribute="layout.sequence_parallel", short="sp", values=["off", "on"])
     yield Axis(attribute="training.recompute", values=["none", "selective", "full"])
     yield Axis(attribute="overlap.gradients", values=["off", "on"])
     yield Axis(attribute="overlap.parameters", values=["off", "on"])
@@ -86,6 +93,12 @@ def checks(study: Study) -> Iterator[Check]:
     """Return the rules of the block ``search``."""
     if study.get(Search) is not None:
         yield from goal.rules(study)
+
+
+def _cut(study: Study) -> str:
+    """Return the layers of the stages, first to last, as text; one stage has none."""
+    counts = layers(study)
+    return cut_text(counts) if len(counts) > 1 else ""
 
 
 def _chunks(study: Study, cuts: Collection[int]) -> list[int]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from parcost import Check, Goal, Limit, Mask, Real, Study
+from parcost.numeric import all_of
 from parcost_plugins.search_space.objective import flops_per_token, peak_of
-from parcost_plugins.vocabulary import Cluster, Search, Training
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Layout,
+    ScheduleChoice,
+    Search,
+    Training,
+    memory_limits,
+)
+from parcost_plugins.vocabulary.partition import layers
 
 
 def goal(study: Study) -> Goal:
@@ -19,7 +28,18 @@ def goal(study: Study) -> Goal:
         keep=search.top,
         budget_seconds=search.budget,
         subject="search",
+        complexity=complexity,
+        tolerance=search.tolerance,
     )
+
+
+def complexity(study: Study) -> Sequence[float]:
+    """Return what makes a layout complex: chunks, sharding, degrees above one, an uneven cut."""
+    layout, choice = study[Layout], study[ScheduleChoice]
+    degrees = (layout.tp, layout.cp, layout.pp, layout.ep, layout.etp)
+    uneven = len(set(layers(study))) > 1
+    used = sum(float(degree) > 1.0 for degree in degrees)
+    return (float(choice.chunks), float(layout.zero), used, float(uneven))
 
 
 def limits(study: Study) -> Iterator[Limit]:
@@ -28,6 +48,10 @@ def limits(study: Study) -> Iterator[Limit]:
     tokens = study[Training].global_batch * study[Training].sequence
     if search.most_memory is not None:
         yield _limit("most_memory", "memory <= {:g} GiB", search.most_memory, 2.0**30)
+    if all_of(search.headroom > 0.0):
+        says = f"memory headroom >= {search.headroom * 100.0:g} %"
+        most = (1.0 - search.headroom) * memory_limits(study).usable
+        yield Limit(name="headroom", says=says, holds=lambda _s, bytes_: bytes_ <= most)
     if search.longest_step is not None:
         yield _limit("longest_step", "step <= {:g} s", search.longest_step)
     if search.most_devices is not None:

@@ -48,6 +48,13 @@ class Search:
     tokens: Real | None = quantity(
         ONE, default=None, positive=True, doc="to train in all, of which the deadline speaks"
     )
+    headroom: Real = fraction(
+        default=0.0, doc="of the usable memory of the fullest device, that stays free"
+    )
+    tolerance: float = fraction(
+        default=0.03,
+        doc="of the step time: layouts that differ by less are listed with the simpler ones first",
+    )
     top: int = integer(default=10, structural=True, doc="layouts that are listed")
     budget: float = quantity(
         SECONDS, default=60.0, doc="time limit of the search; the remaining gap is printed"

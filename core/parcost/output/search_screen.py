@@ -1,0 +1,257 @@
+"""The default page of a search: the verdict, the best layouts, and why the others are slower.
+
+It fits 40 lines of 80 columns. The full page of :mod:`parcost.output.search` has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from string import ascii_lowercase
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.language import numbers
+from parcost.output.search import (
+    RankedLayout,
+    derived_values,
+    eval_words,
+    faults,
+    indifferent_attributes,
+    layout_counts,
+    objective_values,
+    setting_text,
+)
+from parcost.report.verdict import verdict
+from parcost.search.result import plain_value
+
+if TYPE_CHECKING:
+    from parcost.search.result import SearchResult
+    from parcost.search.sensitivity import Neighbour
+    from parcost.search.space import Space
+
+_ROWS = 8  # of the best layouts, unless the user asks for a number
+_SETS = 3  # of settings without a column
+_REASONS = 3  # layouts whose longer terms are listed
+_TERMS = 2
+_WIDTH = 76
+_IN_MEMORY = " in memory"
+_GIB = 2.0**30
+
+
+def search_screen(
+    space: Space,
+    found: SearchResult,
+    best: Sequence[RankedLayout],
+    near: Sequence[Neighbour] = (),
+    *,
+    rows: int | None = None,
+) -> Iterator[Item]:
+    """Yield the default page of a search, with *rows* of the best layouts."""
+    shown = best[:rows] if rows else _first_rows(best, space)
+    yield Heading(space.scenario.name, 1, aside=space.scenario.path)
+    yield Line(_summary(found, best[0]), "strong")
+    yield from layout_counts(found, brief=True)
+    yield Heading("Best layouts, the fastest choices of each set of degrees", 3)
+    yield from _layouts(space, found, shown)
+    yield from _order(found, shown)
+    yield Heading("Reproduce #1", 3)
+    yield from _command(eval_words(space, best[0], brief=True))
+    alike = indifferent_attributes(near)
+    if alike:
+        yield Line(no_effect(space, alike), "faint")
+    if reasons := list(_reasons(shown)):
+        yield Heading("Why the others are slower", 3)
+        yield from reasons
+    yield Line("")
+    for fault in faults(found, best):
+        if fault not in found.faults:
+            yield Line(fault, "bad")
+    yield Line(_excluded(found, len(best) - len(shown)), "faint")
+
+
+def _first_rows(best: Sequence[RankedLayout], space: Space) -> Sequence[RankedLayout]:
+    """Return the layouts of the table: a limited number, with few different settings."""
+    words = [path for path, value in best[0].layout.values.items() if isinstance(value, str)]
+    found: list[RankedLayout] = []
+    for entry in best[:_ROWS]:
+        found.append(entry)
+        if len({_settings(space, x.layout.values, words) for x in found}) > _SETS:
+            return found[:-1]
+    return found
+
+
+def no_effect(space: Space, alike: Mapping[str, Sequence[Any]]) -> str:
+    """Return the changes of the best layout without an effect, as a sentence."""
+    texts = [
+        setting_text(path, " or ".join(space.text(path, value) for value in values))
+        for path, values in alike.items()
+    ]
+    return f"No effect on #1: {'; '.join(texts)}."
+
+
+def _summary(found: SearchResult, first: RankedLayout) -> str:
+    """Return the verdict on the best layout in one sentence."""
+    own, layout = found.objective, first.layout
+    parts = [] if layout.value == layout.seconds else [(own.title, layout.value, own.unit)]
+    parts += [("step time", layout.seconds, "s")]
+    parts += [
+        (o.short, value, o.unit)
+        for o, value in objective_values(first).values()
+        if o.name != own.name
+    ]
+    texts = [f"{title} {numbers.quantity(value, unit)}" for title, value, unit in parts]
+    return f"Best layout: {', '.join(texts)}, {verdict(first.result)}."
+
+
+def _layouts(space: Space, found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Item]:
+    """Yield the table of the layouts, and the settings that have no column."""
+    values = [_values(space, entry) for entry in shown]
+    degrees = [
+        path
+        for path, value in values[0].items()
+        if path in space.short and isinstance(value, (int, float)) and not isinstance(value, bool)
+    ]
+    varying = [path for path in degrees if len({str(each[path]) for each in values}) > 1]
+    varying = varying or degrees
+    words = [path for path in values[0] if path not in (*degrees, *_cuts(space))]
+    mixed = [path for path in words if len({str(each[path]) for each in values}) > 1]
+    sets = list(dict.fromkeys(_settings(space, each, mixed) for each in values))
+    title, texts = _degree_columns(space, varying, values)
+    columns = [Column("#", "right"), Column(title, "right")]
+    cells = [[str(place) for place, _ in enumerate(shown, start=1)], texts]
+    for path in _cuts(space):
+        if any(each[path] for each in values):
+            columns.append(Column(space.short[path], flexible=True))
+            cells.append([str(each[path]) for each in values])
+    for column, texts in _figure_columns(found, shown):
+        columns.append(column)
+        cells.append(texts)
+    if len(sets) > 1:
+        columns.append(Column("with"))
+        letters = [sets.index(_settings(space, each, mixed)) for each in values]
+        cells.append([ascii_lowercase[letter] for letter in letters])
+    rows = [
+        Row(row, "strong" if place == 0 else "plain")
+        for place, row in enumerate(zip(*cells, strict=True))
+    ]
+    yield Table(columns, rows)
+    fixed = [path for path in (*degrees, *words) if path not in (*varying, *mixed)]
+    if fixed:
+        yield Line(f"all: {_settings(space, values[0], fixed)}", "faint")
+    if len(sets) > 1:
+        yield from (
+            Line(f"{letter}: {text}", "faint")
+            for letter, text in zip(ascii_lowercase, sets, strict=False)
+        )
+
+
+def _cuts(space: Space) -> list[str]:
+    """Return the attributes with text that follow from the axes, such as the cut of the layers."""
+    return [axis.attribute for axis in space.follows if axis.short and axis.value is not None]
+
+
+def _values(space: Space, entry: RankedLayout) -> dict[str, Any]:
+    return {**entry.layout.values, **derived_values(space, entry)}
+
+
+def _settings(space: Space, values: Mapping[str, Any], paths: Sequence[str]) -> str:
+    texts = {path: space.text(path, values[path]) for path in paths}
+    return ", ".join(
+        f"{space.short[path]} {text}" if path in space.short else setting_text(path, text)
+        for path, text in texts.items()
+    )
+
+
+def _degree_columns(
+    space: Space, paths: Sequence[str], values: Sequence[Mapping[str, Any]]
+) -> tuple[str, list[str]]:
+    """Return the title and the cells of all degrees as one column, aligned by single spaces."""
+    columns = [
+        [space.short[path], *(str(plain_value(each[path])) for each in values)] for path in paths
+    ]
+    padded = [[text.rjust(max(map(len, column))) for text in column] for column in columns]
+    title, *texts = (" ".join(row) for row in zip(*padded, strict=True))
+    return title, texts
+
+
+def _figure_columns(
+    found: SearchResult, shown: Sequence[RankedLayout]
+) -> Iterator[tuple[Column, list[str]]]:
+    """Yield the columns of step time, interval, objectives and memory."""
+    yield Column("step", "right"), numbers.column([x.layout.seconds for x in shown], "s")
+    ends = [entry.result.interval("step_time") for entry in shown]
+    if all(ends):
+        coverage = f"{ends[0].coverage:.0%}".replace("%", " %") if ends[0] else ""
+        yield (
+            Column(coverage, "right"),
+            [f"{end.low:.3g}-{end.high:.3g}" if end is not None else "" for end in ends],
+        )
+    own = found.objective
+    others = [o for o, _ in objective_values(shown[0]).values()]
+    if own.name != "step_time" and own.name not in {o.name for o in others}:
+        yield (
+            Column(own.short or own.title, "right"),
+            [numbers.quantity(entry.layout.value, own.unit) for entry in shown],
+        )
+    for o in others:
+        values = [objective_values(entry)[o.name][1] for entry in shown]
+        scale = 100.0 if o.unit == "%" else 1.0
+        title = f"{o.short} {o.unit}".rstrip()
+        yield Column(title, "right"), [f"{scale * value:.3g}" for value in values]
+    yield (
+        Column("GiB", "right"),
+        [
+            f"{entry.layout.bytes_ / _GIB:.3g} {verdict(entry.result).removesuffix(_IN_MEMORY)}"
+            for entry in shown
+        ],
+    )
+
+
+def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]:
+    """Yield how the layouts are sorted, and how far to trust their order."""
+    places = [entry.layout.rank_by_time for entry in shown]
+    if places != sorted(places):
+        yield Line(
+            f"Simpler layouts come first within {100.0 * found.tolerance:.3g} % of the step time; "
+            f"#{places.index(min(places)) + 1} is the fastest.",
+            "faint",
+        )
+    yield Line("The best of many predictions is more often too fast than too slow.", "faint")
+
+
+def _command(words: Sequence[str]) -> Iterator[Line]:
+    """Yield the lines of a command to copy, with a backslash at the end of all but the last."""
+    line = words[0]
+    for word in words[1:]:
+        if len(line) + 1 + len(word) > _WIDTH:
+            yield Line(f"{line} \\", verbatim=True)
+            line = f"  {word}"
+        else:
+            line = f"{line} {word}"
+    yield Line(line, verbatim=True)
+
+
+def _reasons(shown: Sequence[RankedLayout]) -> Iterator[Line]:
+    """Yield for some layouts which terms take longer than in the first, a line each."""
+    first = shown[0].layout.seconds
+    slower = [(n, x) for n, x in enumerate(shown, start=1) if x.layout.seconds > first]
+    for place, entry in slower[:_REASONS]:
+        longer = [
+            f"{name} +{numbers.quantity(seconds, 's', 3)}"
+            for name, seconds in entry.lost_by[:_TERMS]
+            if seconds > 0
+        ]
+        change = f"{100.0 * (entry.layout.seconds / first - 1.0):+.1f} %"
+        text = f"#{place} {change}: {', '.join(longer) or 'as fast'}"
+        yield Line(shorten(text, _WIDTH, placeholder=" ..."))
+
+
+def _excluded(found: SearchResult, more: int) -> str:
+    """Return how many layouts were excluded, and where the rest of the report is."""
+    rules = found.size - found.legal if not found.sampled else sum(found.refused.values())
+    limits = sum(found.limits.values())
+    parts = [f"{rules:,} by rules", f"{found.large:,} by memory"]
+    parts += [f"{limits:,} by limits"] if limits else []
+    listed = f"{more} more layouts, " if more else ""
+    return f"Excluded: {', '.join(parts)}. --full: {listed}rules, single changes, Pareto front."

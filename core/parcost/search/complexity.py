@@ -1,0 +1,59 @@
+"""The order of a ranking: of layouts that are nearly as fast, the simpler ones first.
+
+A prediction has an error. A layout that is faster by less than that error is no better choice than
+one that fits with room, has fewer chunks or less sharding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import isclose
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from parcost.report.verdict import FITS, verdict
+from parcost.search.goals import goal_of
+
+if TYPE_CHECKING:
+    from parcost.contract.searches import Objective
+    from parcost.search.result import SearchedLayout, SearchResult
+
+
+def sort_by_complexity(found: SearchResult, tolerance: float) -> SearchResult:
+    """Return *found* with simpler layouts first among those within *tolerance*, a share of cost.
+
+    The order stays that of the cost for objectives that are not proportional to the step time.
+    """
+    fastest = sorted(found.best, key=lambda layout: layout.seconds)
+    places = {id(layout): place for place, layout in enumerate(fastest, start=1)}
+    ordered = found.best
+    if tolerance > 0.0 and _is_proportional(found.objective):
+        ordered = [x for group in _groups(found.best, tolerance) for x in sorted(group, key=_key)]
+    best = [evolve(layout, rank_by_time=places[id(layout)]) for layout in ordered]
+    return evolve(found, best=best, tolerance=tolerance)
+
+
+def _is_proportional(objective: Objective) -> bool:
+    return isclose(float(objective.cost(2.0)), 2.0 * float(objective.cost(1.0)))
+
+
+def _groups(
+    layouts: Sequence[SearchedLayout], tolerance: float
+) -> Iterator[Sequence[SearchedLayout]]:
+    """Yield layouts in order of cost, together those within *tolerance* of the first of them."""
+    group: list[SearchedLayout] = []
+    for layout in layouts:
+        if group and layout.cost > group[0].cost * (1.0 + tolerance):
+            yield group
+            group = []
+        group.append(layout)
+    yield group
+
+
+def _key(layout: SearchedLayout) -> tuple[bool, Sequence[float]]:
+    """Return what sorts layouts: those that fit with room first, then simpler ones."""
+    assert layout.result is not None  # listed layouts are evaluated
+    complexity = goal_of(layout.result.study).complexity
+    numbers = complexity(layout.result.study) if complexity is not None else ()
+    return verdict(layout.result) != FITS, tuple(numbers)

@@ -1,0 +1,151 @@
+"""The default page of a search, the order of its layouts, and the options that shape it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parcost
+from parcost.cli import main
+from parcost.search.best_first import SearchRequest, search
+from parcost.search.space import space
+from parcost_plugins.vocabulary import Cluster, memory_limits
+
+DENSE = """\
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  { devices = 64 }
+training { sequence = 8192, global_batch = 128 sequences }
+"""
+EXPERTS = """\
+use catalog.devices.h800_sxm
+use catalog.fabrics.hgx_h800
+use catalog.models.deepseek_v3
+use catalog.precisions.fp8_blockwise
+cluster  { devices = 2048 }
+training { sequence = 4096, global_batch = 15360 sequences }
+layout   { tp = 4, ep = 8, zero = 1, sequence_parallel = on }
+"""
+NARROW = ("--axes", "tp,zero,recompute", "--over", "tp=1,2,4,8")
+PIPES = ("--axes", "pp,chunks,schedule", "--over", "pp=8,16", "--over", "chunks=1,2")
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Search a text, and return the exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def go(text: str, *arguments: str) -> tuple[int, str, str]:
+        Path("spec.par").write_text(text)
+        code = main(["search", "spec.par", *arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        (DENSE, NARROW),
+        (EXPERTS, PIPES),
+        pytest.param(DENSE, (), marks=pytest.mark.slow),
+        pytest.param(EXPERTS, ("--budget", "5"), marks=pytest.mark.slow),
+    ],
+)
+def test_the_default_page_fits_a_terminal(run: Run, text: str, flags: tuple[str, ...]) -> None:
+    code, out, err = run(text, *flags)
+    assert code == 0, err
+    lines = out.splitlines()
+    assert len(lines) <= 40, out
+    assert max(map(len, lines)) <= 80, out
+    assert "Best layout: step time" in out
+    assert "Reproduce #1" in out
+    assert "Excluded: " in out
+
+
+def test_layers_that_do_not_divide_are_listed_with_their_cut(run: Run) -> None:
+    """61 layers: 3 fewer than 8 x 8, 3 fewer than 16 x 4, and 3 fewer than 32 x 2."""
+    code, out, err = run(EXPERTS, *PIPES, "--format", "json")
+    assert code == 0, err
+    found = {
+        (layout["values"]["layout.pp"], layout["values"]["schedule.chunks"]): layout["follows"]
+        for layout in json.loads(out)["best"]
+    }
+    cuts = {key: follows["schedule.stages"] for key, follows in found.items()}
+    expected = {(8, 1): "7 6x8 6", (16, 1): "3 14x4 2", (8, 2): "3 14x4 2", (16, 2): "1 29x2 2x1"}
+    assert cuts
+    assert cuts == {key: expected[key] for key in cuts}
+    _, page, _ = run(EXPERTS, *PIPES)
+    assert "cut" in page
+    assert "3 14x4 2" in page
+
+
+def test_the_printed_command_gives_the_printed_step(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(EXPERTS, *PIPES)
+    text = out.partition("Reproduce #1\n")[2].partition("\n\n")[0].replace("\\\n", " ")
+    command = [word for word in shlex.split(text.split("No effect")[0]) if word != "parcost"]
+    assert main([*command, "--format", "json"]) == 0
+    (report,) = json.loads(capsys.readouterr().out)["reports"]
+    step = report["results"][0]["figures"]["step_time_seconds"]["value"]
+    (shown,) = re.findall(r"Best layout: step time ([0-9.]+) s", out)
+    assert f"{step:.4g}" == shown
+
+
+def test_simpler_layouts_come_first_among_those_that_are_nearly_as_fast(run: Run) -> None:
+    """Chunks of the same stages differ by little here; a tolerance of 50 % makes all alike."""
+    data = {}
+    for tolerance in ("0", "50 %"):
+        _, out, _ = run(EXPERTS, *PIPES, "--tolerance", tolerance, "--format", "json")
+        data[tolerance] = json.loads(out)["best"]
+    by_time = [layout["step_seconds"] for layout in data["0"]]
+    assert by_time == sorted(by_time)
+    assert [layout["rank_by_time"] for layout in data["0"]] == [*range(1, len(by_time) + 1)]
+    tight = [layout["verdict"] != "fits in memory" for layout in data["50 %"]]
+    chunks = [layout["values"]["schedule.chunks"] for layout in data["50 %"]]
+    assert [*zip(tight, chunks, strict=True)] == sorted(zip(tight, chunks, strict=True))
+    assert sorted(layout["rank_by_time"] for layout in data["50 %"]) == [*range(1, len(chunks) + 1)]
+
+
+def test_the_order_is_that_of_the_objective_where_it_is_no_time() -> None:
+    (scenario,) = parcost.load_text(DENSE)
+    whole = space(scenario, {"cluster.devices": [32, 64]}, ["tp", "zero"])
+    request = SearchRequest(objective="fewest_devices", tolerance=0.5)
+    found = search(whole, request).best
+    assert [layout.cost for layout in found] == sorted(layout.cost for layout in found)
+
+
+def test_headroom_keeps_memory_free(run: Run) -> None:
+    _, out, _ = run(DENSE, *NARROW, "--headroom", "50 %", "--format", "json")
+    data = json.loads(out)
+    (scenario,) = parcost.load_text(DENSE)
+    half = 0.5 * memory_limits(scenario.first).usable
+    assert all(layout["memory_bytes"] <= half for layout in data["best"])
+    assert any("memory headroom >= 50 %" in limit for limit in data["limits"])
+    assert half < scenario.first[Cluster].device.memory
+
+
+@pytest.mark.parametrize("text", ["10", "-1 %", "much"])
+def test_a_share_is_written_with_its_sign_or_below_one(run: Run, text: str) -> None:
+    code, _, err = run(DENSE, *NARROW, "--headroom", text)
+    assert code == 2
+    assert f"`--headroom {text}` is no share" in err
+
+
+def test_the_first_word_of_an_objective_is_enough(run: Run) -> None:
+    priced = f"{DENSE}price {{ device_hour = 2 USD/h }}\n"
+    code, out, err = run(priced, *NARROW, "--objective", "cost", "--format", "json")
+    assert code == 0, err
+    assert json.loads(out)["objective"] == "cost_per_million_tokens"
