@@ -97,6 +97,7 @@ if TYPE_CHECKING:
     from parcost.contract.study import Replay as Replay
     from parcost.contract.study import Schedule as Schedule
     from parcost.contract.study import Study as Study
+    from parcost.contract.terms import Cause as Cause
     from parcost.contract.terms import Edge as Edge
     from parcost.contract.terms import FlopCount as FlopCount
     from parcost.contract.terms import Memory as Memory
@@ -264,6 +265,7 @@ HOMES = {
         "Objective",
     ),
     "contract.terms": (
+        "Cause",
         "Edge",
         "FlopCount",
         "Memory",

@@ -141,3 +141,42 @@ def test_a_sweep_has_no_single_result() -> None:
     (plain,) = parcost.load_text(PIPELINE)
     with pytest.raises(KeyError, match=r"it needs `run"):
         plain.evaluate().result.figure("days")
+
+
+LABELS = r"^  (\S.*?)  +(?:[\d.,-]+ (?:m?s|%|[KMGT]?iB)|[\d.,]+(?: |$))"
+
+
+def test_every_word_of_the_screen_can_be_explained(run_command: Run) -> None:
+    text = PAID.replace("cluster  { devices = 16 }", "cluster  { devices = 32 }")
+    screen = run_command("eval", "a.par", a=text).out
+    labels = re.findall(LABELS, screen, re.MULTILINE)
+    headings = re.findall(r"^([A-Z][\w ]+?)(?: \(.*\))?$", screen, re.MULTILINE)
+    causes = {"TP communication", "DP communication", "pipeline send/recv", "pipeline bubble"}
+    assert {"compute", "activations", "weights", "training cost", *causes} <= set(labels)
+    assert {"Step time by cause", "Peak memory", "Levers"} <= set(headings)
+    for label in [*labels, *headings, "tensor", "data", "hops"]:
+        done = run_command("explain", "a.par", label, a=text)
+        assert (done.code, done.err) == (0, ""), label
+
+
+def test_the_terms_of_a_cause_add_up_to_it(run_command: Run) -> None:
+    out = run_command("explain", "a.par", "tensor", a=PIPELINE).out
+    (total,) = re.findall(r"value +([\d.]+) ms", out)
+    parts = re.findall(r" ([\d.]+) (ms|us) +[\d.]+ %$", out, re.MULTILINE)
+    assert len(parts) >= 4
+    in_ms = sum(float(n) / (1 if unit == "ms" else 1000) for n, unit in parts)
+    assert in_ms == pytest.approx(float(total), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "term, said",
+    [
+        ("TP comunication", "did you mean `TP communication`"),
+        ("activtions", "did you mean `activations`"),
+        ("energy", "there is no figure `energy` here: it needs `run"),
+    ],
+)
+def test_a_near_miss_is_suggested(run_command: Run, term: str, said: str) -> None:
+    done = run_command("explain", "a.par", term, a=PIPELINE)
+    assert done.code == 2
+    assert said in " ".join(done.err.split())

@@ -35,8 +35,9 @@ def command(
 ) -> int:
     """Explain one number of a report: formula, inputs, source.
 
-    TERM is the name of a ledger line, a memory line or a figure. The page has its formula in
-    letters and in numbers, its inputs, its source and its plugin. It also has the place of a
+    TERM is any name of a report: a figure, a cause such as `TP communication`, a line of the
+    step or of memory, a lever. The page has the formula in symbols and with numbers, its inputs,
+    its source and its plugin; a cause has its terms. It also has the place of a
     term in the step, and the window that may hide it. In a sweep `--set` selects the point.
     Without TERM the names are listed.
     """
@@ -80,9 +81,10 @@ def _several(report: Report) -> None:
 
 def _explain(report: Report, term: str) -> bool:
     from parcost.contract.page import Heading
-    from parcost.output.explanation import explain
+    from parcost.output.explanation import explain, explain_section
 
     items = [item for result in report.results for item in explain(result, term)]
+    items = items or [item for r in report.results for item in explain_section(r, term)]
     if items:
         show([Heading(report.name, 1, aside=report.path), *items])
     return bool(items)
@@ -91,6 +93,7 @@ def _explain(report: Report, term: str) -> bool:
 def _report_unknown_term(reports: list[Report], term: str) -> int:
     from parcost.language.diagnostics import nearest_names
     from parcost.output.explanation import names
+    from parcost.report.figures import missing_message
 
     known = list(dict.fromkeys(n for r in reports for result in r.results for n in names(result)))
     if not known:
@@ -98,6 +101,10 @@ def _report_unknown_term(reports: list[Report], term: str) -> int:
         for report in reports:
             Reporter()(report.diagnostics)
         return 1
+    needed = {name: needs for r in reports for x in r.results for name, needs in x.missing.items()}
+    if term in needed:
+        write_message(f"error: {missing_message(term, needed)}")
+        return 2
     write_message(f"error: no term is called `{term}`")
     inside = [name for name in known if term.lower() in name.lower()]
     close = [*inside, *nearest_names(term.lower(), known, _PROPOSED, least=0.0)]

@@ -9,8 +9,9 @@ Stages. A model is cut into ``stages * chunks`` *virtual stages*, 0 first. A ter
 ``count`` says how often it occurs on each of them, per micro-batch: one number for all,
 a tuple with one number per virtual stage or, by what is counted, a :class:`StageCounts`.
 
-Causes. A report sums time and memory by ``cause``. That is a word or two such as ``tensor`` or
-``gradients``, and is printed unchanged. A term without one counts as ``other``.
+Causes. A report sums time and memory by ``cause``. That is a word or two such as ``optimizer`` or
+``gradients``, and is printed unchanged. A :class:`Cause` has other words that users may type for
+it. A term without a cause counts as ``other``.
 
 Names and tags. A term's ``name`` is for people, and may be reworded. Figures find terms by
 their plugin, their kind and their ``tag``, a word of the plugin's own: ``gradients``.
@@ -54,6 +55,23 @@ if TYPE_CHECKING:
 Pass = Literal["F", "B", "W", "R"]
 Moment = Literal["forward", "backward", "optimizer", "gather"]
 MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
+
+
+class Cause(str):
+    """A category of step time or memory, with other words that users have for it.
+
+    >>> Cause("pipeline send/recv", "p2p").synonyms
+    ('p2p',)
+    """
+
+    __slots__ = ("synonyms",)
+    synonyms: tuple[str, ...]
+
+    def __new__(cls, name: str, *synonyms: str) -> Self:
+        """Return the cause *name*, which reports print; *synonyms* are accepted as input."""
+        cause = super().__new__(cls, name)
+        cause.synonyms = synonyms
+        return cause
 
 
 class Operator(Record):

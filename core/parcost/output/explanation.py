@@ -13,12 +13,12 @@ from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
 from parcost.contract.page import Line as TextLine
 from parcost.contract.schema import block_name, block_type
-from parcost.contract.terms import Edge, Memory, Once, Work
+from parcost.contract.terms import Cause, Edge, Memory, Once, Work
 from parcost.language import units
 from parcost.language.numbers import BINARY, DECIMAL, literal, quantity, round_significant
 from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cell, share
-from parcost.output.narrative import PASSES
+from parcost.output.narrative import PASSES, section_page
 from parcost.output.resolved_spec import place_of
 from parcost.records import record
 from parcost.report.figures import interval_of
@@ -40,6 +40,7 @@ _WHEN = {
     "drain": "after the last backward pass of the stage",
     "end": "after every stage has drained",
 }
+_STEP_TIME, _PEAK_MEMORY = "step time by cause", "peak memory"  # headings of the screen
 _ADDED = {
     "slowdown": "work that is slower while communication hides under it",
     "bubble": "idle while the pipeline fills and drains",
@@ -56,6 +57,7 @@ def names(result: Result) -> list[str]:
     if result.outcome is not None:
         found += [line.name for line in result.outcome.ledger]
         found += [line.name for line in result.outcome.memory_lines]
+        found += [cause for _, causes in _causes(result.outcome) for cause in causes]
     found += [figure.name for _, figure in result.details]
     return list(dict.fromkeys(found))
 
@@ -70,7 +72,8 @@ def listed_names(result: Result) -> Iterator[Item]:
     if result.outcome is not None:
         lines = [(line.name, PASSES.get(line.pass_, "")) for line in result.outcome.ledger]
         held = [(line.name, "") for line in result.outcome.memory_lines]
-        parts += [("Step time", lines), ("Memory", held)]
+        causes = [(cause, title) for title, found in _causes(result.outcome) for cause in found]
+        parts += [("Causes", causes), ("Step time", lines), ("Memory", held)]
     for title, rows in [*parts, ("Further figures", details)]:
         if rows:
             yield Heading(title)
@@ -141,6 +144,75 @@ def explain(result: Result, term: str) -> Iterator[Item]:
     for held in outcome.memory_lines:
         if _matches_name(held.name, term):
             yield from _memory(held, outcome, leaves)
+    for title, causes in _causes(outcome):
+        for cause in causes:
+            if _matches_cause(cause, term) or _matches_name(title, term):
+                yield from _cause(cause, outcome, memory=title == _PEAK_MEMORY)
+
+
+def explain_section(result: Result, term: str) -> Iterator[Item]:
+    """Yield the section, or the rows of a section, called *term*; sections take long to make."""
+    for _, section in result.sections:
+        if _matches_name(section.title, term):
+            yield from section_page(section)
+        elif rows := [row for row in section.rows if _matches_name(str(row[0]), term)]:
+            yield from section_page(evolve(section, notes=()), rows)
+
+
+def _causes(outcome: Outcome) -> list[tuple[str, list[str]]]:
+    """Return the causes of time and of memory, the largest first, by the heading on the screen."""
+    sums = ((_STEP_TIME, outcome.seconds_by_cause), (_PEAK_MEMORY, outcome.memory_by_cause))
+    return [
+        (title, sorted((cause for cause in found if found[cause]), key=lambda c: -found[c]))
+        for title, found in sums
+    ]
+
+
+def _matches_cause(cause: str, term: str) -> bool:
+    """Return whether *term* is a cause, or another word for it.
+
+    >>> _matches_cause(Cause("TP communication", "tensor"), "Tensor")
+    True
+    """
+    words = (cause, *(cause.synonyms if isinstance(cause, Cause) else ()))
+    return _words(term) in map(_words, words)
+
+
+def _cause(cause: str, outcome: Outcome, *, memory: bool) -> Iterator[Item]:
+    """Yield the terms of a cause, the largest first."""
+    total: Any = outcome.memory_bytes if memory else outcome.step_seconds
+    write = _bytes if memory else _seconds
+    found: list[tuple[str, str, Any]] = (
+        [(line.name, "", line.bytes_) for line in outcome.memory_lines if line.cause == cause]
+        if memory
+        else [
+            (line.name, PASSES.get(line.pass_, ""), line.exposed)
+            for line in outcome.ledger
+            if line.cause == cause
+        ]
+    )
+    found.sort(key=lambda entry: -entry[2])
+    amount = sum(entry[2] for entry in found)
+    yield Heading(f"{cause}: {'cause of memory' if memory else 'cause of step time'}")
+    stage = outcome.memory_device if memory else outcome.device
+    where = f" of stage {stage:.0f}" if outcome.pipeline.stages > 1 else ""
+    whole = f"the peak memory{where}" if memory else f"the step time{where}"
+    yield from _facts(("value", f"{write(amount)}, {share(amount, total)} % of {whole}"))
+    yield TextLine("")
+    rows = [Row((name, when, write(one), f"{share(one, total)} %")) for name, when, one in found]
+    yield Table(
+        (
+            Column("term", flexible=True),
+            Column("" if memory else "pass"),
+            Column("held" if memory else "exposed", "right"),
+            Column("share", "right"),
+        ),
+        rows,
+    )
+
+
+def _seconds(value: Any) -> str:
+    return quantity(value, "s", digits=6)
 
 
 def _matches_name(name: str, term: str) -> bool:
@@ -223,20 +295,28 @@ def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
 
 
 def _formula(formula: Formula, write: _Writer) -> list[tuple[str, str]]:
-    """Return the formula in letters and in numbers, and its source."""
+    """Return the formula in symbols and with numbers, and its source."""
     numbers = _numbers(formula, write)
-    facts = [("formula", fractions(formula.shown))]
-    return [*facts, *([("in numbers", numbers)] if numbers else []), ("source", formula.source)]
+    facts = [("formula", _shown(formula))]
+    return [*facts, *([("with numbers", numbers)] if numbers else []), ("source", formula.source)]
+
+
+def _shown(formula: Formula) -> str:
+    """Return a formula in symbols; a sum of terms that the table below lists is named so."""
+    shown = fractions(formula.shown)
+    return (
+        shown.replace("sum(", "sum over terms ").rstrip(")") if _SERIES.fullmatch(shown) else shown
+    )
 
 
 def _equation(formula: Formula, write: _Writer) -> str:
-    """Return a formula in letters and in numbers, in one line."""
+    """Return a formula in symbols and with numbers, in one line."""
     numbers = _numbers(formula, write)
-    return f"{fractions(formula.shown)}{f' = {numbers}' if numbers else ''}"
+    return f"{_shown(formula)}{f' = {numbers}' if numbers else ''}"
 
 
 def _numbers(formula: Formula, write: _Writer) -> str:
-    """Return a formula in numbers, "" where it has none or the table of letters adds them up."""
+    """Return a formula with numbers, "" where it has none or the table of symbols adds them up."""
     if _SERIES.fullmatch(formula.text):
         return ""
     numbers = filled(formula, write)
@@ -291,7 +371,7 @@ def _letters(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item
     if rows:
         yield TextLine("")
         last = [Column("formula", flexible=True)] if any(row.cells[2] for row in rows) else []
-        columns = [Column("letter", flexible=True), Column("value", "right"), *last]
+        columns = [Column("symbol", flexible=True), Column("value", "right"), *last]
         yield Table(columns, [evolve(row, cells=row.cells[: len(columns)]) for row in rows])
 
 

@@ -6,13 +6,15 @@ as it is written here. A plugin may use other words. The core adds the pipeline 
 
 from __future__ import annotations
 
+from parcost import Cause
+
 # Of time.
 COMPUTE = "compute"
-TENSOR = "TP communication"
-CONTEXT = "CP communication"
-EXPERT = "EP communication"
-DATA = "DP communication"
-HOPS = "pipeline send/recv"
+TENSOR = Cause("TP communication", "tensor", "tp")
+CONTEXT = Cause("CP communication", "context", "cp")
+EXPERT = Cause("EP communication", "expert", "ep")
+DATA = Cause("DP communication", "data", "dp")
+HOPS = Cause("pipeline send/recv", "hops", "send/recv", "p2p", "pp")
 OPTIMIZER = "optimizer"
 HOST = "host"
 PRECISION = "precision"
