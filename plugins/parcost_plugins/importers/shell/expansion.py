@@ -43,7 +43,7 @@ from parcost_plugins.importers.shell.words import (
 ARGUMENTS = "the arguments of the script are not known"
 _REFERENCE = re.compile(r"(!?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?([\s\S]*)")
 _MARK = re.compile("\0(\\d+)\0")
-_RANGE = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
+_RANGE = re.compile(r"(-?\d{1,18}|[A-Za-z])\.\.(-?\d{1,18}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
 _MOST_PIECES, _MOST_TEXT = 600_000, 8_000_000
 _DEEPEST = 30
 _Found = TypeVar("_Found")
@@ -218,8 +218,8 @@ class WordExpander:
             return list(zip(found, flags, strict=True))
         return [(piece, False) for piece in found]
 
-    @staticmethod
-    def _finished(pieces: list[tuple[Piece, bool]]) -> list[list[Piece]]:
+    def _finished(self, pieces: list[tuple[Piece, bool]]) -> list[list[Piece]]:
+        self.count(sum(piece.weight for piece, _ in pieces if piece.alternatives))
         if all(solid for _, solid in pieces):
             return [[piece for piece, _ in pieces]] if pieces else []
         return split(pieces)
@@ -229,7 +229,8 @@ class WordExpander:
         found: list[Piece] = []
         for part in parts:
             found += self._plain(part) if part.kind == "text" else self.pieces_of(part)
-        self.count(len(found), sum(len(piece.text) for piece in found))
+        weight = sum(piece.weight for piece in found) // 4
+        self.count(weight + 1, sum(len(piece.text) for piece in found))
         return found
 
     def pattern(self, parts: Iterable[WordPart]) -> PatternText | None:
@@ -269,7 +270,7 @@ class WordExpander:
     def _braced(self, parts: Sequence[WordPart]) -> Sequence[Sequence[WordPart]]:
         """Return a word once for each of ``{a,b}`` or ``{1..4}``."""
         plain = "".join(part.text for part in parts if part.kind == "text" and not part.quoted)
-        if "{" not in plain or ("," not in plain and ".." not in plain):
+        if "{" not in plain or "}" not in plain or ("," not in plain and ".." not in plain):
             return [parts]
         items: list[WordPart] = []
         for part in parts:
@@ -287,12 +288,9 @@ class WordExpander:
     def _alternatives(self, items: Sequence[WordPart], depth: int) -> list[list[WordPart]]:
         if depth > _DEEPEST:
             raise ShellTextError("braces nest too deeply", 0, 1)
-        for opening, item in enumerate(items):
-            if not _is_sign(item, "{"):
-                continue
-            commas, closing = _brace(items, opening)
-            if closing < 0:
-                continue
+        self.count(len(items))
+        for opening, (commas, closing) in sorted(_braces(items).items()):
+            item = items[opening]
             inner = items[opening + 1 : closing]
             if commas:
                 edges = [opening, *commas, closing]
@@ -610,6 +608,7 @@ class WordExpander:
         if unread is not None:
             return self._unknown(part, unread.unread, unread.answers)
         text, rest = text_of(value), reference.rest
+        self.count(min(len(text), 500) ** 2 // 20)  # patterns are tried at each place
         place = self.source.place(part.start, part.end)
         unknown = f"`{short(self._shown(part))}` is not read"
         try:
@@ -818,20 +817,19 @@ def _is_sign(part: WordPart, sign: str) -> bool:
     return part.kind == "text" and not part.quoted and part.text == sign
 
 
-def _brace(items: Sequence[WordPart], opening: int) -> tuple[list[int], int]:
-    """Return the commas of a brace and where it closes; -1 if it does not."""
-    depth = 0
-    commas: list[int] = []
-    for at in range(opening, min(len(items), opening + 2000)):
-        if _is_sign(items[at], "{"):
-            depth += 1
-        elif _is_sign(items[at], "}"):
-            depth -= 1
-            if not depth:
-                return commas, at
-        elif depth == 1 and _is_sign(items[at], ","):
-            commas.append(at)
-    return [], -1
+def _braces(items: Sequence[WordPart]) -> dict[int, tuple[list[int], int]]:
+    """Return the commas of each brace, and where it closes, by where it opens."""
+    found: dict[int, tuple[list[int], int]] = {}
+    stack: list[tuple[int, list[int]]] = []
+    for at, item in enumerate(items):
+        if _is_sign(item, "{"):
+            stack.append((at, []))
+        elif stack and _is_sign(item, "}"):
+            opening, commas = stack.pop()
+            found[opening] = (commas, at)
+        elif stack and _is_sign(item, ","):
+            stack[-1][1].append(at)
+    return found
 
 
 def _range(text: str) -> Sequence[str] | None:

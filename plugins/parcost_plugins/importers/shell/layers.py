@@ -14,6 +14,7 @@ from parcost_plugins.importers.shell.values import (
     is_same,
     text_of,
     unread_piece,
+    weight_of,
 )
 
 IN_IF = "is set inside `if`, which parcost does not evaluate"
@@ -83,7 +84,10 @@ def merge(parent: Layer, branches: Sequence[Layer], decision: Decision, why: str
     for name in names:
         found = [branch.get(name) for branch in branches]
         compared += sum(len(one.values) if one else 1 for one in found)
-        parent.variables[name] = _merged(name, found, decision, why)
+        merged = _merged(name, found, decision, why)
+        parent.variables[name] = merged
+        if merged is not None and merged not in found:
+            compared += sum(piece.weight for value in merged.values for piece in value)
     parent.commands += _merged_commands([branch.commands for branch in branches], decision)
     return compared
 
@@ -176,6 +180,7 @@ def _merged_text(
         "",
         answers,
         tuple((tuple(middle),) for middle in middles),
+        weight=weight_of([[middle] for middle in middles]),
     )
     longest = values[0]
     return [*longest[:ahead], choice, *longest[len(longest) - behind :]]
@@ -198,6 +203,7 @@ def _merged_array(
         decision.answers,
         tuple(tuple(middle) for middle in middles),
         True,
+        weight_of(middles),
     )
     longest = lists[0]
     return [*longest[:ahead], [choice], *longest[len(longest) - behind :]]
@@ -251,6 +257,7 @@ def _merged_command(found: Sequence[ScriptCommand], decision: Decision) -> Scrip
         decision.answers,
         tuple(tuple(middle) for middle in middles),
         True,
+        weight_of(middles),
     )
     words = [*lists[0][:ahead], [choice], *lists[0][len(lists[0]) - behind :]]
     return ScriptCommand(words, first.environment, first.decision)

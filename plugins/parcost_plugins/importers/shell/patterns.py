@@ -96,7 +96,7 @@ def removed(text: str, pattern: PatternText, *, front: bool, longest: bool) -> s
     Raises:
         PatternTextError: The pattern is of another kind, or the text is too long.
     """
-    if len(text) > 5000:
+    if len(text) > 500:
         raise PatternTextError
     lengths = range(len(text) + 1)
     for length in reversed(lengths) if longest else lengths:

@@ -250,8 +250,8 @@ class _ScriptReader(WordExpander):
                 self.layer.ended = ""
                 self._run_text(pieces)
 
-    @staticmethod
-    def _call(command: ScriptCommand) -> ScriptCall:
+    def _call(self, command: ScriptCommand) -> ScriptCall:
+        self.count(sum(piece.weight for value in command.words for piece in value[:1]))
         found = settle(field_of(value) for value in command.words if value)
         environment = {name: field_of(value) for name, value in command.environment}
         return ScriptCall(found.certain, found.conditional, environment, command.decision)

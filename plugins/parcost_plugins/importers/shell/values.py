@@ -12,7 +12,8 @@ class Piece(NamedTuple):
 
     *answers* are options of the command line that would settle it. A piece that branches of an
     undecided test set to different values has them as *alternatives*: each is a list of values.
-    A *spread* piece is any number of words, and otherwise each alternative is one text.
+    A *spread* piece is any number of words, and otherwise each alternative is one text. *weight*
+    is how many pieces it is with those of its alternatives.
     """
 
     text: str
@@ -23,6 +24,7 @@ class Piece(NamedTuple):
     answers: tuple[str, ...] = ()
     alternatives: tuple[tuple[ShellValue, ...], ...] = ()
     spread: bool = False
+    weight: int = 1
 
 
 ShellValue: TypeAlias = Sequence[Piece]
@@ -87,6 +89,11 @@ class Decision(NamedTuple):
     assumption: str = ""
     answers: tuple[str, ...] = ()
     reason: str = ""
+
+
+def weight_of(alternatives: Sequence[Sequence[ShellValue]]) -> int:
+    """Return how many pieces alternatives have, with those inside of others."""
+    return 1 + sum(piece.weight for one in alternatives for value in one for piece in value)
 
 
 def text_of(value: ShellValue) -> str:

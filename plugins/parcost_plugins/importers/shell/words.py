@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     rf"|(?P<operator>&&|&>>?|>&|<&|>\||\|\||;;&|;&|;;|<<<|<<-?|<>|>>|\|&|[;&|()<>])"
     rf"|(?P<plain>[^\s\\'\"$`;&|()<>#]+|#)|(?P<other>[\s\S])"
 )
+_COMMON = re.compile(r"[ \t]*([\w./:=,@%+~^-]+)(?=[ \t\n;)])")  # most words
 _QUOTED = re.compile(
     rf"(?P<end>\")|(?P<join>\\\r?\n)|(?P<escape>\\[\"\\$`])"
     rf"|(?P<variable>\$(?:{_NAME}|[0-9@*#?!$-]))"
@@ -261,6 +262,10 @@ class _WordReader:
 
     def token(self) -> ShellToken | None:
         """Return the next word or operator; None is the end."""
+        common = _COMMON.match(self.text, self.at, self.stop)
+        if common is not None:
+            first, self.at = common.span(1)
+            return ShellToken((WordPart("text", common[1], first, self.at),), first, self.at)
         parts: list[WordPart] = []
         first = self.at
         while self.at < self.stop:
