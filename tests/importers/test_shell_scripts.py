@@ -63,6 +63,11 @@ SCRIPTS = [
     'show "${U-none}" "${U:-}" x; U=; show "${U-none}" "${U+yes}" "${U:+no}"',
     'show a=b c=$((1)) --x="y z" --p={1,2}; A="*"; show "$A"',
     "i=1; while true; do i=$((i*2)); if [ $i -gt 20 ]; then break; fi; done; show $i",
+    'A=(1 2 3); IFS=","; show "${A[*]}" "${A[@]}"; X="a,b c"; show $X; unset IFS; show $X',
+    'A=(1 2); X=$(IFS=", "; echo "${A[*]}"); show "[$X]"; IFS=":"; Y=/a:/b; for y in $Y; do show $y; done',
+    'IFS=$\'\\n\'; X="a b\nc"; show $X; f() { local IFS=-; show "$*"; }; f 1 2',
+    'D=/x; show "${T:-"$D/y z"}" "a${T:-b"c d"e}f"',
+    '[ -z "$Q" ] && Q=3; if [ -z ${R} ]; then R=4; fi; show $Q $R',
     'A=(1 2 3 4); show "${A[@]:1}" "${A[@]::2}" "${A[@]/%/x}" "${A[@]#1}"',
     'f() { A="$*"; B=("$@"); }; f 1 "2 3"; show "$A" "${B[1]}"; g() { f "$@" 4; }; g 7; show "$A"',
 ]

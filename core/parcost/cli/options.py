@@ -276,7 +276,7 @@ def parse_environment(given: Sequence[str]) -> Mapping[str, str]:
     values = {}
     for text in given:
         name, equals, value = text.partition("=")
-        if not (equals and name.isidentifier()):
+        if not (equals and (name.isidentifier() or name.isdecimal())):
             raise click.UsageError(f"`--set-env {text}`: write `--set-env DTYPE=fp8`")
         if name in values:
             raise click.UsageError(f"`--set-env {name}` is given twice")

@@ -61,7 +61,8 @@ def combined(decisions: Sequence[Decision], *, is_and: bool) -> Decision:
         return next((one for one in ends if not one.assumption), ends[0])
     open_ones = [one for one in decisions if one.value is None]
     if open_ones:
-        answers = tuple(dict.fromkeys(answer for one in open_ones for answer in one.answers))
+        listed = dict.fromkeys(answer for one in open_ones for answer in one.answers)
+        answers = tuple(sorted(listed, key=lambda answer: answer.endswith("=")))
         return Decision(None, "", answers, open_ones[0].reason)
     return Decision(is_and, next((one.assumption for one in decisions if one.assumption), ""))
 
@@ -150,6 +151,16 @@ def _subject(word: ShellToken) -> str:
 def _own(expander: WordExpander, name: str) -> tuple[str, ...]:
     variable = expander.variable(name) if name else None
     return variable.answers if variable is not None else ()
+
+
+def emptiness(words: Sequence[ShellToken]) -> str:
+    """Return the name of which a test says that it is empty, as in ``-z "$NAME"``.
+
+    Another test has none.
+    """
+    if len(words) == 2 and words[0].plain == "-z":
+        return _subject(words[1])
+    return ""
 
 
 def options_for(operand: Operand, texts: Iterable[str]) -> tuple[str, ...]:

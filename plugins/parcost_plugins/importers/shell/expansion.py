@@ -23,12 +23,14 @@ from parcost_plugins.importers.shell.patterns import (
     replaced,
 )
 from parcost_plugins.importers.shell.values import (
+    ARGUMENTS,
     Piece,
     ShellValue,
     Variable,
     assumption_of,
     field_of,
     split,
+    split_at,
     text_of,
     unread_piece,
 )
@@ -39,11 +41,14 @@ from parcost_plugins.importers.shell.words import (
     word_parts,
 )
 
-#: Why words such as ``$@`` are not read.
-ARGUMENTS = "the arguments of the script are not known"
 _REFERENCE = re.compile(r"(!?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?([\s\S]*)")
 _MARK = re.compile("\0(\\d+)\0")
 _RANGE = re.compile(r"(-?\d{1,18}|[A-Za-z])\.\.(-?\d{1,18}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
+_ASSIGNED = re.compile(
+    r"(?:^|[;&|)]|\bthen\b|\bdo\b|\belse\b)[ \t]*"
+    r"(?:(?:export|local|declare|readonly)[ \t]+(?:-\w+[ \t]+)?)?([A-Za-z_]\w*)\+?=",
+    re.MULTILINE,
+)
 _MOST_PIECES, _MOST_TEXT = 600_000, 8_000_000
 _DEEPEST = 30
 _Found = TypeVar("_Found")
@@ -127,6 +132,7 @@ class WordExpander:
         self._allowed = len(source.text)
         self._depth = 0
         self._last_default: tuple[Sequence[Piece], Sequence[bool]] = ((), ())
+        self._first_places: Mapping[str, int] | None = None
         self.extended = ""  # a variable that is being added to
 
     @abstractmethod
@@ -222,7 +228,22 @@ class WordExpander:
         self.count(sum(piece.weight for piece, _ in pieces if piece.alternatives))
         if all(solid for _, solid in pieces):
             return [[piece for piece, _ in pieces]] if pieces else []
+        separators = self._separators()
+        if separators is not None:
+            return split_at(pieces, separators)
         return split(pieces)
+
+    def _separators(self) -> str | None:
+        """Return the characters that part words, if the script sets them."""
+        variable = self.layer.get("IFS")
+        if variable is None or variable.kind != "text":
+            return None
+        return "" if variable.unread else text_of(variable.values[0])
+
+    def _spaced(self, values: Sequence[ShellValue], *, star: bool) -> list[Piece]:
+        """Return the elements of an array with blanks between, or what the script sets for them."""
+        separators = self._separators() if star else None
+        return _spaced(values, " " if separators is None else separators[:1])
 
     def value(self, parts: Iterable[WordPart]) -> list[Piece]:
         """Return what a word becomes that is not split: the value of an assignment."""
@@ -421,7 +442,7 @@ class WordExpander:
             arguments = self.frames[-1].arguments
             if arguments is None or reference.rest:
                 return [self._unknown(part, ARGUMENTS)]
-            return _spaced(arguments)
+            return self._spaced(arguments, star=name == "*" and part.quoted)
         if name == "#" and self.frames[-1].arguments is not None:
             count = str(len(self.frames[-1].arguments))
             return [Piece(count, *self.source.place(part.start, part.end))]
@@ -502,9 +523,20 @@ class WordExpander:
         """Return the option that sets a variable that the script does not set."""
         return (f"--set-env {name}=VALUE",)
 
+    def _assigned(self) -> Mapping[str, int]:
+        """Return where the script first assigns each name, taken or not."""
+        if self._first_places is None:
+            found = list(_ASSIGNED.finditer(self._first.text))
+            self._first_places = {one[1]: one.start(1) for one in reversed(found)}
+        return self._first_places
+
     def _unset(self, part: WordPart, name: str) -> Piece:
         if self._is_known_unset(name) or self.variable(name) is not None:
             return Piece("", *self.source.place(part.start, part.end))
+        start, _ = self.source.place(part.start, part.end)
+        if self._assigned().get(name, start) < start:
+            why = f"`{name}` is empty: no way through the script that is taken sets it"
+            return Piece("", *self.source.place(part.start, part.end), "", why)
         if name == self.extended:
             why = f"`{name}` is not set in the file: nothing stands ahead of what is added"
             return Piece("", *self.source.place(part.start, part.end), "", why)
@@ -541,7 +573,8 @@ class WordExpander:
                 return variable.values[0][0].unread
             return list(variable.values[0]) if variable.values else None
         if key in ("@", "*"):
-            return _spaced(variable.values) if variable.values else None
+            star = key == "*" and part.quoted
+            return self._spaced(variable.values, star=star) if variable.values else None
         if variable.kind == "map":
             place = variable.keys.get(text_of(self._text_value(key)))
             return list(variable.values[place]) if place is not None else None
@@ -779,13 +812,12 @@ def _parsed(text: str) -> ParameterReference | None:
     return ParameterReference(bool(found[1]), found[2], found[3], found[4], found.start(4))
 
 
-def _spaced(values: Sequence[ShellValue]) -> list[Piece]:
-    """Return the elements of an array with blanks between."""
+def _spaced(values: Sequence[ShellValue], between: str) -> list[Piece]:
     found: list[Piece] = []
     for number_of, value in enumerate(values):
         if number_of:
             place = value[0].start if value else 0
-            found.append(Piece(" ", place, place))
+            found.append(Piece(between, place, place))
         found += value
     return found
 

@@ -17,12 +17,12 @@ from parcost_plugins.importers.shell.conditions import (
     Operand,
     combined,
     decide,
+    emptiness,
     evaluate_test,
     negated,
     options_for,
 )
 from parcost_plugins.importers.shell.expansion import (
-    ARGUMENTS,
     ArgumentFrame,
     ScriptSource,
     WordExpander,
@@ -32,6 +32,7 @@ from parcost_plugins.importers.shell.expansion import (
 from parcost_plugins.importers.shell.layers import IN_IF, Layer, ScriptCommand, merge
 from parcost_plugins.importers.shell.patterns import PatternTextError, matches
 from parcost_plugins.importers.shell.values import (
+    ARGUMENTS,
     Decision,
     Piece,
     ShellField,
@@ -306,8 +307,12 @@ class _ScriptReader(WordExpander):
             self._functions[node.name] = (node.body, self.source)
             return Decision(True)
         if isinstance(node, TestCommand):
-            return evaluate_test(self, node.words, double=True)
+            return self._test(node.words, double=True)
         return self._arithmetic_command(node)
+
+    def _test(self, words: Sequence[ShellToken], *, double: bool) -> Decision:
+        found = evaluate_test(self, words, double=double)
+        return found if found.value is not None else found._replace(empty=emptiness(words))
 
     def _arithmetic_command(self, node: ArithmeticCommand) -> Decision:
         notes: list[str] = []
@@ -325,9 +330,12 @@ class _ScriptReader(WordExpander):
                 break
             wanted = operator == "&&"
             if status.value is None:
-                branch = self._branch(partial(self._execute, command))
-                self._merge([branch[0], Layer(self.layer)], status)
-                status = combined([status, branch[1]], is_and=wanted)
+                branch, following = self._branch(partial(self._execute, command))
+                if wanted and self._is_default(status, branch):
+                    self._adopt_default(status, branch)
+                else:
+                    self._merge([branch, Layer(self.layer)], status)
+                status = combined([status, following], is_and=wanted)
             elif status.value == wanted:
                 before = self._context
                 self._context = before or status.assumption
@@ -384,6 +392,9 @@ class _ScriptReader(WordExpander):
                 self._context = before
                 return status
             layer, _ = self._branch(partial(self.run, body))
+            if not possible and not decision.value and self._is_default(decision, layer):
+                self._adopt_default(decision, layer)
+                return Decision(True)
             possible.append(layer)
             if decision.value:
                 break
@@ -395,6 +406,22 @@ class _ScriptReader(WordExpander):
         joined = combined(undecided, is_and=True)
         self._merge(possible, joined)
         return joined._replace(value=None)
+
+    def _is_default(self, decision: Decision, branch: Layer) -> bool:
+        """Return whether a branch sets a variable that nothing sets where it is empty."""
+        variable = branch.variables.get(decision.empty) if decision.empty else None
+        if variable is None or variable.unread or branch.ended or branch.commands:
+            return False
+        known = not any(unread_piece(value) for value in variable.values)
+        return known and self.layer.get(decision.empty) is None
+
+    def _adopt_default(self, decision: Decision, branch: Layer) -> None:
+        """Take what a branch sets as the default of the script."""
+        why = f"`{decision.empty}` is not set in the file: its default there"
+        for variable in branch.variables.values():
+            if variable is not None:
+                variable.values = _assumed_values(variable.values, why)
+        self.layer.adopt(branch)
 
     def _if(self, node: IfCommand) -> Decision:
         branches: list[tuple[Decision, Sequence[ShellNode]]] = []
@@ -596,13 +623,7 @@ class _ScriptReader(WordExpander):
             if variable is None or variable.unread or variable.kind == "map":
                 continue
             why = f"`{name}` without arguments of the script, which may set it"
-            variable.values = [
-                [
-                    piece if piece.unread or piece.assumption else piece._replace(assumption=why)
-                    for piece in value or [Piece("", 0, 0)]
-                ]
-                for value in variable.values
-            ]
+            variable.values = _assumed_values(variable.values, why)
         decision = Decision(None, "", (), "in a loop over arguments")
         self.layer.commands += [
             one._replace(decision=one.decision or decision) for one in layer.commands
@@ -680,15 +701,7 @@ class _ScriptReader(WordExpander):
             variable = Variable([], variable.kind, why)
             variable.fixed = True
         if self._context and not variable.unread:
-            variable.values = [
-                [
-                    piece
-                    if piece.unread or piece.assumption
-                    else piece._replace(assumption=self._context)
-                    for piece in value
-                ]
-                for value in variable.values
-            ]
+            variable.values = _assumed_values(variable.values, self._context)
         if pinned and name in self.pins and variable.kind == "text":
             variable = self._pinned(name, variable)
         if before is not None:
@@ -758,7 +771,8 @@ class _ScriptReader(WordExpander):
 
     def _answer(self, name: str, value: list[Piece]) -> None:
         """Offer the variable where what it is set to is not known."""
-        if len(value) == 1 and value[0].unread and not value[0].answers:
+        positional = value and re.match(r"--set-env \d", "".join(value[0].answers[:1]))
+        if len(value) == 1 and value[0].unread and (positional or not value[0].answers):
             value[0] = value[0]._replace(answers=(f"--set-env {name}=VALUE",))
 
     def _assign_element(self, node: Assignment, value: list[Piece]) -> None:
@@ -899,7 +913,7 @@ class _ScriptReader(WordExpander):
             tokens = [word for word in words[1:] if isinstance(word, ShellToken)]
             if key == "[":
                 tokens = tokens[:-1] if tokens and tokens[-1].plain == "]" else tokens
-            return evaluate_test(self, tokens, double=False)
+            return self._test(tokens, double=False)
         if key in _DECLARING:
             return self._declare(key, words[1:], node)
         fields = [
@@ -1459,6 +1473,17 @@ _HANDLED = {
     **{key: key for key in ("echo", "printf", "seq", "expr", "pwd", "set", "shift", "unset")},
     **{key: key for key in ("let", "eval", "false")},
 }
+
+
+def _assumed_values(values: Sequence[ShellValue], why: str) -> list[list[Piece]]:
+    """Return values that have an assumption."""
+    return [
+        [
+            piece if piece.unread or piece.assumption else piece._replace(assumption=why)
+            for piece in value or [Piece("", 0, 0)]
+        ]
+        for value in values
+    ]
 
 
 def _flattened(layer: Layer, base: Layer) -> Layer:

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
+#: Why words such as ``$@`` are not read.
+ARGUMENTS = "the arguments of the script are not known"
+
 
 class Piece(NamedTuple):
     """A text of one place. *unread* is why it is not known, *assumption* why it is taken.
@@ -82,13 +85,15 @@ class Variable:
 class Decision(NamedTuple):
     """What a test comes to: True, False, or None where it depends on what is not known.
 
-    *assumption* is a default that it rests on. *answers* are options that would decide it.
+    *assumption* is a default that it rests on. *answers* are options that would decide it. A test
+    of whether a variable is *empty* has its name.
     """
 
     value: bool | None
     assumption: str = ""
     answers: tuple[str, ...] = ()
     reason: str = ""
+    empty: str = ""
 
 
 def weight_of(alternatives: Sequence[Sequence[ShellValue]]) -> int:
@@ -188,6 +193,40 @@ def split(pieces: Iterable[tuple[Piece, bool]]) -> list[list[Piece]]:
     return found
 
 
+def split_at(pieces: Iterable[tuple[Piece, bool]], separators: str) -> list[list[Piece]]:
+    """Return the words of pieces that the characters of ``IFS`` part."""
+    found: list[list[Piece]] = []
+    run: list[Piece] = []
+    blanks = "".join(char for char in separators if char.isspace())
+    others = "".join(char for char in separators if not char.isspace())
+    for piece, solid in pieces:
+        if solid or piece.unread:
+            run.append(piece._replace(alternatives=()) if piece.alternatives else piece)
+            continue
+        text = piece.text.strip(blanks) if blanks else piece.text
+        for char in others:
+            text = text.replace(char, "\n" if not blanks else blanks[0])
+        if others and (text != text.strip() or re.search(r"[\s]{2}", text)):
+            run.append(piece._replace(unread="`IFS` parts empty words here, which is not read"))
+            continue
+        chosen = "".join({*separators, *("\n" if others and not blanks else "")})
+        parts = re.split(f"[{re.escape(chosen)}]+", text) if chosen else [text]
+        leads = bool(blanks) and piece.text[:1] in blanks
+        if leads and run:
+            found.append(run)
+            run = []
+        for place, part in enumerate(parts):
+            if place:
+                found.append(run)
+                run = []
+            if part:
+                run.append(piece._replace(text=part))
+        if blanks and piece.text[-1:] in blanks and piece.text and run:
+            found.append(run)
+            run = []
+    return [*(one for one in found if one), *([run] if run else [])]
+
+
 def _spread(piece: Piece) -> Piece:
     if piece.spread:
         return piece
@@ -239,7 +278,7 @@ def settle(fields: Iterable[ShellField]) -> FieldSplit:
     taken = False  # whether a plain word may belong to a flag that is not certain
     for field in fields:
         if not field.alternatives:
-            if taken and not is_flag(field):
+            if taken and not is_flag(field) and field.unread != ARGUMENTS:
                 conditional.append(_undecided(field, field.unread or "its flag is not certain", ()))
                 continue
             taken = False

@@ -245,7 +245,7 @@ def word_parts(text: str, start: int, end: int, *, quoted: bool) -> Sequence[Wor
     """
     reader = _WordReader(text, end, bare=True)
     if quoted:
-        return reader.quotation(start, closed=False)
+        return [part for part in reader.quotation(start, closed=False) if part.text != '"']
     return reader.all_parts(start)
 
 
