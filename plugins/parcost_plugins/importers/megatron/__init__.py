@@ -108,10 +108,16 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     for option in line.conditional:
         if is_ignored(TOOL, option.name):
             draft.ignore(option)
-        else:
+        elif option.name not in _DOUBTS["decides"] or _is_stated(option, line):
             draft.leave(option, _reason_to_ask(option))
     list_rest(draft, options.rest())
     return draft.translation()
+
+
+def _is_stated(option: Option, line: CommandLine) -> bool:
+    """Return whether a flag that some branches set has the same value elsewhere."""
+    stated = line.options.get(option.name)
+    return stated is not None and stated.texts == option.texts
 
 
 def _reason_to_ask(option: Option) -> str:
@@ -147,14 +153,9 @@ def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
 def _doubts(options: ToolOptions, line: CommandLine) -> None:
     """Note which keys of a script may decide what a default would."""
     for option in line.conditional:
-        stated = line.options.get(option.name)
         path = _DOUBTS["decides"].get(option.name, "")
-        if is_ignored(TOOL, option.name) or (stated and stated.texts == option.texts):
-            continue
-        if path and stated is not None:
+        if path and not is_ignored(TOOL, option.name) and not _is_stated(option, line):
             options.ask(path, option, option.unread)
-        elif path:
-            options.doubt(option, option.unread, [path])
     for stray in line.strays:
         if stray.unread not in (ARGUMENTS, NO_FLAG):
             options.doubt(stray, stray.unread, EVERYTHING)

@@ -54,11 +54,11 @@ class ToolOptions(OptionSet):
             return
         self._asked.add(path)
         number = option.text if option.text.isdecimal() else "VALUE"
-        answers = [*_ANSWERS.get(path, (f"--set {path}={number}",))]
-        answers += [one for one in option.answers if one not in answers]
+        settings = _ANSWERS.get(path, (f"--set {path}={number}",))
+        answers = dict.fromkeys([*option.answers, *settings])
         shown = " ".join([option.key, *option.texts])[:60]
         why = f"`{shown}`: {reason}"
-        self.draft.ask(_QUESTIONS.get(path, path), why, answers, option)
+        self.draft.ask(_QUESTIONS.get(path, path), why, [*answers], option)
 
     def settle(self, path: str) -> bool:
         """Return whether a default decides an attribute; ask for one in doubt."""

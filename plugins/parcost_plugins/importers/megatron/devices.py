@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from parcost_plugins.importers.drafts import Draft, Option, digits
 from parcost_plugins.importers.megatron.flags import CommandLine
+from parcost_plugins.importers.shell.scripts import ShellField
 
 _NODES, _RANKS = ("nnodes", "nodes", "N"), ("nproc-per-node", "ntasks-per-node", "gpus-per-node")
 _VARIABLES = (("WORLD_SIZE",), ("GPUS_PER_NODE", "NNODES"), ("GPUS_PER_NODE", "NUM_NODES"))
+_OF_NODE = ("--gpus-per-node", "--gres", "--ntasks-per-node")
 _ROLES = {*_NODES, *_RANKS}
 
 
@@ -40,6 +42,27 @@ def read_devices(draft: Draft, line: CommandLine) -> None:
             )
             draft.set("cluster.devices", digits(count), option)
             return
+    _read_scheduler(draft, line.script.scheduler)
+
+
+def _read_scheduler(draft: Draft, scheduler: Mapping[str, ShellField]) -> None:
+    """Set as many devices as lines of the scheduler ask for."""
+    total = _count(scheduler.get("--gpus"))
+    each = next(filter(None, (_count(scheduler.get(key)) for key in _OF_NODE)), None)
+    if total is None and each is not None and "--nodes" in scheduler:
+        nodes = _count(scheduler["--nodes"])
+        total = nodes * each if nodes is not None else None
+    if total is not None:
+        key = next(key for key in ("--gpus", "--nodes") if key in scheduler)
+        field = scheduler[key]
+        option = Option(name="nodes", key=f"#SBATCH {key}", start=field.start, end=field.end)
+        draft.set("cluster.devices", digits(total), option)
+
+
+def _count(field: ShellField | None) -> int | None:
+    """Return a number such as ``8`` or ``gpu:h100:8``."""
+    text = field.text.rpartition(":")[2] if field is not None else ""
+    return int(text) if text.isdecimal() and len(text) < 9 else None
 
 
 def _first(launcher: Mapping[str, Option], names: tuple[str, ...]) -> Option | None:

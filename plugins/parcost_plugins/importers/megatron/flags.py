@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from parcost import ImportFile, ImportProblem, did_you_mean
 from parcost_plugins.importers.drafts import Option
+from parcost_plugins.importers.shell.launches import opened
 from parcost_plugins.importers.shell.scripts import (
     ARGUMENTS,
     Script,
@@ -16,7 +17,6 @@ from parcost_plugins.importers.shell.scripts import (
     ShellField,
     read_arguments,
     read_script,
-    split_words,
 )
 from parcost_plugins.importers.tables import is_ignored, table
 
@@ -64,20 +64,24 @@ def command_line(file: ImportFile) -> CommandLine:
         partial = not _OF_TRAINING.intersection(line.options)
         conditional = _conditional(script.conditional)
         return line._replace(script=script, conditional=conditional, partial=partial)
-    words = _opened(calls[0].words)
+    words = opened(calls[0].words)
     line = _read(*_parted(words, calls[0].conditional))
     others = {
         (field.start, field.end): field
         for call in calls[1:]
-        if [word.text for word in _opened(call.words)] != [word.text for word in words]
-        for field in [next(filter(_is_known, [*_opened(call.words), *call.conditional]))]
+        if [word.text for word in opened(call.words)] != [word.text for word in words]
+        for field in [next(filter(_is_known, [*opened(call.words), *call.conditional]))]
     }
+    answers = dict.fromkeys(
+        answer for call in calls if call.decision for answer in call.decision.answers
+    )
+    help = f"choose one: {' | '.join(answers)}" if answers else "keep one of them in the file"
     twice = [
         ImportProblem(
             message="another command with arguments of Megatron-LM stands ahead of this one",
             start=field.start,
             end=field.end,
-            help="keep one of them in the file",
+            help=help,
         )
         for field in others.values()
     ]
@@ -96,7 +100,7 @@ def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:
 
 
 def _is_launch(call: ScriptCall) -> bool:
-    return any(map(_is_known, [*_opened(call.words), *call.conditional]))
+    return any(map(_is_known, [*opened(call.words), *call.conditional]))
 
 
 def _entry(command: Sequence[ShellField]) -> Option | None:
@@ -173,15 +177,6 @@ def _is_list(text: str) -> bool:
         if words:
             return words[0].startswith("--")
     return False
-
-
-def _opened(command: Sequence[ShellField]) -> Sequence[ShellField]:
-    """Return the words of a command, with those of ``sh -c '...'`` apart."""
-    found: list[ShellField] = []
-    for field in command:
-        inner = " --" in field.text and not field.text.startswith("--")
-        found += split_words(field) if inner else [field]
-    return found
 
 
 def _is_known(field: ShellField) -> bool:

@@ -49,7 +49,7 @@ _ASSIGNED = re.compile(
     r"(?:(?:export|local|declare|readonly)[ \t]+(?:-\w+[ \t]+)?)?([A-Za-z_]\w*)\+?=",
     re.MULTILINE,
 )
-_MOST_PIECES, _MOST_TEXT = 600_000, 8_000_000
+_MOST_PIECES, _MOST_TEXT = 300_000, 8_000_000
 _DEEPEST = 30
 _Found = TypeVar("_Found")
 TOO_MUCH = "references and loops in this file become too much text"

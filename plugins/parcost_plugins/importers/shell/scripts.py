@@ -6,7 +6,7 @@ References are replaced by what the file sets. What it does not set is left unre
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -69,9 +69,8 @@ from parcost_plugins.importers.shell.words import (
 
 __all__ = ["ARGUMENTS", "Script", "ShellField", "read_arguments", "read_script"]
 
-_SCHEDULER = re.compile(
-    r"^#SBATCH[ \t]+(--[a-z-]+|-[A-Za-z])[= \t]*([^\s#]+)[ \t]*(?:#.*)?$", re.MULTILINE
-)
+_SCHEDULER = re.compile(r"^#SBATCH[ \t]+([^\n#]*)", re.MULTILINE)
+_SCHEDULED = re.compile(r"(--[a-z-]+|-[A-Za-z])[= \t]*([^\s=-][^\s]*)")
 _LONG_NAMES = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
 _VARIABLES_OF_SCHEDULER = {
     "--nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -210,13 +209,17 @@ class _ScriptReader(WordExpander):
         self._read_scheduler()
 
     def _read_scheduler(self) -> None:
-        for found in _SCHEDULER.finditer(self.source.text):
+        lines = _SCHEDULER.finditer(self.source.text)
+        for found in (one for line in lines for one in self._scheduled(line)):
             key = _LONG_NAMES.get(found[1], found[1])
             start, end = self.source.place(found.start(1), found.end(2))
             self.scheduler.setdefault(key, Piece(found[2], start, end))
             for name in _VARIABLES_OF_SCHEDULER.get(key, ()):
                 if name not in self.pins and found[2].isdecimal():
                     self.layer.variables[name] = Variable([[Piece(found[2], start, end)]])
+
+    def _scheduled(self, line: re.Match[str]) -> Iterator[re.Match[str]]:
+        return _SCHEDULED.finditer(self.source.text, line.start(1), line.end(1))
 
     def script(self) -> Script:
         """Read all commands."""
@@ -233,13 +236,14 @@ class _ScriptReader(WordExpander):
         variables = {
             name: variable
             for name in self.layer.names()
-            if (variable := self.layer.get(name)) is not None and name not in self.pins
+            if (variable := self.layer.get(name)) is not None
         }
         scheduler = {key: field_of([piece]) for key, piece in self.scheduler.items()}
         found = Script(variables, calls, (), scheduler)
         conditional = [word for call in calls for word in call.conditional]
         if not calls:
-            conditional = [word for name in variables for word in found.conditional_fields(name)]
+            names = [name for name in variables if name not in self.pins]
+            conditional = [word for name in names for word in found.conditional_fields(name)]
         return found._replace(conditional=conditional)
 
     def _run_written(self) -> None:
@@ -404,6 +408,9 @@ class _ScriptReader(WordExpander):
         if not undecided:
             return Decision(True)
         joined = combined(undecided, is_and=True)
+        if possible[-1].ended == "exit" and not any(one.empty for one in undecided):
+            answers = tuple(one for one in joined.answers if not one.endswith("="))
+            joined = joined._replace(answers=answers or joined.answers)
         self._merge(possible, joined)
         return joined._replace(value=None)
 
