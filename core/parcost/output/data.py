@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import asdict, evolve
 
 from parcost.contract.formulas import Formula
 from parcost.language import units
@@ -31,6 +31,7 @@ from parcost.language.units import (
     WATTS,
     Dimension,
 )
+from parcost.output.assumptions import assumptions
 from parcost.output.diagnostics import as_data, suppression_data
 from parcost.report.faults import fault_lines
 from parcost.report.formulas import long_figures
@@ -208,6 +209,7 @@ def _result(result: Result, units: Mapping[str, str], *, sections: bool) -> Json
         "expectations": encode([_expectation(e) for e in result.expectations]),
         "diagnostics": encode(diagnostics(result.diagnostics)),
         "suppressions": encode([suppression_data(one) for one in result.suppressions]),
+        "assumed": encode([asdict(one) for one in assumptions(result.study)]),
         "faults": encode([_fault(fault) for fault in result.faults]),
     }
     if outcome is not None:

@@ -14,6 +14,7 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
+from parcost.output.assumptions import assumed_section
 from parcost.output.cells import cells, plugin_note, share
 from parcost.output.view import Order, View
 from parcost.report.faults import fault_lines, judgment_failure, step_failure
@@ -43,6 +44,7 @@ def result_items(result: Result, view: View) -> Iterator[Item]:
     """Yield what there is to say about a single point."""
     sections = result.sections  # asked first: a plugin that fails now makes this incomplete too
     yield from verdict(result)
+    yield from assumed_section(result)
     outcome = result.outcome
     if outcome is not None:
         if runs(result) or not problems(result):

@@ -224,7 +224,7 @@ def _add_resolved(
         by_framework = value is None or (isinstance(value, tuple) and not value)
         if by_framework:
             value, place = _resolve(study, type_, name, {})
-        text = "" if value is None else _value_text(value, field, labels, None, None, study)
+        text = "" if value is None else value_text(value, field, labels, None, None, study)
         given = (origin is not None and origin.how != "default") or bool(place)
         found[f"{path}.{name}"] = AttributeText(text, place=place, is_given=given)
 
@@ -372,10 +372,10 @@ def _attribute(
         value, reason = _resolve(study, type_, name, axes)
         if value is None:
             return _Entry(f"# {name}: none", "")
-        text = _value_text(value, field, labels, None, None, study)
+        text = value_text(value, field, labels, None, None, study)
         return _Entry(f"# {name} = {text}", reason)
     swept = axes.get(f"{block.label or type_.kind}.{name}")
-    text = _value_text(value, field, labels, origin, swept, study)
+    text = value_text(value, field, labels, origin, swept, study)
     stated = f" {_provenance(origin)}" if origin is not None and origin.kind else ""
     return _Entry(f"{name.ljust(width)} = {text}{stated}", place_of(origin), stated)
 
@@ -395,7 +395,7 @@ def _resolve(study: Study, type_: BlockType, name: str, axes: Mapping[str, Any])
     return found
 
 
-def _value_text(
+def value_text(
     value: Any,
     field: Field,
     labels: Mapping[int, str],
@@ -403,6 +403,7 @@ def _value_text(
     swept: Any,
     study: Study,
 ) -> str:
+    """Return a value in the notation of the language; *swept* values are a list."""
     word = qualifier(field, origin)
     if swept is not None:
         values = dict.fromkeys(float(v) for v in swept)

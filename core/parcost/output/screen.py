@@ -18,6 +18,7 @@ from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Style
 from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
+from parcost.output.assumptions import assumed_line
 from parcost.output.cells import cells, plugin_note, share
 from parcost.output.narrative import (
     approval,
@@ -112,6 +113,7 @@ def _verdict(result: Result, shown: int | None) -> Iterator[Item]:
             yield Line(f"Figures below ignore {ignored(result)}.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
     yield from warning_lines([d for d in result.diagnostics if not is_told(result, d)], shown)
+    yield from assumed_line(result)
     yield from suppression_count(result.suppressions)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
+from parcost.output.assumptions import assumed_line
 from parcost.output.cells import axis_value, plugin_note
 from parcost.output.explanation import point_options
 from parcost.output.narrative import page_figures, section_page, suppression_lines
@@ -58,6 +59,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     every = {id(d): d for result in report.results for d in result.diagnostics}
     distinct = list({d.message: d for d in every.values()}.values())
     yield from warning_lines(distinct, *([] if short and not view.warnings else [None]))
+    yield from assumed_line(report.results[0])
     yield from (suppression_count if short else suppression_lines)(report.suppressions)
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]

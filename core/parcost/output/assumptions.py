@@ -1,0 +1,105 @@
+"""What the file of a study assumes: values with ``@assumed``, and the reason of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from parcost.contract.page import Column, Heading, Item, Line, Row, Table
+from parcost.contract.schema import block_type
+from parcost.output.resolved_spec import value_text
+from parcost.records import record
+from parcost.spec.foreign import ForeignSource
+
+if TYPE_CHECKING:
+    from parcost.contract.origin import Origin
+    from parcost.contract.study import Study
+    from parcost.report.result import Result
+
+_SHOWN = 3  # on one screen
+_LONGEST = 60  # characters of a reason there
+
+
+@record
+class Assumption:
+    """An assumed *value* of an *attribute*, such as ``layout.zero``, and the *reason*."""
+
+    attribute: str
+    value: str
+    reason: str
+
+
+def assumptions(study: Study) -> list[Assumption]:
+    """Return what the study's file assumes: references first, entries of a catalogue not."""
+    blocks = [block for blocks in study.blocks.values() for block in blocks]
+    labels = {id(block): block.label for block in blocks}
+    found: list[tuple[bool, Assumption]] = []
+    sources: dict[int, ForeignSource] = {}
+    for block, kind in _all_blocks(study):
+        type_ = block_type(type(block))
+        for name, field in type_.fields.items():
+            origin = study.origin(block, name)
+            if origin is None or field.kind == "children":
+                continue
+            if origin.span is not None and isinstance(origin.span.source, ForeignSource):
+                sources[id(origin.span.source)] = origin.span.source
+            value = getattr(block, name)
+            if _is_of_file(origin) and value is not None:
+                refers = field.kind == "reference"
+                text = value_text(value, field, labels, origin, None, study)
+                one = Assumption(f"{kind}.{name}", text, origin.source)
+                found.append((not refers, one))
+    listed = [one for _, one in sorted(found, key=lambda pair: pair[0])]
+    known = {one.value for one in listed}
+    entries = {
+        Assumption(path, value, reason): value.rpartition(".")[2]
+        for source in sources.values()
+        for path, value, reason in source.assumptions
+        if "." not in path
+    }
+    return [*(one for one, label in entries.items() if label not in known), *listed]
+
+
+def assumed_line(result: Result) -> Iterator[Item]:
+    """Yield one line of what is assumed: the first values, and how many more there are."""
+    found = assumptions(result.study)
+    if not found:
+        return
+    shown = "; ".join(
+        f"{one.attribute} = {one.value}" + (f" ({_short(one.reason)})" if one.reason else "")
+        for one in found[:_SHOWN]
+    )
+    more = f"; and {len(found) - _SHOWN} more: --full" if len(found) > _SHOWN else ""
+    yield Line(f"Assumed: {shown}{more}", "faint")
+
+
+def assumed_section(result: Result) -> Iterator[Item]:
+    """Yield a table of all that is assumed."""
+    found = assumptions(result.study)
+    if found:
+        yield Heading("Assumed")
+        columns = (Column("attribute"), Column("value"), Column("reason", flexible=True))
+        yield Table(columns, [Row((one.attribute, one.value, one.reason)) for one in found])
+
+
+def _all_blocks(study: Study) -> Iterator[tuple[Any, str]]:
+    """Yield every block of the study with its kind, inner blocks too."""
+    left = [block for blocks in reversed(list(study.blocks.values())) for block in reversed(blocks)]
+    while left:
+        block = left.pop()
+        type_ = block_type(type(block))
+        yield block, type_.kind
+        for name, field in type_.fields.items():
+            if field.kind == "children":
+                left += reversed(getattr(block, name))
+
+
+def _is_of_file(origin: Origin) -> bool:
+    """Return whether the study's file, or a file of its job, assumes a value."""
+    if origin.kind != "assumed" or origin.span is None:
+        return False
+    return origin.how == "given" or isinstance(origin.span.source, ForeignSource)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3].rstrip()}..."

@@ -1,0 +1,64 @@
+"""What a file of another tool leaves to the tool's defaults is on the first screen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[..., Any]
+
+SCRIPT = """--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000
+--seq-length 2048 --max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 16
+"""
+MACHINE = (
+    *("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"),
+    *("--set", "cluster.devices=8"),
+)
+
+
+def assumed(out: str) -> dict[str, str]:
+    (report,) = json.loads(out)["reports"]
+    (result,) = report["results"]
+    assert all(one["reason"] for one in result["assumed"])
+    return {one["attribute"]: one["value"] for one in result["assumed"]}
+
+
+def test_assumed_values_are_on_the_screen_and_in_json(run_command: Run) -> None:
+    page = run_command("eval", "train.args", *MACHINE, files={"train.args": SCRIPT})
+    assert "Assumed: training.precision = fp32 (the default of Megatron-LM)" in page.out
+    assert "more: --full" in " ".join(page.out.split())
+    done = run_command(
+        "eval", "train.args", *MACHINE, "--format", "json", files={"train.args": SCRIPT}
+    )
+    found = assumed(done.out)
+    assert (found["training.precision"], found["layout.zero"]) == ("fp32", "0")
+    assert "model.layers" not in found  # which the file states
+
+
+def test_an_imported_spec_says_the_same(run_command: Run) -> None:
+    texts = {"train.args": SCRIPT}
+    before = run_command("eval", "train.args", *MACHINE, "--format", "json", files=texts)
+    spec = run_command("import", "train.args", *MACHINE, files=texts).out
+    after = run_command("eval", "job.par", "--format", "json", job=spec)
+    assert assumed(after.out) == assumed(before.out)
+
+
+def test_a_value_of_the_command_line_is_not_assumed(run_command: Run) -> None:
+    given = (*MACHINE, "--set", "layout.zero=1", "--format", "json")
+    done = run_command("eval", "train.args", *given, files={"train.args": SCRIPT})
+    assert "layout.zero" not in assumed(done.out)
+
+
+def test_constants_of_the_catalogue_are_not_listed(run_command: Run) -> None:
+    spec = """use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+use catalog.frameworks.megatron_core
+cluster { devices = 8 }
+layout { tp = 8 }
+training { sequence = 2048, global_batch = 8 sequences }
+"""
+    done = run_command("eval", "job.par", "--format", "json", job=spec)
+    assert assumed(done.out) == {}
