@@ -21,7 +21,7 @@ _LONGEST = 60  # characters of a reason there
 
 
 @record
-class Assumption:
+class AssumedValue:
     """An assumed *value* of an *attribute*, such as ``layout.zero``, and the *reason*."""
 
     attribute: str
@@ -29,11 +29,11 @@ class Assumption:
     reason: str
 
 
-def assumptions(study: Study) -> list[Assumption]:
+def assumptions(study: Study) -> list[AssumedValue]:
     """Return what the study's file assumes: references first, entries of a catalogue not."""
     blocks = [block for blocks in study.blocks.values() for block in blocks]
     labels = {id(block): block.label for block in blocks}
-    found: list[tuple[bool, Assumption]] = []
+    found: list[tuple[bool, AssumedValue]] = []
     sources: dict[int, ForeignSource] = {}
     for block, kind in _all_blocks(study):
         type_ = block_type(type(block))
@@ -47,12 +47,12 @@ def assumptions(study: Study) -> list[Assumption]:
             if _is_of_file(origin) and value is not None:
                 refers = field.kind == "reference"
                 text = value_text(value, field, labels, origin, None, study)
-                one = Assumption(f"{kind}.{name}", text, origin.source)
+                one = AssumedValue(f"{kind}.{name}", text, origin.source)
                 found.append((not refers, one))
     listed = [one for _, one in sorted(found, key=lambda pair: pair[0])]
     known = {one.value for one in listed}
     entries = {
-        Assumption(path, value, reason): value.rpartition(".")[2]
+        AssumedValue(path, value, reason): value.rpartition(".")[2]
         for source in sources.values()
         for path, value, reason in source.assumptions
         if "." not in path
