@@ -61,7 +61,7 @@ def key_of(point: Mapping[str, Any], axes: Axes) -> Key:
 def _rows_of(result: Result, wanted: Sequence[str]) -> Sequence[dict[str, Any]]:
     reasons = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
     if not result.legal:
-        failed = _failed(reasons)
+        failed = _refusal(reasons)
         if not result.study.axes:
             return [{**result.at, **failed}]
         return [{**_point(result, i), **failed} for i in range(point_count(result))]
@@ -75,11 +75,11 @@ def _rows_of(result: Result, wanted: Sequence[str]) -> Sequence[dict[str, Any]]:
         row["feasible"] = feasible
         row["reason"] = "" if feasible else _reasons(result, i)
         found.append(row)
-    found += [{**result.at, **point.at, **_failed(point.reasons)} for point in result.infeasible]
+    found += [{**result.at, **point.at, **_refusal(point.reasons)} for point in result.infeasible]
     return found
 
 
-def _failed(reasons: Sequence[str]) -> dict[str, Any]:
+def _refusal(reasons: Sequence[str]) -> dict[str, Any]:
     return {"verdict": INVALID, "feasible": False, "reason": "; ".join(reasons)}
 
 
