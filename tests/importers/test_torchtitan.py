@@ -456,7 +456,7 @@ def questions(found: Translation) -> dict[str, str]:
         (toml(model='flavor = "8B"'), "cannot tell which model the flavor `8B` belongs to"),
     ],
 )
-def test_a_model_that_is_not_known_is_asked_for(text: str, message: str) -> None:
+def test_a_model_that_is_not_known_is_a_question(text: str, message: str) -> None:
     assert message in questions(read(text))["model"]
 
 
@@ -513,7 +513,7 @@ def test_two_names_of_one_field_have_to_agree() -> None:
     assert "are one field, with different values" in found[0]
 
 
-def test_replicas_of_2024_are_asked_for() -> None:
+def test_replicas_of_2024_are_a_question() -> None:
     text = OF_2024.replace("batch_size = 64", 'batch_size = 64\ndata_parallel_type = "ddp"')
     assert "`ddp`" in questions(read(text))["layout.zero"]
 
@@ -573,7 +573,7 @@ def test_one_of_several_configurations_is_chosen() -> None:
     assert "did you mean `llama3_8b_muon`?" in problem.help
 
 
-def test_a_flavor_of_two_families_is_asked_for() -> None:
+def test_a_flavor_of_two_families_is_a_question() -> None:
     found = of_recipe("m_8b", "mine.py")
     assert "cannot tell which model the flavor `8B` belongs to" in questions(found)["model"]
     assert found.questions[0].answers == ("--as llama3", "--as qwen3")
@@ -589,7 +589,7 @@ def test_a_flavor_of_two_families_is_asked_for() -> None:
         ("llama3_8b_pp", "layout.pp", "it is code, and none is run"),
     ],
 )
-def test_what_decides_the_cost_and_is_not_read_is_asked_for(
+def test_what_decides_the_cost_and_is_not_read_is_a_question(
     recipe: str, attribute: str, reason: str
 ) -> None:
     assert reason in questions(of_recipe(recipe))[attribute]

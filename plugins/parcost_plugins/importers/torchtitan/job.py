@@ -46,7 +46,7 @@ def read_job(options: TitanOptions, place: str, family: str) -> None:
     read_execution(options, degrees)
 
 
-def _known() -> Mapping[str, Mapping[str, Any]]:
+def _known_families() -> Mapping[str, Mapping[str, Any]]:
     """Return the flavors of each family."""
     present, more = table("torchtitan")["flavors"], table("torchtitan")["more_flavors"]
     return {
@@ -57,7 +57,7 @@ def _known() -> Mapping[str, Mapping[str, Any]]:
 
 def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
     """Read which model it is: by the name of its family, or by the place of the file."""
-    draft, known = options.draft, _known()
+    draft, known = options.draft, _known_families()
     name, option = options.get("model.name"), options.get("model.flavor")
     if option is None:
         return None
