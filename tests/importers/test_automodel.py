@@ -125,7 +125,7 @@ distributed:
         ("  local_batch_size: 4\n", "", "training.micro_batch", "no step_scheduler"),
     ],
 )
-def test_what_decides_the_cost_is_asked_for(
+def test_a_setting_of_the_cost_raises_a_question(
     old: str, new: str, attribute: str, reason: str
 ) -> None:
     assert old in RECIPE
@@ -149,7 +149,7 @@ def test_what_cannot_run_or_be_written_is_an_error(old: str, new: str, message: 
     assert message in problems(IMPORTER, RECIPE.replace(old, new), "run.yaml")[0][0]
 
 
-def test_a_key_that_is_renamed_is_asked_for(run_command: Callable[..., Any]) -> None:
+def test_a_key_that_is_renamed_raises_a_question(run_command: Callable[..., Any]) -> None:
     text = RECIPE.replace("  tp_size: 4", "  tensor_width: 4")
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
     more = ("--set", "cluster.devices=128")

@@ -169,7 +169,7 @@ def test_a_pipeline_is_circular() -> None:
         ),
     ],
 )
-def test_what_decides_the_cost_is_asked_for(lines: str, attribute: str, reason: str) -> None:
+def test_a_setting_of_the_cost_raises_a_question(lines: str, attribute: str, reason: str) -> None:
     keys = {line.partition(":")[0] for line in lines.splitlines()}
     text = "".join(
         line for line in RUN.splitlines(keepends=True) if line.partition(":")[0] not in keys
@@ -214,7 +214,7 @@ def test_types_of_weights_change_the_recipe() -> None:
     assert values["training.precision"] == "maxtext"
 
 
-def test_a_key_that_is_renamed_is_asked_for(run_command: Callable[..., Any]) -> None:
+def test_a_key_that_is_renamed_raises_a_question(run_command: Callable[..., Any]) -> None:
     text = RUN.replace("ici_tensor_parallelism", "ici_tensor_parallel_size")
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
     done = run_command("eval", *machine, "run.yml", files={"run.yml": text})

@@ -14,10 +14,10 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "0"
 _MOST = 2_000_000
 
 
-def printed(words: Sequence[ShellValue]) -> list[Piece] | None:
+def format_printf(words: Sequence[ShellValue]) -> list[Piece] | None:
     """Return what ``printf words`` prints; None is not known.
 
-    >>> [piece.text for piece in printed([[Piece("%02d,", 0, 1)], [Piece("7", 2, 3)]])]
+    >>> [piece.text for piece in format_printf([[Piece("%02d,", 0, 1)], [Piece("7", 2, 3)]])]
     ['07', ',']
     """
     if not words or unread_piece(words[0]) is not None:

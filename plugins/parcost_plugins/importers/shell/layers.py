@@ -96,10 +96,10 @@ def answers_for(name: str, values: Iterable[ShellValue]) -> tuple[str, ...]:
     """Return options that set a variable to one of the known *values*."""
     texts = [text_of(value) for value in values if unread_piece(value) is None]
     short = [text for text in dict.fromkeys(texts) if len(text) <= _LONGEST_ANSWER]
-    return tuple(f"--set-env {name}={_quoted(text)}" for text in short)
+    return tuple(f"--set-env {name}={_quote(text)}" for text in short)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     plain = text.replace("_", "").replace("-", "").replace(".", "").replace(",", "")
     return text if not text or plain.isalnum() else "'" + text.replace("'", "'\\''") + "'"
 

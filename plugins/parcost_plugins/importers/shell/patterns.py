@@ -39,11 +39,6 @@ def matches(pattern: PatternText, text: str) -> bool:
     return all(item == "*" for item in items[place:])
 
 
-def quoted(text: str) -> PatternText:
-    """Return a pattern that is the text itself."""
-    return [(char, True) for char in text]
-
-
 def _items(pattern: PatternText) -> Iterator[str | tuple[bool, PatternText]]:
     """Yield ``*``, ``?`` and sets of characters; a single character is a set of one."""
     at = 0

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from parcost_plugins.importers.shell.arithmetic import ArithmeticTextError, assigned_names
-from parcost_plugins.importers.shell.builtins import printed, sequence_of_numbers
+from parcost_plugins.importers.shell.builtins import format_printf, sequence_of_numbers
 from parcost_plugins.importers.shell.conditions import (
     UNDECIDED,
     Operand,
@@ -933,9 +933,9 @@ class _ScriptReader(WordExpander):
         if any(value and value[0].unread == ARGUMENTS for value in fields[:1]):
             return UNDECIDED
         environment = [(one.name, self.value(one.word.parts)) for one in node.assignments]
-        return self._called(node, fields, environment)
+        return self._call_function(node, fields, environment)
 
-    def _called(
+    def _call_function(
         self,
         node: SimpleCommand,
         fields: list[list[Piece]],
@@ -1264,7 +1264,7 @@ class _ScriptReader(WordExpander):
             return Decision(True)
         if words and text_of(words[0]) == "--":
             words = words[1:]
-        found = printed(words)
+        found = format_printf(words)
         if found is None:
             if target:
                 self._forget_name(target, "is changed by `printf`")
@@ -1466,7 +1466,7 @@ class _ScriptReader(WordExpander):
         if not words:
             return Decision(True)
         environment += [(one.name, self.value(one.word.parts)) for one in node.assignments]
-        return self._called(node, words, environment)
+        return self._call_function(node, words, environment)
 
 
 _NOT_PRINTED = "what is printed is not known"

@@ -237,14 +237,14 @@ def _spread(piece: Piece) -> Piece:
     return piece._replace(alternatives=alternatives, spread=True)
 
 
-def _shown(alternative: Sequence[ShellValue]) -> str:
+def _shorten(alternative: Sequence[ShellValue]) -> str:
     """Return a text with blanks where an alternative has them; what is not known has none."""
     pieces = [piece for value in alternative for piece in value]
     return "".join("?" if piece.unread else piece.text for piece in pieces)
 
 
 def _stands_alone(piece: Piece, glued_before: bool, free_behind: bool) -> bool:
-    shown = [_shown(one) for one in piece.alternatives]
+    shown = [_shorten(one) for one in piece.alternatives]
     before = not glued_before or all(not one or one[0].isspace() for one in shown)
     behind = free_behind or all(not one or one[-1].isspace() for one in shown)
     joins = not all(shown) and glued_before and not free_behind
@@ -256,7 +256,7 @@ def _is_boundary(following: tuple[Piece, bool] | None) -> bool:
         return True
     piece, solid = following
     if piece.alternatives and not solid:
-        return all(not one or one[0].isspace() for one in map(_shown, piece.alternatives))
+        return all(not one or one[0].isspace() for one in map(_shorten, piece.alternatives))
     return not solid and piece.text[:1].isspace()
 
 
