@@ -17,7 +17,7 @@ RUNS = Path(__file__).parents[2] / "specs/runs"
 GIB = 2.0**30
 
 
-def held(name: str) -> tuple[str, dict[str, float]]:
+def memory_of(name: str) -> tuple[str, dict[str, float]]:
     """Return the verdict of a run, and the bytes of each term on its fullest device."""
     (scenario,) = parcost.load(RUNS / f"{name}.par")
     result = scenario.evaluate().result
@@ -38,7 +38,7 @@ def held(name: str) -> tuple[str, dict[str, float]]:
     ],
 )
 def test_llama_405b_without_recomputation_is_tight(name: str, alive: int) -> None:
-    found, terms = held(name)
+    found, terms = memory_of(name)
     assert found == "tight in memory"
     # 8192 tokens over TP 8, in bf16: gate and up, 53,248 wide each.
     assert terms["MLP gate and up"] == alive * 8192 * 2 * 53_248 * 2 / 8
@@ -49,7 +49,7 @@ def test_llama_405b_without_recomputation_is_tight(name: str, alive: int) -> Non
 
 
 def test_deepseek_v3_as_published_is_tight() -> None:
-    found, terms = held("deepseek_v3_2048_h800")
+    found, terms = memory_of("deepseek_v3_2048_h800")
     assert found == "tight in memory"
     # DualPipe keeps 17 micro-batches of 4 layers, of 4096 tokens; 8 experts a token, 2048 wide.
     layers = 17 * 4

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from parcost_plugins.importers.shell.arithmetic import ArithmeticTextError
 from parcost_plugins.importers.shell.expansion import WordExpander, short
-from parcost_plugins.importers.shell.patterns import PatternText, PatternTextError, matches
+from parcost_plugins.importers.shell.patterns import PatternText, ShellPatternError, matches
 from parcost_plugins.importers.shell.values import (
     Decision,
     Piece,
@@ -277,7 +277,7 @@ class _TestExpression:
                 lambda found: matches(pattern, found[0]) == equal,
                 answers,
             )
-        except PatternTextError:
+        except ShellPatternError:
             return Decision(None, "", answers, "this pattern is not evaluated")
 
     def _text_answers(self, one: Operand, other: Operand) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from parcost_plugins.importers.shell.expansion import (
     short,
 )
 from parcost_plugins.importers.shell.layers import IN_IF, Layer, ScriptCommand, merge
-from parcost_plugins.importers.shell.patterns import PatternTextError, matches
+from parcost_plugins.importers.shell.patterns import ShellPatternError, matches
 from parcost_plugins.importers.shell.values import (
     ARGUMENTS,
     Decision,
@@ -55,8 +55,8 @@ from parcost_plugins.importers.shell.words import (
     FunctionDefinition,
     IfCommand,
     LoopCommand,
-    Pipeline,
     ShellNode,
+    ShellPipeline,
     ShellTextError,
     ShellToken,
     SimpleCommand,
@@ -289,7 +289,7 @@ class _ScriptReader(WordExpander):
             return self._chain(node)
         if isinstance(node, SimpleCommand):
             return self._simple(node)
-        if isinstance(node, Pipeline):
+        if isinstance(node, ShellPipeline):
             return self._pipeline(node)
         if isinstance(node, IfCommand):
             return self._if(node)
@@ -475,7 +475,7 @@ class _ScriptReader(WordExpander):
         answers = options_for(operand, [text] if plain else ())
         try:
             return decide([operand], lambda found: matches(pattern, found[0]), answers)
-        except PatternTextError:
+        except ShellPatternError:
             return Decision(None, "", answers, "this pattern is not evaluated")
 
     # Loops
@@ -649,7 +649,7 @@ class _ScriptReader(WordExpander):
         self.layer.commands += inner.commands
         return status
 
-    def _pipeline(self, node: Pipeline) -> Decision:
+    def _pipeline(self, node: ShellPipeline) -> Decision:
         if len(node.commands) == 1:
             return negated(self._execute(node.commands[0]))
         output, self._output = self._output, None

@@ -99,7 +99,7 @@ class SimpleCommand(NamedTuple):
     end: int
 
 
-class Pipeline(NamedTuple):
+class ShellPipeline(NamedTuple):
     """Commands, each in a shell of its own if there are several."""
 
     commands: Sequence[ShellNode]
@@ -188,7 +188,7 @@ class ArithmeticCommand(NamedTuple):
 
 ShellNode: TypeAlias = (
     SimpleCommand
-    | Pipeline
+    | ShellPipeline
     | CommandChain
     | IfCommand
     | LoopCommand
@@ -560,7 +560,7 @@ class _ScriptParser(_WordReader):
             commands.append(self._command())
         if len(commands) == 1 and not negated:
             return commands[0]
-        return Pipeline(commands, negated)
+        return ShellPipeline(commands, negated)
 
     def _command(self) -> ShellNode:
         if self.depth >= _DEEPEST:
