@@ -269,7 +269,7 @@ def test_an_error_stands_at_its_value(old: str, new: str, message: str) -> None:
     assert found[1] == new
 
 
-def test_a_class_that_no_mark_names_is_asked_for() -> None:
+def test_a_class_that_no_mark_names_raises_a_question() -> None:
     text = LLAMA.replace("is_llama_config: true", "is_llama_config: false")
     assert text != LLAMA
     (question,) = nanotron(text).questions

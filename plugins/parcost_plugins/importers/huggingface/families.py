@@ -19,7 +19,7 @@ def nearest_family(keys: Mapping[str, JsonEntry]) -> str:
     deciding = {*TABLE["numbers"], *TABLE["layers"]} - _ANYWHERE
     scores = []
     for place, name in enumerate(TABLE["nearest"]):
-        family = Family(name)
+        family = ModelFamily(name)
         own = ({*family.defaults} & deciding) | {*family.numbers}
         shared, foreign = len(own & stated), len((stated & deciding) - own)
         scores.append((shared - 2 * foreign - len((own & {*TABLE["numbers"]}) - stated), -place))
@@ -35,7 +35,7 @@ def is_set(keys: Mapping[str, JsonEntry], key: str) -> bool:
     return bool(value) and value not in ([], {}, "none", "None")
 
 
-class Family:
+class ModelFamily:
     """A row of the table, with the row that it is `like`."""
 
     def __init__(self, name: str) -> None:

@@ -19,7 +19,7 @@ from parcost import (
     Translation,
 )
 from parcost_plugins.importers.drafts import digits
-from parcost_plugins.importers.huggingface.families import SWITCHES, TABLE, Family, is_set
+from parcost_plugins.importers.huggingface.families import SWITCHES, TABLE, ModelFamily, is_set
 from parcost_plugins.importers.huggingface.layers import (
     LayerError,
     dense_layers,
@@ -57,7 +57,7 @@ class Configuration:
     ) -> None:
         """Take *entries* as those of *model_type*; *by_keys* if the file is of another type."""
         self._entries = entries
-        self._family = Family(model_type)
+        self._family = ModelFamily(model_type)
         self._prefix = prefix
         self._marks = marks
         self._by_keys = by_keys

@@ -27,7 +27,7 @@ _DEEPEST = 8
 _UNRUN = "it is set inside `if`, which parcost does not evaluate"
 
 
-class Configuration(NamedTuple):
+class TitanConfiguration(NamedTuple):
     """The fields that a function sets, what of it is not read, and the *name* of the function."""
 
     options: Mapping[str, Option]
@@ -35,7 +35,7 @@ class Configuration(NamedTuple):
     name: str
 
 
-def read_configuration(text: str, recipe: str = "") -> Configuration:
+def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
     """Return what a configuration in a Python file sets: the only one, or that of the *recipe*.
 
     Raises:
@@ -57,7 +57,7 @@ def read_configuration(text: str, recipe: str = "") -> Configuration:
     )
     reader = _ConfigurationReader(python, functions)
     reader.visit(function)
-    return Configuration(reader.options, reader.unread, function.name)
+    return TitanConfiguration(reader.options, reader.unread, function.name)
 
 
 def _makes(function: ast.FunctionDef) -> bool:
