@@ -69,8 +69,8 @@ class AttributeChange:
 class StudyChange:
     """A study in both versions. *at* are the values of a sweep's axes at this point.
 
-    *verdicts* are those before and after, *valid* whether either is one that runs, and *reasons*
-    why it does not run after the change.
+    *verdicts* are those before and after. *valid* tells whether either is one that runs, and
+    *reasons* why it does not run after the change.
     *terms* are exposed seconds of the step, and *causes* their sums. *memory* has the bytes of the
     fullest device.
     """

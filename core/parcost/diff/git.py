@@ -1,4 +1,4 @@
-"""Commands of git that read a repository which nobody has looked at.
+"""Commands of git that read a repository of unknown origin.
 
 Only ``git rev-parse``, ``git ls-tree`` and ``git cat-file`` run. They read objects. A repository
 has many ways to name a program: hooks, filters, pagers, monitors, and the transport of a partial

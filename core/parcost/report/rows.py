@@ -23,8 +23,8 @@ def rows(
 ) -> Sequence[Mapping[str, Any]]:
     """Return one mapping per point, in the order of the sweep.
 
-    Axis values and figures by name, those called *wanted* or else the headlines,
-    ``verdict``, ``feasible``, and ``reason`` where it is not.
+    It has axis values and figures by name, those called *wanted* or else the headlines. It has
+    ``verdict``, ``feasible``, and ``reason`` where it is not feasible.
     """
     names = [name for name, _ in axes]
     figures: list[str] = list(wanted)

@@ -22,9 +22,9 @@ from parcost import (
 class Option:
     """What a file states: a *key* as its users write it, and the *texts* that follow.
 
-    *name* is that of the table. *unread* is why its value is not known, *answers* are options of
-    the command line that settle it, and *assumption* is why it is taken. A *value* is there where
-    the file has types.
+    *name* is that of the table. *unread* is why its value is not known.
+    *answers* are options of the command line that settle it. *assumption* is why it is taken. A
+    *value* is there where the file has types.
     """
 
     name: str

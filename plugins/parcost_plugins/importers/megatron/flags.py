@@ -29,7 +29,7 @@ _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "deepspeed"}
 class CommandLine(NamedTuple):
     """Flags by name, those of the *launcher*, and their errors.
 
-    *strays* are words of no flag, *repeated* flags that stand there twice, *conditional* ones are
+    *strays* are words of no flag, and *repeated* flags stand there twice. *conditional* flags are
     set inside tests that the file does not decide. *entry* is the training script. A *partial* file
     has a model alone.
     """
