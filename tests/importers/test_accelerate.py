@@ -249,7 +249,7 @@ def test_a_study_with_a_configuration_is_checked(
     assert "warning" not in done.out
 
 
-def test_the_stage_of_a_file_that_is_not_there_is_asked_for(
+def test_the_stage_of_a_file_that_is_not_there_raises_a_question(
     run_command: Callable[..., Any],
 ) -> None:
     text = (

@@ -285,7 +285,7 @@ def test_a_key_has_its_own_place_in_a_script() -> None:
     assert "`SLURM_NNODES` is not set in the file" in devices.assumption
 
 
-def test_flags_under_a_condition_are_asked_for() -> None:
+def test_flags_under_a_condition_raise_a_question() -> None:
     found = translate(Megatron(), "train.sh", MIXTRAL)
     (asked,) = found.questions
     assert asked.attribute == "model.kv_heads"

@@ -32,7 +32,7 @@ def texts(fields: Sequence[ShellField]) -> str:
     return " ".join(field.text for field in fields)
 
 
-def test_what_all_branches_share_holds_and_the_rest_is_asked_for() -> None:
+def test_what_all_branches_share_holds_and_the_rest_raises_a_question() -> None:
     found = call(FP8)
     assert texts(found.words) == "python train.py --bf16 --vocab-size 100 --lr 1"
     assert texts(found.conditional) == "--fp8-format hybrid"

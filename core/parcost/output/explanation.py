@@ -297,11 +297,11 @@ def _facts(*facts: tuple[str, str]) -> Iterator[Item]:
 def _formula(formula: Formula, write: _Writer) -> list[tuple[str, str]]:
     """Return the formula in symbols and with numbers, and its source."""
     numbers = _numbers(formula, write)
-    facts = [("formula", _shown(formula))]
+    facts = [("formula", _formula_text(formula))]
     return [*facts, *([("with numbers", numbers)] if numbers else []), ("source", formula.source)]
 
 
-def _shown(formula: Formula) -> str:
+def _formula_text(formula: Formula) -> str:
     """Return a formula in symbols; a sum of terms that the table below lists is named so."""
     shown = fractions(formula.shown)
     return (
@@ -312,7 +312,7 @@ def _shown(formula: Formula) -> str:
 def _equation(formula: Formula, write: _Writer) -> str:
     """Return a formula in symbols and with numbers, in one line."""
     numbers = _numbers(formula, write)
-    return f"{_shown(formula)}{f' = {numbers}' if numbers else ''}"
+    return f"{_formula_text(formula)}{f' = {numbers}' if numbers else ''}"
 
 
 def _numbers(formula: Formula, write: _Writer) -> str:

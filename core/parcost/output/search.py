@@ -200,7 +200,7 @@ def eval_words(space: Space, entry: RankedLayout, *, brief: bool = False) -> lis
     scenario = space.scenario
     layout = settings(scenario, entry.layout.values)
     if brief:
-        layout = _needed(scenario, layout)
+        layout = _new_settings(scenario, layout)
     said = {**scenario.settings, **{p: space.text(p, value) for p, value in layout.items()}}
     active, reading = scenario.first.plugins, scenario.module.reading
     flags = [
@@ -214,7 +214,7 @@ def eval_words(space: Space, entry: RankedLayout, *, brief: bool = False) -> lis
     return [f"parcost eval {quote(scenario.path)}", *flags]
 
 
-def _needed(scenario: Scenario, layout: Mapping[str, Any]) -> dict[str, Any]:
+def _new_settings(scenario: Scenario, layout: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of *layout* without those that the spec has already."""
     swept = {name for name, _ in scenario.axes}
     wanted = scenario.replace(layout).first

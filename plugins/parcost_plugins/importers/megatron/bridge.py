@@ -87,7 +87,7 @@ def read_recipe(text: str, name: str = "") -> BridgeRecipe:
         raise PythonTextError(f"the recipe is not followed: {made.why}", start, min(end, start + 3))
     if not isinstance(made, Entity) or not (made.cells or made.kind.startswith("?")):
         raise PythonTextError("the file has no recipe of Megatron-Bridge", 0, 1)
-    found = _Reader(python, library, made).recipe()
+    found = _RecipeReader(python, library, made).recipe()
     stated = _DEVICES.search(recipe.name) if recipe is not None else None
     if recipe is not None and stated is not None:
         start, _ = python.place(recipe)
@@ -306,7 +306,7 @@ class _BridgeLibrary(CodeLibrary):
         raise UnreadError(f"`{dotted(node) or node.attr}` has no value in this file")
 
 
-class _Reader:
+class _RecipeReader:
     """Turns a configuration into options."""
 
     def __init__(self, python: PythonText, library: _BridgeLibrary, made: Entity) -> None:

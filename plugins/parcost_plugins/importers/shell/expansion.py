@@ -71,7 +71,7 @@ class ScriptSource:
         at = 0
         for piece in pieces:
             self._starts.append(at)
-            at += len(_written(piece, 0))
+            at += len(_write_word(piece, 0))
 
     def place(self, start: int, end: int) -> tuple[int, int]:
         """Return the characters of the file that *start* to *end* of this text come from."""
@@ -92,11 +92,11 @@ class ScriptSource:
 
 def composed(pieces: Sequence[Piece]) -> ScriptSource:
     """Return a text that a script composes; what is not known has a mark in it."""
-    marks = "".join(_written(piece, place) for place, piece in enumerate(pieces))
+    marks = "".join(_write_word(piece, place) for place, piece in enumerate(pieces))
     return ScriptSource(marks, pieces)
 
 
-def _written(piece: Piece, place: int) -> str:
+def _write_word(piece: Piece, place: int) -> str:
     return f"\0{place:09d}\0" if piece.unread else piece.text
 
 
@@ -167,10 +167,10 @@ class WordExpander:
         self.count(len(found))
         listed = any(part.kind == "variable" and "@" in part.text for part in token.parts)
         if len(found) == 1 and not listed and found[0]:
-            found = [self._placed(found[0], token)]
+            found = [self._place_word(found[0], token)]
         return found
 
-    def _placed(self, value: list[Piece], token: ShellToken) -> list[Piece]:
+    def _place_word(self, value: list[Piece], token: ShellToken) -> list[Piece]:
         """Return a word where it stands; one with blanks keeps the places of its pieces."""
         start, end = self.source.place(token.start, token.end)
         if len(value) == 1 and value[0].alternatives:
@@ -304,7 +304,7 @@ class WordExpander:
                 items.append(WordPart("text", char, start, start + 1 if exact else part.end))
         listed = self._alternatives(items, 0)
         self.count(sum(map(len, listed)))
-        return [_joined(one) for one in listed]
+        return [_join_parts(one) for one in listed]
 
     def _alternatives(self, items: Sequence[WordPart], depth: int) -> list[list[WordPart]]:
         if depth > _DEEPEST:
@@ -348,7 +348,7 @@ class WordExpander:
             return self._sliced_arguments(part)
         if part.text[:1] == "#" and len(part.text) > 1:
             return None
-        reference = _parsed(part.text)
+        reference = _parse_text(part.text)
         if reference is None or reference.key not in ("@", "*"):
             return None
         if reference.key == "*" and part.quoted:
@@ -386,7 +386,7 @@ class WordExpander:
         return [[one] for one in changed]
 
     def _sliced_arguments(self, part: WordPart) -> list[list[Piece]] | None:
-        reference = _parsed(part.text)
+        reference = _parse_text(part.text)
         arguments = self.frames[-1].arguments
         bounds = self._bounds(reference) if reference is not None else None
         if arguments is None or bounds is None or bounds[0] < 1:
@@ -404,15 +404,15 @@ class WordExpander:
         if part.kind == "command":
             return self.capture(part)
         if part.kind == "process":
-            why = f"`{short(self._shown(part))}` is a command, and none is run"
-            return [self._unknown(part, why)]
+            why = f"`{short(self._shorten(part))}` is a command, and none is run"
+            return [self._mark_unknown(part, why)]
         return self._variable(part)
 
-    def _shown(self, part: WordPart) -> str:
+    def _shorten(self, part: WordPart) -> str:
         return self.source.text[part.start : part.end]
 
-    def _unknown(self, part: WordPart, why: str, answers: tuple[str, ...] = ()) -> Piece:
-        shown = _MARK.sub("...", self._shown(part))
+    def _mark_unknown(self, part: WordPart, why: str, answers: tuple[str, ...] = ()) -> Piece:
+        shown = _MARK.sub("...", self._shorten(part))
         return Piece(shown, *self.source.place(part.start, part.end), why, "", answers)
 
     def variable(self, name: str) -> Variable | None:
@@ -434,21 +434,21 @@ class WordExpander:
         text = part.text
         if text[:1] == "#" and len(text) > 1:
             return [self._length(part)]
-        reference = _parsed(text)
+        reference = _parse_text(text)
         if reference is None:
-            return [self._unknown(part, f"`{short(self._shown(part))}` is not read")]
+            return [self._mark_unknown(part, f"`{short(self._shorten(part))}` is not read")]
         name = reference.name
         if name in ("@", "*"):
             arguments = self.frames[-1].arguments
             if arguments is None or reference.rest:
-                return [self._unknown(part, ARGUMENTS)]
+                return [self._mark_unknown(part, ARGUMENTS)]
             return self._spaced(arguments, star=name == "*" and part.quoted)
         if name == "#" and self.frames[-1].arguments is not None:
             count = str(len(self.frames[-1].arguments))
             return [Piece(count, *self.source.place(part.start, part.end))]
         if name in "#?$!-":
-            why = f"`{short(self._shown(part))}` is not known"
-            return [self._unknown(part, ARGUMENTS if name == "#" else why)]
+            why = f"`{short(self._shorten(part))}` is not known"
+            return [self._mark_unknown(part, ARGUMENTS if name == "#" else why)]
         if reference.indirect:
             return self._indirect(part, reference)
         return self._of_name(part, reference)
@@ -460,21 +460,21 @@ class WordExpander:
             keys = variable.keys or range(len(variable.values))
             return [Piece(" ".join(map(str, keys)), *place)]
         if variable is None or variable.unread or variable.kind != "text" or reference.key:
-            return [self._unknown(part, f"`{short(self._shown(part))}` is not read")]
+            return [self._mark_unknown(part, f"`{short(self._shorten(part))}` is not read")]
         target = text_of(variable.values[0])
-        found = _parsed(target)
+        found = _parse_text(target)
         if found is None or found.rest or found.indirect or unread_piece(variable.values[0]):
-            return [self._unknown(part, f"`{short(self._shown(part))}` is not read")]
+            return [self._mark_unknown(part, f"`{short(self._shorten(part))}` is not read")]
         return self._of_name(part, found._replace(rest=reference.rest, at=reference.at))
 
     def _of_name(self, part: WordPart, reference: ParameterReference) -> Sequence[Piece]:
         name, rest = reference.name, reference.rest
         variable = self.variable(name)
         if variable is not None and variable.unread:
-            return [self._unknown(part, variable.unread, variable.answers)]
-        value = self._chosen(part, reference, variable)
+            return [self._mark_unknown(part, variable.unread, variable.answers)]
+        value = self._choose(part, reference, variable)
         if isinstance(value, str):
-            return [self._unknown(part, value)]
+            return [self._mark_unknown(part, value)]
         operator = rest.lstrip(":")[:1] if rest[:1] != ":" or rest[1:2] in "-=+?" else ""
         colon = rest[:1] == ":"
         if not rest:
@@ -545,19 +545,19 @@ class WordExpander:
             why = f"argument {name} of the script is not known"
         elif self.missing:
             why += f"; {self.missing} may set it, and is not read"
-        return self._unknown(part, why, self.unset_answers(name))
+        return self._mark_unknown(part, why, self.unset_answers(name))
 
     def _perhaps(self, part: WordPart, name: str, at: int, operator: str) -> Sequence[Piece]:
         """Return ``${NAME:+text}`` of a name that may be set: nothing, or the text."""
         if operator == "?":
             return [self._unset(part, name)]
         pieces = tuple(self._default(part, at, ""))
-        why = f"`{name}` is not set in the file, and decides on `{short(self._shown(part))}`"
+        why = f"`{name}` is not set in the file, and decides on `{short(self._shorten(part))}`"
         answers = (f"--set-env {name}=", f"--set-env {name}=1")
-        found = self._unknown(part, why, answers)
+        found = self._mark_unknown(part, why, answers)
         return [found._replace(alternatives=(((),), (pieces,)))]
 
-    def _chosen(
+    def _choose(
         self, part: WordPart, reference: ParameterReference, variable: Variable | None
     ) -> list[Piece] | str | None:
         """Return the value of ``NAME`` or ``NAME[index]``, None if there is none, or why not."""
@@ -566,9 +566,9 @@ class WordExpander:
         key = reference.key
         if key is None or variable.kind == "text":
             if key is not None and key not in ("@", "*", "0"):
-                return f"`{short(self._shown(part))}` is not read"
+                return f"`{short(self._shorten(part))}` is not read"
             if variable.kind == "map":
-                return f"`{short(self._shown(part))}` is not read"
+                return f"`{short(self._shorten(part))}` is not read"
             if variable.values and len(variable.values[0]) == 1 and variable.values[0][0].spread:
                 return variable.values[0][0].unread
             return list(variable.values[0]) if variable.values else None
@@ -579,11 +579,11 @@ class WordExpander:
             place = variable.keys.get(text_of(self._text_value(key)))
             return list(variable.values[place]) if place is not None else None
         if any(len(value) == 1 and value[0].spread for value in variable.values):
-            return f"`{short(self._shown(part))}` is not read"
+            return f"`{short(self._shorten(part))}` is not read"
         try:
             at = self.evaluate(self._text_value(key))
         except ArithmeticTextError as error:
-            return str(error) or f"`{short(self._shown(part))}` is not read"
+            return str(error) or f"`{short(self._shorten(part))}` is not read"
         at = at + len(variable.values) if at < 0 else at
         return list(variable.values[at]) if 0 <= at < len(variable.values) else None
 
@@ -598,33 +598,33 @@ class WordExpander:
             self.source = outer
 
     def _length(self, part: WordPart) -> Piece:
-        reference = _parsed(part.text[1:])
+        reference = _parse_text(part.text[1:])
         place = self.source.place(part.start, part.end)
         if reference is None or reference.rest or reference.indirect:
-            return self._unknown(part, f"`{short(self._shown(part))}` is not read")
+            return self._mark_unknown(part, f"`{short(self._shorten(part))}` is not read")
         if reference.name in ("@", "*", "#"):
             arguments = self.frames[-1].arguments
             if arguments is None:
-                return self._unknown(part, ARGUMENTS)
+                return self._mark_unknown(part, ARGUMENTS)
             return Piece(str(len(arguments)), *place)
         variable = self.variable(reference.name)
         if variable is None:
             return self._unset(part, reference.name)
         if variable.unread:
-            return self._unknown(part, variable.unread, variable.answers)
+            return self._mark_unknown(part, variable.unread, variable.answers)
         if reference.key in ("@", "*"):
             spread = [value[0] for value in variable.values if value and value[0].spread]
             if spread:
-                return self._unknown(part, spread[0].unread, spread[0].answers)
+                return self._mark_unknown(part, spread[0].unread, spread[0].answers)
             return Piece(str(len(variable.values)), *place)
-        value = self._chosen(part, reference, variable)
+        value = self._choose(part, reference, variable)
         if value is None:
             return Piece("0", *place)
         if isinstance(value, str):
-            return self._unknown(part, value)
+            return self._mark_unknown(part, value)
         unread = unread_piece(value)
         if unread is not None:
-            return self._unknown(part, unread.unread, unread.answers)
+            return self._mark_unknown(part, unread.unread, unread.answers)
         return Piece(str(len(text_of(value))), *place, "", assumption_of(value))
 
     def _bounds(self, reference: ParameterReference) -> tuple[int, int | None] | None:
@@ -639,11 +639,11 @@ class WordExpander:
         """Return a value with a part removed or replaced, or in other letters."""
         unread = unread_piece(value)
         if unread is not None:
-            return self._unknown(part, unread.unread, unread.answers)
+            return self._mark_unknown(part, unread.unread, unread.answers)
         text, rest = text_of(value), reference.rest
         self.count(min(len(text), 500) ** 2 // 20)  # patterns are tried at each place
         place = self.source.place(part.start, part.end)
-        unknown = f"`{short(self._shown(part))}` is not read"
+        unknown = f"`{short(self._shorten(part))}` is not read"
         try:
             if rest[0] in "#%":
                 double = rest[:2] in ("##", "%%")
@@ -660,7 +660,7 @@ class WordExpander:
                     parts = word_parts(self.source.text, stop + 1, part.end - 1, quoted=False)
                     inner = self.nested(lambda: self.value(parts))
                     if unread_piece(inner) is not None:
-                        return self._unknown(part, unknown)
+                        return self._mark_unknown(part, unknown)
                     new = text_of(inner)
                 found = replaced(text, pattern, new, how=how)
             elif rest in ("^^", ",,"):
@@ -671,12 +671,12 @@ class WordExpander:
             elif rest[0] == ":":
                 bounds = self._bounds(reference)
                 if bounds is None:
-                    return self._unknown(part, unknown)
+                    return self._mark_unknown(part, unknown)
                 found = _slice(text, *bounds)
             else:
-                return self._unknown(part, unknown)
+                return self._mark_unknown(part, unknown)
         except PatternTextError:
-            return self._unknown(part, unknown)
+            return self._mark_unknown(part, unknown)
         self.count(1, len(found))
         return Piece(found, *place, "", assumption_of(value))
 
@@ -728,9 +728,9 @@ class WordExpander:
         try:
             found = str(self.evaluate_text(part.text, notes))
         except ArithmeticTextError as error:
-            why = str(error) or f"`{short(self._shown(part))}` is not read"
+            why = str(error) or f"`{short(self._shorten(part))}` is not read"
             answers = error.args[1] if len(error.args) > 1 else ()
-            return self._unknown(part, str(error.args[0]) if error.args else why, answers)
+            return self._mark_unknown(part, str(error.args[0]) if error.args else why, answers)
         place = self.source.place(part.start, part.end)
         return Piece(found, *place, "", next(filter(None, notes), ""))
 
@@ -805,7 +805,7 @@ class WordExpander:
             raise ArithmeticTextError from None
 
 
-def _parsed(text: str) -> ParameterReference | None:
+def _parse_text(text: str) -> ParameterReference | None:
     found = _REFERENCE.fullmatch(text)
     if found is None:
         return None
@@ -884,7 +884,7 @@ def _range(text: str) -> Sequence[str] | None:
     return [f"{number_of:0{width}d}" for number_of in numbers]
 
 
-def _joined(parts: Sequence[WordPart]) -> Sequence[WordPart]:
+def _join_parts(parts: Sequence[WordPart]) -> Sequence[WordPart]:
     found: list[WordPart] = []
     for part in parts:
         last = found[-1] if found else None

@@ -65,7 +65,7 @@ def opened(words: Sequence[ShellField]) -> Sequence[ShellField]:
 
 def _launch(call: ScriptCall) -> ScriptLaunch | None:
     words = opened(call.words)
-    found = _program(words)
+    found = _program_name(words)
     if found is None:
         return None
     kind, place, count = found
@@ -85,7 +85,7 @@ def _launch(call: ScriptCall) -> ScriptLaunch | None:
     )
 
 
-def _program(words: Sequence[ShellField]) -> tuple[str, int, int] | None:
+def _program_name(words: Sequence[ShellField]) -> tuple[str, int, int] | None:
     """Return the kind of the program, its place, and of how many words its name is."""
     at = _after_marker(words)
     while at < len(words):

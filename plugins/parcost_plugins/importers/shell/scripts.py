@@ -210,7 +210,7 @@ class _ScriptReader(WordExpander):
 
     def _read_scheduler(self) -> None:
         lines = _SCHEDULER.finditer(self.source.text)
-        for found in (one for line in lines for one in self._scheduled(line)):
+        for found in (one for line in lines for one in self._schedule_devices(line)):
             key = _LONG_NAMES.get(found[1], found[1])
             start, end = self.source.place(found.start(1), found.end(2))
             self.scheduler.setdefault(key, Piece(found[2], start, end))
@@ -218,7 +218,7 @@ class _ScriptReader(WordExpander):
                 if name not in self.pins and found[2].isdecimal():
                     self.layer.variables[name] = Variable([[Piece(found[2], start, end)]])
 
-    def _scheduled(self, line: re.Match[str]) -> Iterator[re.Match[str]]:
+    def _schedule_devices(self, line: re.Match[str]) -> Iterator[re.Match[str]]:
         return _SCHEDULED.finditer(self.source.text, line.start(1), line.end(1))
 
     def script(self) -> Script:
