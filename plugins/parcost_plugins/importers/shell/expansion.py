@@ -18,7 +18,7 @@ from parcost_plugins.importers.shell.arithmetic import (
 from parcost_plugins.importers.shell.layers import Layer
 from parcost_plugins.importers.shell.patterns import (
     PatternText,
-    PatternTextError,
+    ShellPatternError,
     removed,
     replaced,
 )
@@ -675,7 +675,7 @@ class WordExpander:
                 found = _slice(text, *bounds)
             else:
                 return self._mark_unknown(part, unknown)
-        except PatternTextError:
+        except ShellPatternError:
             return self._mark_unknown(part, unknown)
         self.count(1, len(found))
         return Piece(found, *place, "", assumption_of(value))
@@ -685,7 +685,7 @@ class WordExpander:
         parts = word_parts(self.source.text, start, stop, quoted=False)
         found = self.nested(lambda: self.pattern(parts))
         if found is None:
-            raise PatternTextError
+            raise ShellPatternError
         return found
 
     def _default_parts(self, part: WordPart, offset: int) -> Sequence[WordPart]:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 PatternText: TypeAlias = Sequence[tuple[str, bool]]
 
 
-class PatternTextError(ValueError):
+class ShellPatternError(ValueError):
     """A pattern of another kind."""
 
 
@@ -20,7 +20,7 @@ def matches(pattern: PatternText, text: str) -> bool:
     (True, False)
 
     Raises:
-        PatternTextError: The pattern has an extended group, such as ``@(a|b)``.
+        ShellPatternError: The pattern has an extended group, such as ``@(a|b)``.
     """
     items = list(_items(pattern))
     at = place = 0
@@ -48,14 +48,14 @@ def _items(pattern: PatternText) -> Iterator[str | tuple[bool, PatternText]]:
         if literal:
             yield (True, [(char, True)])
         elif char in "@!+?*" and pattern[at : at + 1] == [("(", False)]:
-            raise PatternTextError
+            raise ShellPatternError
         elif char in "*?":
             yield char
         elif char == "[" and (close := _closing(pattern, at)) > 0:
             inner = pattern[at:close]
             negated = bool(inner) and inner[0] in (("!", False), ("^", False))
             if any(one == ("[", False) for one in inner):
-                raise PatternTextError  # classes of characters
+                raise ShellPatternError  # classes of characters
             yield (not negated, inner[1:] if negated else inner)
             at = close + 1
         else:
@@ -89,10 +89,10 @@ def removed(text: str, pattern: PatternText, *, front: bool, longest: bool) -> s
     """Return a text without the part at its front or end that matches.
 
     Raises:
-        PatternTextError: The pattern is of another kind, or the text is too long.
+        ShellPatternError: The pattern is of another kind, or the text is too long.
     """
     if len(text) > 500:
-        raise PatternTextError
+        raise ShellPatternError
     lengths = range(len(text) + 1)
     for length in reversed(lengths) if longest else lengths:
         part = text[:length] if front else text[len(text) - length :]
@@ -105,7 +105,7 @@ def replaced(text: str, pattern: PatternText, new: str, *, how: str) -> str:
     """Return a text with matches replaced: the first, all (``/``), or at an end (``#``, ``%``).
 
     Raises:
-        PatternTextError: The pattern is of another kind, or the text is too long.
+        ShellPatternError: The pattern is of another kind, or the text is too long.
     """
     if not pattern:
         return {"#": new + text, "%": text + new}.get(how, text)
@@ -113,7 +113,7 @@ def replaced(text: str, pattern: PatternText, new: str, *, how: str) -> str:
         if all(literal or char not in "*?[" for char, literal in pattern) and how in ("", "/"):
             plain = "".join(char for char, _ in pattern)
             return text.replace(plain, new, -1 if how == "/" else 1)
-        raise PatternTextError
+        raise ShellPatternError
     found: list[str] = []
     at = 0
     while at <= len(text):
