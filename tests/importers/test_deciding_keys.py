@@ -121,3 +121,63 @@ def test_a_file_of_too_many_keys_is_refused(run_command: Run) -> None:
     done = run_command("eval", "config.json", files={"config.json": json.dumps(config)})
     assert done.code == 2
     assert "a configuration has 20,000 keys at most" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "attribute"),
+    [
+        ("run.toml", "mode = ", "training.recompute"),
+        ("run.toml", "pipeline_parallel_degree = ", "layout.pp"),
+        ("run.toml", "dtype = ", "precision"),
+        ("ds.json", '"bf16"', "precision"),
+        ("ds.json", '"stage"', "layout.zero"),
+        ("ds.json", '"device"', "offload.optimizer"),
+        ("nano.yaml", "num_key_value_heads:", "model"),
+        ("nano.yaml", "tp_mode:", "layout.sequence_parallel"),
+        ("max.yml", "model_name:", "model"),
+        ("max.yml", "per_device_batch_size:", "training.micro_batch"),
+    ],
+)
+def test_a_key_of_another_release_is_asked_for(
+    run_command: Run, name: str, key: str, attribute: str
+) -> None:
+    """Keys of sections that decide the cost, under a name that no table has."""
+    text = OTHERS[name]
+    assert key in text
+    word = key.strip('":= ')
+    files = {name: text.replace(key, key.replace(word, f"{word}_of_tomorrow"), 1)}
+    given = ("--set", "cluster.devices=64", "--set", "training.sequence=4096")
+    more = ("--use", "catalog.models.llama3_8b") if name == "ds.json" else ()
+    done = run_command("eval", *MACHINE, *given, *more, name, files=files)
+    assert done.code == 2
+    assert f"error[import-question]: `{attribute}` is not known" in done.err
+    done = run_command("eval", *MACHINE, *given, *more, name, files={name: text})
+    assert "import-question" not in done.err
+
+
+OTHERS = {
+    "run.toml": (
+        '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 1\n'
+        'seq_len = 4096\ndtype = "float32"\n[parallelism]\npipeline_parallel_degree = 1\n'
+        '[activation_checkpoint]\nmode = "full"\nselective_ac_option = "op"\n'
+    ),
+    "ds.json": json.dumps(
+        {
+            "train_batch_size": 128,
+            "bf16": {"enabled": True},
+            "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "none"}},
+        }
+    ),
+    "nano.yaml": (
+        "model: {dtype: bfloat16, model_config: {is_llama_config: true, hidden_size: 1024,\n"
+        "  intermediate_size: 4096, num_hidden_layers: 8, num_attention_heads: 16,\n"
+        "  num_key_value_heads: 4, vocab_size: 32000, tie_word_embeddings: false}}\n"
+        "optimizer: {zero_stage: 1}\n"
+        "parallelism: {dp: 32, tp: 2, pp: 1, tp_mode: REDUCE_SCATTER, recompute_layer: false}\n"
+        "tokens: {sequence_length: 4096, micro_batch_size: 1, batch_accumulation_per_replica: 1}\n"
+    ),
+    "max.yml": (
+        "model_name: llama2-7b\nper_device_batch_size: 1\nremat_policy: full\nhardware: gpu\n"
+        "max_target_length: 4096\n"
+    ),
+}

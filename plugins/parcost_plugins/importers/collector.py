@@ -13,6 +13,7 @@ from parcost import (
     ImportQuestion,
     Translation,
 )
+from parcost_plugins.importers.answers import answer_to, asked_attribute
 from parcost_plugins.importers.json_text import JsonEntry, JsonTextError, read_object
 from parcost_plugins.importers.tables import is_listed
 from parcost_plugins.importers.yaml_text import YamlTextError, read_mapping
@@ -242,8 +243,17 @@ class SettingCollector:
             elif reason or cost or is_listed(key, listed):
                 self.ignore(key, reason)
             else:
-                unknown.append(ImportedKey(name=key, start=entry.start, end=entry.end))
+                unknown.append(self._unknown(key, entry))
         return unknown
+
+    def _unknown(self, key: str, entry: JsonEntry) -> ImportedKey:
+        """Return a key that no list has; ask for what it decides, where the table says so."""
+        attribute = ""
+        if answer := answer_to(key, self._table):
+            attribute = asked_attribute(answer)
+            title = self._table.get("title", "the tool")
+            self.ask(attribute, f"`{key}` is in no table of {title}", [answer], key)
+        return ImportedKey(name=key, start=entry.start, end=entry.end, attribute=attribute)
 
     def _set_path(self, path: str, value: str, key: str, blocks: Mapping[str, str]) -> None:
         block, _, name = path.partition(".")

@@ -86,6 +86,10 @@ def _model(found: SettingCollector, file: ImportFile) -> int | None:
     """Read the model by its name, by its sizes, or by its file; return its layers."""
     name = found.value("model_name")
     if name in (None, "default"):
+        if not any(key in found for key in _TABLE["marks"]["model"]):
+            answers = ["--use catalog.models.llama31_8b", "--use MODEL.yml"]
+            found.ask("model", "the file has neither model_name nor sizes of a model", answers)
+            return None
         return read_model(found)
     return read_name(found, str(name), file.neighbor)
 

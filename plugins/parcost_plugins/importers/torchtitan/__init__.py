@@ -16,6 +16,7 @@ from parcost import (
     Translation,
     hookimpl,
 )
+from parcost_plugins.importers.answers import answer_to, asked_attribute
 from parcost_plugins.importers.drafts import Draft, Option
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
@@ -133,7 +134,10 @@ def _translation(
             else:
                 draft.leave(option, tables["unread"][option.name])
         else:
-            draft.leave(option, option.unread)
+            answer = answer_to(option.name, tables)
+            if answer:
+                options.ask(option, option.unread or f"in no table of {Torchtitan.title}", [answer])
+            draft.leave(option, option.unread, asked_attribute(answer) if answer else "")
     return draft.translation()
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from parcost_plugins.importers.answers import asked_attribute
 from parcost_plugins.importers.drafts import Draft, Option, OptionSet
 from parcost_plugins.importers.tables import is_listed, table
-
-_OF_USES = {"precisions": "precision", "models": "model"}
 
 
 class TitanOptions(OptionSet):
@@ -60,17 +59,3 @@ class TitanOptions(OptionSet):
     def why(self, fact: str) -> str:
         """Return an assumption, with the tool and its release."""
         return f"torchtitan {self.release}: {fact}"
-
-
-def asked_attribute(answer: str) -> str:
-    """Return the attribute, or the kind of blocks, that an option of the command line sets.
-
-    >>> asked_attribute("--set 'training.global_batch=256 sequences'")
-    'training.global_batch'
-    >>> asked_attribute("--use catalog.precisions.bf16"), asked_attribute("--as llama3")
-    ('precision', 'model')
-    """
-    kind, _, value = answer.partition(" ")
-    if kind == "--set":
-        return value.strip("'").partition("=")[0]
-    return _OF_USES[value.split(".")[1]] if kind == "--use" else "model"

@@ -165,7 +165,8 @@ class _ConfigurationReader:
                         keyword.value,
                         uncertain,
                     )
-            if not value.keywords and not dotted(value.func).endswith("Config"):
+            known = section in table("torchtitan")["classes"].values()
+            if not value.keywords and not known:
                 self._set(name, key, node, value, uncertain)
         else:
             self._set(name, key, node, value, uncertain)
