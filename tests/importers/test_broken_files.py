@@ -21,7 +21,7 @@ from parcost_plugins.importers.torchtitan import Torchtitan
 from .test_accelerate import FSDP_1, FSDP_2
 from .test_automodel import RECIPE
 from .test_cluster_files import BLOCKS, HGX, HOSTS, JOB, PAIRS, TREE
-from .test_maxtext import MODEL, RUN
+from .test_maxtext import MODEL, RUN, SCRIPT
 from .test_nccl_tests import ONE_NODE, json_log, log
 from .test_torchtitan import PYTHON, TOML
 from .test_yaml_configs import LLAMA, QWEN
@@ -34,6 +34,7 @@ FILES: list[tuple[Importer, str, str]] = [
     *((Accelerate(), "a.yaml", text) for text in (FSDP_1, FSDP_2)),
     *((Nanotron(), "a.yaml", text) for text in (LLAMA, QWEN)),
     *((MaxText(), "a.yml", text) for text in (RUN, MODEL)),
+    (MaxText(), "a.sh", SCRIPT),
     (Automodel(), "a.yaml", RECIPE),
     (DeepSpeed(), "a.json", '{"train_batch_size": 64, "zero_optimization": {"stage": 3}}'),
     (Torchtitan(), "a.toml", TOML),

@@ -222,3 +222,61 @@ def test_a_key_that_is_renamed_raises_a_question(run_command: Callable[..., Any]
     assert "error[import-question]: `layout.tp` is not known" in done.err
     done = run_command("eval", *machine, "run.yml", files={"run.yml": RUN})
     assert "import-question" not in done.err + done.out
+
+
+SCRIPT = """\
+export OUT=gs://bucket
+STEP_BATCH=4
+python3 -m maxtext.trainers.pre_train.train "${CONFIGS:-$PWD/configs}"/base.yml run_name=$RUN \\
+  per_device_batch_size=$STEP_BATCH remat_policy=minimal global_parameter_scale=64 \\
+  ici_fsdp_parallelism=-1 ici_tensor_parallelism=4 max_target_length=2048 \\
+  base_output_directory=$OUT attention='flash' quantization=""
+"""
+
+
+def script(text: str, name: str = "", other: str = "", **environment: str) -> Translation:
+    options = ImportOptions(environment=tuple(environment.items()))
+    file = ImportFile("run.sh", text, options, lambda path: other if path == name else None)
+    return IMPORTER.read(file)
+
+
+def test_the_command_of_a_script_is_read(tmp_path: Path) -> None:
+    """64 layers of 8192: attention 4 h^2, feed-forward 3 h x 28672, two norms; two embeddings."""
+    found = script(SCRIPT)
+    assert IMPORTER.recognizes("run.sh", SCRIPT)
+    values = settings(found)
+    assert {
+        "model.layers": "64",
+        "layout.tp": "4",
+        "layout.zero": "3",
+        "training.micro_batch": "16",
+        "training.sequence": "2048",
+        "recompute.keep_qkv": "on",
+        "recompute.keep_up": "on",
+    }.items() <= values.items()
+    assert "recompute.keep_core" not in values
+    (tmp_path / "run.sh").write_text(SCRIPT)
+    machine = "use catalog.devices.tpu_v5p\nuse catalog.fabrics.tpu_v5p_pod\n"
+    job = f'use "run.sh"\n{machine}cluster {{ devices = 256 }}\n'
+    (study,) = parcost.load_text(job, str(tmp_path / "job.par"))
+    layer = 4 * 8192**2 + 3 * 8192 * 28_672 + 2 * 8192
+    total = 64 * layer + 2 * 32_000 * 8192 + 8192
+    assert total == 62_802_370_560
+    assert study.evaluate().result.figure("parameters") == total
+
+
+def test_what_a_script_does_not_set_is_an_error_at_its_word() -> None:
+    text = SCRIPT.replace("STEP_BATCH=4\n", "")
+    (problem,) = script(text).problems
+    assert "per_device_batch_size" in problem.message
+    assert "--set-env" in problem.help
+    assert settings(script(text, STEP_BATCH="2"))["training.micro_batch"] == "8"
+
+
+def test_the_file_that_a_command_names_is_read() -> None:
+    text = SCRIPT.replace("base.yml", "mine.yml").replace("remat_policy=minimal ", "")
+    (problem,) = script(text).problems
+    assert "`mine.yml` has the other keys" in problem.message
+    values = settings(script(text, "mine.yml", "remat_policy: save_out_proj\nsteps: 3\n"))
+    assert values["recompute.keep_output"] == "on"
+    assert values["layout.tp"] == "4"

@@ -1,4 +1,4 @@
-"""Configurations of MaxText: YAML of a run or of a model.
+"""Configurations of MaxText: YAML of a run or of a model, and the command of a script.
 
 A mesh has axes within a slice (``ici_*``) and between slices (``dcn_*``). Their products are the
 degrees of the layout. What a file leaves out stands in ``base.yml``.
@@ -14,6 +14,7 @@ from typing import Any
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.json_text import JsonEntry
+from parcost_plugins.importers.maxtext_command import is_command, read_command
 from parcost_plugins.importers.maxtext_layout import MaxTextLayout, read_layout
 from parcost_plugins.importers.maxtext_model import read_model, read_name
 from parcost_plugins.importers.needs import NEEDS
@@ -41,8 +42,10 @@ class MaxText(Importer):
     subjects = SUBJECTS
 
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether a text has keys of MaxText."""
-        return name.endswith((".yml", ".yaml")) and len(set(_MARK.findall(text))) >= _FEWEST
+        """Return whether a text has keys of MaxText, or a command that starts it."""
+        if name.endswith((".yml", ".yaml")):
+            return len(set(_MARK.findall(text))) >= _FEWEST
+        return name.endswith((".sh", ".bash", ".txt")) and is_command(text)
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the settings of a configuration."""
@@ -50,7 +53,8 @@ class MaxText(Importer):
 
     def read(self, file: ImportFile) -> Translation:
         """Return the settings of a configuration, with a model file of the same folder."""
-        entries = read_configuration(file.name, file.text)
+        is_yaml = file.name.endswith((".yml", ".yaml"))
+        entries = read_configuration(file.name, file.text) if is_yaml else read_command(file)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
         found = SettingCollector(entries, _TABLE)
