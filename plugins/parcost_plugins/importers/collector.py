@@ -243,10 +243,10 @@ class SettingCollector:
             elif reason or cost or is_listed(key, listed):
                 self.ignore(key, reason)
             else:
-                unknown.append(self._unknown(key, entry))
+                unknown.append(self._make_unknown_key(key, entry))
         return unknown
 
-    def _unknown(self, key: str, entry: JsonEntry) -> ImportedKey:
+    def _make_unknown_key(self, key: str, entry: JsonEntry) -> ImportedKey:
         """Return a key that no list has; ask for what it decides, where the table says so."""
         attribute = ""
         if answer := answer_to(key, self._table):
