@@ -504,7 +504,7 @@ class _ScriptReader(WordExpander):
             self.run(bodies)
             if self._leaves_loop():
                 break
-        self._end_loop(outer)
+        self._end_loop(outer, bodies)
         return Decision(True)
 
     def _leaves_loop(self) -> bool:
@@ -513,13 +513,21 @@ class _ScriptReader(WordExpander):
             self.layer.ended = ""
         return bool(ended) and ended != "continue"
 
-    def _end_loop(self, outer: Layer, *, is_open: bool = False) -> None:
+    def _end_loop(
+        self,
+        outer: Layer,
+        body: Sequence[ShellNode],
+        step: Callable[[], Decision] | None = None,
+        *,
+        is_open: bool = False,
+    ) -> None:
         """Take over what a loop has set; nothing of it is sure where a test inside is not."""
-        inner, self.layer = self.layer, outer
         loose = self._loose.pop()
         if loose or is_open:
-            for name in inner.variables:
-                inner.variables[name] = self._loop_variable(name)
+            ended, self.layer.ended = self.layer.ended, ""
+            self._undecided_loop([*self.layer.variables], body, step)
+            self.layer.ended = "" if ended in ("break", "continue") else ended
+        inner, self.layer = self.layer, outer
         self.layer.adopt(inner)
 
     def _loop_variable(self, name: str) -> Variable:
@@ -579,7 +587,7 @@ class _ScriptReader(WordExpander):
             if status.value is not True:
                 is_open = status.value is None
                 break
-        self._end_loop(outer, is_open=is_open)
+        self._end_loop(outer, body, step, is_open=is_open)
         return Decision(True)
 
     def _written_names(
