@@ -202,3 +202,11 @@ def test_what_grows_too_much_is_an_error(script: str) -> None:
 def test_a_script_that_sources_itself_ends() -> None:
     with pytest.raises(ShellTextError):
         read_script(". ./x.sh", {}, lambda _: ". ./x.sh")
+
+
+def test_a_default_that_decides_a_test_is_listed() -> None:
+    text = "T=${T:-bf16}\nA=(--bf16)\nif [ $T = fp8 ]; then A+=(--fp8); fi\npython a.py ${A[@]}\n"
+    (test,) = read_script(text).assumed
+    assert (test.text, test.assumption) == ("T", "`T` is not set in the file: its default there")
+    assert text[test.start : test.end] == "A+=(--fp8)"
+    assert read_script(text, {"T": "fp8"}).assumed == []

@@ -86,21 +86,24 @@ class _ScriptWriter:
 
 def _words(script: str, environment: dict[str, str]) -> tuple[list[str], bool]:
     """Return the words that are certain, and whether there are no others."""
-    (call,) = read_script(script, environment).commands
+    found = read_script(script, environment)
+    (call,) = found.commands
     certain = [word for word in call.words[1:] if not word.unread and not word.assumption]
+    if found.assumed:  # what a default decides is assumed, whatever it leaves
+        return [], False
     complete = len(certain) == len(call.words) - 1 and not call.conditional
     complete = complete and call.decision is None
     return [word.text for word in certain], complete
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(25))
 def test_a_constant_script_has_the_words_of_bash(seed: int) -> None:
     script = _ScriptWriter(seed, constant=True).script()
     (expected,) = words_of_bash(script)
     assert _words(script, {}) == (expected, True), script
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(25))
 def test_a_word_is_certain_only_if_each_environment_has_it(seed: int) -> None:
     script = _ScriptWriter(seed, constant=False).script()
     certain, complete = _words(script, {})

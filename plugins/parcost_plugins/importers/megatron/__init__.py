@@ -110,6 +110,9 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
             draft.ignore(option)
         elif option.name not in _DOUBTS["decides"] or _is_stated(option, line):
             draft.leave(option, _reason_to_ask(option))
+    for test in line.script.assumed if line.script is not None else ():
+        why = f"decides a test by its default: {test.assumption}; --set-env replaces it"
+        draft.ignore(Option(name="", key=test.text, start=test.start, end=test.end), why)
     list_rest(draft, options.rest())
     return draft.translation()
 

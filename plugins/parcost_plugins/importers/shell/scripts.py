@@ -108,13 +108,15 @@ class Script(NamedTuple):
     """What a script sets and calls.
 
     *conditional* are words that only some branches of undecided tests set, each with its reason.
-    *scheduler* are options of ``#SBATCH`` lines.
+    *scheduler* are options of ``#SBATCH`` lines. *assumed* are tests that a default of the script
+    decides: the variable, at the place of the test, with the assumption.
     """
 
     variables: Mapping[str, Variable]
     commands: Sequence[ScriptCall]
     conditional: Sequence[ShellField]
     scheduler: Mapping[str, ShellField]
+    assumed: Sequence[ShellField] = ()
 
     def fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable that are certain."""
@@ -199,6 +201,7 @@ class _ScriptReader(WordExpander):
         self._nesting = 0
         self._folder = ""
         self._locals: list[dict[str, Variable | None]] = []
+        self._assumed: dict[str, ShellField] = {}  # by the assumption
         self._references: set[str] = set()  # names that stand for other ones
         self._attributed: dict[str, str] = {}  # names whose values change as they are set
         self.scheduler: dict[str, Piece] = {}
@@ -239,7 +242,7 @@ class _ScriptReader(WordExpander):
             if (variable := self.layer.get(name)) is not None
         }
         scheduler = {key: field_of([piece]) for key, piece in self.scheduler.items()}
-        found = Script(variables, calls, (), scheduler)
+        found = Script(variables, calls, (), scheduler, [*self._assumed.values()])
         conditional = [word for call in calls for word in call.conditional]
         if not calls:
             names = [name for name in variables if name not in self.pins]
@@ -340,7 +343,10 @@ class _ScriptReader(WordExpander):
                 else:
                     self._merge([branch, Layer(self.layer)], status)
                 status = combined([status, following], is_and=wanted)
-            elif status.value == wanted:
+            elif status.value != wanted:
+                self._note(status, command)
+            else:
+                self._note(status, command)
                 before = self._context
                 self._context = before or status.assumption
                 following = self._execute(command)
@@ -388,6 +394,8 @@ class _ScriptReader(WordExpander):
         before = self._context
         status = Decision(True)
         for decision, body in branches:
+            if decision.value is not None and body:
+                self._note(decision, body[0])
             if decision.value is False:
                 continue
             if decision.value and not undecided:
@@ -413,6 +421,17 @@ class _ScriptReader(WordExpander):
             joined = joined._replace(answers=answers or joined.answers)
         self._merge(possible, joined)
         return joined._replace(value=None)
+
+    def _note(self, decision: Decision, node: ShellNode) -> None:
+        """Note that an assumption decides on a command."""
+        why = decision.assumption
+        if why and why not in self._assumed:
+            while isinstance(node, CommandChain):
+                node = node.first
+            start, end = getattr(node, "start", 0), getattr(node, "end", 0)
+            name = re.search(r"`([^`]*)`|(argument \d+)", why)
+            shown = (name[1] or name[2]) if name is not None else why
+            self._assumed[why] = field_of([Piece(shown, *self.source.place(start, end), "", why)])
 
     def _is_default(self, decision: Decision, branch: Layer) -> bool:
         """Return whether a branch sets a variable that nothing sets where it is empty."""

@@ -7,7 +7,8 @@ read here, once and from left to right. Nothing is run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 _NAME = r"[A-Za-z_][A-Za-z_0-9]*"
@@ -421,17 +422,11 @@ class _WordReader:
         raise ShellTextError("this `{` has no `}`", start, start + 1)
 
     def _closing_round(self, at: int) -> int | None:
-        """Return the place behind the parenthesis that closes the one ahead of *at*."""
-        depth = 1
-        while at < self.stop:
-            char = self.text[at]
-            if char == ";":
-                return None
-            depth += (char == "(") - (char == ")")
-            at += 1
-            if not depth:
-                return at
-        return None
+        """Return the place behind the parenthesis that closes the one ahead of *at*, if any."""
+        close = _round_pairs(self.text).get(at - 1, self.stop)
+        if close >= self.stop or self.text.find(";", at, close) >= 0:
+            return None
+        return close + 1
 
     def note_document(self, word: ShellToken, *, tabs: bool) -> list[WordPart]:
         """Note the word that ends a document; return the list that its parts come into."""
@@ -879,6 +874,19 @@ class _ScriptParser(_WordReader):
             document = self.note_document(target, tabs=token.operator == "<<-")
         redirections.append(Redirection(token.operator, target, document, name))
         return True
+
+
+@lru_cache(maxsize=1)
+def _round_pairs(text: str) -> Mapping[int, int]:
+    """Return where each round bracket of a text closes."""
+    found: dict[int, int] = {}
+    stack: list[int] = []
+    for bracket in re.finditer(r"[()]", text):
+        if bracket[0] == "(":
+            stack.append(bracket.start())
+        elif stack:
+            found[stack.pop()] = bracket.start()
+    return found
 
 
 def _escaped(text: str) -> str:
