@@ -204,6 +204,11 @@ def test_a_script_that_sources_itself_ends() -> None:
         read_script(". ./x.sh", {}, lambda _: ". ./x.sh")
 
 
+def test_an_assumption_is_kept_in_a_composed_command() -> None:
+    words = call('T=${T:-4}\nC="python a.py --tp $T --pp 2"\neval $C').words
+    assert [bool(word.assumption) for word in words] == [False, False, False, True, False, False]
+
+
 def test_a_default_that_decides_a_test_is_listed() -> None:
     text = "T=${T:-bf16}\nA=(--bf16)\nif [ $T = fp8 ]; then A+=(--fp8); fi\npython a.py ${A[@]}\n"
     (test,) = read_script(text).assumed

@@ -81,6 +81,14 @@ class ScriptSource:
             return start, end
         return self._at(start)[0], self._at(max(end - 1, start))[1]
 
+    def assumption(self, start: int, end: int) -> str:
+        """Return the first assumption of what *start* to *end* of this text is made of."""
+        if not self.pieces:
+            return ""
+        first = max(bisect.bisect_right(self._starts, start) - 1, 0)
+        last = bisect.bisect_left(self._starts, end)
+        return assumption_of(self.pieces[first:last])
+
     def _at(self, at: int) -> tuple[int, int]:
         number_of = max(bisect.bisect_right(self._starts, at) - 1, 0)
         piece = self.pieces[number_of]
@@ -265,7 +273,10 @@ class WordExpander:
         return found
 
     def _piece(self, part: WordPart) -> Piece:
-        return Piece(part.text, *self.source.place(part.start, part.end))
+        place = self.source.place(part.start, part.end)
+        if not self.source.pieces:
+            return Piece(part.text, *place)
+        return Piece(part.text, *place, "", self.source.assumption(part.start, part.end))
 
     def _plain(self, part: WordPart) -> list[Piece]:
         """Return a text; a mark in it is a piece that is not known."""
@@ -279,7 +290,8 @@ class WordExpander:
                 continue
             if mark.start() > at:
                 place = self.source.place(part.start + at, part.start + mark.start())
-                found.append(Piece(part.text[at : mark.start()], *place))
+                why = self.source.assumption(part.start + at, part.start + mark.start())
+                found.append(Piece(part.text[at : mark.start()], *place, "", why))
             found.append(pieces[int(mark[1])])
             at = mark.end()
         if at < len(part.text) or not found:
