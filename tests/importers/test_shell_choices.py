@@ -209,6 +209,12 @@ def test_an_assumption_is_kept_in_a_composed_command() -> None:
     assert [bool(word.assumption) for word in words] == [False, False, False, True, False, False]
 
 
+def test_an_addition_that_a_default_decides_leaves_the_rest_as_it_is() -> None:
+    text = 'N=${N:-1}; X="--tp 4"; if [ $N = 1 ]; then X="$X --pp 2"; fi; python a.py $X'
+    words = call(text).words
+    assert [bool(word.assumption) for word in words] == [False] * 4 + [True] * 2
+
+
 def test_a_default_that_decides_a_test_is_listed() -> None:
     text = "T=${T:-bf16}\nA=(--bf16)\nif [ $T = fp8 ]; then A+=(--fp8); fi\npython a.py ${A[@]}\n"
     (test,) = read_script(text).assumed

@@ -6,7 +6,7 @@ References are replaced by what the file sets. What it does not set is left unre
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -735,7 +735,8 @@ class _ScriptReader(WordExpander):
             variable = Variable([], variable.kind, why)
             variable.fixed = True
         if self._context and not variable.unread:
-            variable.values = _assumed_values(variable.values, self._context)
+            kept = {id(piece) for value in before.values for piece in value} if before else set()
+            variable.values = _assumed_values(variable.values, self._context, kept)
         if pinned and name in self.pins and variable.kind == "text":
             variable = self._pinned(name, variable)
         if before is not None:
@@ -1509,11 +1510,15 @@ _HANDLED = {
 }
 
 
-def _assumed_values(values: Sequence[ShellValue], why: str) -> list[list[Piece]]:
-    """Return values that have an assumption."""
+def _assumed_values(
+    values: Sequence[ShellValue], why: str, kept: Collection[int] = ()
+) -> list[list[Piece]]:
+    """Return values with an assumption; pieces whose ids are *kept* are as they are."""
     return [
         [
-            piece if piece.unread or piece.assumption else piece._replace(assumption=why)
+            piece
+            if piece.unread or piece.assumption or id(piece) in kept
+            else piece._replace(assumption=why)
             for piece in value or [Piece("", 0, 0)]
         ]
         for value in values
