@@ -6,6 +6,7 @@ to other keys are resolved; those to the environment and to other resolvers are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,13 @@ TOOL = "nemo"
 _MODELS = ("model.config.", "model.", "config.")
 _STRATEGIES = ("trainer.strategy.", "model.", "strategy.")
 _BATCHES = ("data.", "model.", "model.config.")
-_MARKS = ("tensor_model_parallel_size:", "_target_: nemo.")
+_CLASSES = re.compile(r"_target_: ['\"]?nemo\.")
+_LAYOUT = re.compile(r"^\s*tensor_model_parallel_size:", re.MULTILINE)
+_TOP = re.compile(r"^(?:trainer|model|strategy|exp_manager):", re.MULTILINE)
+#: Top keys of tools that have the same words.
+_OTHERS = re.compile(
+    r"^(?:policy|grpo|modules|actor_rollout_ref|actor|cluster|peft|recipe):", re.MULTILINE
+)
 
 
 class NeMo(Importer):
@@ -37,7 +44,11 @@ class NeMo(Importer):
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with a layout of NeMo or with its classes."""
-        return name.endswith((".yaml", ".yml")) and any(mark in text for mark in _MARKS)
+        if not name.endswith((".yaml", ".yml")):
+            return False
+        if _CLASSES.search(text):
+            return True
+        return bool(_LAYOUT.search(text) and _TOP.search(text) and not _OTHERS.search(text))
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the settings of a configuration."""

@@ -5,6 +5,7 @@ A shell script, a list of arguments or a Python file is read. None of it is run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
@@ -28,6 +29,12 @@ from parcost_plugins.importers.megatron.model import read_model, read_start
 from parcost_plugins.importers.megatron.precision import read_precision
 from parcost_plugins.importers.megatron.rejections import reject
 from parcost_plugins.importers.megatron.schedule import read_schedule
+from parcost_plugins.importers.megatron.tools import (
+    ToolJob,
+    reject_reinforcement,
+    swift_job,
+    yaml_job,
+)
 from parcost_plugins.importers.megatron.training import read_training
 from parcost_plugins.importers.megatron.writer import MegatronWriter
 from parcost_plugins.importers.needs import NEEDS
@@ -52,6 +59,11 @@ _DOUBTS = table(TOOL)["doubts"]
 #: What another file may set in place of an option that is not read.
 _SET_ELSEWHERE = {"use_checkpoint_args": "model"}
 _SIGNS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_gpt")
+_SIGN_OF_SWIFT = re.compile(r"\bmegatron\s+(?:sft|pt|rlhf)\b")
+_SIGNS_OF_YAML = (
+    re.compile(r"^MODEL_ARGS:", re.MULTILINE),
+    re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre_trainer|post_trainer):", re.MULTILINE),
+)
 _SIGNS_OF_RECIPES = ("megatron.bridge", "cfg.model.")
 
 
@@ -66,8 +78,11 @@ class Megatron(Importer):
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has flags of Megatron-LM, or is a recipe of Megatron-Bridge."""
-        signs = _SIGNS_OF_RECIPES if name.endswith(".py") else _SIGNS
-        return any(sign in text for sign in signs)
+        if name.endswith((".yaml", ".yml")):
+            return any(sign.search(text) for sign in _SIGNS_OF_YAML)
+        if name.endswith(".py"):
+            return any(sign in text for sign in _SIGNS_OF_RECIPES)
+        return any(sign in text for sign in _SIGNS) or bool(_SIGN_OF_SWIFT.search(text))
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the job that the arguments or a recipe describe."""
@@ -82,6 +97,11 @@ class Megatron(Importer):
         try:
             if file.name.endswith(".py"):
                 return _of_recipe(draft, read_recipe(file.text, file.options.recipe))
+            if file.name.endswith((".yaml", ".yml")):
+                found = yaml_job(file)
+                if isinstance(found, ImportProblem):
+                    return Translation(problems=[found])
+                return _of_tool(draft, found)
             return _of_command(draft, command_line(file))
         except (PythonTextError, ShellTextError) as error:
             problem = ImportProblem(message=str(error), start=error.start, end=error.end)
@@ -94,8 +114,12 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     if not known_flags().intersection(line.options):
         message = "the file has no arguments of Megatron-LM"
         return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
-    options = ToolOptions(draft, line.options, _VERSION)
+    job = swift_job(line.options) if line.swift else None
+    options = ToolOptions(draft, job.options if job else line.options, _VERSION)
     _doubts(options, line)
+    reject_reinforcement(draft, line.options)
+    if job is not None:
+        _start(options, job)
     read_options(options, "megatron_core", line.entry)
     read_devices(draft, line)
     for stray in line.strays:
@@ -121,6 +145,29 @@ def _is_stated(option: Option, line: CommandLine) -> bool:
     """Return whether a flag that some branches set has the same value elsewhere."""
     stated = line.options.get(option.name)
     return stated is not None and stated.texts == option.texts
+
+
+def _of_tool(draft: Draft, job: ToolJob) -> Translation:
+    """Return the job of a file of YAML."""
+    options = ToolOptions(draft, job.options, job.version or _VERSION)
+    _start(options, job)
+    read_options(options, "megatron_core")
+    list_rest(draft, options.rest())
+    return draft.translation()
+
+
+def _start(options: ToolOptions, job: ToolJob) -> None:
+    """Read the model that a job names, and list what the tool itself reads."""
+    for option, why in job.rejected:
+        options.draft.problem(option, why)
+    for option in job.ignored:
+        options.draft.ignore(option)
+    for option in job.doubts:
+        options.doubt(option, option.unread, ["model", "dropout"])
+        options.draft.leave(option, option.unread, "model")
+        options.ask("model", option, option.unread)
+    if job.model is not None:
+        read_start(options, job.model)
 
 
 def _reason_to_ask(option: Option) -> str:

@@ -67,7 +67,9 @@ def _layers(options: ToolOptions) -> None:
     try:
         numbers = pattern(text)
     except LayerListError:
-        draft.problem(option, "a number or a list such as ([0]*3+[1]*58) is expected")
+        shown = text[:40] or "nothing"
+        expected = "a number or a list such as ([0]*3+[1]*58) is expected"
+        draft.problem(option, f"{expected}, and {shown} follows")
         return
     if layers is not None and len(numbers) != layers:
         draft.problem(option, f"the list has {len(numbers)} layers, and --num-layers {layers}")

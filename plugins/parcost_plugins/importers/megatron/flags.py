@@ -31,7 +31,7 @@ class CommandLine(NamedTuple):
 
     *strays* are words of no flag, and *repeated* flags stand there twice. *conditional* flags are
     set inside tests that the file does not decide. *entry* is the training script. A *partial* file
-    has a model alone.
+    has a model alone. A *swift* command is one of ms-swift.
     """
 
     options: Mapping[str, Option]
@@ -43,6 +43,7 @@ class CommandLine(NamedTuple):
     conditional: Sequence[Option] = ()
     entry: Option | None = None
     partial: bool = False
+    swift: bool = False
 
 
 def command_line(file: ImportFile) -> CommandLine:
@@ -90,6 +91,7 @@ def command_line(file: ImportFile) -> CommandLine:
         problems=[*line.problems, *twice],
         conditional=_conditional([word for call in calls for word in call.conditional]),
         entry=_entry(words),
+        swift=_is_swift(words),
     )
 
 
@@ -101,6 +103,14 @@ def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:
 
 def _is_launch(call: ScriptCall) -> bool:
     return any(map(_is_known, [*opened(call.words), *call.conditional]))
+
+
+def _is_swift(command: Sequence[ShellField]) -> bool:
+    """Return whether a command is ``megatron sft`` or the like, of ms-swift."""
+    return any(
+        one.text.rpartition("/")[2] == "megatron" and two.text in ("sft", "pt", "rlhf")
+        for one, two in pairwise(command)
+    )
 
 
 def _entry(command: Sequence[ShellField]) -> Option | None:
@@ -187,6 +197,9 @@ def _parted(
     command: Sequence[ShellField], conditional: Sequence[ShellField]
 ) -> tuple[Sequence[ShellField], Sequence[ShellField]]:
     """Return the words of the training script, and those ahead of it."""
+    for place, (one, two) in enumerate(pairwise(command)):
+        if _is_swift((one, two)):
+            return command[place + 2 :], command[: place + 2]
     for place, field in enumerate(command):
         if field.text.endswith(".py") and not field.text.startswith("-"):
             return command[place + 1 :], command[:place]
@@ -262,7 +275,11 @@ def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option],
         elif (
             run
             and word.unread != ARGUMENTS  # which follow the flags of the script
-            and (name is not _name or _name(run[0].text) not in switches)
+            and (
+                name is not _name
+                or _name(run[0].text) not in switches
+                or (len(run) == 1 and word.text in ("true", "false"))
+            )
         ):
             run.append(word)
         else:

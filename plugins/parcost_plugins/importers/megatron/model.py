@@ -120,6 +120,12 @@ def _vocabulary(options: ToolOptions) -> None:
     if options.copy("vocab_size", "model.vocabulary", 1) is not None or options.has("vocab_size"):
         return
     known = table("megatron")["tokenizers"]
+    files = options.get("tokenizer_model")
+    sizes = table("megatron_tools")["vocabularies"]
+    if files is not None and files.text in sizes:
+        why = f"the vocabulary of {files.text}"
+        draft.set("model.vocabulary", digits(sizes[files.text]), files, why)
+        return
     if tokenizer is not None and tokenizer.text in known:
         draft.set(
             "model.vocabulary",

@@ -1,0 +1,214 @@
+"""Files of tools that pass arguments of Megatron-LM on, and of jobs that the language lacks."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from parcost import ImportFile, Translation
+from parcost_plugins.importers.megatron import Megatron
+from parcost_plugins.importers.nemo import NeMo
+
+from .megatron_files import LLAMA, MIXTRAL, Run, settings, small, values
+
+SWIFT = """\
+NPROC_PER_NODE=4 megatron sft \\
+    --model Qwen/Qwen3-8B --tuner_type full --tensor_model_parallel_size 4 \\
+    --sequence_parallel true --max_length 4096 --global_batch_size 32 --save_steps 10
+"""
+PRIMUS = """\
+exp_name: mine
+modules:
+  pre_trainer:
+    config: pre_trainer.yaml
+    framework: megatron
+    model: small.yaml
+    overrides:
+      tensor_model_parallel_size: 2
+      micro_batch_size: 1
+      seq_length: 2048
+      recompute_granularity: full
+      recompute_method: block
+      recompute_num_layers: 0
+      lr_decay_iters: null
+"""
+MODELS = {
+    "small.yaml": "extends:\n  - base.yaml\nnum_layers: 4\nhidden_size: 128\nvocab_size: 512\n"
+    "num_attention_heads: 4\nffn_hidden_size: 256\n",
+    "models/base.yaml": "extends:\n  - ../../modules/megatron/pre_trainer.yaml\n"
+    "normalization: RMSNorm\nhidden_dropout: 0.0\nattention_dropout: 0.0\n"
+    "position_embedding_type: rope\ngroup_query_attention: true\nnum_query_groups: 2\n",
+}
+ARGUMENTS = """\
+ENV_VARS:
+  NCCL_ALGO: Ring
+MODEL_ARGS:
+  --num-layers: 4
+  --hidden-size: 128
+  --num-attention-heads: 4
+  --seq-length: 256
+  --micro-batch-size: 1
+  --bf16: true
+  --use-distributed-optimizer: true
+TEST_TYPE: regular
+"""
+
+
+def primus(text: str = PRIMUS, models: dict[str, str] | None = None) -> Translation:
+    files = MODELS if models is None else models
+    return Megatron().read(ImportFile("job.yaml", text, neighbor=files.get))
+
+
+def test_a_command_of_ms_swift_has_its_defaults() -> None:
+    found = Megatron().translate("train.sh", SWIFT)
+    expected = {
+        "training.model": "qwen3_8b",
+        "training.precision": "bf16",
+        "training.sequence": "4096",
+        "training.micro_batch": "1",  # ms-swift 4.6.0, megatron_args.py
+        "training.global_batch": "32 sequences",
+        "training.recompute": "selective",
+        "training.dropout": "off",
+        "layout.tp": "4",
+        "layout.zero": "1",
+        "layout.sequence_parallel": "on",
+    }
+    assert expected.items() <= values(found).items()
+    assert settings(found)["layout.zero"].assumption == (
+        "ms-swift 4.6: use_distributed_optimizer is true"
+    )
+    assert not found.questions
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        (("--tuner_type full", "--tuner_type lora"), "adapters are not in the language"),
+        (("--max_length", "--lora_rank 8 --max_length"), "adapters are not in the language"),
+        (("sft", "rlhf --rlhf_type dpo"), "preference training"),
+    ],
+)
+def test_adapters_of_ms_swift_are_rejected(change: tuple[str, str], missing: str) -> None:
+    found = Megatron().translate("train.sh", SWIFT.replace(*change))
+    assert missing in found.problems[0].message
+
+
+def test_a_job_of_primus_extends_files_of_models() -> None:
+    found = primus()
+    expected = {
+        "model.layers": "4",
+        "model.hidden": "128",
+        "model.kv_heads": "2",
+        "model.norm": "rms",
+        "model.gated": "on",  # Primus fd1eeab, models/megatron/language_model.yaml
+        "model.biases": "off",
+        "layout.tp": "2",
+        "layout.zero": "1",  # Primus fd1eeab, modules/megatron/pre_trainer.yaml
+        "training.precision": "bf16",
+        "training.recompute": "none",  # block, and none of the layers
+        "training.dropout": "off",
+        "training.global_batch": "128 sequences",
+    }
+    assert expected.items() <= values(found).items()
+    assert settings(found)["model.layers"].assumption == "Primus fd1eeab: small.yaml"
+    assert not found.questions
+
+
+def test_a_model_of_primus_that_is_missing_is_a_question_or_of_the_catalogue() -> None:
+    found = primus(models={})
+    assert "model" in [one.attribute for one in found.questions]
+    found = primus(PRIMUS.replace("small.yaml", "llama2_7B.yaml"), {})
+    assert values(found)["training.model"] == "llama2_7b"
+    assert values(found)["training.dropout"] == "off"
+    assert not found.questions
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        (("framework: megatron", "framework: torchtitan"), "of Primus is not read"),
+        (("pre_trainer:", "post_trainer:"), "of Primus is not read"),
+        (("micro_batch", "hybrid_attention_ratio: 0.25\n      micro_batch"), "Mamba layers"),
+        (("micro_batch", "spec: [a.b, c]\n      micro_batch"), "layers of another module"),
+    ],
+)
+def test_other_jobs_of_primus_are_rejected(change: tuple[str, str], missing: str) -> None:
+    assert missing in primus(PRIMUS.replace(change[0], change[1], 1)).problems[0].message
+
+
+def test_arguments_in_yaml_are_those_of_a_command() -> None:
+    found = Megatron().translate("model_config.yaml", ARGUMENTS)
+    expected = {"model.layers": "4", "layout.zero": "1", "training.precision": "bf16"}
+    assert expected.items() <= values(found).items()
+    muon = Megatron().translate("a.yaml", ARGUMENTS.replace("TEST", "  --optimizer: muon\nTEST"))
+    assert "the optimizer Muon is not in the language" in muon.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        ("python pretrain_mamba.py {}", "Mamba layers are not in the language"),
+        ("python examples/multimodal/train.py {}", "vision towers are not in the language"),
+        ("python pretrain_t5.py {}", "models with an encoder and a decoder"),
+        ("python pretrain_bert.py {}", "the masked batches of BERT"),
+        ("python train_rl.py {}", "reinforcement learning"),
+        ("python a.py {} --hybrid-layer-pattern M-M*", "Mamba layers are not in the language"),
+        ("python a.py {} --spec megatron.core.models.mamba.mamba_layer_specs s", "Mamba layers"),
+        ("python a.py {} --spec my.layers mine", "names layers of another module"),
+        ("python a.py {} --optimizer dist_muon", "the optimizer Muon"),
+        ("python a.py {} --experimental-attention-variant dsa", "linear and sparse attention"),
+        ("python train.py {} --rollout-batch-size 32 --rm-type math", "generation within"),
+    ],
+)
+def test_jobs_that_the_language_lacks_are_rejected_by_name(command: str, missing: str) -> None:
+    found = Megatron().translate("run.sh", command.format(small("--micro-batch-size 1")))
+    assert any(missing in one.message for one in found.problems)
+
+
+def test_known_layers_of_a_spec_change_nothing() -> None:
+    flags = "--spec megatron.core.models.gpt.gpt_layer_specs get_gpt_layer_local_spec"
+    assert not Megatron().translate("run.args", small(flags)).problems
+
+
+def test_files_of_other_tools_are_not_those_of_nemo() -> None:
+    layout = "tensor_model_parallel_size: 2\n"
+    assert NeMo().recognizes("a.yaml", f"model:\n  {layout}trainer:\n  devices: 8\n")
+    assert not NeMo().recognizes("a.yaml", f"policy:\n  megatron_cfg:\n    {layout}")
+    assert not NeMo().recognizes("a.yaml", PRIMUS)
+
+
+def test_resolvers_of_nemo_are_computed() -> None:
+    text = (
+        "trainer:\n  devices: 8\nmodel:\n  tensor_model_parallel_size: 1\n  num_layers: 2\n"
+        "  hidden_size: 64\n  num_attention_heads: 4\n"
+        "  ffn_hidden_size: ${multiply:4, ${.hidden_size}}\n"
+        "  global_batch_size: ${multiply:${multiply:2, 4}, ${trainer.devices}}\n"
+    )
+    found = values(NeMo().translate("a.yaml", text))
+    assert found["model.ffn"] == "256"
+    assert found["training.global_batch"] == "64 sequences"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_damage_of_a_file_raises(seed: int) -> None:
+    draw = random.Random(seed)
+    recipe = "def a():\n    cfg = llama3_8b_pretrain_config()\n    cfg.model.x = [1, 2]\n"
+    texts = {"a.sh": MIXTRAL, "a.args": LLAMA, "a.yaml": PRIMUS, "a.py": recipe, "b.sh": SWIFT}
+    signs = ["(", ")", "{", "}", "$", '"', "'", "`", ";", "\n", "\\", "[", "=", "--", ":", "<<A"]
+    for name, text in texts.items():
+        for _ in range(40):
+            at, size = draw.randrange(len(text)), draw.randrange(4)
+            damaged = text[:at] + "".join(draw.sample(signs, size)) + text[at + size :]
+            found = Megatron().read(ImportFile(name, damaged))
+            assert found.blocks or found.problems or found.unknown or found.questions
+    for text in ("f() )", "f() (", "f()", ") f()", "function f {", "a=(", "$((", "case x in", "}"):
+        assert Megatron().translate("a.sh", text).problems
+
+
+def test_models_of_a_job_stand_beside_it(run_command: Run) -> None:
+    files = {"job.yaml": PRIMUS, "small.yaml": MODELS["small.yaml"]}
+    done = run_command("import", "job.yaml", files=files)
+    assert "base.yaml" in done.err
+    done = run_command("import", "job.yaml", files=MODELS)
+    assert "layers     = 4" in done.out
