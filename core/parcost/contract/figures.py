@@ -121,7 +121,8 @@ class Section(Record):
     """A part of the report that a plugin adds after the figures: advice, sensitivities.
 
     Each line is a tuple of cells; the first of *columns* names rows. The first *lead* rows
-    stand on the report of one screen as well. *chart* is a picture of it.
+    stand on the report of one screen as well. *chart* is a picture of it. *command* evaluates what
+    the first row stands for.
     """
 
     called: ClassVar[str] = "the section {0.title!r}"
@@ -132,6 +133,7 @@ class Section(Record):
     notes: Sequence[str] = ()
     chart: Chart | None = field(default=None, metadata=_CHART)
     lead: int = field(default=0, metadata=_LEAD)
+    command: str = ""
 
     def problem(self) -> str:
         if self.chart is not None and (wrong := self.chart.problem()):

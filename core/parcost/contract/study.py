@@ -421,6 +421,14 @@ class Study(ABC):
             SpecError: There is no such attribute, or the value does not fit it.
         """
 
+    @property
+    def command(self) -> str:
+        """The command that evaluates the study, with the values that :meth:`replace` set.
+
+        It is empty for a study that was built by hand.
+        """
+        return ""
+
     @abstractmethod
     def legal(self) -> Mask:
         """Return where the study meets every rule before it is priced; its memory may not fit."""

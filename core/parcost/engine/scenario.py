@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
+from shlex import quote
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -107,6 +108,27 @@ class Scenario:
             path: node.span.text.partition("=")[2].strip() or node.value.span.text
             for path, node in self.overrides.items()
         }
+
+    def command(self) -> str:
+        """Return the command that evaluates the scenario, with what is set from outside."""
+        return " ".join(self.command_words())
+
+    def command_words(self) -> list[str]:
+        """Return that command, with each option and its value in one string."""
+        active, reading = self.first.plugins, self.module.reading
+        return [
+            " ".join(["parcost eval", *map(quote, (self.path, *reading.files))]),
+            *([f"--from {quote(reading.tool)}"] if reading.tool else []),
+            *([f"--recipe {quote(reading.recipe)}"] if reading.recipe else []),
+            *([f"--as {quote(reading.family)}"] if reading.family else []),
+            *(["--text-only"] if reading.text_only else []),
+            *(f"--set-env {quote(f'{name}={value}')}" for name, value in reading.environment),
+            *(f"--use {quote(entry)}" for entry in reading.uses),
+            *([f"--study {quote(self.name)}"] if self.study is not None else []),
+            *(f"--without {name}" for name in active.left_out),
+            *(f"--plugin {quote(path)}" for path in active.files),
+            *(f"--set {quote(f'{path}={text}')}" for path, text in self.settings.items()),
+        ]
 
     @property
     def warnings(self) -> Sequence[Diagnostic]:
@@ -251,6 +273,7 @@ class Scenario:
             binder.lacking,
             lets=binder.names.used,
             replace=self._replacer(points),
+            command=self.command,
         )
         return study, binder
 

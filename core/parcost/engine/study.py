@@ -59,6 +59,7 @@ class SpecStudy(Study):
     """A study that was bound from a spec: it asks plugins, and keeps their answers."""
 
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
+    _command: Callable[[], str] | None = field(default=None, repr=False)
     _memo: Memo = field(factory=Memo, repr=False)
     _point: Mapping[str, Any] = field(factory=dict, repr=False)  # values on axes of the memo
     _complaint: Callable[[str, Any, SpecStudy], str] | None = field(default=None, repr=False)
@@ -222,6 +223,10 @@ class SpecStudy(Study):
             message = "the study was built by hand, and has no text to change"
             raise SpecError([Diagnostic("no-text", message, place=self.path or self.name)])
         return self._replace(values)
+
+    @property
+    def command(self) -> str:
+        return "" if self._command is None else self._command()
 
     def legal(self) -> Mask:
         holds: Mask = rules(self).holds

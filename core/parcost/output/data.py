@@ -316,6 +316,7 @@ def section_of(by: Plugin, section: Section) -> dict[str, Any]:
         "columns": list(section.columns),
         "rows": plain_data([list(row) for row in section.rows]),
         "notes": list(section.notes),
+        **({"command": section.command} if section.command else {}),
         "plugin": plugin(by),
     }
 

@@ -308,6 +308,13 @@ def section_page(section: Section, rows: Sequence[tuple[Any, ...]] | None = None
     yield Table(columns, [Row(row) for row in zip(*spelled, strict=True)])
     for note in section.notes:
         yield Line(note, "faint")
+    yield from command_line(section)
+
+
+def command_line(section: Section) -> Iterator[Line]:
+    """Yield the command that evaluates the first row of a section, if there is one."""
+    if section.command:
+        yield Line(f"Reproduce #1: {section.command}")
 
 
 def _expectations(expectations: Sequence[Expectation]) -> Iterator[Item]:

@@ -22,6 +22,7 @@ from parcost.output.assumptions import assumed_line
 from parcost.output.cells import cells, plugin_note, share
 from parcost.output.narrative import (
     approval,
+    command_line,
     ignored,
     page_figures,
     problems,
@@ -53,6 +54,7 @@ _CLAIMS = 4  # that fail
 _ANSWERS = 28  # lines of figures and tables of a study without a step
 _HEAD = 5  # lines of a table besides its rows
 _FIGURES = 12  # of them for figures where there are tables
+_NARROW = 3  # columns that need no head
 _MORE = "More: --full, --section NAME, `parcost explain`, `parcost figures`"
 
 
@@ -90,8 +92,10 @@ def _result(result: Result, names: Sequence[str], causes: int, shown: int | None
         return
     yield from _time(outcome, causes)
     yield from _memory(outcome, min(causes, _MEMORY_CAUSES))
-    for _, section in sections:
-        if section.lead and section.rows:
+    leading = [section for _, section in sections if section.lead and section.rows]
+    for section in leading:
+        # A table with a command is about what is wrong: others have no room beside it.
+        if section.command or not any(one.command for one in leading):
             yield from _first_rows(section)
 
 
@@ -260,11 +264,13 @@ def _bar(amount: Any, longest: Any) -> str:
 
 
 def _first_rows(section: Section) -> Iterator[Item]:
-    """Yield the first rows of a section, without the head of the table."""
+    """Yield the first rows of a section, with the head of the table where it is wide."""
     yield Heading(section.title, 3)
     spelled = [cells(column) for column in zip(*section.rows[: section.lead], strict=True)]
-    columns = [Column(), *(Column(align="right") for _ in spelled[1:])]
+    heads = section.columns if len(spelled) > _NARROW else [""] * len(spelled)
+    columns = [Column(heads[0]), *(Column(head, "right") for head in heads[1:])]
     yield Table(columns, [Row(row) for row in zip(*spelled, strict=True)])
+    yield from command_line(section)
 
 
 def _worksheet(result: Result, names: Sequence[str]) -> Iterator[Item]:

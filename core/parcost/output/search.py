@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -201,17 +200,8 @@ def eval_words(space: Space, entry: RankedLayout, *, brief: bool = False) -> lis
     layout = settings(scenario, entry.layout.values)
     if brief:
         layout = _new_settings(scenario, layout)
-    said = {**scenario.settings, **{p: space.text(p, value) for p, value in layout.items()}}
-    active, reading = scenario.first.plugins, scenario.module.reading
-    flags = [
-        *([f"--from {quote(reading.tool)}"] if reading.tool else []),
-        *(f"--use {quote(entry)}" for entry in reading.uses),
-        *([f"--study {quote(scenario.name)}"] if scenario.study is not None else []),
-        *(f"--without {name}" for name in active.left_out),
-        *(f"--plugin {quote(path)}" for path in active.files),
-        *(f"--set {quote(f'{path}={text}')}" for path, text in said.items()),
-    ]
-    return [f"parcost eval {quote(scenario.path)}", *flags]
+    texts = {p: space.text(p, value) for p, value in layout.items()}
+    return scenario.replace(texts).command_words()
 
 
 def _new_settings(scenario: Scenario, layout: Mapping[str, Any]) -> dict[str, Any]:

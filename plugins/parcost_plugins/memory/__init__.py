@@ -7,6 +7,7 @@ from pathlib import Path
 from parcost import Rulebook, hookimpl
 
 PARTS = (
+    "cures",
     "figures",
     "fit",
     "offload",

@@ -26,7 +26,10 @@ def memory(study: Study) -> list[Memory]:
     budget = study[MemoryBudget]
     communicators, share = _communicators(study), budget.fragmentation
     decides: object = budget
-    if share is None:
+    letter = "fragmentation"
+    if budget.expandable_segments:
+        share, letter = budget.expandable_fragmentation, "expandable_fragmentation"
+    elif share is None:
         decides = study[Training].framework
         share = study[Training].framework.fragmentation
     return [
@@ -59,7 +62,7 @@ def memory(study: Study) -> list[Memory]:
             formula=Formula(
                 text=_OF_ACTIVATIONS,
                 inputs={"share": share},
-                explain=partial(_share_of_activations, decides),
+                explain=partial(_share_of_activations, decides, letter),
             ),
             tag=FRAGMENTATION,
         ),
@@ -70,8 +73,8 @@ def _bytes_of(budget: MemoryBudget, **letters: str) -> dict[str, Any]:
     return {letter: (attribute(budget, name), "B") for letter, name in letters.items()}
 
 
-def _share_of_activations(decides: object) -> Formula:
-    return Formula(text=_OF_ACTIVATIONS, inputs={"share": attribute(decides, "fragmentation")})
+def _share_of_activations(decides: object, name: str) -> Formula:
+    return Formula(text=_OF_ACTIVATIONS, inputs={"share": attribute(decides, name)})
 
 
 def _communicators(study: Study) -> Real:

@@ -568,3 +568,11 @@ class MemoryBudget:
         doc="of the activations, lost between blocks of the allocator; the default is that of "
         "the framework",
     )
+    expandable_segments: bool = switch(
+        default=False,
+        doc="segments of the allocator grow in place (PYTORCH_CUDA_ALLOC_CONF), so that less is "
+        "lost between blocks",
+    )
+    expandable_fragmentation: Real = fraction(
+        doc="of the activations, lost between blocks in segments that grow"
+    )

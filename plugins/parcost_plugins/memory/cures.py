@@ -1,0 +1,294 @@
+"""Changes that make a step fit, the cheapest first.
+
+Where a step does not fit or is tight, every change that the framework has is made in the spec and
+evaluated like any other study. A change is listed where the step then fits, or is tight and did not
+fit before. The order is by step time; changes that need more devices come last. Of one attribute
+the cheapest value is listed. Where no single change is enough, pairs of those that save the most
+are tried.
+
+For 70 billion parameters on 64 devices, `recompute.norms = on` may save 5 GiB for 20 ms, and
+`layout.cp = 2` 25 GiB for 100 ms: both are rows, the former first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from attrs import evolve, frozen
+
+from parcost import Outcome, Section, SpecError, Study, hookimpl
+from parcost.numeric import all_of, is_array
+from parcost_plugins.memory.offload import host_bytes
+from parcost_plugins.vocabulary import (
+    Cluster,
+    Layout,
+    MemoryBudget,
+    Offload,
+    Recompute,
+    ScheduleChoice,
+    Training,
+    layers,
+    memory_limits,
+)
+from parcost_plugins.vocabulary.framework import LOSSES
+from parcost_plugins.vocabulary.offers import has, usual_schedules
+
+_MORE_RECOMPUTED = {"none": ("selective", "full"), "selective": ("full",)}
+_SHARES = (0.25, 0.5, 1.0)  # of what is offloaded
+_CHUNKS = 8
+_PAIRED = 6  # changes that are tried in pairs
+_ROWS = 10
+_LEAD = 3
+_LAST = "cluster.devices"
+_COLUMNS = ("change", "memory", "saved", "step", "vs now", "host", "")
+
+
+@frozen(kw_only=True, eq=False)
+class Cure:
+    """A study with some attributes changed, and what it comes to: seconds and bytes."""
+
+    values: Mapping[str, Any]
+    study: Study
+    step_seconds: float
+    memory_bytes: float
+    host_bytes: float
+    slowdown: float = 1.0  # step time over that of the study as it is
+
+    @property
+    def text(self) -> str:
+        """The changes as the language writes them."""
+        return ", ".join(f"{path} = {_spelled(value)}" for path, value in self.values.items())
+
+    @property
+    def needs_devices(self) -> bool:
+        """Whether it needs more devices."""
+        return _LAST in self.values
+
+    @property
+    def fits(self) -> bool:
+        """Whether the step fits with memory to spare."""
+        return self.memory_bytes <= float(memory_limits(self.study).roomy)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the step fits or is tight."""
+        return self.memory_bytes <= float(memory_limits(self.study).most)
+
+    @property
+    def rank(self) -> tuple[float, bool, float, float, float]:
+        """What cures are sorted by: few devices first, then those that fit, then by step time.
+
+        Of changes that cost the same to a thousandth the one with less memory on the host is first.
+        """
+        order = float(self.values.get(_LAST, 0)), not self.fits
+        return *order, round(self.slowdown, 3), self.host_bytes, self.slowdown
+
+
+@hookimpl
+def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
+    """Yield the changes that make a step fit, where it does not fit or is tight."""
+    if is_array(outcome.step_seconds, outcome.memory_bytes):
+        return
+    if outcome.memory_bytes <= memory_limits(study).roomy:
+        return
+    base = _cure(study, {}, outcome)
+    found, tried = cures(base)
+    if not found:
+        yield _closest(base, tried)
+        return
+    pairs = len(found[0].values) > 1 and all(len(cure.values) > 1 for cure in found)
+    notes = ["no single change that was tried is enough; pairs of those that save the most"]
+    yield Section(
+        title="Changes that fit in memory",
+        columns=_COLUMNS,
+        rows=[_row(base, cure) for cure in found],
+        notes=[
+            *(notes if pairs else []),
+            "each change alone; `host`: memory on the host of one device",
+        ],
+        lead=_LEAD,
+        command=found[0].study.command,
+    )
+
+
+def cures(base: Cure) -> tuple[Sequence[Cure], Sequence[Cure]]:
+    """Return the changes that fit, the cheapest first, and every change that was tried."""
+    tried = [made for values in _changes(base.study) if (made := _try(base, values))]
+    saving = [cure for cure in tried if cure.memory_bytes < base.memory_bytes]
+    found = _cheapest(base, saving)
+    if not found:
+        most = sorted(_least_by_attribute(saving), key=lambda cure: cure.memory_bytes)[:_PAIRED]
+        both = [
+            made
+            for one, other in combinations(most, 2)
+            if not set(one.values) & set(other.values)
+            and (made := _try(base, {**one.values, **other.values}))
+        ]
+        tried, found = [*tried, *both], _cheapest(base, both)
+    more = [cure for cure in found if cure.needs_devices]
+    return [*[cure for cure in found if not cure.needs_devices][:_ROWS], *more], tried
+
+
+def _cheapest(base: Cure, tried: Sequence[Cure]) -> list[Cure]:
+    """Return the cheapest cure of each attribute, in order."""
+    helping = [cure for cure in tried if cure.fits or (cure.runs and not base.runs)]
+    found: dict[tuple[str, ...], Cure] = {}
+    for cure in sorted(helping, key=lambda cure: cure.rank):
+        found.setdefault(tuple(cure.values), cure)
+    return list(found.values())
+
+
+def _least_by_attribute(tried: Sequence[Cure]) -> list[Cure]:
+    """Return of each attribute the change that needs the least memory."""
+    found: dict[tuple[str, ...], Cure] = {}
+    for cure in sorted(tried, key=lambda cure: cure.memory_bytes):
+        found.setdefault(tuple(cure.values), cure)
+    return list(found.values())
+
+
+def _row(base: Cure, cure: Cure) -> tuple[Any, ...]:
+    change = cure.slowdown - 1.0
+    return (
+        cure.text,
+        (cure.memory_bytes, "GiB"),
+        (base.memory_bytes - cure.memory_bytes, "GiB"),
+        (cure.step_seconds, "s"),
+        f"{change:+.1%}".replace("%", " %"),
+        (cure.host_bytes, "GiB"),
+        "" if cure.fits else "tight",
+    )
+
+
+def _closest(base: Cure, tried: Sequence[Cure]) -> Section:
+    """Return the change that comes closest, where none fits."""
+    title = "No change that was tried fits in memory"
+    least = min(tried, key=lambda cure: cure.memory_bytes, default=base)
+    if least.memory_bytes >= base.memory_bytes:
+        return Section(title=title, columns=("change",), rows=[("take more devices",)], lead=1)
+    notes = ["this comes closest; take more devices, or devices with more memory"]
+    return Section(title=title, columns=_COLUMNS, rows=[_row(base, least)], notes=notes, lead=1)
+
+
+def _changes(study: Study) -> Iterator[Mapping[str, Any]]:
+    """Yield the changes that the framework has."""
+    for values in _candidates(study):
+        if all(has(study, path, value) for path, value in values.items()):
+            yield values
+
+
+def _candidates(study: Study) -> Iterator[Mapping[str, Any]]:
+    """Yield what is changed first when memory runs out, from the cheapest to the dearest."""
+    budget, training, layout = study[MemoryBudget], study[Training], study[Layout]
+    if budget.fragmentation is None and not budget.expandable_segments:
+        yield {"memory.expandable_segments": "on"}
+    yield from _losses(training)
+    yield from _recomputation(study)
+    yield from _offloads(study)
+    if training.micro_batch > 1:
+        yield {"training.micro_batch": 1}
+        if training.micro_batch % 2 == 0:
+            yield {"training.micro_batch": int(training.micro_batch) // 2}
+    for zero in range(layout.zero + 1, 4):
+        yield {"layout.zero": zero}
+    if not layout.sequence_parallel:
+        yield {"layout.sequence_parallel": "on"}
+    degrees = ("tp", "cp", "pp", "ep") if training.model.experts else ("tp", "cp", "pp")
+    for degree in degrees:
+        for factor in (2, 4):
+            yield {f"layout.{degree}": int(getattr(layout, degree)) * factor}
+    if layout.pp > 1:
+        for kind in usual_schedules(study):
+            if kind != study[ScheduleChoice].kind:
+                yield {"schedule.kind": kind}
+    for factor in (2, 4):
+        yield {_LAST: int(study[Cluster].devices) * factor}
+
+
+def _losses(training: Training) -> Iterator[Mapping[str, Any]]:
+    if training.loss_chunks == 1:
+        yield {"training.loss_chunks": _CHUNKS}
+    now = training.loss or training.framework.loss
+    for loss in LOSSES[LOSSES.index(now) + 1 :]:
+        yield {"training.loss": loss}
+
+
+def _recomputation(study: Study) -> Iterator[Mapping[str, Any]]:
+    training, recompute = study[Training], study[Recompute]
+    model = training.model
+    if training.recompute != "full":
+        parts = ["norms", "activation"]
+        parts += ["up_projection"] if model.is_latent else []
+        parts += ["mlp"] if not model.experts or model.dense_first else []
+        parts += ["moe"] if model.experts else []
+        for part in parts:
+            if not getattr(recompute, part):
+                yield {f"recompute.{part}": "on"}
+        most = max(layers(study))
+        for share in (4, 2):
+            if most >= 2 * share:
+                some = {"recompute.layers": most // share}
+                yield {"training.recompute": "full", **some}
+    elif recompute.layers:
+        yield {"recompute.layers": 0}
+    for more in _MORE_RECOMPUTED.get(training.recompute, ()):
+        yield {"training.recompute": more}
+
+
+def _offloads(study: Study) -> Iterator[Mapping[str, Any]]:
+    offload = study[Offload]
+    for share in _SHARES:
+        if share > offload.activations:
+            yield {"offload.activations": share}
+    for share in _SHARES[1:]:
+        if share > offload.optimizer:
+            where = (
+                {} if offload.host_memory_bandwidth is not None else {"offload.update": "device"}
+            )
+            yield {"offload.optimizer": share, **where}
+
+
+def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
+    """Return what a change comes to, or None where the result is not legal.
+
+    Where a degree follows from others that are written, it changes with them.
+    """
+    for more in ({}, _following(base.study, values)):
+        if more is None:
+            return None
+        try:
+            changed = base.study.replace({**values, **more})
+            if not all_of(changed.legal()):
+                continue
+            outcome = changed.evaluate()
+        except SpecError:
+            continue
+        if changed.faults_beyond(base.study):
+            continue
+        cure = _cure(changed, {**values, **more}, outcome)
+        return evolve(cure, slowdown=cure.step_seconds / base.step_seconds)
+    return None
+
+
+def _following(study: Study, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the data-parallel degree that follows from changed degrees, if it does."""
+    layout = study[Layout]
+    ranks: float = values.get(_LAST, study[Cluster].devices)
+    for degree in ("tp", "cp", "pp"):
+        ranks = ranks / values.get(f"layout.{degree}", getattr(layout, degree))
+    return None if ranks == layout.dp or ranks % 1 else {"layout.dp": int(ranks)}
+
+
+def _cure(study: Study, values: Mapping[str, Any], outcome: Outcome) -> Cure:
+    return Cure(
+        values=values,
+        study=study,
+        step_seconds=float(outcome.step_seconds),
+        memory_bytes=float(outcome.memory_bytes),
+        host_bytes=float(host_bytes(study, outcome)),
+    )
+
+
+def _spelled(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
