@@ -149,9 +149,10 @@ def _is_warning(diagnostic: Diagnostic) -> bool:
 
 
 def _problems(result: Result) -> Iterator[Item]:
+    shown = any(section.command for _, section in result.sections)  # which says what to do
     for problem in problems(result):
         yield Line(problem.message, indent=2)
-        if problem.help:
+        if problem.help and not shown:
             yield Line(f"help: {problem.help}", indent=2)
 
 
