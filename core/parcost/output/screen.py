@@ -54,7 +54,6 @@ _CLAIMS = 4  # that fail
 _ANSWERS = 28  # lines of figures and tables of a study without a step
 _HEAD = 5  # lines of a table besides its rows
 _FIGURES = 12  # of them for figures where there are tables
-_NARROW = 3  # columns that need no head
 _MORE = "More: --full, --section NAME, `parcost explain`, `parcost figures`"
 
 
@@ -265,10 +264,10 @@ def _bar(amount: Any, longest: Any) -> str:
 
 
 def _first_rows(section: Section) -> Iterator[Item]:
-    """Yield the first rows of a section, with the head of the table where it is wide."""
+    """Yield the first rows of a section; one with a command has the head of its table too."""
     yield Heading(section.title, 3)
     spelled = [cells(column) for column in zip(*section.rows[: section.lead], strict=True)]
-    heads = section.columns if len(spelled) > _NARROW else [""] * len(spelled)
+    heads = section.columns if section.command else [""] * len(spelled)
     columns = [Column(heads[0]), *(Column(head, "right") for head in heads[1:])]
     yield Table(columns, [Row(row) for row in zip(*spelled, strict=True)])
     yield from command_line(section)
