@@ -11,7 +11,7 @@ head_dim_v, seq_q, seq_k, causal, window, direction, and time_us or tflops. FLOP
 the scores that no mask leaves out: forward 2 b h k s (d + v), backward 2 b h k s (3 d + 2 v).
 
 A row of products has device, dtype, time_us, and products: [m, n, k, how many in one kernel]
-of each that the time is of. Their shapes are priced by the model of the catalogue; what is
+of each that the time is of. Their shapes are estimated by the model of the catalogue; what is
 fitted is one factor on its rate for each device and type.
 """
 

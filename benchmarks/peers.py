@@ -5,7 +5,7 @@
 Each peer lives in an environment of its own below FOLDER, made on the first run. What
 cannot be installed is said and left out. All get Llama 3 70B on 1,024 H100: the legal
 combinations of tp, pp, micro-batch, ZeRO stage and recomputation. The peers price less
-than we do: neither has a pipeline replay, and llm-analysis prices neither the bubble nor the
+than we do: neither has a pipeline replay, and llm-analysis models neither the bubble nor the
 gradients' traffic; the ratio is of layouts per second, whatever is known of each.
 """
 

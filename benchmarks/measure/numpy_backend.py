@@ -99,7 +99,7 @@ class NumpyBackend:
         return _time(lambda: np.copyto(other, one), "numpy.copyto")
 
     def collectives(self, cases: Sequence[Collective]) -> Iterator[tuple[Collective, Timing]]:
-        """Refuse: NumPy runs in one process."""
+        """Reject: NumPy runs in one process."""
         raise Missing(f"NumPy has no collectives such as {cases[0].collective}")
 
     def release(self) -> None:

@@ -1310,7 +1310,7 @@ def test_long_work_on_one_file_shows_how_far_it_has_got(
 def test_a_name_that_is_too_long_is_bad_input(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """File systems refuse names of more than 255 bytes, and some functions of Python raise it."""
+    """File systems reject names of more than 255 bytes, and some functions of Python raise it."""
     monkeypatch.chdir(tmp_path)
     Path("a.par").write_text(GOOD, encoding="utf-8")
     assert main([argument.replace("LONG", 300 * "x") for argument in arguments]) == 2

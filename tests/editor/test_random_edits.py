@@ -96,7 +96,7 @@ def ask(editor: Editor, uri: str, place: tuple[int, int]) -> None:
     try:
         editor.request("rename", uri, place, "fresh")
     except JsonRpcException as error:
-        assert str(error)  # noqa: PT017  refusing is an answer
+        assert str(error)  # noqa: PT017  rejecting is an answer
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Formulas compute what they show, for numbers and arrays, and refuse everything else."""
+"""Formulas compute what they show, for numbers and arrays, and reject everything else."""
 
 from __future__ import annotations
 

@@ -511,7 +511,7 @@ COMPILED = "compiled_issue = 100 ms, compiled_call = 300 ms, compiled_kernels = 
             {"ours.issue": 0.5},
             {"F": 0.3 + 0.5 + 2, "B": 0.3 + 0.8 + 2, "W": 0.2 + 1},
         ),
-        # what is refused is worth nothing
+        # what is rejected is worth nothing
         ({"kernels": "mode = compiled"}, {}, {}),
     ],
 )

@@ -1,4 +1,4 @@
-"""Recipes of NeMo Automodel: meshes, batches, types of weights, and what is refused."""
+"""Recipes of NeMo Automodel: meshes, batches, types of weights, and what is rejected."""
 
 from __future__ import annotations
 

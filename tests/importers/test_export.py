@@ -225,7 +225,7 @@ offload { optimizer = 50 %, host_memory_bandwidth = 50 GB/s }
 training { sequence = 4096, micro_batch = 2, global_batch = 96 sequences, recompute = full }
 """
     done = run_command("export", "deepspeed", "job.par", job=job)
-    found = json.loads(done.out)  # without comments, which the loader of transformers refuses
+    found = json.loads(done.out)  # without comments, which the loader of transformers rejects
     assert found["train_batch_size"] == 96
     assert found["train_micro_batch_size_per_gpu"] == 2
     assert found["gradient_accumulation_steps"] == 3

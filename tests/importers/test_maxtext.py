@@ -1,4 +1,4 @@
-"""Configurations of MaxText: meshes, batches, models by hand, and what is refused."""
+"""Configurations of MaxText: meshes, batches, models by hand, and what is rejected."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ def test_a_question_is_about_its_table_and_names_the_answer() -> None:
 def test_the_curve_is_that_of_a_calibration(
     run_command: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """Calibration prices the ring of its plugin; the importer counts its rounds."""
+    """Calibration estimates the ring of its plugin; the importer counts its rounds."""
     pytest.importorskip("scipy")
     times = [(2**i, 30.0 + 2**i / 4e4) for i in range(16, 30, 2)]
     files = {"a.log": log(times, 16, 2, 1.875)}

@@ -63,7 +63,7 @@ MIXTURE = SERVING.replace(
                 "use catalog.models.llama3_70b",
                 "model plan {{ parameters = 70 G, layers = 80, kv_heads = 8, head_dim = 128 }}",
             ).format(more="tp = 8, fabric = wire"),
-            "8 devices send activations, and `plan` has no width",
+            "8 devices send activations, and `plan` has no hidden size",
             "write `hidden = ...`",
         ),
         (

@@ -1,4 +1,4 @@
-"""From operators to work: what is priced, by which model, and what cannot be."""
+"""From operators to work: what is estimated, by which model, and what cannot be."""
 
 from __future__ import annotations
 

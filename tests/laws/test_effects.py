@@ -29,15 +29,15 @@ WITHOUT: Mapping[str, str] = {
         for name in ("near_ridge", "communication_bound", "excellent", "very_good", "fair")
     },
     "framework.version": "tells readers where its values were read, and changes no number",
-    "framework.enforced": "says which specs are refused, and changes no number of the others",
+    "framework.enforced": "says which specs are rejected, and changes no number of the others",
     **{
-        f"offers.{name}": "says which specs are refused, and changes no number of the others"
+        f"offers.{name}": "says which specs are rejected, and changes no number of the others"
         for name in ("attribute", "values", "beyond", "since")
     },
     "host.nvls_tree_corrected": "corrects a pair that is the fastest in no base",
     "term.source": "stands beside a formula, and changes no number",
-    "layout.dp": "follows from the devices and the other degrees; another value is refused",
-    "training.micro_batches": "follows from the batch; another value is refused",
+    "layout.dp": "follows from the devices and the other degrees; another value is rejected",
+    "training.micro_batches": "follows from the batch; another value is rejected",
 }
 
 #: A framework of its own for a study.

@@ -146,7 +146,7 @@ def below_their_bounds(seed: int, numbers: range, monkeypatch: pytest.MonkeyPatc
         priced += len(asked)
         asked.clear()
     if not priced:
-        yield "no collective was priced"
+        yield "no collective was estimated"
 
 
 def test_more_bandwidth_is_never_slower() -> None:

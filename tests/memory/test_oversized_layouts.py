@@ -1,6 +1,6 @@
 """Twenty layouts that need more than 1.15 times what a device holds, worked out by hand.
 
-Real runs fill their devices, and are not refused for it. These would not start: what is counted
+Real runs fill their devices, and are not rejected for it. These would not start: what is counted
 here is a part of what they need, and exceeds the device by 15 % at least.
 """
 

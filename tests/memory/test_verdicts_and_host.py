@@ -351,7 +351,7 @@ def test_requirements_of_offloading(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"offload.optimizer": 0.25, "plain.host_bandwidth": 1.0}, "the host updates 25 % of the optimizer state, and how fast is not said"),
+        ({"offload.optimizer": 0.25, "plain.host_bandwidth": 1.0}, "the host updates 25 % of the optimizer state: host memory bandwidth is needed to time the CPU optimizer update"),
         ({"offload.activations": 0.25}, "25 % of the activations go to the host, and the device has no link to it"),
     ],
 )  # fmt: skip

@@ -488,7 +488,7 @@ def test_heads_divide_by_the_ranks_that_trade_for_them() -> None:
     ((id_, message, hint),) = failures(study("cp = 16", "algorithm = ulysses"))
     assert (id_, message) == (
         "ulysses-kv-heads",
-        "8 KV heads of a tensor-parallel rank are not divisible by the 16 ranks that trade the sequence for them",
+        "8 KV heads of a tensor-parallel rank are not divisible by the all-to-all group of 16 ranks (Ulysses)",
     )
     assert hint == "nearest legal: 8; a ring takes any degree, and a hybrid rings the rest"
     ((id_, _, _),) = failures(

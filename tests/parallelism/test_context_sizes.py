@@ -1,4 +1,4 @@
-"""Context parallelism of one small model, number by number: what is sent, held, said, refused.
+"""Context parallelism of one small model, number by number: what is sent, held, said, rejected.
 
 A tensor-parallel rank has 6 of 12 heads and 3 of 6 key and value heads of 64. With five sequences
 in a micro-batch and 2048 tokens of each on a rank, keys and values are 10,240 x 2 x 3 x 64
@@ -275,7 +275,7 @@ def test_stages_without_attention_hold_no_buffers() -> None:
 
 
 def test_attention_that_writes_its_scores_holds_buffers_on_every_stage() -> None:
-    """It is refused, and worked out all the same."""
+    """It is rejected, and worked out all the same."""
     of = study(**CP_3, training="flash_attention = off")
     assert {term.count for term in memory_terms(of).values()} == {1.0}
 
@@ -417,7 +417,7 @@ def test_as_many_tokens_as_are_needed_are_enough() -> None:
     assert said == "free overlap: 2048 tokens on a rank, and 2048 are enough"
 
 
-# --- what is refused ----------------------------------------------------------------------
+# --- what is rejected ----------------------------------------------------------------------
 
 
 def failures(**more: Any) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def test_shares_of_hybrid_sharding_leave_in_buckets_too(
 
 
 def test_without_zero_there_are_no_shares_to_add_up(bind: Bind) -> None:
-    """It is refused, and worked out as if nothing were said of shares."""
+    """It is rejected, and worked out as if nothing were said of shares."""
     study = bind({"sharding.shard": 2}, parameters=[parameters_record(1e9)])
     assert_terms(once_terms(study), {"gradient all-reduce": (7.0, 4.0, 0.0, 7.0)})
 

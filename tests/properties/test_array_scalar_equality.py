@@ -65,7 +65,7 @@ def spec_text(picked: dict[str, list[object]]) -> str:
 
 
 def evaluate_point(picked: dict[str, object]) -> dict[str, object] | None:
-    """Return the figures of one point, or None where a rule refuses it."""
+    """Return the figures of one point, or None where a rule rejects it."""
     (scenario,) = parcost.load_text(BASE.format(**picked))
     try:
         result = scenario.evaluate().result

@@ -1,6 +1,6 @@
-"""A search prices whole arrays of layouts: every line is what each layout gives alone.
+"""A search evaluates whole arrays of layouts: every line is what each layout gives alone.
 
-A sweep keeps layouts apart whose groups cross other levels. Here they are priced in one
+A sweep keeps layouts apart whose groups cross other levels. Here they are estimated in one
 go, degrees of one among them, so that a plugin that asks about a float and forgets the
 array (``tp == 1.0`` and return) tells on itself.
 """
@@ -162,7 +162,7 @@ def outcome_values(outcome: Outcome, point: int) -> dict[tuple[str, ...], float]
 
 
 def assert_each_point_alone(scenario: parcost.Scenario, points: Mapping[str, list[float]]) -> None:
-    """Price the whole sweep at once, and its first and last points and one between alone."""
+    """Estimate the whole sweep at once, and its first and last points and one between alone."""
     (study,) = scenario.replace(points).studies()
     with np.errstate(all="ignore"):
         together = study.evaluate()

@@ -1,4 +1,4 @@
-"""Warnings that a spec switches off with a comment: where it counts, and what is refused."""
+"""Warnings that a spec switches off with a comment: where it counts, and what is rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a framework has: rules refuse the rest, and say where that is known from."""
+"""What a framework has: rules reject the rest, and say where that is known from."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def report(devices: int = 64, more: str = "", **levels: str) -> Report:
 
 
 def seconds(found: Report) -> tuple[float, ...] | None:
-    """Return what a step and an exchange take, or None where the spec is refused."""
+    """Return what a step and an exchange take, or None where the spec is rejected."""
     names = ("step_time", "t.seconds", "t.node_bytes")
     try:
         return tuple(float(found.result.figure(name)) for name in names)
@@ -76,7 +76,7 @@ def test_each_attribute_of_a_level_has_an_effect_or_a_diagnostic(level: str, dev
         for attribute, value in ATTRIBUTES.items():
             found = report(devices, exchange, **{level: f", kind = {kind}, {attribute} = {value}"})
             if (after := seconds(found)) is None:
-                continue  # refused
+                continue  # rejected
             if seconds(plain) == after:
                 messages = [d.message for d in found.result.diagnostics]
                 assert any(f"`{attribute}`" in m for m in messages), (kind, attribute)

@@ -173,7 +173,7 @@ def key_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def layout_cost(scenario: Scenario, values: Mapping[str, Any]) -> LayoutCost | None:
-    """Return what one layout costs by the public API, or None where a rule refuses it."""
+    """Return what one layout costs by the public API, or None where a rule rejects it."""
     try:
         result = scenario.replace(values).evaluate().result
     except SpecError:

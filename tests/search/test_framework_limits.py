@@ -1,4 +1,4 @@
-"""A search offers what the framework has; what a user asks for beyond that is refused by rule."""
+"""A search offers what the framework has; what a user asks for beyond that is rejected by rule."""
 
 from __future__ import annotations
 

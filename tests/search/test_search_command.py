@@ -1,4 +1,4 @@
-"""``parcost search``: what it prints, writes and refuses, and how it exits."""
+"""``parcost search``: what it prints, writes and rejects, and how it exits."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_deadline_needs_tokens(run: Run) -> None:
     assert code == 1
     assert "error[deadline-lacks]: a deadline takes `deadline` and `tokens`" in err
     assert "spec.par:7:10" in err
-    assert "none of 48 layouts is legal: `deadline-lacks` refuses every one" in err
+    assert "none of 48 layouts is legal: `deadline-lacks` rejects every one" in err
     assert "no other value of a single axis helps" not in err
 
 

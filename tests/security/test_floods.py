@@ -1,4 +1,4 @@
-"""Files of millions of signs are refused, or read, in little memory."""
+"""Files of millions of signs are rejected, or read, in little memory."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ def test_the_page_in_a_browser(browser: Any, serve: Callable[..., Server], tmp_p
     link = browser.current_url
 
     # What is wrong is named at its field, and the last result stays.
-    page.enter("layout.tp", "3", "No report of that; below is the last one.")
+    page.enter("layout.tp", "3", "Invalid input; showing the last valid report.")
     assert page.field("layout.tp").get_attribute("aria-invalid") == "true"
     assert "tp = 2 or 4" in page.by_id("problems").text
     assert step_time(tmp_path, {"layout.tp": "4"}) in page.step

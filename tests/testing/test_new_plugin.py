@@ -1,4 +1,4 @@
-"""``parcost new-plugin``: what it writes passes its own tests, and what it refuses."""
+"""``parcost new-plugin``: what it writes passes its own tests, and what it rejects."""
 
 from __future__ import annotations
 

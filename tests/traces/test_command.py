@@ -1,4 +1,4 @@
-"""``parcost timeline`` with formats, files and folders, and what it refuses."""
+"""``parcost timeline`` with formats, files and folders, and what it rejects."""
 
 from __future__ import annotations
 

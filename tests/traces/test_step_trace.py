@@ -1,4 +1,4 @@
-"""Where the terms of a step stand, against a step that is worked out on paper."""
+"""Where the terms of a step stand, against a step computed by hand."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ def test_a_level_of_the_fabric_stands_for_a_link(
     assert place_group(f"{body}, gamma = 2 s/B", FABRIC.format(more=more)).reduction == 2
 
 
-# --- prices -------------------------------------------------------------------------------------------
+# --- estimates -------------------------------------------------------------------------------------------
 
 PLUGINS = load(("ring", ring), ("naive", naive), installed=False)
 

@@ -259,7 +259,7 @@ def test_a_condition_that_selects_nothing(
         ("mape of one > 16 %", 0),
         ("p90 of two >= 29.9 %", 1),
         ("mean < 0 %", 0),
-        ("refused > 1 %", 0),
+        ("rejected > 1 %", 0),
     ],
 )
 def test_a_limit_fails_the_command(limit: str, code: int, runs: Path, validate: Validate) -> None:
@@ -325,8 +325,8 @@ def test_a_run_predicted_not_to_fit_is_counted(small: Raw, file: Write, validate
     """Two hundred layers of 3072 in fp16 take 450 GB of state on one device."""
     found = validate(file([small("a", 1e3, model__layers=200)]), "--format", "json")
     document = json.loads(found.stdout)
-    assert document["refused"] == ["a"]
-    assert document["groups"]["all"]["all"]["refused"] == 1
+    assert document["rejected"] == ["a"]
+    assert document["groups"]["all"]["all"]["rejected"] == 1
 
 
 def test_values_from_outside_hold_for_every_study(

@@ -1,4 +1,4 @@
-"""Whatever a field holds, a row is read or named, and written or refused."""
+"""Whatever a field holds, a row is read or named, and written or rejected."""
 
 from __future__ import annotations
 

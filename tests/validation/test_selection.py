@@ -1,4 +1,4 @@
-"""Which rows are taken, when the command fails, and what it says on the way: nothing is priced."""
+"""Which rows are taken, when the command fails, and what it says on the way: nothing is modeled."""
 
 from __future__ import annotations
 

@@ -92,8 +92,8 @@ def test_every_figure_of_a_group(summary: Summary) -> None:
         ("step", "mean", "all"): 0.2 / 3,
         ("step", "p90", "all"): 0.28,
         ("step", "median", "one"): 0.15,
-        ("step", "refused", "all"): 1 / 3,
-        ("step", "refused", "one"): 0.0,
+        ("step", "rejected", "all"): 1 / 3,
+        ("step", "rejected", "one"): 0.0,
         ("step", "coverage", "all"): 1.0,
         ("step", "coverage", "two"): None,
         ("step", "half-width", "all"): half,
@@ -299,7 +299,7 @@ def test_the_ranking_is_the_mean_of_its_groups(ranked_summary: Summary) -> None:
 
 
 PAGE = """
-| rows | n | MAPE | median | signed | p90 | const. MFU | refused |
+| rows | n | MAPE | median | signed | p90 | const. MFU | rejected |
 | all rows | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
 | each configuration once | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % | 15.2 % * | 1 |
 | marked as core | 1 | 20.0 % | 20.0 % | -20.0 % | 20.0 % | 27.3 % | 0 |
@@ -311,7 +311,7 @@ PAGE = """
 | +10 to +20 % | 1 | ======================================== |
 | +20 to +30 % | 0 | |
 | +30 to +40 % | 1 | ======================================== |
-| source | n | MAPE | median | signed | p90 | const. MFU | refused |
+| source | n | MAPE | median | signed | p90 | const. MFU | rejected |
 | one | 2 | 15.0 % | 15.0 % | -5.0 % | 19.0 % | 13.6 % * | 0 |
 | two | 1 | 30.0 % | 30.0 % | +30.0 % | 30.0 % | 18.2 % * | 1 |
 | source | groups | regret | by chance | rho |
@@ -411,7 +411,7 @@ def test_the_document_has_every_figure(ranked_summary: Summary) -> None:
     assert '"Größe": 2' in text
     document = json.loads(text)
     assert document["mean_over_sources"] == {"mape": 22.5, "baseline": 15.9091}
-    assert document["refused"] == ["c"]
+    assert document["rejected"] == ["c"]
     assert document["intervals_left_out"] == {
         "step_time": {"n": 1234, "coverage": 75.0, "half_width": 12.5}
     }

@@ -32,7 +32,7 @@ _LONGEST = 32  # characters of a shard's name
 
 
 class ShardError(ParcostError):
-    """A shard is none, or shards are not the whole of one run."""
+    """A file is not a shard, or the shards do not cover one run."""
 
 
 @frozen(kw_only=True)

@@ -226,7 +226,7 @@ def _view(
 
 
 def _check_options(view: View, format_: Format, order: Order | None) -> None:
-    """Refuse options that a format does not read."""
+    """Reject options that a format does not read."""
     name, reads = format_.exporter.name, format_.reads
     if reads != "page" and (view.kind in ("full", "section", "compare") or order is not None):
         option = "order" if view.kind in ("screen", "line") else view.kind

@@ -113,7 +113,7 @@ def _exported(
 def settings_of(
     scenario: Scenario, writer: SettingsWriter, session: Session
 ) -> ExportedSettings | Rejection:
-    """Return the settings of a scenario, or the rules that refuse it.
+    """Return the settings of a scenario, or the rules that reject it.
 
     Raises:
         SpecError: The tool cannot run it.

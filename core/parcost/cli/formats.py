@@ -60,7 +60,7 @@ class Format:
         return part
 
     def check(self, out: str | None) -> None:
-        """Refuse a format of files where no name is given for one."""
+        """Reject a format of files where no name is given for one."""
         from parcost.contract.offers import FileExporter
 
         if out is None and isinstance(self.exporter, FileExporter):

@@ -97,7 +97,7 @@ def _list(session: Session) -> None:
 
 
 def _check_names(paths: Sequence[str], session: Session) -> None:
-    """Refuse the name of a format in the place of a file."""
+    """Reject the name of a format in the place of a file."""
     for path in paths:
         if path in session.loader.importers and not Path(path).exists():
             raise click.UsageError(

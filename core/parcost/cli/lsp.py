@@ -28,7 +28,7 @@ _MOST_PORTS = 65535
 )
 @options.selection
 def command(tcp: str | None, selection: PluginSelection) -> int:
-    """Answer an editor, which starts it: the Language Server Protocol.
+    """Language server (started by your editor).
 
     Diagnostics, hover, completion, definitions, rename, formatting, and a line above each study.
     """

@@ -215,7 +215,7 @@ def plugins(selection: PluginSelection) -> Plugins:
 
 
 def check(selection: PluginSelection) -> None:
-    """Refuse unknown plugins to leave out, and files that are not plugins."""
+    """Reject unknown plugins to leave out, and files that are not plugins."""
     from importlib.metadata import entry_points
     from pathlib import Path
 

@@ -58,7 +58,7 @@ class OutputFile:
             self._file.save_with(save)
 
     def paper(self) -> Paper:
-        """Return what the results are drawn on."""
+        """Return the page size of the output stream."""
         return paper(None if self._file is None else self._file.file)
 
     def finish(self) -> None:
@@ -79,7 +79,8 @@ class OutputFile:
 class OutputFolder:
     """A new folder of results, which appears whole or not at all.
 
-    A folder that holds anything already is refused: its files would be lost, or taken for new ones.
+    A folder that holds anything already is rejected: its files would be lost, or taken for new
+    ones.
     """
 
     def __init__(self, name: str) -> None:

@@ -45,7 +45,7 @@ def command(
     format_: str,
     selection: PluginSelection,
 ) -> int:
-    """Explain a rule: why it is there, an example that fails, and how to mend it.
+    """Explain a rule: why it is there, an example that fails, and how to fix it.
 
     ID is what stands in brackets, as in `error[heads-divide]`. Without one, all rules are listed
     by subject.

@@ -44,7 +44,7 @@ _NOTHING = {"empty-space", "nothing-fits", "nothing-within-limits", "out-of-time
 
 
 def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) -> None:
-    """Refuse what other commands take: each process would make anew what layouts share."""
+    """Reject what other commands take: each process would make anew what layouts share."""
     if value is not None:
         raise click.UsageError(
             "a search runs in one process, as two were slower, and takes no `--jobs` or "
@@ -235,7 +235,7 @@ def _check_options(
     emit: str | None,
     rank: int | None,
 ) -> None:
-    """Refuse options that contradict each other, or have no effect."""
+    """Reject options that contradict each other, or have no effect."""
     if sample is not None and out is not None and emit is None:
         raise click.UsageError("`--out` writes every layout, and `--sample` looks at a few")
     if emit is not None and picture is not None:

@@ -116,7 +116,7 @@ def command(
 def _made(
     scenario: Scenario, wanted: dict[str, list[int]], format_: str
 ) -> list[str | dict[str, Any]] | Rejection:
-    """Return the pages of *scenario*; what rules refuse stands nowhere."""
+    """Return the pages of *scenario*; what rules reject stands nowhere."""
     from parcost.engine.rules import diagnose, rules
     from parcost.report.rejection import Rejection
 

@@ -2,8 +2,8 @@
 
 A report is live: it holds a study, which holds plugins. An entry is the data of its pages. It may
 come from another process or an earlier run, without a difference. An entry has only the parts
-that a format reads. A page, for example, needs advice, which prices many variants of the study; a
-table of numbers does not.
+that a format reads. A page, for example, needs advice, which evaluates many variants of the study;
+a table of numbers does not.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def _mismatch(text: str, names: tuple[str, ...], letters: Mapping[str, Any]) -> 
 
 
 def _infinite_number(text: str, letters: Mapping[str, Any]) -> Any:
-    """Return a number that plain floats refuse: infinite, or not a number."""
+    """Return a number that plain floats reject: infinite, or not a number."""
     import numpy as np
 
     def array(value: Any) -> Any:

@@ -90,7 +90,7 @@ class Activity(NamedTuple):
     end: float
 
 
-#: The longest order that is worked out, in micro-batches times virtual stages.
+#: The longest order that is simulated, in micro-batches times virtual stages.
 LONGEST_ORDER = 2**17
 
 

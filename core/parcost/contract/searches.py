@@ -34,7 +34,7 @@ _KEEP = bounds(1, inf, "which is no number of layouts")
 class Axis(Record):
     """An attribute that a search may choose, by its path, and the values that may be legal.
 
-    *values* are numbers in base units, or words of the language. Values that rules refuse at some
+    *values* are numbers in base units, or words of the language. Values that rules reject at some
     point of the space are left out there. *others* are values with a remark each. A search uses
     them only if the user names them, and prints them and *why*. An axis that *follows* from the
     others is not chosen, needs no values, and is printed beside them. *lacking* are values that are

@@ -32,9 +32,9 @@ class ToolSettings:
     """The settings of a study as the *text* of a file, without comments on their source.
 
     *same* are attributes, or blocks, whose values are written in another way that costs the same,
-    each with the reason: one stage has no schedule. Of essential ones the core prices both values,
-    and refuses a difference. *needs* are settings without which the tool does not start, and that
-    no study has.
+    each with the reason: one stage has no schedule. Of essential ones the core evaluates both
+    values, and rejects a difference. *needs* are settings without which the tool does not start,
+    and that no study has.
     """
 
     text: str = ""

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @record(kw_only=True, eq=False)
 class Call:
-    """A collective, priced: its time, the algorithm (or algorithms) and the formula."""
+    """A collective with its cost: its time, the algorithm (or algorithms) and the formula."""
 
     seconds: Real
     algorithm: str
@@ -191,7 +191,7 @@ class Collective(ABC):
 
 
 class KernelModel(ABC):
-    """A model of kernel time: it prices the operators of one rank on a device."""
+    """A model of kernel time: it estimates the operators of one rank on a device."""
 
     name: str
 
@@ -431,7 +431,7 @@ class Study(ABC):
 
     @abstractmethod
     def legal(self) -> Mask:
-        """Return where the study meets every rule before it is priced; its memory may not fit."""
+        """Return where the study meets every rule before evaluation; its memory may not fit."""
 
     @abstractmethod
     def evaluate(self) -> Outcome:

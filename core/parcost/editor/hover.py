@@ -176,8 +176,8 @@ def _qualifier(referent: Referent) -> str:
         return ""
     if isinstance(factor, str):
         return f"`{referent.name}`: divided by `{factor}`"
-    counts = "counts as written" if factor == 1 else f"counts {factor:g} times"
-    return f"`{referent.name}`: {counts}"
+    times = "" if factor == 1 else f", counts {factor:g} times"
+    return f"unit: {referent.name}{times}"
 
 
 def _code(lines: Sequence[str]) -> str:

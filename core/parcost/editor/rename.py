@@ -1,6 +1,6 @@
 """A name changed wherever it stands, in a file and in those that import it.
 
-The change is tried first. It is refused with a message if a name would mean something else, or if
+The change is tried first. It is rejected with a message if a name would mean something else, or if
 a new error would appear.
 """
 

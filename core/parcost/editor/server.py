@@ -352,7 +352,7 @@ def _range(found: lsp.Range) -> positions.TextRange:
 
 
 def _is_fault(record: logging.LogRecord) -> bool:
-    """Return whether a message of the library is more than a refusal, which the editor shows."""
+    """Return whether a message of the library is more than a rejection, which the editor shows."""
     error = record.exc_info[1] if record.exc_info else None
     is_message = str(record.msg).startswith("Unable to deserialize message")
     return not (is_message or isinstance(error, JsonRpcInvalidParams | JsonRpcInternalError))

@@ -17,7 +17,7 @@ class MaximumChoice:
     cases: tuple[int, ...]  # those that occur
 
     def of(self, value: Callable[[int], Real]) -> Real:
-        """Return ``value(case)`` of the case that holds, elementwise.
+        """Return ``value(case)`` of the branch that applies, element by element.
 
         >>> MaximumChoice(1, (1,)).of(lambda case: (10.0, 20.0)[case])
         20.0
@@ -28,7 +28,7 @@ class MaximumChoice:
         return chosen
 
     def row(self, values: Callable[[int], Sequence[Real]]) -> Sequence[Real]:
-        """Return ``values(case)``, a row of numbers, of the case that holds, elementwise."""
+        """Return the numbers of the branch that applies, element by element."""
         chosen = values(self.cases[0])
         for case in self.cases[1:]:
             here = self.index == case

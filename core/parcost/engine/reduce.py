@@ -142,7 +142,10 @@ def reduce(
 
 
 def _at_work(plan: PipelinePlan, loads: Sequence[Load], times: Times) -> Sequence[Real]:
-    """Return what tells which device is busiest: seconds per micro-batch, or per step."""
+    """Return the busy seconds of each device, to select the busiest.
+
+    They are per micro-batch, or per step for pipelines with copies.
+    """
     if plan.pairs or len(plan.device) > len(times.F):
         return busy_devices(plan, times)
     return [total(loads[k].total for k in held) for held in plan.held]

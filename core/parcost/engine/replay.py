@@ -78,7 +78,7 @@ class PipelinePlan:
         m = int(micro_batches) if whole else 0
         why = "" if whole else "that is not a number of micro-batches"
         if m * p * v > LONGEST_ORDER:
-            why = f"p m v = {m * p * v:,}, and no order above {LONGEST_ORDER:,} is worked out"
+            why = f"p m v = {m * p * v:,}, and orders above {LONGEST_ORDER:,} are not simulated"
         if not why:
             why = limits(self.schedule, PipelineShape(stages=p, micro_batches=m, chunks=v)) or ""
         if why:
@@ -316,7 +316,7 @@ def even_hop(hop: Hop) -> Hop:
 
 
 def add_hops(hop: Hop, more: Hop) -> Hop:
-    """Return *hop* with another message behind each.
+    """Return the hop times with one more message appended to each boundary.
 
     >>> add_hops((1.0, 2.0), 1.0), add_hops(1.0, (2.0, 3.0))
     ((2.0, 3.0), (3.0, 4.0))

@@ -1,7 +1,7 @@
 """A scenario: one study of a file, with its sweeps, ready to be evaluated.
 
 Structural axes are evaluated value by value; the others as arrays over the points that
-meet every rule, so that an illegal point is never priced.
+meet every rule, so that an illegal point is never evaluated.
 """
 
 from __future__ import annotations

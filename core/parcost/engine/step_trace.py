@@ -59,7 +59,7 @@ def step_trace(
     """
     run = outcome.run
     assert isinstance(run, PipelineRun)
-    run.activities()  # refuses many candidates
+    run.activities()  # rejects many candidates
     order = run.plan.orders[0][1]
     return TrainingTrace(
         name=name,

@@ -50,7 +50,7 @@ def markdown(page: RulePage) -> str:
 
 
 def short_markdown(page: RulePage, depth: int) -> str:
-    """Return a rule in Markdown, of whose examples only the lines that mend it are shown."""
+    """Return a rule in Markdown, of whose examples only the lines that fix it are shown."""
     parts = _markdown_head(page, depth)
     if changes := _changes(page):
         parts.append("\n".join(["```diff", *changes, "```"]))

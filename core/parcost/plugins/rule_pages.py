@@ -179,7 +179,7 @@ def _examples(
     changes = table.get("change", ())
     passes = _changed(fails, changes, wrong) if changes else base
     if passes == fails:
-        raise wrong("an example that no change mends")
+        raise wrong("an example that no change fixes")
     return f"{fails}\n", f"{passes}\n"
 
 

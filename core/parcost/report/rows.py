@@ -43,7 +43,7 @@ def rows(
 def claims_by_point(
     axes: Axes, results: Sequence[Result]
 ) -> Mapping[Key, Sequence[tuple[Expectation, bool]]]:
-    """Return every claim at every point that was priced, and whether it holds there."""
+    """Return every claim at every evaluated point, and whether it holds there."""
     found = {}
     for result in results:
         for i in range(point_count(result)):

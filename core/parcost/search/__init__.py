@@ -1,4 +1,4 @@
-"""Search over layouts: a term is priced once per choice that it reads, and sums cover all choices.
+"""Search over layouts: a term is estimated once per choice that it reads. Sums cover all choices.
 
 A space has three parts: structures, a flat axis of legal degrees, and independent choices.
 Structures are stages and chunks, which determine an order. Choices are, for example, the ZeRO

@@ -54,7 +54,7 @@ class SearchRequest:
     """The request of a search: *objective* by name, *keep* layouts, within some seconds.
 
     With *careful* a layout is evaluated on its own before it excludes others. Only a single
-    evaluation has the verdicts of plugins, which may refuse it. A *strict_budget* also ends a
+    evaluation has the verdicts of plugins, which may reject it. A *strict_budget* also ends a
     search that hands out all layouts. Layouts whose cost differs by less than *tolerance*, a share,
     are listed with the simpler ones first.
     """

@@ -47,9 +47,9 @@ def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:
     total = [rule for rule, n in worst if n >= space.size]
     if total:
         rules = " and ".join(f"`{rule}`" for rule in total)
-        said = f"{rules} refuse{'s' if len(total) == 1 else ''} every one"
+        said = f"{rules} reject{'s' if len(total) == 1 else ''} every one"
     else:
-        said = "rules refuse " + ", ".join(f"`{rule}` {n:,}" for rule, n in worst)
+        said = "rules reject " + ", ".join(f"`{rule}` {n:,}" for rule, n in worst)
     message = f"none of {space.size:,} layouts is legal: {said}"
     own = [d for d in _whatever(space) if d.id in total]
     help = "; ".join(_ways_out(space))

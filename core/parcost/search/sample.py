@@ -107,7 +107,7 @@ def _nothing(
     when = " before time ran out" if late else ""
     message = f"of {drawn:,} layouts drawn at random{when} {legal:,} are legal, and none is good"
     notes = [f"{large:,} do not fit"] if large else []
-    notes += [f"rules refuse {worst}"] if worst else []
+    notes += [f"rules reject {worst}"] if worst else []
     more = "give it more time with `--budget`" if late else "draw more of them"
     help = f"{more}, or give axes fewer values"
     return Diagnostic("empty-space", message, (), tuple(notes), help, place=space.scenario.path)

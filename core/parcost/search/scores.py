@@ -1,4 +1,4 @@
-"""What to ask plugins for every layout of some structures: few of them at first, to bound.
+"""Query plugins for all layouts of a group of structures; a subset of the terms bounds them first.
 
 Where such a bound is not enough, all of them are asked. Answers that have read no number of
 stages are arrays answers the points of all structures; others are asked for one by one.

@@ -322,7 +322,7 @@ def _groups(structures: Sequence[Structure]) -> Sequence[StructureGroup]:
 
 
 def _refuse(structures: Sequence[Structure], together: Variants) -> Mapping[str, int]:
-    """Clear where a rule does not hold, and return how many points each refuses."""
+    """Clear where a rule does not hold, and return how many points each rejects."""
     refused: Counter[str] = Counter()
     ends = list(accumulate((s.legal.shape[-1] for s in structures), initial=0))
     with np.errstate(all="ignore"):
@@ -449,7 +449,7 @@ def space(
 
 
 def _check_block(study: SpecStudy, path: str) -> None:
-    """Refuse an attribute of a block that stands inside of another one."""
+    """Reject an attribute of a block that stands inside of another one."""
     block, _ = find(study, path)
     if not any(block is own for blocks in study.blocks.values() for own in blocks):
         message = f"a search cannot choose `{path}`, which stands inside of another block"

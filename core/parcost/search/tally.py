@@ -40,7 +40,7 @@ class Tally:
     number of visited structures. *faults* are the plugins that failed. *unfit* and *broken* count
     evaluated layouts that do not fit or break a limit, although their bounds do not. Without a best
     layout they cover all such layouts. *verdicts* counts layouts that a rule about outcomes
-    refused.
+    rejected.
     """
 
     best: Best
@@ -61,7 +61,7 @@ class Tally:
 
 
 class RefusedError(Exception):
-    """A rule about outcomes refuses a layout that would be listed."""
+    """A rule about outcomes rejects a layout that would be listed."""
 
 
 def result_of(
@@ -79,7 +79,7 @@ def result_of(
     out.
 
     Raises:
-        RefusedError: A rule about outcomes refuses some of these, and others were ruled out by
+        RefusedError: A rule about outcomes rejects some of these, and others were ruled out by
             them: they are to be searched for carefully.
         SpecError: No layout is legal, fits and is within the limits.
         KeyboardInterrupt: The search was interrupted before it found any.

@@ -46,7 +46,7 @@ _NAMES = ("name", "cause", "formula", "source", "flops", "tag")  # what a sum do
 
 @attrs.frozen
 class Windows:
-    """The windows that have guests, and those in which the order of guests changes the result."""
+    """The overlap windows in use, and those whose result depends on the order of transfers."""
 
     guests: frozenset[str] = frozenset()
     ordered: frozenset[str] = frozenset()
@@ -90,8 +90,8 @@ def stack_terms(
     """Return the terms of all variants; *shape* has the number of values of each choice.
 
     Work that runs one after another on one resource is added up first: a ledger would have
-    to keep it apart, a search only needs the sum, and no FLOPs. *hosts* are the windows that
-    have guests.
+    to keep it apart, a search only needs the sum, and no FLOPs. *hosts* are the windows
+    in use.
     """
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:

@@ -78,13 +78,13 @@ def refuse(status: int, id: str, message: str, help: str | None = None) -> JSONR
 
 @frozen
 class Guard:
-    """Middleware that refuses what is not from the page of this server."""
+    """Middleware that rejects what is not from the page of this server."""
 
     app: ASGIApp
     address: Address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it; every answer gets the headers of the guard."""
+        """Answer a request, or reject it; every answer gets the headers of the guard."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

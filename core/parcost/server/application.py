@@ -5,7 +5,7 @@ the page. ``POST /spec`` answers it with the resolved spec. ``POST /search`` ans
 progress, then the best layouts. ``POST /stop`` ends the search of its page with what it has found.
 
 One search runs at a time, as two would take the time of each other; it belongs to the page that
-started it. Another page is refused one meanwhile, and cannot stop it.
+started it. Another page is not given one meanwhile, and cannot stop it.
 
 Answers are JSON. What went wrong with a request, or took too long, is answered with diagnostics.
 """

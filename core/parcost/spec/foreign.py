@@ -116,7 +116,7 @@ def importer_for(
 
 
 def _check_match(importer: Importer, source: Source, translation: Translation) -> None:
-    """Refuse a file of which an importer has read nothing.
+    """Reject a file of which an importer has read nothing.
 
     Raises:
         SpecError: No key was read.

@@ -1,7 +1,7 @@
 """File input: regular files of a limited size, in UTF-8 if they are text.
 
 A failure is a diagnostic. Links are followed. A directory, a pipe, a socket or a device is
-refused. At most the limit of its kind is read of a file.
+rejected. At most the limit of its kind is read of a file.
 """
 
 from __future__ import annotations

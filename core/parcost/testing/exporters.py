@@ -70,11 +70,11 @@ class ExporterContract:
         entries = list(self.entries())
         for entry in entries:
             written = self._attempt([entry], tmp_path)
-            assert written is not None or entry.exit_code, f"{entry.path} is refused"
+            assert written is not None or entry.exit_code, f"{entry.path} is rejected"
         self.parse(self.write(entries, tmp_path))
 
     def test_it_writes_nothing_of_nothing(self, tmp_path: Path) -> None:
-        """A run without a report, such as an empty shard, is written or refused with a message."""
+        """A run without a report, such as an empty shard, is written or rejected with a message."""
         self._attempt([], tmp_path)
 
     def _attempt(self, entries: Sequence[Entry], folder: Path) -> Any:
@@ -84,7 +84,7 @@ class ExporterContract:
         except ParcostError as refusal:
             message = str(refusal)
             if not message.strip():
-                raise AssertionError("a refusal without a message") from refusal
+                raise AssertionError("a rejection without a message") from refusal
             return None
         self.parse(written)
         return written

@@ -24,7 +24,7 @@ class ScheduleContract:
     """Tests of one schedule, on small pipelines against a simulator of its order.
 
     *schedule* is the object that the hook offers. *shapes* are the stages, micro-batches and
-    chunks that are tried; those that ``limits`` refuses are left out.
+    chunks that are tried; those that ``limits`` rejects are left out.
     """
 
     schedule: ClassVar[Schedule]
@@ -44,7 +44,7 @@ class ScheduleContract:
 
     def test_limits_are_sentences(self) -> None:
         """A shape without the schedule has a reason; some shape has the schedule."""
-        assert any(True for _ in self.legal()), "no shape is legal: limits refuses all of them"
+        assert any(True for _ in self.legal()), "no shape is legal: limits rejects all of them"
         for p, m, v in self.shapes:
             reason = self.schedule.limits(PipelineShape(stages=p, micro_batches=m, chunks=v))
             assert reason is None or reason.strip(), f"no reason for {p}, {m}, {v}"

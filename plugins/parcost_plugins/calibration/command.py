@@ -191,7 +191,7 @@ def command(
 
 
 def _require_new(path: Path) -> None:
-    """Refuse a file that exists, and one in a folder that does not."""
+    """Reject a file that exists, and one in a folder that does not."""
     if os.path.exists(path):
         raise click.UsageError(f"{path} exists already; remove it or choose another name")
     if not os.path.isdir(path.parent):
@@ -199,7 +199,7 @@ def _require_new(path: Path) -> None:
 
 
 def _require_device(name: str) -> None:
-    """Refuse a device that no row can mean."""
+    """Reject a device that no row can mean."""
     from parcost_plugins.validation.hardware import ENTRIES
 
     names = list(dict.fromkeys(entry.device for entry in ENTRIES))
@@ -208,7 +208,7 @@ def _require_device(name: str) -> None:
 
 
 def _require_framework(name: str, session: Session) -> None:
-    """Refuse a framework that no catalogue has."""
+    """Reject a framework that no catalogue has."""
     names = [
         file.name.removesuffix(".par")
         for _, catalogue in session.plugins.offers("catalogues").values()
@@ -379,7 +379,7 @@ class _Calibration:
             self.unmodelled += unmodelled
             self.flaws += absurd
             if not grids:
-                self.refused.append("runs: no row can be priced")
+                self.refused.append("runs: no row can be evaluated")
                 return []
             task = problem(wanted, grids)
             fitted = fit(task, _model, self.folds)

@@ -35,7 +35,7 @@ class ConstantKind:
     only: str = "*"  # patterns of labels, with bars between
     default: bool = False
     whole: bool = False
-    recipes: Sequence[str] = ()  # of precision, whose products the constant prices
+    recipes: Sequence[str] = ()  # of precision, whose products the constant estimates
     what: str = ""  # patterns of a host row that measures it
     mode: str = ""
 

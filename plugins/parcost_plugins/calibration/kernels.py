@@ -1,6 +1,6 @@
 """Tables of kernels as grids: products, attention, element-wise passes.
 
-A table has the fields of `specs/parcost_specs/measured`. Times are priced by the model of the
+A table has the fields of `specs/parcost_specs/measured`. Times are estimated by the model of the
 catalogue over values of one constant, with a clock that nothing lowers.
 """
 

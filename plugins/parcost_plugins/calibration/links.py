@@ -1,8 +1,8 @@
 """The link of a collective, from its timings.
 
-An algorithm turns a link into a time; a fit is the inverse. The algorithm is priced on two special
-links, which count its rounds or the bytes of its busiest port. So every algorithm of a plugin can
-be fitted.
+An algorithm turns a link into a time; a fit is the inverse. The algorithm is estimated on two
+special links, which count its rounds or the bytes of its busiest port. So every algorithm of a
+plugin can be fitted.
 """
 
 from __future__ import annotations

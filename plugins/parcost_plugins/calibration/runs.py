@@ -169,7 +169,7 @@ def grids(
     session: Session,
     progress: Callable[[int], None],
 ) -> tuple[list[TimeGrid], list[Flaw], list[Flaw]]:
-    """Return the rows over their constants, those that cannot be priced, and absurd ones."""
+    """Return the rows over their constants, those that cannot be evaluated, and absurd ones."""
     places = {c.name: i for i, c in enumerate(constants)}
     groups: dict[tuple[tuple[str, int], ...], list[tuple[RowResult, Path]]] = {}
     for case, path in found.cases:

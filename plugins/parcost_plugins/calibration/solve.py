@@ -64,7 +64,7 @@ class Fit:
 
     values: Sequence[FitValue]
     refused: Sequence[Refusal]
-    unfitted: Mapping[str, float]  # refused constants, by name, as they stay
+    unfitted: Mapping[str, float]  # rejected constants, by name, as they stay
     before: Sequence[float]
     after: Sequence[float]
     outliers: Sequence[tuple[Measurement, float]]
@@ -507,9 +507,9 @@ def _value(
 
 
 def parts_of(groups: Sequence[Hashable], folds: int) -> list[int]:
-    """Return the part in which each row is left out; a group is in one part.
+    """Return the fold that leaves out each row; a group is in one fold.
 
-    Groups go to the smallest part, the largest group first, so that parts are of like size.
+    Groups go to the smallest fold, the largest group first, so that folds are of like size.
 
     >>> parts_of(["a", "b", "a", "c"], 2)
     [0, 1, 0, 1]

@@ -1,7 +1,7 @@
 """Lower bounds of every algorithm: rounds, bytes through ports, bytes to add.
 
-The bound is an algorithm that is used by name only: ``lower_bound`` prices a collective, or a whole
-step, at the limit. It is the largest of three limits.
+The bound is an algorithm that is used by name only: ``lower_bound`` estimates a collective, or a
+whole step, at the limit. It is the largest of three limits.
 
 - Latency: after r rounds a rank of k ports knows of (k + 1)^r ranks at most, itself among
   them; one round, where switches multicast.

@@ -1,6 +1,6 @@
 """Bruck's algorithms: logarithmically many rounds for any number of ranks.
 
-Distances cycle through powers of two whatever the placement. So every round is priced at
+Distances cycle through powers of two whatever the placement. So every round is estimated at
 ``group.pair``, the slowest boundary, for partners at any distance. The local shuffle of
 blocks is not charged.
 """

@@ -1,6 +1,6 @@
 """Point-to-point: one message to the next rank of the group.
 
-It is priced on ``group.hop``, the slowest boundary between neighbours. There a rank shares the
+It is estimated on ``group.hop``, the slowest boundary between neighbours. There a rank shares the
 ports with ranks of its node that cross at the same time.
 """
 

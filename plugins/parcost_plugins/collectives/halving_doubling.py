@@ -2,7 +2,7 @@
 
 Where every level holds a power of two, ranks halve with near partners first and double
 with them last: what is left to cross an outer level has been halved on the inner ones.
-Elsewhere every round is priced at ``group.pair``, the slowest boundary. Off powers of
+Elsewhere every round is estimated at ``group.pair``, the slowest boundary. Off powers of
 two, pairs of ranks first merge into one: exact for an all-reduce, an approximation for a
 reduce-scatter, whose shares come out uneven. The other operations have no clean form
 there and do not run.

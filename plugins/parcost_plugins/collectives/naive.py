@@ -1,7 +1,7 @@
 """One root that talks to every other rank itself, one after another.
 
 ``auto`` leaves these out, for a tree is never slower: they are what the others are
-compared with. All messages are priced on ``group.pair``, the slowest boundary.
+compared with. All messages are estimated on ``group.pair``, the slowest boundary.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ they first move inside the node (PXN), the innermost level carries these bytes t
 
 A rank starts its messages one after another, so it pays the latency of every one, whichever level
 decides. A reduce-scatter of the same messages moves the bytes of a ring, but between arbitrary
-partners. It is priced so, and ``auto`` leaves it out.
+partners. It is estimated so, and ``auto`` leaves it out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recursive doubling: the fewest rounds that an all-reduce can have.
 
-An all-reduce is priced like halving and doubling. If every level holds a power of two, it is priced
-by level. Otherwise it has two more rounds, all on ``group.pair``. An all-gather and a
-reduce-scatter require powers of two and are priced on ``group.pair``; ``auto`` leaves them out,
+An all-reduce is estimated like halving and doubling. If every level holds a power of two, it is
+estimated by level. Otherwise it has two more rounds, all on ``group.pair``. An all-gather and a
+reduce-scatter require powers of two and are estimated on ``group.pair``; ``auto`` leaves them out,
 because halving and doubling never takes longer.
 """
 

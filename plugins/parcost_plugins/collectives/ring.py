@@ -1,6 +1,6 @@
 """Ring collectives: the fewest bytes that end points can move, and the most rounds.
 
-A ring that spans several levels is priced on ``group.flat``. NCCL lays one ring per port,
+A ring that spans several levels is estimated on ``group.flat``. NCCL lays one ring per port,
 each leaving the node elsewhere. So a boundary is crossed through every port that the group
 owns there; every round waits for the slowest latency on the way.
 """

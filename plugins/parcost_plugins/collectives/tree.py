@@ -2,7 +2,7 @@
 
 The tree is laid level by level: the members of a unit first, then one of each unit. So few
 rounds pay the latency of the outer levels. Where the root divides its buffer, each member
-of its unit then works on its own part. It is priced on ``group.pairs``, since a rank has
+of its unit then works on its own part. It is estimated on ``group.pairs``, since a rank has
 one partner in a round.
 """
 

@@ -1,7 +1,7 @@
 """Reports as lines of JSON: ``--format jsonl``, for batches of any length.
 
 One line for each study, and one for each file without a report. A line is what stands for
-it in the document of ``--format json``, less ``sections``: advice prices a study many times
+it in the document of ``--format json``, less ``sections``: advice evaluates a study many times
 over, which a batch does not wait for.
 """
 

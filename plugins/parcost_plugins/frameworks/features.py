@@ -1,4 +1,4 @@
-"""Rules that refuse what a framework lacks: schedules, ZeRO stages, whatever its profile lists."""
+"""Rules that reject what a framework lacks: schedules, ZeRO stages, whatever its profile lists."""
 
 from __future__ import annotations
 

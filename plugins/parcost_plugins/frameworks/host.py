@@ -58,7 +58,7 @@ class _Launches:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Price what the host issues; what outlasts the device is waited for."""
+    """Estimate what the host issues; what outlasts the device is waited for."""
     framework = study[Training].framework
     if graphs(study) != "iteration":
         yield from _layers(study, framework)

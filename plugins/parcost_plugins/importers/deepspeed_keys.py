@@ -87,7 +87,7 @@ class DeepSpeedKeys:
             found.leave_open(
                 hpz,
                 f"the copy of the parameters that backward gathers within {ranks} ranks (hpZ) "
-                "cannot be written: both gathers are priced over all ranks",
+                "cannot be written: both gathers are estimated over all ranks",
             )
         self._offload(stage)
 

@@ -51,8 +51,8 @@ REASONS: Mapping[str, str] = {
     "tensor_parallel": "what is left out of the estimate",
     "kernels": "a measured or assumed efficiency, or what the tool decides",
     "routing.distribution": "how tokens spread over experts comes out of training",
-    "routing": "how experts are priced",
-    "overlap.multiprocessors": "what collectives take from compute is priced, and not set",
+    "routing": "how experts are estimated",
+    "overlap.multiprocessors": "what collectives take from compute is estimated, and not set",
     "overlap.first_bucket": "the tool decides",
     "schedule.assignment": "stages are dealt as listed",
 }

@@ -1,7 +1,7 @@
 """YAML with the place of every key and value.
 
 The text is composed into nodes, and no object is made of any. What a node is worth follows from
-its tag. A text that is longer than a configuration, or that grows by its aliases, is refused.
+its tag. A text that is longer than a configuration, or that grows by its aliases, is rejected.
 """
 
 from __future__ import annotations

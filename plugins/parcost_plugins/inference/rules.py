@@ -100,7 +100,7 @@ def _nominal_checks(serving: Serving) -> Iterator[Check]:
         id="serving-no-width",
         holds=(model.hidden > 0) | (devices == 1),
         subject=subject,
-        message="{devices} devices send activations, and `{model}` has no width",
+        message="{devices} devices send activations, and `{model}` has no hidden size",
         inputs={**inputs, "devices": devices},
         help="write `hidden = ...` in the model",
     )

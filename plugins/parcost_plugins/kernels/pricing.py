@@ -28,7 +28,7 @@ from parcost_plugins.vocabulary.causes import COMPUTE
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work]:
-    """Price every operator.
+    """Estimate every operator.
 
     Raises:
         TypeError: The kernel model does not know an operator: a cost is never dropped.

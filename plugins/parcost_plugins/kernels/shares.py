@@ -22,7 +22,7 @@ STEPPED = f"{ROOFLINE}, with a ceiling of instructions"
 
 
 def core(operator: FusedAttention, study: Study) -> Formula:
-    """Price the attention core."""
+    """Estimate the attention core."""
     rate = attention(operator, study)
     return formula(
         "p (1 + f / k) FLOPs / (peak eta), p for heads that are padded to the size of a kernel, "
@@ -39,7 +39,7 @@ def core(operator: FusedAttention, study: Study) -> Formula:
 
 
 def stream(operator: Stream, study: Study) -> Formula:
-    """Price an operator that waits for memory, or makes its elements one by one."""
+    """Estimate an operator that waits for memory, or makes its elements one by one."""
     choice, machine = study[KernelChoice], KernelMachine.of(study)
     bandwidth, share = streaming(operator, machine)
     letters = {

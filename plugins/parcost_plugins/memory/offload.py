@@ -59,7 +59,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Price what travels between device and host."""
+    """Estimate what travels between device and host."""
     offload, bandwidth = study[Offload], study[Cluster].device.host_bandwidth
     if bandwidth is None:
         return  # a rule has said so where it matters
@@ -104,8 +104,8 @@ def checks(study: Study) -> Iterator[Check]:
             id="offload-needs-host-memory-bandwidth",
             holds=(offload.optimizer == 0) | (offload.host_memory_bandwidth is not None),
             subject="offload.update",
-            message="the host updates {share:.4g} % of the optimizer state, and how fast is not "
-            "said",
+            message="the host updates {share:.4g} % of the optimizer state: host memory "
+            "bandwidth is needed to time the CPU optimizer update",
             inputs={"share": 100.0 * offload.optimizer},
             help="give `host_memory_bandwidth`, per device, or say `update = device`",
         )

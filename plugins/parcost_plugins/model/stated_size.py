@@ -49,7 +49,7 @@ def checks(study: Study) -> Iterator[Check]:
                 id="nominal-width",
                 holds=(model.hidden > 0) | ((layout.tp == 1) & (layout.pp == 1)),
                 subject=f"{block_name(model)}.hidden",
-                message="tp {tp} and pp {pp} send activations, and `{model}` has no width",
+                message="tp {tp} and pp {pp} send activations, and `{model}` has no hidden size",
                 inputs={"tp": layout.tp, "pp": layout.pp, "model": block_name(model)},
                 help="write `hidden = ...` in the model",
             )

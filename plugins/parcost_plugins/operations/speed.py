@@ -34,7 +34,7 @@ def step_speed(study: Study, outcome: Outcome) -> Speed:
     training = study[Training]
     share = useful_share(study)
     lines = (line for line in outcome.ledger if line.resource in _OWN_RESOURCES)
-    step = maximum(outcome.step_seconds, sys.float_info.min)  # 0 where nothing is priced
+    step = maximum(outcome.step_seconds, sys.float_info.min)  # 0 where nothing is modeled
     tokens = training.global_batch * training.sequence / step
     return Speed(
         tokens=tokens * share,

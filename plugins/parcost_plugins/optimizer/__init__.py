@@ -21,6 +21,6 @@ def operators(study: Study) -> Iterator[Stream]:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Once]:
-    """Price the gradient norm with its clipping, and the update, after all have drained."""
+    """Estimate the gradient norm with its clipping, and the update, after all have drained."""
     yield from clipping(study)
     yield from update(study)

@@ -33,7 +33,7 @@ NUMBER = 4.0  # bytes of the norm, in fp32
 
 
 def clipping(study: Study) -> Iterator[Once]:
-    """Price the norm, which reads every gradient, and the scaling, which rewrites them."""
+    """Estimate the norm, which reads every gradient, and the scaling, which rewrites them."""
     traffic = study[Training].precision.norm_traffic
     source = "the norm reads each gradient once, clipping reads and writes it"
     yield from _streams(study, "gradient norm and clipping", traffic, source)
@@ -51,7 +51,7 @@ def clipping(study: Study) -> Iterator[Once]:
 
 
 def update(study: Study) -> Iterator[Once]:
-    """Price the optimizer."""
+    """Estimate the optimizer."""
     traffic = study[Training].precision.update_traffic
     source = "Adam with an fp32 master copy reads and writes all of its state once"
     offload = study[Offload]

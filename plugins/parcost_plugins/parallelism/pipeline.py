@@ -77,7 +77,7 @@ def pipelines(study: Study) -> list[Pipeline]:
 
 @hookimpl
 def terms(study: Study) -> list[Edge]:
-    """Price the hop: what a stage hands on is the residual stream of a micro-batch.
+    """Estimate the hop: what a stage hands on is the residual stream of a micro-batch.
 
     With sequence parallelism a tensor-parallel rank sends its share of the sequence;
     without it, every rank sends the whole. A context-parallel rank has no more than its
@@ -314,8 +314,8 @@ def _limits(study: Study) -> Iterator[Check]:
         id="schedule-length",
         holds=m * virtual <= LONGEST_ORDER,
         subject="training.global_batch",
-        message="{micro_batches} micro-batches on {stages} are {passes} passes, and no schedule "
-        "of more than {most} is worked out",
+        message="{micro_batches} micro-batches on {stages} are {passes} passes; "
+        "schedules longer than {most} passes are not simulated",
         inputs={
             "micro_batches": m,
             "stages": _stages(study),

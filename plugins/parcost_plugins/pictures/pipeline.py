@@ -28,7 +28,7 @@ def timeline_charts(timeline: PassTimeline) -> Iterator[Chart]:
     on = f"{devices} device{'' if devices == 1 else 's'}{chunks}"
     notes = [
         f"{cut.schedule} on {on}, {cut.micro_batches:g} micro-batches.",
-        "What occurs once per step is left out.",
+        "Optimizer step and gradient reduction not shown.",
     ]
     shown = passes[:_MOST_MARKS]
     if len(shown) < len(passes):

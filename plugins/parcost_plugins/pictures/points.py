@@ -276,7 +276,7 @@ def _cells(
                 }
                 continue
             reason = "no such point is in the sweep" if best is None else best["reason"]
-            yield {**common, "kind": "none", "reason": reason, "formula": "not priced"}
+            yield {**common, "kind": "none", "reason": reason, "formula": "not modeled"}
 
 
 def _best(
@@ -370,7 +370,7 @@ def _front(points: PointTable) -> Iterator[Chart]:
         title="Time against memory",
         place=30,
         notes=[
-            "No point has less of both than one on the front.",
+            "Pareto front of step time and memory.",
             *(["Others that were not replayed are bounds from below."] if bounds else []),
             *([f"The fastest {len(rows):,} of {len(runs):,} points."] if left else []),
         ],

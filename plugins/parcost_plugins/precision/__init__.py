@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary import Training
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Price casts and the agreement on greatest values."""
+    """Estimate casts and the agreement on greatest values."""
     if study[Training].precision.narrow == "none":
         return
     from parcost_plugins.precision import casts
@@ -40,7 +40,7 @@ def memory(study: Study) -> Iterator[Memory]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Refuse recipes that contradict themselves."""
+    """Reject recipes that contradict themselves."""
     yield from rules.recipe(study)
 
 

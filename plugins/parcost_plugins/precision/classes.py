@@ -21,7 +21,7 @@ class _Class(NamedTuple):
 
 
 def _classes(study: Study) -> list[_Class]:
-    """Return the classes with what an element has in the recipe, and where nothing is narrow."""
+    """Return the classes with what an element has in the recipe, None if all are wide."""
     recipe, context = study[Training].precision, study[Context]
     wide, routing = recipe.activation, study[Routing]
     there = recipe.dispatch if routing.dispatch is None else routing.dispatch

@@ -55,7 +55,7 @@ def recipe(study: Study) -> Iterator[Check]:
             "compute": precision.compute,
             "layers": layers,
         },
-        help=f"at most {layers} in all: with {layers} nothing is narrow",
+        help=f"at most {layers} in all: {layers} leaves no layer in low precision",
     )
     device = study[Cluster].device
     yield Check(

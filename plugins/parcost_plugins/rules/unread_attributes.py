@@ -436,7 +436,7 @@ def rules(study: Study) -> Iterator[Check]:
 def priced_rules(study: Study) -> Iterator[Check]:
     """Warn of attributes of levels without which every term takes as long.
 
-    Only of a study that breaks no rule: its terms are priced twice.
+    Only of a study that breaks no rule: its terms are estimated twice.
     """
     yield from _levels(study, priced=True)
 

@@ -1,7 +1,7 @@
 """Placing a group of ranks on the fabric: its shape, and what its links carry.
 
-A plan is priced for the moment when all ranks of the job communicate. Each does so in its own group
-of the same kind, because all ranks are in the same phase. Then
+A plan is estimated for the moment when all ranks of the job communicate. Each does so in its own
+group of the same kind, because all ranks are in the same phase. Then
 
 - a rank has ``ports / devices`` of a port for itself: half of one where two devices
   share a network card, four where each device has four, over which it stripes;

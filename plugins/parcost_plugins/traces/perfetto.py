@@ -69,7 +69,7 @@ class Perfetto(TimelineExporter):
 
 
 def _check_size(trace: StepTrace) -> None:
-    """Refuse a trace that no viewer opens."""
+    """Reject a trace that no viewer opens."""
     found, cut = trace.slice_count(), trace.pipeline
     if found <= _MOST_SLICES:
         return

@@ -6,7 +6,7 @@ The study of a log has the ranks of the log on a fabric of the catalogue, and no
     use catalog.fabrics.hgx_h100
     cluster { devices = 16 }
 
-Each size is priced by every algorithm that a library would pick among, and by the fastest.
+Each size is estimated by every algorithm that a library would pick among, and by the fastest.
 Bus bandwidth is what nccl-tests prints: size over time, times a factor of the operation. The
 factor is that of a ring, whichever algorithm ran.
 """
@@ -72,7 +72,7 @@ class CollectiveRow:
 
 @frozen(kw_only=True)
 class CollectiveComparison:
-    """The rows of one table of a log, and the study that they were priced in."""
+    """The rows of one table of a log, and the study that they were estimated in."""
 
     name: str
     timings: Timings

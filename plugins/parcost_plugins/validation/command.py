@@ -80,7 +80,7 @@ _MOST_TOLD = 50
     multiple=True,
     metavar="LIMIT",
     help="Exit with 1 if the limit is exceeded: 'mape > 10 %', 'p90 of torchtitan > 20 %', "
-    "'memory mape > 8 %', 'refused > 1 %', 'coverage < 85 %', 'half-width of MoE > 15 %', "
+    "'memory mape > 8 %', 'rejected > 1 %', 'coverage < 85 %', 'half-width of MoE > 15 %', "
     "'regret > 3 %', 'rho < 0.9'. May be repeated.",
 )
 @click.option(
@@ -309,7 +309,7 @@ def _select(placed: Sequence[PlacedRow], one: Condition) -> list[PlacedRow]:
 
 
 def _shipped_runs(plugins: Plugins) -> tuple[str, Path]:
-    """Return the file of runs that a catalogue ships; refuse where none does."""
+    """Return the file of runs that a catalogue ships; reject where none does."""
     from parcost_plugins.validation.rows import shipped_runs
 
     found = shipped_runs(plugins)

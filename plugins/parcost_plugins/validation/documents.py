@@ -33,7 +33,7 @@ def to_json(summary: Summary) -> str:
                     **_score(group.step),
                     "baseline": _score(group.baseline),
                     "memory": _score(group.memory),
-                    "refused": group.refused,
+                    "rejected": group.refused,
                     "interval": _holding(group.held),
                     "memory_interval": _holding(group.memory_held),
                     "worst": list(group.worst),
@@ -63,7 +63,7 @@ def to_json(summary: Summary) -> str:
                 for one in summary.rankings
             ],
         },
-        "refused": [one.row.id for one in summary.rows if not one.prediction.fits],
+        "rejected": [one.row.id for one in summary.rows if not one.prediction.fits],
         "unmodelled": [_flaw(one) for one in summary.unmodelled],
         "flaws": [_flaw(one) for one in summary.flaws],
         "unknown_fields": dict(summary.unknown),

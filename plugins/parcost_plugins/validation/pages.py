@@ -53,7 +53,7 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
         "Error of the seconds of a step, predicted / measured - 1. Constant MFU (const. MFU) is "
         "one rate for "
         "each class of device and precision, the median of these rows; a star marks where it is "
-        "closer. Refused: runs that completed in reality but are predicted not to fit."
+        "closer. Rejected: runs that completed in reality but are predicted not to fit."
     )
     yield Heading("Step time")
     yield _overall(summary)
@@ -79,7 +79,7 @@ def _overall(summary: Summary) -> Table:
 
 
 def _columns(first: str) -> list[Column]:
-    titles = ("n", "MAPE", "median", "signed", "p90", "const. MFU", "refused")
+    titles = ("n", "MAPE", "median", "signed", "p90", "const. MFU", "rejected")
     return [Column(first), *(Column(title, "right") for title in titles)]
 
 

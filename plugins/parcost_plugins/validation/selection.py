@@ -124,7 +124,7 @@ METRICS = (
     "median",
     "mean",
     "p90",
-    "refused",
+    "rejected",
     "coverage",
     "half-width",
     "regret",

@@ -156,7 +156,7 @@ class Summary:
         group = next((group for group in self.groups if group.name == name), None)
         if group is None:
             return None
-        if metric == "refused":
+        if metric == "rejected":
             return group.refused / group.step.n
         if metric in ("coverage", "half-width"):
             held = group.held if quantity == "step" else group.memory_held

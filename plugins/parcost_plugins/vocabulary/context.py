@@ -38,7 +38,7 @@ class Context:
         default=True, doc="the next block arrives while attention works on this one"
     )
     ulysses: Real = integer(
-        default=1, doc="ranks of a hybrid that trade the sequence for heads: they stand together"
+        default=1, doc="size of the all-to-all group (Ulysses) of a hybrid, of neighbouring ranks"
     )
     key_value: Real = quantity(
         BYTES,

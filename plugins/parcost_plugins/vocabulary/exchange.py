@@ -13,7 +13,7 @@ with other messages. Then a byte takes *f* times as long:
 Example: an all-to-all of 1 GB over 256 ranks of a 16 x 16 torus. With links of 50 GB/s it takes 40
 ms: 128 ranks send half of it over 32 links.
 
-A step, a ``transfer`` and a ``rail_exchange`` are priced by these links alike.
+A step, a ``transfer`` and a ``rail_exchange`` are estimated by these links alike.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ ACCUMULATIONS = ("shard", "whole")
 
 @block("offers", inside="framework", label="required")
 class Offer:
-    """What a framework has of one attribute; rules refuse other values, and no search takes them.
+    """What a framework has of one attribute; rules reject other values, and no search takes them.
 
-    A framework that makes no such statement about an attribute refuses nothing of it.
+    A framework that makes no such statement about an attribute rejects nothing of it.
     """
 
     attribute: str = string(doc="which one, by block and name, as in `schedule.kind`")
@@ -376,7 +376,7 @@ class Framework:
     )
     enforced: bool = switch(
         default=True,
-        doc="what it does not have is refused; off where a run took place and its version is a "
+        doc="what it does not have is rejected; off where a run took place and its version is a "
         "guess",
     )
     offers: tuple[Offer, ...] = children("offers", doc="what it has, and what it has not")

@@ -25,7 +25,7 @@ def multiprocessors_taken(study: Study) -> Real:
 def slowdown(study: Study) -> Real:
     """Return what one second of hidden traffic adds to the compute above it.
 
-    That is infinite where traffic takes every multiprocessor, which a rule refuses.
+    That is infinite where traffic takes every multiprocessor, which a rule rejects.
     """
     taken, of = multiprocessors_taken(study), study[Cluster].device.multiprocessors
     return ratio(taken, maximum(of - taken, 0.0))

@@ -273,7 +273,7 @@ def layer_counts(
     windowed: bool | None = None,
     recomputed: bool | None = None,
 ) -> Counts:
-    """Return how many of the layers are what is expected, by a row; None does not mind."""
+    """Count the layers of each kind on every stage; None matches any kind."""
     wanted = (moe, windowed, recomputed)
     return study.row(
         _layer_counts, *wanted, total=lambda: sum(_select_counts(_model_layers, study, *wanted))

@@ -229,7 +229,7 @@ def load_imbalance(loads: tuple[int, ...], ranks: Real) -> Real:
     1.5
     """
     if not any(loads):
-        return 1.0  # which a rule refuses
+        return 1.0  # which a rule rejects
     if not is_array(ranks):
         each = max(int(len(loads) // ranks), 1)
         sums = [sum(loads[i : i + each]) for i in range(0, len(loads), each)]

@@ -1,7 +1,7 @@
 """Virtual stages with equal parameters, and the ranks that hold them. Definitions.
 
 Stages differ at the ends (embedding, head) and with uneven layers. Some costs are not proportional
-to the parameters, such as a collective. They are priced once for each kind of stage.
+to the parameters, such as a collective. They are estimated once for each kind of stage.
 
 Experts are split over other ranks than dense parameters, so fewer ranks hold the same ones. They
 are separate on every stage, with their own replicas.

@@ -101,7 +101,7 @@ def chart(kept: Sequence[Gain]) -> Chart | None:
         title="What a change takes off the step",
         place=50,
         notes=[
-            "Each is made alone. A setting is of the job, a part of the machine is twice as good.",
+            "Each change alone. Orange: a setting changed. Blue: hardware twice as fast.",
             *([f"The first {len(gains)} of {len(kept)}."] if more else []),
         ],
         spec={"height": _BAR_HEIGHT * len(gains), **_SPEC},

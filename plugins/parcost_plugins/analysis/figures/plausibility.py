@@ -16,7 +16,7 @@ _MOST = {"fp8": "mfu_fp8", "fp4": "mfu_fp4"}
 def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
     """Require that the model's FLOPs fit into the step, and warn where they fill it too well.
 
-    They do not fit where the products are not priced: a plugin was left out, or an efficiency is
+    They do not fit where the products are not modeled: a plugin was left out, or an efficiency is
     more than there is.
     """
     device, recipe = study[Cluster].device, study[Training].precision
@@ -40,7 +40,7 @@ def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
             "compute": compute,
             "mfu": 100.0 * mfu,
         },
-        help="something is not priced: see which plugins were left out",
+        help="something is not modeled: see which plugins were left out",
     )
     known = study.get(PlausibleRange)
     most = None if known is None else getattr(known, _MOST.get(compute, "mfu"))

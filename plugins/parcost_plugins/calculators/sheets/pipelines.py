@@ -106,15 +106,15 @@ def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
 
 
 def _length_check(sketch: PipelineSketch) -> Check:
-    """Return the rule that a schedule is no longer than what is worked out."""
+    """Return the rule that a schedule is no longer than what is simulated."""
     p, m, v = sketch.stages, sketch.micro_batches, sketch.chunks
     largest = max(("stages", p), ("micro_batches", m), ("chunks", v), key=lambda one: one[1])
     return Check(
         id="pipeline-size",
         holds=False,
         subject=f"{block_name(sketch)}.{largest[0]}",
-        message="p m v = {p} x {m} x {v} = {passes}, and no schedule of more than {most} passes "
-        "is worked out",
+        message="p m v = {p} x {m} x {v} = {passes}; schedules longer than {most} passes "
+        "are not simulated",
         inputs={"p": p, "m": m, "v": v, "passes": p * m * v, "most": LONGEST_ORDER},
     )
 

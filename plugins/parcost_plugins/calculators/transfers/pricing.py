@@ -1,4 +1,4 @@
-"""One transfer, priced: its time, and what the algorithm moves."""
+"""One transfer, estimated: its time, and what the algorithm moves."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@
       $("report").classList.toggle("stale", !answer.report);
       showProblems(answer.diagnostics, answer.faults);
       mark(answer.diagnostics);
-      const last = $("report").children.length ? "No report of that; below is the last one." : "No report.";
+      const last = $("report").children.length ? "Invalid input; showing the last valid report." : "No report.";
       say(answer.report ? `Evaluated${answer.diagnostics.length ? ", with problems" : ""}.` : last);
     } catch (error) {
       if (error.name === "AbortError") return;

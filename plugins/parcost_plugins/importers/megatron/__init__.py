@@ -251,7 +251,7 @@ def list_rest(draft: Draft, options: Iterable[Option]) -> None:
         elif option.name in tables["unread"]:
             draft.leave(option, tables["unread"][option.name])
         elif option.name in known_flags():
-            draft.ignore(option, "nothing here reads it")
+            draft.ignore(option, "not used by this model")
         elif is_known(option.name):
             draft.leave(option, option.unread or "its effect on a cost is not modelled")
         else:

@@ -109,7 +109,7 @@ def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
         for name in (_VIRTUAL, _PER_VIRTUAL):
             beside = options.get(name)
             if beside is not None:
-                why = f"{option.key} has as many chunks; Megatron-LM refuses both at once"
+                why = f"{option.key} has as many chunks; Megatron-LM rejects both at once"
                 draft.leave(beside, why)
 
 

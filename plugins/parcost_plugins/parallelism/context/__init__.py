@@ -24,7 +24,7 @@ from parcost_plugins.parallelism.context.exchange import exchange, is_single_ran
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work]:
-    """Price what brings queries and keys together, and uneven causal attention."""
+    """Estimate what brings queries and keys together, and uneven causal attention."""
     if is_single_rank(study):
         return
     from parcost_plugins.parallelism.context import all_to_all, gather, ring

@@ -21,7 +21,7 @@ _TWO_EACH = ": each of the cp ranks has two, one from either end"
 
 
 def words(study: Study) -> Iterator[Check]:
-    """Refuse attributes that belong to another algorithm or model."""
+    """Reject attributes that belong to another algorithm or model."""
     context, kind = study[Context], algorithm(study)
     yield Check(
         id="ulysses-without-hybrid",
@@ -109,8 +109,8 @@ def _heads(found: ContextExchange) -> Iterator[Check]:
             id=id_,
             holds=holds,
             subject="layout.cp" if found.kind == "ulysses" else "context.ulysses",
-            message="{heads} {name} of a tensor-parallel rank are not divisible by the {u} ranks "
-            "that trade the sequence for them",
+            message="{heads} {name} of a tensor-parallel rank are not divisible by the "
+            "all-to-all group of {u} ranks (Ulysses)",
             inputs={"heads": heads, "name": name, "u": u},
             help="" if all_of(holds) else _nearest_degrees(holds, heads, u),
         )

@@ -36,7 +36,7 @@ def operators(study: Study) -> Iterator[Stream]:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Price the traffic of the ZeRO stage that the layout asks for."""
+    """Estimate the traffic of the ZeRO stage that the layout asks for."""
     if study[Layout].zero == 3:
         from parcost_plugins.parallelism.data import full_sharding
 

@@ -26,7 +26,7 @@ BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
 
 
 def codec_work(study: Study) -> Iterator[Work | Once]:
-    """Price compressing and decompressing, as often as gradients are reduced."""
+    """Estimate compressing and decompressing, as often as gradients are reduced."""
     chosen, layout = study[Compression], study[Layout]
     if chosen.method == "none":
         return

@@ -30,7 +30,7 @@ class ReductionPrice:
 def exchange(
     study: Study, kind: StageKind, operation: str, elements: Real, group: str, algorithm: str
 ) -> ReductionPrice:
-    """Price *operation*, an all-reduce or a reduce-scatter, of *elements* gradients."""
+    """Estimate *operation*, an all-reduce or a reduce-scatter, of *elements* gradients."""
     chosen = study[Compression]
     method = chosen.method
 
@@ -56,7 +56,7 @@ def exchange(
 
 
 def _sum_exchange(study: Study, n: Formula, group: Group) -> Formula:
-    """Price the exchange after which every rank has its share of the sum.
+    """Estimate the exchange after which every rank has its share of the sum.
 
     All ranks exchange at once, or level by level: what a unit has added up is all that
     leaves it, quantised anew. The faster one counts. No ring or tree can do either.

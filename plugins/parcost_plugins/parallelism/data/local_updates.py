@@ -20,7 +20,7 @@ from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
 
 def outer_exchange(study: Study) -> Iterator[Once]:
-    """Price the average share of a meeting."""
+    """Estimate the communication time of an outer step, averaged over the steps of its period."""
     local = study[LocalUpdates]
     if not is_array(local.workers) and local.workers == 1:
         return

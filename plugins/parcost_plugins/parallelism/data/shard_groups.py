@@ -45,15 +45,15 @@ class ShardGroup:
     on_across: Mapping[str, Any]
 
     def call(self, operation: str, n: Real | Formula) -> Call:
-        """Price one collective over *n* bytes."""
+        """Estimate one collective over *n* bytes."""
         return self.study.collective(operation, n, self.inside, self.algorithm)
 
     def reduce(self, operation: str, elements: Real) -> ReductionPrice:
-        """Price the reduction of *elements* gradients, compressed where that is expected."""
+        """Estimate the reduction of *elements* gradients, compressed where that is expected."""
         return exchange(self.study, self.kind, operation, elements, self.inside, self.algorithm)
 
     def reduce_across(self, elements: Real) -> ReductionPrice:
-        """Price the reduction of what a rank keeps of *elements*, over the other shards."""
+        """Estimate the reduction of what a rank keeps of *elements*, over the other shards."""
         n = formula(
             "psi g / N",
             psi=elements,

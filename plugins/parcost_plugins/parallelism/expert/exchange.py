@@ -174,13 +174,13 @@ class TokenExchange:
         return call.formula, self.copies * bytes_
 
     def _gather_price(self, bytes_: Real, *, back: bool) -> tuple[Formula, Real]:
-        """Price all tokens of the group gathered on each of its ranks, or their sums scattered."""
+        """Estimate the gather of all tokens of the group on each rank, or the scatter of sums."""
         n = formula("P T x", P=self.group.ranks, T=self.tokens, x=(bytes_, "B"), source=GATHERED)
         call = self.study.collective("reduce_scatter" if back else "all_gather", n, self.group)
         return call.formula, n.value
 
     def _kernel_price(self, bytes_: Real) -> tuple[Formula, Real]:
-        """Price kernels that send each token once to a unit, and there once to each rank."""
+        """Estimate kernels that send each token once to a unit, and there once to each rank."""
         group, routing, links = self.group, self.routing, exchange_links(self.group)
         units, rate, most = (
             getattr(routing, f"{self.kind}_{name}")
@@ -295,7 +295,7 @@ def token_exchange(study: Study) -> TokenExchange:
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work]:
-    """Price the exchange of every layer with experts, and the collectives of cut experts."""
+    """Estimate the exchange of every layer with experts, and the collectives of cut experts."""
     model = study[Training].model
     if not model.experts or model.is_nominal:
         return

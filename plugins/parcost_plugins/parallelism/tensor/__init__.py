@@ -61,7 +61,7 @@ LOSS_SUMS = 3  # the greatest logit, the target's, and the sum of the exponentia
 
 @block("tensor_parallel", label="none")
 class TensorParallel:
-    """Which tensor-parallel collectives are priced, and what is shown of the split."""
+    """Which tensor-parallel collectives are estimated, and what is shown of the split."""
 
     ends: bool = switch(
         default=True,
@@ -79,13 +79,13 @@ class TensorParallel:
 
 @hookimpl
 def blocks() -> list[type]:
-    """Offer the choice of what is priced."""
+    """Offer the choice of what is estimated."""
     return [TensorParallel]
 
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Price the collectives of the layers and, unless they are left out, of the ends."""
+    """Estimate the collectives of the layers and, unless they are left out, of the ends."""
     layout = study[Layout]
     if isinstance(layout.tp, float) and layout.tp == 1.0:
         return

@@ -38,7 +38,7 @@ class TensorGroup:
     def price(
         self, operation: str, message: Message | None = None, *, parts: float = 1.0
     ) -> CollectivePrice:
-        """Price a collective over *message*, in *parts* equal ones, once.
+        """Estimate a collective over *message*, in *parts* equal ones, once.
 
         Without a message it is over the residual stream.
         """
@@ -55,7 +55,7 @@ class TensorGroup:
         return self._priced[key]
 
     def loss(self) -> CollectivePrice:
-        """Price the sum of one number per token."""
+        """Estimate the sum of one number per token."""
         letters = {letter: self.sizes[letter] for letter in "sbl"}
         return self._price(
             "all_reduce", letters, 1.0, reduction_algorithm(self.study, self.algorithm)

@@ -94,7 +94,7 @@ def _ranks(trace: StepTrace, count: int) -> Sequence[int]:
 
 
 def _check_passes(trace: StepTrace, by_device: Mapping[int, Sequence[int]]) -> None:
-    """Refuse, before any node is made, what has a pass or more for each node that may be."""
+    """Reject, before any node is made, what has a pass or more for each node that may be."""
     passes = trace.passes()
     least = sum(len(passes[d]) * len(own) for d, own in by_device.items())
     if least > _MOST_NODES:
@@ -102,7 +102,7 @@ def _check_passes(trace: StepTrace, by_device: Mapping[int, Sequence[int]]) -> N
 
 
 def _check_nodes(trace: StepTrace, nodes: Sequence[TraceNode], device: int, ranks: int) -> None:
-    """Refuse what has too many nodes if all ranks have as many as those of one device."""
+    """Reject what has too many nodes if all ranks have as many as those of one device."""
     if len(nodes) * ranks > _MOST_NODES:
         product = f"{len(nodes):,} x {ranks:,} = {len(nodes) * ranks:,} nodes"
         _refuse(trace, f"{product}: so many has a rank of device {device}, times the ranks")
