@@ -87,7 +87,7 @@ def labels(open_text: Open, typed: str) -> dict[str, Proposal]:
         ("cluster {", 1, ["**`cluster`** block"]),
         ("nodes * 8", 1, ["let nodes = 2"]),
         ("h100_sxm", 1, ["`device`", "NVIDIA H100", "989 TFLOPS"]),
-        ("32 sequences", 5, ["`sequences`"]),
+        ("32 sequences", 5, ["unit: sequences"]),
         ("1 %", 2, ["`%` is 0.01"]),
     ],
 )

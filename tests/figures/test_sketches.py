@@ -327,7 +327,7 @@ def test_a_machine_has_dense_peaks_and_says_the_sparse_ones() -> None:
     found = values("use catalog.devices.h100_sxm\nmachine m { devices = 8 }")
     assert found["peak"] == 8 * 989e12
     assert found["sparse_peak"] == 2 * found["peak"]
-    assert found["memory"] == 8 * 80 * 2**30
+    assert found["memory"] == 8 * 81_559 * 2**20  # nvidia-smi lists 81,559 MiB
     assert found["memory_bandwidth"] == pytest.approx(8 * 3.35e12)
     text = "use catalog.devices.a100_sxm_80g\nmachine m { compute = fp8 }"
     assert "has no fp8 peak" in refusals(text)["machine-peak"]

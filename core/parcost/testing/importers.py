@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import ClassVar
 
 from parcost.contract.hookspecs import hookimpl
 from parcost.contract.importers import ImportedBlock, ImportedValue, Importer, Translation
 from parcost.engine.session import Session
+from parcost.language.errors import SpecError
 from parcost.language.text import Source
 from parcost.plugins.discovery import load as load_plugins
 from parcost.spec.foreign import translate
@@ -94,7 +96,8 @@ class ImporterContract:
     def test_it_reads_the_same_twice(self) -> None:
         """Nothing of one file is kept for the next."""
         first = self.translation()
-        self.translation(self.text[: len(self.text) // 2])
+        with suppress(SpecError):  # half of a file may be none of the tool
+            self.translation(self.text[: len(self.text) // 2])
         assert self.translation() == first
 
 
