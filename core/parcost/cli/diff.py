@@ -9,8 +9,10 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
+from attrs import evolve
 
 from parcost.cli import options
+from parcost.cli.jobs import is_one_job
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile
 
@@ -63,7 +65,8 @@ def command(
 
     A and B are files or directories. A revision of git is compared with the files that are
     there now, or with a second one: `parcost diff main -- specs/`. A single file is compared
-    with what --set makes of it. A job that does not fit is compared all the same.
+    with what --set makes of it, and so are the files of one job of other tools. A job that
+    does not fit is compared all the same.
     """
     from parcost.diff.page import difference_data, difference_page
     from parcost.diff.studies import differences
@@ -71,6 +74,9 @@ def command(
     values = options.parse_overrides(overrides)
     thresholds = list(_thresholds(limits))
     session = options.session(selection)
+    if values and is_one_job(sides, reading, lambda: session.loader):
+        reading = evolve(reading, files=(*sides[1:], *reading.files))
+        sides = sides[:1]
     with ExitStack() as stack:
         before, after = _sides(sides, values, reading, stack)
         found = differences(before, after, session, study)

@@ -20,14 +20,14 @@ _PROPOSED = 3  # names that may be meant
 
 @click.command("explain")
 @options.path
-@click.argument("term", metavar="[TERM]", default="")
+@click.argument("names", nargs=-1, metavar="[FILE...] [TERM]")
 @options.study
 @options.overrides
 @options.reading
 @options.selection
 def command(
     path: str,
-    term: str,
+    names: tuple[str, ...],
     study: str | None,
     overrides: tuple[str, ...],
     reading: ImportOptions,
@@ -44,7 +44,10 @@ def command(
     from parcost.batch.scenarios import evaluate
     from parcost.report.rejection import Rejection
 
-    if term and term.endswith(".par") and not path.endswith(".par"):
+    if len(names) > 1:
+        raise click.UsageError(f"one TERM is explained, and there are {len(names)}: quote its name")
+    term = names[0] if names else ""
+    if term.endswith(".par") and not path.endswith(".par"):
         raise click.UsageError(f"the file comes first: `parcost explain {term} {path}`")
     values = options.parse_overrides(overrides)
     session = options.session(selection)

@@ -58,6 +58,15 @@ def joined_job(
     return (paths[0],), evolve(reading, files=(*paths[1:], *reading.files))
 
 
+def is_one_job(paths: Sequence[str], reading: ImportOptions, loader: Callable[[], Loader]) -> bool:
+    """Return whether files are of different tools, and no two of them describe the same."""
+    if len(paths) < 2 or not all(map(is_foreign, paths)):
+        return False
+    found = _read_files(paths, reading, loader())
+    tools = {file.importer.name for file in found}
+    return len(tools) == len(paths) and _rivals(found) is None
+
+
 def _is_file(entry: str) -> bool:
     from parcost.spec.sources import split_recipe
 

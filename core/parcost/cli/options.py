@@ -134,7 +134,7 @@ def reading(command: F, *, joins: bool = True) -> F:
         if isinstance(rest.get("path"), tuple):
             if len(rest["path"]) > 1:
                 raise click.UsageError("name one spec, or the files of one job of other tools")
-            rest["path"] = rest["path"][0]
+            rest["path"] = rest["path"][0] if rest["path"] else None
         return command(reading=options, **rest)
 
     return run  # type: ignore[return-value]

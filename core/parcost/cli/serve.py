@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command("serve")
-@click.argument("path", metavar="[FILE]", required=False)
+@click.argument("path", nargs=-1, metavar="[FILE...]")
 @options.study
 @options.overrides
 @options.reading

@@ -45,7 +45,8 @@ class ImportOptions:
 PLAIN = ImportOptions()  # a spec, or a file of a tool that its content shows
 
 
-def _no_neighbor(path: str) -> str | None:  # noqa: ARG001
+def no_neighbor(path: str) -> str | None:  # noqa: ARG001
+    """Return None: the text of no other file is known."""
     return None
 
 
@@ -60,7 +61,7 @@ class ImportFile:
     name: str
     text: str
     options: ImportOptions = PLAIN
-    neighbor: Callable[[str], str | None] = _no_neighbor
+    neighbor: Callable[[str], str | None] = no_neighbor
 
 
 @record(kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve
 
@@ -48,12 +48,12 @@ def with_options(
 
 
 def open_questions(module: Module, overrides: Iterable[str]) -> list[Diagnostic]:
-    """Return an error for each question of files of other tools that nothing answers.
+    """Return one error of all questions of files of other tools that nothing answers.
 
     The files are *module* itself, or files that it imports.
     """
     given = set(overrides)
-    found: list[Diagnostic] = []
+    found: list[tuple[ImportQuestion, Source]] = []
     given |= _stated_names(module)
     done: set[int] = set()
     left = [module]
@@ -66,11 +66,11 @@ def open_questions(module: Module, overrides: Iterable[str]) -> list[Diagnostic]
         if isinstance(one.source, ForeignSource):
             for source in (one.source, *one.source.others):
                 found += (
-                    _asking(question, source)
+                    (question, source)
                     for question in source.questions
                     if not is_answered(question, given)
                 )
-    return found
+    return _asking(found)
 
 
 def _stated_names(module: Module) -> set[str]:
@@ -95,8 +95,10 @@ def _stated_names(module: Module) -> set[str]:
 
 
 def questions_of(files: Iterable[ImportedFile]) -> list[Diagnostic]:
-    """Return an error for each question of imported files."""
-    return [_asking(one, file.source) for file in files for one in file.translation.questions]
+    """Return one error of all questions of imported files."""
+    return _asking(
+        [(one, file.source) for file in files for one in file.translation.questions],
+    )
 
 
 def with_values(translation: Translation, values: Mapping[str, str]) -> Translation:
@@ -112,13 +114,35 @@ def with_values(translation: Translation, values: Mapping[str, str]) -> Translat
     return evolve(translation, blocks=blocks)
 
 
-def _asking(question: ImportQuestion, source: Source) -> Diagnostic:
-    return problem(
-        "import-question",
-        f"`{question.attribute}` is not known: {question.reason}",
-        Span(source, question.start, question.end),
-        help="choose one: " + " | ".join(question.answers) if question.answers else None,
-    )
+def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnostic]:
+    """Return one error that asks for all that is not known; none without a question."""
+    if not questions:
+        return []
+    spans = [Span(source, one.start, one.end) for one, source in questions]
+    if len(questions) == 1:
+        one, _ = questions[0]
+        message = f"`{one.attribute}` is not known: {one.reason}"
+        ways = "choose one: " + " | ".join(one.answers) if one.answers else None
+        return [problem("import-question", message, spans[0], help=ways)]
+    reasons: dict[str, str] = {}
+    options: dict[str, str] = {}
+    for one, _ in questions:
+        ways = f"; choose one: {' | '.join(one.answers)}" if len(one.answers) > 1 else ""
+        reasons.setdefault(one.attribute, f"`{one.attribute}`: {one.reason}{ways}")
+        if one.answers:
+            options.setdefault(one.attribute, one.answers[0])
+    message = f"not known: {', '.join(f'`{name}`' for name in reasons)}"
+    labels = [(span, f"`{one.attribute}`") for span, (one, _) in zip(spans, questions, strict=True)]
+    return [
+        problem(
+            "import-question",
+            message,
+            *labels[0],
+            notes=reasons.values(),
+            also=labels[1:],
+            help="add options such as " + " ".join(options.values()) if options else None,
+        )
+    ]
 
 
 def _lacking(

@@ -154,8 +154,9 @@ class _State:
     def question(self, key: ImportedKey, subject: DecidingSubject) -> ImportQuestion:
         """Return the question for a subject that *key* may decide."""
         path = subject.attributes[0]
-        why = f": {key.reason}" if key.reason else f", not in parcost's table of {self._title}"
-        reason = f"`{key.name}` may decide it, and is not read{why}"
+        reason = f"`{key.name}`: {key.reason}"
+        if not key.reason:
+            reason = f"`{key.name}` may decide it, and is not in parcost's table of {self._title}"
         assumed = next((self._assumed[n] for n in subject.attributes if n in self._assumed), None)
         answers = list(subject.answers)
         if assumed is not None:

@@ -23,6 +23,7 @@ from parcost.contract.importers import (
     ImportOptions,
     ImportQuestion,
     Translation,
+    no_neighbor,
 )
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean, problem, type_name
@@ -78,6 +79,7 @@ class ImportedFile:
     source: Source
     importer: Importer
     translation: Translation
+    neighbor: Callable[[str], str | None] = no_neighbor
 
 
 @record(kw_only=True)
@@ -164,6 +166,51 @@ def translate(
         )
     _check_match(importer, source, found)
     return with_questions(importer, found)
+
+
+def unused_options(files: Sequence[ImportedFile], options: ImportOptions) -> Iterator[Diagnostic]:
+    """Yield a warning of each option that changes nothing of what any file is read as."""
+    given: list[tuple[str, ImportOptions]] = [
+        (f"--set-env {name}", evolve(options, environment=_without(options.environment, name)))
+        for name, _ in options.environment
+    ]
+    if options.recipe:
+        given.append((f"--recipe {options.recipe}", evolve(options, recipe="")))
+    if options.family:
+        given.append((f"--as {options.family}", evolve(options, family="")))
+    if options.text_only:
+        given.append(("--text-only", evolve(options, text_only=False)))
+    for option, without in given:
+        if any(_differs(file, options, without) for file in files):
+            continue
+        names = ", ".join(f"`{file.source.name}`" for file in files)
+        yield Diagnostic(
+            "import-option",
+            f"`{option}` changes nothing of what {names} says",
+            place=files[0].source.name,
+            help="leave it out, or check the name and the file",
+            severity=Severity.WARNING,
+        )
+
+
+def _without(variables: Iterable[tuple[str, str]], name: str) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in variables if pair[0] != name)
+
+
+def _differs(file: ImportedFile, options: ImportOptions, without: ImportOptions) -> bool:
+    """Return whether an importer reads a file otherwise without an option."""
+    if type(file.importer).read is Importer.read:  # it sees no option
+        return False
+    source = file.source
+    first, second = (
+        _call(
+            file.importer,
+            file.importer.read,
+            ImportFile(source.name, source.text, one, file.neighbor),
+        )
+        for one in (options, without)
+    )
+    return first != second
 
 
 def parse_foreign(

@@ -41,6 +41,7 @@ from parcost.spec.foreign import (
     importer_for,
     parse_foreign,
     translate,
+    unused_options,
 )
 from parcost.spec.neighbors import Neighbors
 from parcost.spec.values import BoundValue
@@ -367,9 +368,11 @@ class Loader:
                 problems += error.diagnostics
         if problems:
             raise SpecError(problems)
+        warnings = list(unused_options(found, reading))
         if len(found) == 1:
-            return ImportedJob(translation=found[0].translation, files=found)
-        return self.join(found)
+            return ImportedJob(translation=found[0].translation, files=found, warnings=warnings)
+        job = self.join(found)
+        return evolve(job, warnings=[*warnings, *job.warnings])
 
     def _foreign_file(
         self,
@@ -400,7 +403,9 @@ class Loader:
         known = {*given, *reading.settings}
         open_ones = [one for one in translation.questions if not is_answered(one, known)]
         translation = evolve(translation, questions=open_ones)
-        return ImportedFile(source=source, importer=importer, translation=translation)
+        return ImportedFile(
+            source=source, importer=importer, translation=translation, neighbor=neighbors
+        )
 
     def _importer(self, source: Source, tool: str, *, several: bool) -> Importer:
         """Return the importer of a file; of *several* files, the tool is for the others."""
