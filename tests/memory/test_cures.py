@@ -209,3 +209,11 @@ def test_replaced_studies_know_their_command() -> None:
     (study,) = scenario.studies()
     changed: Study = study.replace({"layout.tp": 4, "training.recompute": "full"})
     assert changed.command.endswith("--set layout.tp=4 --set training.recompute=full")
+
+
+@pytest.mark.slow
+def test_a_batch_that_follows_from_the_layout_is_kept() -> None:
+    """More context parallelism leaves fewer replicas; both steps have the sequences of today."""
+    text = JOB.replace("global_batch = 128 sequences", "global_batch = 64 * layout.dp sequences")
+    found = [change for change in cures(text, layout__pp=2, layout__tp=4) if "layout.cp" in change]
+    assert found == ["layout.cp = 4, training.global_batch = 512 sequences"]

@@ -116,6 +116,7 @@ def with_values(translation: Translation, values: Mapping[str, str]) -> Translat
 
 def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnostic]:
     """Return one error that asks for all that is not known; none without a question."""
+    questions = _independent(questions)
     if not questions:
         return []
     spans = [Span(source, one.start, one.end) for one, source in questions]
@@ -143,6 +144,19 @@ def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnost
             help="add options such as " + " ".join(options.values()) if options else None,
         )
     ]
+
+
+def _independent(
+    questions: Sequence[tuple[ImportQuestion, Source]],
+) -> Sequence[tuple[ImportQuestion, Source]]:
+    """Return the questions that no answer of another one settles: ``layout.pp``, not ``layout``."""
+    found: list[tuple[ImportQuestion, Source]] = []
+    for one, source in questions:
+        if any(is_answered(one, {other.attribute}) for other, _ in found):
+            continue
+        found = [pair for pair in found if not is_answered(pair[0], {one.attribute})]
+        found.append((one, source))
+    return found
 
 
 def _lacking(

@@ -252,14 +252,18 @@ def _offloads(study: Study) -> Iterator[Mapping[str, Any]]:
 def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
     """Return what a change comes to, or None where the result is not legal.
 
-    Where a degree follows from others that are written, it changes with them.
+    Where a degree follows from others that are written, it changes with them. A global batch that
+    follows from the layout is kept, so that both steps do the same work.
     """
     for more in ({}, _following(base.study, values)):
         if more is None:
             return None
         try:
             changed = base.study.replace({**values, **more})
-            if not all_of(changed.legal()):
+            if not _is_same_batch(base.study, changed):
+                more = {**more, "training.global_batch": f"{_batch(base.study):g} sequences"}
+                changed = base.study.replace({**values, **more})
+            if not (_is_same_batch(base.study, changed) and all_of(changed.legal())):
                 continue
             outcome = changed.evaluate()
         except SpecError:
@@ -269,6 +273,15 @@ def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
         cure = _cure(changed, {**values, **more}, outcome)
         return evolve(cure, slowdown=cure.step_seconds / base.step_seconds)
     return None
+
+
+def _batch(study: Study) -> float:
+    """Return the sequences of a step."""
+    return float(study[Training].global_batch)
+
+
+def _is_same_batch(study: Study, other: Study) -> bool:
+    return _batch(study) == _batch(other)
 
 
 def _following(study: Study, values: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -1,0 +1,69 @@
+"""Files of one job in every command, one error of all that is unknown, and options without effect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+Run = Callable[..., Any]
+
+#: The public shape of Llama 3 8B, and its launch on 8 devices without the model.
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "tie_word_embeddings": False,
+    "rms_norm_eps": 1e-5,
+    "hidden_act": "silu",
+    "max_position_embeddings": 8192,
+}
+LAUNCH = {
+    "train_micro_batch_size_per_gpu": 1,
+    "gradient_accumulation_steps": 8,
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 1},
+}
+FILES = {"config.json": json.dumps(CONFIG), "ds.json": json.dumps(LAUNCH)}
+MACHINE = (
+    *("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100"),
+    *("--set", "cluster.devices=8", "--set", "training.sequence=4096"),
+)
+
+
+def test_files_of_one_job_are_one_number_in_every_command(run_command: Run) -> None:
+    both = ("config.json", "ds.json")
+    figures = run_command("figures", *MACHINE, *both, "step_time", files=FILES)
+    assert figures.code == 0, figures.err
+    report = json.loads(run_command("eval", *MACHINE, *both, "--format", "json").out)
+    assert len(report["reports"]) == 1
+    explained = run_command("explain", *MACHINE, *both, "step_time")
+    assert explained.code == 0, explained.err
+    checked = run_command("check", *MACHINE, *both)
+    assert checked.code == 0, checked.out
+
+
+def test_an_option_that_no_file_reads_is_a_warning(run_command: Run) -> None:
+    files = ("config.json", "ds.json")
+    done = run_command("check", *MACHINE, "--recipe", "x", *files, files=FILES)
+    assert "warning[import-option]: `--recipe x` changes nothing" in " ".join(done.out.split())
+    assert "import-option" not in run_command("check", *MACHINE, *files).out
+
+
+def test_all_questions_are_one_error(run_command: Run) -> None:
+    launch = {
+        **LAUNCH,
+        "train_micro_batch_size_per_gpu": "auto",
+        "zero_optimization": {"stagee": 1},
+    }
+    files = {**FILES, "ds.json": json.dumps(launch)}
+    done = run_command("eval", *MACHINE, "config.json", "ds.json", files=files)
+    assert done.code == 2
+    assert done.err.count("error[import-question]") == 1
+    assert "`training.micro_batch`" in done.err
+    assert "`layout.zero`" in done.err
+    assert "--set training.micro_batch=1" in " ".join(done.err.split())
