@@ -258,11 +258,12 @@ def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
     for more in ({}, _following(base.study, values)):
         if more is None:
             return None
+        made = {**values, **more}
         try:
-            changed = base.study.replace({**values, **more})
+            changed = base.study.replace(made)
             if not _is_same_batch(base.study, changed):
-                more = {**more, "training.global_batch": f"{_batch(base.study):g} sequences"}
-                changed = base.study.replace({**values, **more})
+                made["training.global_batch"] = f"{_batch(base.study):g} sequences"
+                changed = base.study.replace(made)
             if not (_is_same_batch(base.study, changed) and all_of(changed.legal())):
                 continue
             outcome = changed.evaluate()
@@ -270,7 +271,7 @@ def _try(base: Cure, values: Mapping[str, Any]) -> Cure | None:
             continue
         if changed.faults_beyond(base.study):
             continue
-        cure = _cure(changed, {**values, **more}, outcome)
+        cure = _cure(changed, made, outcome)
         return evolve(cure, slowdown=cure.step_seconds / base.step_seconds)
     return None
 
