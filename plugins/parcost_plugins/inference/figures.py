@@ -146,6 +146,7 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
     serving = replica.serving
     sheet.letters |= {
         "D": replica.dense,
+        "d": replica.read_dense,
         "E": replica.expert,
         "x": replica.visited_share(serving.batch),
         "R": replica.ranks,
@@ -164,7 +165,7 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
         "weights_seconds",
         "reading the weights",
         "s",
-        "(D / t + E x / R) w / B, a share x of the parameters E of experts",
+        "(d / t + E x / R) w / B, d without lookup tables, a share x of E, of experts",
     )
     yield sheet("cache_seconds", "reading the cache", "s", "n C / B, C of one sequence on a rank")
     yield sheet("compute_seconds", "products of a token", "s", "n G / (t peak)")

@@ -101,6 +101,18 @@ class Replica:
                 found = found + held.total * sum(held.count)
         return found
 
+    @property
+    def read_dense(self) -> Real:
+        """Dense parameters that one pass reads: of lookup tables it reads a row per token.
+
+        A tied head reads the embedding whole.
+        """
+        model = self.serving.model
+        if model.is_nominal:
+            return self.dense
+        rows = model.positions + (0.0 if model.tied else model.vocabulary)
+        return self.dense - rows * model.hidden
+
     @cached_property
     def device_parameters(self) -> Real:
         """Parameters on the fullest device, copies that ranks share included."""

@@ -84,7 +84,7 @@ def _phase(
     replica: Replica, tokens: Real, flops: Real, *, cache: Real, measured: Real | None
 ) -> ServingPhase:
     serving = replica.serving
-    dense = replica.dense / serving.tp
+    dense = replica.read_dense / serving.tp
     expert = replica.expert * replica.visited_share(tokens) / replica.ranks
     one, all_ = _communication(replica, tokens, measured)
     return ServingPhase(
