@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from attrs import frozen
-
-from parcost.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "questions.md"
@@ -20,8 +18,6 @@ _ROW = re.compile(
 )
 _COMMAND = re.compile(r"^```sh\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 _OUTPUT = re.compile(r"(?<=^```text\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
-_SPEED = re.compile(r"\(\d+\.\d s, [\d,]+ a second\)|in \d+\.\d s, [\d,.]+ a second")
-_REST = "...\n"
 
 
 @frozen
@@ -102,26 +98,12 @@ def test_every_section_of_a_task_answers_a_question() -> None:
 @pytest.mark.parametrize("answer", answers(), ids=lambda answer: answer.name)
 def test_the_command_prints_what_its_page_shows(
     answer: Answer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    print_output: Callable[[str, Path, str], str],
     request: pytest.FixtureRequest,
 ) -> None:
     if "chakra" in answer.command:
         pytest.importorskip("parcost_plugins.traces")
-    shutil.copytree(FILES, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    for name in ("FORCE_COLOR", "COLUMNS"):
-        monkeypatch.delenv(name, raising=False)
-    code = main(shlex.split(answer.command)[1:])
-    out, err = capsys.readouterr()
-    assert code in (0, 1), err
-    printed = _SPEED.sub("(...)", "\n".join(part.rstrip() for part in (err, out) if part))
-    printed += "\n" if printed else ""
-    shown = answer.output
-    if shown.endswith(_REST):
-        count = shown.count("\n") - 1
-        printed = "".join(printed.splitlines(keepends=True)[:count]) + _REST
+    printed = print_output(answer.command, FILES, answer.output)
     if request.config.getoption("update"):
         section = _OUTPUT.sub(lambda _: printed, answer.section)
         text = answer.page.read_text(encoding="utf-8")

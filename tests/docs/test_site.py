@@ -36,7 +36,7 @@ _LINK = re.compile(r"\]\((?P<to>[^)#:\s]*)(?:#(?P<anchor>[^)\s]*))?\)")
 def navigation(part: Any = None) -> Iterator[str]:
     """Yield the pages of the navigation, in order."""
     for entry in SETTINGS["nav"] if part is None else part:
-        (value,) = entry.values()
+        (value,) = entry.values() if isinstance(entry, dict) else (entry,)
         if isinstance(value, str):
             yield value
         else:
