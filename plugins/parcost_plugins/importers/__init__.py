@@ -8,6 +8,7 @@ PARTS = (
     "accelerate",
     "automodel",
     "deepspeed",
+    "finetuning",
     "huggingface",
     "maxtext",
     "megatron",

@@ -1,0 +1,108 @@
+"""Tools for fine-tuning and reinforcement learning: configurations and launch scripts.
+
+Each tool has a table of its keys. ``[recognized]`` identifies its files, and ``[rejected]`` has
+the keys that ask for what the language lacks. A tool without a reader is rejected by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost_plugins.importers.finetuning.job_keys import CONFIGURATIONS, JobKeys, read_job
+from parcost_plugins.importers.lacking import find_lacking, is_deciding
+from parcost_plugins.importers.needs import NEEDS
+from parcost_plugins.importers.subjects import SUBJECTS
+from parcost_plugins.importers.tables import table
+
+#: Tools, and what reads their jobs; a tool without one has none that the language can express.
+_READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
+    "llamafactory": None,
+    "axolotl": None,
+    "torchtune": None,
+    "trl": None,
+    "ms_swift": None,
+    "verl": None,
+    "openrlhf": None,
+    "areal": None,
+    "nemo_rl": None,
+}
+
+
+class TuningTool(Importer):
+    """Files of one tool for fine-tuning or reinforcement learning."""
+
+    needs = NEEDS
+    subjects = SUBJECTS
+
+    def __init__(self, tool: str) -> None:
+        self.name = tool
+        self._table: Mapping[str, Any] = table(tool)
+        self.title = str(self._table["title"])
+        self.source = str(self._table["source"])
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether a file has keys that identify the tool."""
+        signs = self._table["recognized"]
+        if name.endswith(CONFIGURATIONS):
+            keys = _top_keys(text)
+            groups = signs.get("keys", ())
+            return (
+                any(keys.issuperset(group) for group in groups)
+                or any(sign in text for sign in signs.get("values", ()))
+            ) and keys.isdisjoint(signs.get("other_keys", ()))
+        if name.endswith((".par", ".py")):
+            return False
+        return any(re.search(sign, text) for sign in signs.get("commands", ())) and not any(
+            re.search(sign, text) for sign in signs.get("other_commands", ())
+        )
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the job that a file describes."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the job that a file describes, or what of it the language lacks."""
+        job = read_job(file, self._table)
+        if isinstance(job, ImportProblem):
+            return Translation(problems=[job])
+        lacking = list(find_lacking(job.entries, self._table))
+        problems = lacking or [*self._doubts(job), *job.problems]
+        if problems:
+            return Translation(problems=sorted(problems, key=lambda one: one.start))
+        reader = _READERS[self.name]
+        if reader is None:
+            first = min((one.start for one in job.entries.values()), default=0)
+            message = f"jobs of {self.title} are not read; what it trains is not known"
+            return Translation(
+                problems=[ImportProblem(message=message, start=first, end=first + 1)]
+            )
+        return reader(file, job)
+
+    def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:
+        """Yield an error for each key that decides what is lacking, and whose value is unread."""
+        for key, word in job.unread.items():
+            if is_deciding(key, self._table):
+                answers = " | ".join(word.answers) or "--set-env NAME=VALUE"
+                yield ImportProblem(
+                    message=f"`{key}` decides what is trained: {word.unread}",
+                    start=word.start,
+                    end=word.end,
+                    help=f"give the variable: {answers}",
+                )
+
+
+_KEY = re.compile(r"^([A-Za-z_][\w-]*):|^\s*\"([A-Za-z_]\w*)\"\s*:", re.MULTILINE)
+
+
+def _top_keys(text: str) -> frozenset[str]:
+    """Return the keys of the outermost mapping of a YAML text, and keys of a JSON text."""
+    return frozenset(one or other for one, other in _KEY.findall(text))
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer tools for fine-tuning and reinforcement learning."""
+    return [TuningTool(name) for name in _READERS]
