@@ -305,8 +305,26 @@ def test_the_documents_can_be_made_by_the_documented_command() -> None:
 # --- The Python interface -----------------------------------------------------------------
 
 
-def test_the_page_of_the_rules_is_current(golden: Callable[[Path, str], None]) -> None:
-    golden(ROOT / "docs" / "rules.md", rules.rules_reference(load()))
+def test_the_pages_of_the_rules_are_current(request: pytest.FixtureRequest) -> None:
+    folder = ROOT / "docs" / "rules"
+    if request.config.getoption("update"):
+        rules.main([str(folder)])
+    found = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
+    assert found == rules.rules_reference(load())
+
+
+def test_the_index_of_the_rules_leads_to_each_rule() -> None:
+    folder = ROOT / "docs" / "rules"
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    linked = re.findall(r"^\| \[`([\w-]+)`\]\((\w+\.md)#([\w-]+)\)", index, re.MULTILINE)
+    assert len(linked) == sum(
+        len(re.findall(r"^## ", page.read_text(encoding="utf-8"), re.MULTILINE))
+        for page in folder.glob("*.md")
+        if page.name != "index.md"
+    )
+    for id_, page, anchor in linked:
+        assert id_ == anchor
+        assert f"\n## {id_}\n" in (folder / page).read_text(encoding="utf-8")
 
 
 def test_the_page_of_the_python_interface_is_current(golden: Callable[[Path, str], None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import unified_diff
 from itertools import groupby
 from typing import Any
@@ -71,9 +71,19 @@ def _changes(page: RulePage) -> Sequence[str]:
     return [line for line in found if not line.startswith(("---", "+++", "@@"))]
 
 
-def listing_markdown(pages: Iterable[RulePage]) -> str:
-    """Return a table with a line for each rule, which leads to its page."""
-    rows = [f"| [`{page.id}`](#{page.id}) | {_kind(page)} | {page.title} |" for page in pages]
+def own_link(page: RulePage) -> str:
+    """Return the link to a rule on the same page."""
+    return f"#{page.id}"
+
+
+def rule_link(page: RulePage) -> str:
+    """Return the link to a rule on the page of its subject."""
+    return f"{page.book}.md#{page.id}"
+
+
+def listing_markdown(pages: Iterable[RulePage], link: Callable[[RulePage], str] = own_link) -> str:
+    """Return a table with a line for each rule, which leads to where *link* says."""
+    rows = [f"| [`{page.id}`]({link(page)}) | {_kind(page)} | {page.title} |" for page in pages]
     return "\n".join(["| rule | severity | what |", "| :-- | :-- | :-- |", *rows, ""])
 
 

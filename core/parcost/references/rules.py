@@ -1,63 +1,76 @@
-"""The page of all rules, made from the rulebooks of the core and of plugins.
+"""The pages of all rules, made from the rulebooks of the core and of plugins.
 
-python -m parcost.references.rules                  prints it
-python -m parcost.references.rules docs/rules.md    writes it
+python -m parcost.references.rules               prints them
+python -m parcost.references.rules docs/rules    writes them into a folder
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parcost.output.rules import by_subject, listing_markdown, short_markdown
+from parcost.output.rules import by_subject, listing_markdown, rule_link, short_markdown
 from parcost.plugins.discovery import load
 from parcost.plugins.rule_pages import RulePage, rule_pages
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins
 
-HEAD = """# The rules
+MADE = "<!-- made by `python -m parcost.references.rules docs/rules` -->\n"
+HEAD = f"""# The rules
 
-<!-- made by `python -m parcost.references.rules docs/rules.md` -->
-
-`parcost rule ID` prints each of these pages, with whole examples. [Rules](guide/rules.md) says how
-a spec switches a warning off, and how a plugin declares rules of its own. Rules marked
+{MADE}
+`parcost rule ID` prints each of these rules, with whole examples. [Rules](../guide/rules.md) says
+how a spec switches a warning off, and how a plugin declares rules of its own. Rules marked
 *plausibility* warn of values that are legal and unlikely.
 """
 
 
-def rules_reference(plugins: Plugins) -> str:
-    """Return the page of all rules, in Markdown."""
+def rules_reference(plugins: Plugins) -> Mapping[str, str]:
+    """Return the pages of all rules in Markdown: an index, and one page for each subject.
+
+    Keys are names of files.
+    """
     subjects = by_subject(rule_pages(plugins).pages.values())
-    rows = [
-        f"| [{_title(subject)}](#{_title(subject).lower().replace(' ', '-')}) | {len(pages)} |"
-        for subject, pages in subjects
-    ]
-    table = "\n".join(["| subject | rules |", "| :-- | --: |", *rows, ""])
-    return "\n".join([HEAD, table, *_subjects(subjects)])
+    pages = {f"{subject}.md": _subject_page(subject, inside) for subject, inside in subjects}
+    return {"index.md": "\n".join(_index(subjects)), **pages}
+
+
+def _index(subjects: Sequence[tuple[str, Sequence[RulePage]]]) -> Iterator[str]:
+    """Yield the subjects in a table, then all rules in alphabetical order."""
+    yield HEAD
+    yield "## By subject\n\n| subject | rules |\n| :-- | --: |"
+    for subject, pages in subjects:
+        yield f"| [{_title(subject)}]({subject}.md) | {len(pages)} |"
+    yield "\n## By id\n"
+    rules = sorted((page for _, pages in subjects for page in pages), key=lambda page: page.id)
+    yield listing_markdown(rules, rule_link)
 
 
 def _title(subject: str) -> str:
     return subject.capitalize().replace("_", " ")
 
 
-def _subjects(subjects: Sequence[tuple[str, Sequence[RulePage]]]) -> Iterator[str]:
-    """Yield each subject under a heading of its own: its rules in a table, and their pages."""
-    for subject, pages in subjects:
-        yield f"## {_title(subject)}\n"
-        yield listing_markdown(pages)
-        yield from (short_markdown(page, 3) for page in pages)
+def _subject_page(subject: str, pages: Sequence[RulePage]) -> str:
+    """Return the page of one subject: its rules in a table, then each rule."""
+    rules = (short_markdown(page, 2) for page in pages)
+    return "\n".join([f"# Rules: {_title(subject)}\n", MADE, listing_markdown(pages), *rules])
 
 
-def main(arguments: list[str]) -> None:
-    """Print the page, or write it into the named file."""
-    page = rules_reference(load())
+def main(arguments: Sequence[str]) -> None:
+    """Print the pages, or write them into the named folder in place of those it has."""
+    pages = rules_reference(load())
     if not arguments:
-        sys.stdout.write(page)
+        sys.stdout.write("\n".join(pages.values()))
         return
-    Path(arguments[0]).write_text(page, encoding="utf-8")
+    folder = Path(arguments[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.md"):
+        old.unlink()
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
