@@ -63,7 +63,7 @@ def test_tables_hold_all_without_javascript(page: str, charts: Any) -> None:
     texts = set(Reader(page).texts)
     for row in charts["levers"].rows:
         assert row["title"] in texts
-    assert "Exposed seconds add up to the step; hidden ones run beside something else." in texts
+    assert "Each part of a bar is a term." in texts
     assert page.count("<noscript>") == 1
     assert page.count("<details>") == len(charts)
 

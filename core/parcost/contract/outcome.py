@@ -17,13 +17,13 @@ from parcost.contract.checks import Check
 from parcost.contract.formulas import Formula, formula
 from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
-from parcost.contract.terms import Edge, Memory, Moment, Once, Work
+from parcost.contract.terms import Cause, Edge, Memory, Moment, Once, Work
 from parcost.numeric import Mask, Real
 from parcost.records import record
 
 #: The cause of a term that names none, and of what a pipeline idles.
-OTHER = "other"
-BUBBLE = "pipeline bubble"
+OTHER = Cause("other", color="#B0B6BC")
+BUBBLE = Cause("pipeline bubble", color="#8C8C8C")
 
 
 @record(kw_only=True, eq=False)

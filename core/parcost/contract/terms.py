@@ -64,13 +64,18 @@ class Cause(str):
     ('p2p',)
     """
 
-    __slots__ = ("synonyms",)
+    __slots__ = ("color", "synonyms")
     synonyms: tuple[str, ...]
+    color: str
 
-    def __new__(cls, name: str, *synonyms: str) -> Self:
-        """Return the cause *name*, which reports print; *synonyms* are accepted as input."""
+    def __new__(cls, name: str, *synonyms: str, color: str = "") -> Self:
+        """Return the cause *name*, which reports print; *synonyms* are accepted as input.
+
+        Terminals, pages and charts draw it in its *color*, such as ``#0072B2``.
+        """
         cause = super().__new__(cls, name)
         cause.synonyms = synonyms
+        cause.color = color
         return cause
 
 

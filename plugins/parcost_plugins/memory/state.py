@@ -74,7 +74,7 @@ def _state(kind: StageKind, study: Study) -> Iterator[Memory]:
         if not isinstance(away, float) or away:
             text, letters = "psi e / N (1 - o), o on the host", {**letters, "o": away}
         yield Memory(
-            name=kind.label(cause),
+            name=kind.label(str(cause)),
             cause=cause,
             bytes_=formula(
                 text,

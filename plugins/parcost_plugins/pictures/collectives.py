@@ -8,6 +8,7 @@ from typing import Any
 
 from parcost import Call, Chart, Outcome, Study, hookimpl
 from parcost.numeric import is_array
+from parcost_plugins.vocabulary.axes import log_time_axis, size_axis
 
 _OPERATIONS = ("all_reduce", "all_gather", "all_to_all")
 _SIZES = tuple(float(4**n) for n in range(5, 18))  # 1 KiB to 16 GiB
@@ -66,28 +67,38 @@ def _rows(study: Study, groups: Sequence[str], ranks: float) -> Iterator[dict[st
                 }
 
 
+_DASHES = {
+    "field": "operation",
+    "type": "nominal",
+    "legend": {
+        "title": None,
+        "orient": "bottom",
+        "symbolType": "stroke",
+        "symbolStrokeColor": "#8C8C8C",
+        "symbolSize": 400,
+        "symbolStrokeWidth": 2,
+    },
+}
 _SPEC = {
     "height": 340,
-    "mark": {"type": "line", "point": {"size": 24}},
+    "layer": [
+        {"mark": "line", "encoding": {"strokeDash": _DASHES}},
+        {"mark": {"type": "point", "filled": True, "size": 24}},
+    ],
     "encoding": {
         "x": {
             "field": "size",
             "type": "quantitative",
             "scale": {"type": "log", "base": 2},
-            "axis": {"title": "size of the buffer (B)", "format": "~s", "tickCount": 8},
+            "axis": size_axis("size of the buffer"),
         },
         "y": {
             "field": "seconds",
             "type": "quantitative",
             "scale": {"type": "log"},
-            "axis": {"title": "time (s)", "format": "~s", "tickCount": 8},
+            "axis": log_time_axis("time"),
         },
         "color": {"field": "group", "type": "nominal", "legend": {"title": None}},
-        "strokeDash": {
-            "field": "operation",
-            "type": "nominal",
-            "legend": {"title": None, "orient": "bottom"},
-        },
         "detail": {"field": "curve", "type": "nominal"},
     },
 }

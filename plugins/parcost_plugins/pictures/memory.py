@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from parcost import Chart, Formula, Moment, Outcome, Study, formula, hookimpl
 from parcost_plugins.vocabulary import Cluster, MemoryBudget
+from parcost_plugins.vocabulary.axes import cause_scale, colored_cause
 
 _GIB = 2.0**30
 _MOMENTS: tuple[Moment, ...] = ("forward", "backward", "optimizer", "gather")
@@ -24,13 +25,14 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:
     notes = ["Bars of a stage, from the left: forward, backward, optimizer, gather."]
     if len(outcome.memory_by_moment()) > stages:
         notes.append(f"The first {stages} of {len(outcome.memory_by_moment())} stages.")
+    causes = [row["cause"] for row in rows if row["kind"] == "held"]
     rows += _limits(study)
     yield Chart(
         name="memory",
-        title="The memory by stage and moment",
+        title="Memory by stage and moment",
         place=20,
         notes=notes,
-        spec=_spec(letters=stages <= _LETTERS),
+        spec=_spec(causes, letters=stages <= _LETTERS),
         columns={
             "stage": "stage",
             "moment": "moment",
@@ -72,6 +74,7 @@ def _contents(outcome: Outcome) -> Iterator[dict[str, Any]]:
                     "moment": moment,
                     "place": place,
                     "cause": cause,
+                    "color": colored_cause(cause),
                     "order": order.get(cause, len(order)),
                     "gib": held.value / _GIB,
                     "size": (held.value, "GiB"),
@@ -108,7 +111,7 @@ def _limit(name: str, limit: Formula) -> dict[str, Any]:
     }
 
 
-def _spec(*, letters: bool) -> dict[str, Any]:
+def _spec(causes: Iterable[str], *, letters: bool) -> dict[str, Any]:
     stage = {
         "field": "stage",
         "type": "ordinal",
@@ -130,9 +133,9 @@ def _spec(*, letters: bool) -> dict[str, Any]:
                     "axis": {"title": "memory (GiB)"},
                 },
                 "color": {
-                    "field": "cause",
+                    "field": "color",
                     "type": "nominal",
-                    "sort": {"field": "order", "op": "min"},
+                    "scale": cause_scale(causes),
                     "legend": {"title": None},
                 },
                 "order": {"field": "order", "type": "quantitative"},

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from parcost import Activity, Chart, Op, Pair, PassTimeline, formula, hookimpl
+from parcost_plugins.vocabulary.axes import time_axis
 
 _MOST_MARKS = 2000
-_NUMBERED = 400  # marks, of which each has the number of its micro-batch
+_NUMBERED = 400  # marks that may have the number of their micro-batch
+_ROOM = "(datum.end - datum.start) / {seconds!r} * width > 5.5 * length(datum.micro_batch) + 2"
+_DENSE = {"strokeWidth": 0}  # an edge would hide a thin bar
 _ROW_HEIGHT = 26
 _LEAST_HEIGHT = 12
 _CALLED = {"F": "forward", "B": "backward", "BW": "backward", "W": "weight gradients"}
@@ -33,17 +36,17 @@ def timeline_charts(timeline: PassTimeline) -> Iterator[Chart]:
     shown = passes[:_MOST_MARKS]
     if len(shown) < len(passes):
         notes.append(
-            f"The first {len(shown):,} of {len(passes):,} passes; `parcost timeline --format json` "
-            "has all."
+            f"The first {len(shown):,} of {len(passes):,} passes; the timeline as JSON has all."
         )
     rows = [_row(d, one, timeline) for d, one in shown]
+    last = max((one.end for _, one in shown), default=0.0)
     called = [name for name in _PLACES if any(row["called"] == name for row in rows)]
     yield Chart(
         name="pipeline",
-        title="The passes of each device over time",
+        title=f"Passes of each device over time: {timeline.name}",
         place=30,
         notes=notes,
-        spec=_spec(devices, called, numbered=len(shown) <= _NUMBERED),
+        spec=_spec(devices, called, last, numbered=last > 0 and len(shown) <= _NUMBERED),
         columns={
             "device": "device",
             "called": "pass",
@@ -87,7 +90,7 @@ def _ops(op: Op | Pair) -> Sequence[Op]:
     return (op.forward, op.backward) if isinstance(op, Pair) else (op,)
 
 
-def _spec(devices: int, called: Sequence[str], *, numbered: bool) -> dict[str, Any]:
+def _spec(devices: int, called: Sequence[str], last: float, *, numbered: bool) -> dict[str, Any]:
     device = {
         "field": "device",
         "type": "ordinal",
@@ -95,13 +98,13 @@ def _spec(devices: int, called: Sequence[str], *, numbered: bool) -> dict[str, A
     }
     layers: list[dict[str, Any]] = [
         {
-            "mark": {"type": "bar", "height": {"band": 0.9}},
+            "mark": {"type": "bar", "height": {"band": 0.9}, **({} if numbered else _DENSE)},
             "encoding": {
                 "y": device,
                 "x": {
                     "field": "start",
                     "type": "quantitative",
-                    "axis": {"title": "time since the pipeline began (s)", "format": "~s"},
+                    "axis": time_axis("time since the pipeline began", last),
                 },
                 "x2": {"field": "end"},
                 "color": {
@@ -117,6 +120,7 @@ def _spec(devices: int, called: Sequence[str], *, numbered: bool) -> dict[str, A
     if numbered:
         layers.append(
             {
+                "transform": [{"filter": _ROOM.format(seconds=last)}],
                 "mark": {"type": "text", "fontSize": 9, "color": "#ffffff", "clip": True},
                 "encoding": {
                     "y": device,

@@ -7,6 +7,7 @@ from math import inf, isfinite, isqrt
 from typing import Any
 
 from parcost import Chart, PointFigure, PointTable, hookimpl
+from parcost_plugins.vocabulary.axes import log_time_axis, number_axis
 
 _STEP, _MEMORY = "step_time", "memory"
 _PAIR = ("layout.tp", "layout.pp")  # the axes of a map, where a search has both
@@ -25,6 +26,7 @@ _BOUNDED = (
     f"Of layouts that were only bounded, up to {_MOST_TRIED} of a cell are evaluated, lowest first."
     " A cell of which the search kept no layout has the best one of all with these two values."
 )
+_DARK = "#1b1f24"  # on a bright cell
 _ON_FRONT, _OTHERS = "on the front", "others"
 
 
@@ -146,7 +148,7 @@ def _bar_spec(bars: int, figure: PointFigure) -> dict[str, Any]:
                 "field": "point",
                 "type": "nominal",
                 "sort": {"field": "place", "op": "min"},
-                "axis": {"title": None, "ticks": False, "domain": False, "labelLimit": 320},
+                "axis": {"title": None, "ticks": False, "domain": False},
             },
             "x": {"field": "drawn", "type": "quantitative", "axis": {"title": title}},
         },
@@ -170,7 +172,7 @@ def _curve_spec(
                 "field": "at",
                 "type": "quantitative",
                 "scale": scale,
-                "axis": {"title": f"{axis} ({unit})" if unit else axis, "format": "~s", **ticks},
+                "axis": {**number_axis(axis, unit), **ticks},
             },
             "y": {
                 "field": "drawn",
@@ -179,7 +181,7 @@ def _curve_spec(
                     "title": f"{figure.title} ({figure.unit})" if figure.unit else figure.title
                 },
             },
-            "color": {"field": "curve", "type": "nominal", "legend": {"title": None, "columns": 2}},
+            "color": {"field": "curve", "type": "nominal", "legend": {"title": None}},
         },
     }
 
@@ -197,6 +199,7 @@ def _map(points: PointTable) -> Iterator[Chart]:
     name, figure = next(iter(points.figures.items()))
     ys, xs = _map_values(points, down, across, name, figure)
     rows = [*_cells(points, (down, ys), (across, xs), name, figure)]
+    _add_brightness(rows, figure)
     if not any(row["kind"] == "runs" for row in rows):
         return
     counts = (
@@ -279,6 +282,16 @@ def _cells(
             yield {**common, "kind": "none", "reason": reason, "formula": "not modeled"}
 
 
+def _add_brightness(rows: Sequence[dict[str, Any]], figure: PointFigure) -> None:
+    """Add to each drawn cell how bright its color is, from 0 to 1: the best are bright."""
+    drawn = [row["drawn"] for row in rows if row["kind"] == "runs"]
+    low, high = min(drawn, default=0.0), max(drawn, default=0.0)
+    for row in rows:
+        if row["kind"] == "runs":
+            place = (row["drawn"] - low) / (high - low) if high > low else 1.0
+            row["brightness"] = place if figure.largest or high == low else 1.0 - place
+
+
 def _best(
     points: PointTable, rows: Sequence[Mapping[str, Any]], name: str, figure: PointFigure
 ) -> Mapping[str, Any] | None:
@@ -314,7 +327,7 @@ def _map_spec(down: str, across: str, figure: PointFigure) -> dict[str, Any]:
         "legend": {"title": title, "gradientLength": 240},
     }
     label = {"text": {"field": "label", "type": "nominal"}, "x": x, "y": y}
-    halo = {"type": "text", "stroke": "#000000", "strokeWidth": 2.5, "strokeOpacity": 0.55}
+    ink = {"condition": {"test": "datum.brightness > 0.45", "value": _DARK}, "value": "#ffffff"}
     return {
         "height": 300,
         "layer": [
@@ -324,8 +337,7 @@ def _map_spec(down: str, across: str, figure: PointFigure) -> dict[str, Any]:
                 "encoding": {"x": x, "y": y},
             },
             {"transform": runs, "mark": "rect", "encoding": {"x": x, "y": y, "color": color}},
-            {"transform": runs, "mark": halo, "encoding": label},
-            {"transform": runs, "mark": {"type": "text", "color": "#ffffff"}, "encoding": label},
+            {"transform": runs, "mark": "text", "encoding": {**label, "color": ink}},
         ],
     }
 
@@ -391,7 +403,7 @@ def _front_spec(*, logarithmic: bool) -> dict[str, Any]:
         "field": "seconds",
         "type": "quantitative",
         "scale": {"type": "log"} if logarithmic else {"zero": False},
-        "axis": {"title": "step time (s)", "format": "~s", "tickCount": 8},
+        "axis": log_time_axis("step time") if logarithmic else {"title": "step time (s)"},
     }
     memory: dict[str, Any] = {
         "field": "gib",

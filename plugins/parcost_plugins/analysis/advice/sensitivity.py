@@ -139,14 +139,19 @@ _SPEC: Mapping[str, Any] = {
             "field": "title",
             "type": "nominal",
             "sort": {"field": "place", "op": "min"},
-            "axis": {"title": None, "ticks": False, "domain": False, "labelLimit": 320},
+            "axis": {"title": None, "ticks": False, "domain": False},
         },
         "x": {
             "field": "percent",
             "type": "quantitative",
-            "axis": {"title": "change of the step (%)"},
+            "axis": {"title": "change of the step (%)", "orient": "top"},
         },
-        "color": {"field": "kind", "type": "nominal", "legend": {"title": None}},
+        "color": {
+            "field": "kind",
+            "type": "nominal",
+            "scale": {"domain": ["setting", "machine"], "range": ["#E69F00", "#0072B2"]},
+            "legend": {"title": None},
+        },
     },
 }
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import accumulate
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from parcost import Diagnostic, ParcostError, SpecError
-from parcost_plugins.exporters.pictures.specification import specification, theme
+from parcost_plugins.exporters.pictures.specification import (
+    legend_entry_width,
+    legend_look,
+    specification,
+    theme,
+)
 
 if TYPE_CHECKING:
     from parcost.contract.entries import ChartData
 
 _WIDTH = 760  # of a drawing, in pixels, without its axes
+_NOTE = 110  # characters of a line of a note
 _GAP = 32
 _SCALE = 2.0  # pixels of an image for each of a drawing
 _VERSION = "6.4"  # of Vega-Lite, which the page has as well
@@ -80,10 +87,13 @@ def _draw(chart: ChartData, study: str) -> str:
     spec = specification(chart, _WIDTH)
     rows = [{**row, "description": chart.description(row)} for row in chart.rows]
     shown = study.encode("utf-8", "backslashreplace").decode()  # a file name may be no UTF-8
-    title = f"{shown}: {chart.title}" if study else chart.title
-    spec |= {"data": {"values": rows}, "title": {"text": title, "subtitle": list(chart.notes)}}
+    title = f"{shown}: {chart.title}" if study and shown not in chart.title else chart.title
+    notes = [line for note in chart.notes for line in wrap(note, _NOTE)]
+    spec |= {"data": {"values": rows}, "title": {"text": title, "subtitle": notes}}
+    look = theme("light")
+    look["legend"] |= legend_look(legend_entry_width(chart), _WIDTH)
     made: str = _library().vegalite_to_svg(
-        spec, vl_version=_VERSION, config=theme("light"), allowed_base_urls=[]
+        spec, vl_version=_VERSION, config=look, allowed_base_urls=[]
     )
     return _MARK.sub(_with_title, made)
 

@@ -10,18 +10,26 @@
     .map(([title, name]) => `${title}: ${row[name]}`).join("; ");
 
   const draw = async (figure) => {
-    const { spec, columns, count, fields } = JSON.parse(figure.querySelector("script").textContent);
+    const { spec, columns, count, fields, legend } = JSON.parse(figure.querySelector("script").textContent);
     spec.data.values = Array.from({ length: count }, (_, n) => {
       const row = {};
       for (const [name, { values, at }] of Object.entries(fields)) row[name] = at ? values[at[n]] : values[n];
       row.description = describe(columns, row);
       return row;
     });
-    const { finalize } = await vegaEmbed(figure.querySelector(".drawing"), spec, {
+    const target = figure.querySelector(".drawing"), width = target.clientWidth || 600;
+    const theme = themes[dark.matches ? "dark" : "light"];
+    const look = {  // as wide as the figure: no label of a legend or an axis is cut where it has room
+      ...theme,
+      background: "transparent",
+      axis: { ...theme.axis, labelLimit: Math.min(theme.axis.labelLimit, 0.4 * width) },
+      legend: { ...theme.legend, columns: Math.max(1, Math.min(5, Math.floor(width / legend))), labelLimit: width - 34 },
+    };
+    const { finalize } = await vegaEmbed(target, spec, {
       mode: "vega-lite",
       ast: true,
       renderer: "svg",
-      config: { ...themes[dark.matches ? "dark" : "light"], background: "transparent" },
+      config: look,
       tooltip: { theme: dark.matches ? "dark" : "light" },
       actions: { export: true, source: false, compiled: false, editor: false },
       downloadFileName: figure.dataset.chart,

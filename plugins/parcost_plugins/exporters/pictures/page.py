@@ -17,7 +17,11 @@ from parcost.contract.forms import Form, InputChoice, WebPage
 from parcost.contract.page import Heading, Item, Line, Table
 from parcost.language.errors import ParcostError
 from parcost.language.escapes import escape_line
-from parcost_plugins.exporters.pictures.specification import specification, theme
+from parcost_plugins.exporters.pictures.specification import (
+    legend_entry_width,
+    specification,
+    theme,
+)
 
 _FOLDER = Path(__file__).parent
 _LIBRARIES = ("vega.min.js", "vega-lite.min.js", "vega-embed.min.js")
@@ -170,6 +174,7 @@ def _picture(report: str, number: int, chart: ChartData) -> Picture:
             {
                 "spec": {**specification(chart, "container"), "data": {}},
                 "count": len(chart.rows),
+                "legend": legend_entry_width(chart),
                 "fields": _fields(chart),
                 "columns": [[title, name] for title, name in chart.columns.items()],
             }

@@ -19,6 +19,9 @@ PALETTE = (
     "#8C8C8C",
 )
 _FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+_LEGENDS = ("color", "shape", "strokeDash", "opacity")
+_LETTER, _SYMBOL = 6.2, 34.0  # pixels, of a legend
+_MOST_COLUMNS = 5
 _INK = {"light": ("#1b1f24", "#57606a", "#d8dee4"), "dark": ("#e6edf3", "#9da7b1", "#30363d")}
 
 
@@ -34,21 +37,42 @@ def theme(name: str) -> dict[str, Any]:
         "labelFontSize": 11,
         "titleFontSize": 12,
         "titleFontWeight": "normal",
-        "labelLimit": 220,
+        "labelLimit": 320,
+        "labelSeparation": 6,
     }
+    even = {"labelOverlap": "greedy", "labelFlush": False, "labelBound": False}
     legend = {"labelColor": ink, "titleColor": faint, "titleFontWeight": "normal", "orient": "top"}
     return {
         "background": "transparent" if name == "dark" else "white",
         "font": _FONT,
         "view": {"stroke": None},
         "axis": axis,
-        "legend": {**legend, "labelLimit": 260, "symbolLimit": 40, "columns": 5},
+        "axisQuantitative": even,
+        "legend": {**legend, "symbolLimit": 40},
         "title": {"color": ink, "subtitleColor": faint, "anchor": "start", "fontSize": 15},
         "range": {"category": list(PALETTE), "ramp": {"scheme": "cividis"}},
         "text": {"color": ink},
         "rule": {"color": ink},
         "bar": {"stroke": "#ffffff" if name == "light" else "#0d1117", "strokeWidth": 0.5},
     }
+
+
+def legend_entry_width(chart: ChartData) -> int:
+    """Return the width in pixels of the widest entry of a legend."""
+    layers = [chart.spec, *chart.spec.get("layer", ())]
+    used = [layer.get("encoding", {}).get(channel, {}) for layer in layers for channel in _LEGENDS]
+    fields = {
+        channel["field"] for channel in used if "field" in channel and channel.get("legend", 1)
+    }
+    texts = (row.get(field) for row in chart.rows for field in fields)
+    longest = max((len(text) for text in texts if isinstance(text, str)), default=0)
+    return round(_SYMBOL + _LETTER * longest)
+
+
+def legend_look(entry_width: float, width: float) -> dict[str, Any]:
+    """Return the look of a legend that fits into *width* pixels without cutting an entry."""
+    columns = max(1, min(_MOST_COLUMNS, int(width // entry_width)))
+    return {"columns": columns, "labelLimit": max(width - _SYMBOL, _SYMBOL)}
 
 
 def specification(chart: ChartData, width: int | str) -> dict[str, Any]:
