@@ -5,6 +5,7 @@ The specs are those of the generator; a law is checked where a spec may run and 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from types import NoneType
 from typing import Any
@@ -100,6 +101,70 @@ def slower_with_more_bandwidth(seed: int, numbers: range) -> Iterator[str]:
                 yield f"{after / seconds:.6f} with twice {', '.join(values)}; {what}"
 
 
+def slower_along_a_fine_sweep(seed: int, numbers: range) -> Iterator[str]:
+    """Yield the steps that grow from one point of a sweep to the next, an eighth faster."""
+    for what, scenario, study, seconds in steps(seed, numbers):
+        if study[CollectiveChoice].tuning is not None:
+            continue
+        for path, rate in rates(study).items():
+            before = seconds
+            for i in range(1, 25):
+                after = step(scenario.replace({path: rate * 1.125**i}))
+                if after is None:
+                    break
+                if after > before * (1 + SLACK):
+                    yield f"{after / before:.6f} with {path} times {1.125**i:.3f}; {what}"
+                before = after
+
+
+SWEPT = """
+use catalog.devices.h100_sxm
+use catalog.precisions.bf16
+use catalog.fabrics.hgx_h100
+use catalog.models.{model}
+device h100_sxm {{ memory = 10 TB }}
+cluster {{ devices = 256 }}
+fabric hgx_h100 {{ level network {{ bandwidth = {bandwidth} per_direction }} }}
+layout {{ {layout} }}
+training {{ micro_batch = 1, {training} }}
+"""
+
+
+def times_by_network(model: str, layout: str, training: str, gbps: range) -> list[float]:
+    swept = [f"{rate} Gbps" for rate in gbps]
+    text = SWEPT.format(
+        model=model, layout=layout, training=training, bandwidth=f"[{', '.join(swept)}]"
+    )
+    (scenario,) = parcost.load_text(text)
+    (result,) = scenario.evaluate().results
+    assert result.outcome is not None
+    return [float(seconds) for seconds in result.outcome.step_seconds]
+
+
+@pytest.mark.parametrize(
+    ("model", "layout", "training"),
+    [
+        (
+            "mixtral_8x7b",
+            "tp = 8, pp = 2, zero = 1, sequence_parallel = on",
+            "sequence = 8192, global_batch = 128 sequences, recompute = full",
+        ),
+        (
+            "llama3_8b",
+            "tp = 4, zero = 3",
+            "sequence = 4096, global_batch = 256 sequences, recompute = selective",
+        ),
+    ],
+)
+def test_a_faster_network_never_lengthens_a_step_where_the_node_becomes_the_limit(
+    model: str, layout: str, training: str
+) -> None:
+    """From 200 Gbps to 2 Tbps: traffic of a ring over both levels is busy on each of them."""
+    seconds = times_by_network(model, layout, training, range(200, 2000, 25))
+    assert all(b <= a * (1 + SLACK) for a, b in itertools.pairwise(seconds))
+    assert seconds[-1] < 0.95 * seconds[0]
+
+
 def faster_with_more_work(seed: int, numbers: range) -> Iterator[str]:
     for what, scenario, study, seconds in steps(seed, numbers):
         (training,) = (
@@ -164,6 +229,11 @@ def test_no_collective_of_a_step_beats_its_bound(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 def test_more_bandwidth_is_never_slower_in_many_steps() -> None:
     assert not list(slower_with_more_bandwidth(23, range(250)))
+
+
+@pytest.mark.slow
+def test_more_bandwidth_is_never_slower_along_fine_sweeps() -> None:
+    assert not list(slower_along_a_fine_sweep(26, range(25)))
 
 
 @pytest.mark.slow

@@ -151,13 +151,14 @@ def test_one_rank_sends_nothing() -> None:
         assert np.broadcast_to(term.seconds, 2)[0] == 0
 
 
-def test_traffic_keeps_the_level_busy_that_limits_it() -> None:
-    # Eight rings leave a node through eight ports, so that as fast a port is none the slower.
+def test_traffic_runs_in_sequence_on_the_outermost_level_that_it_crosses() -> None:
+    # Eight rings leave a node through eight ports: the node limits where a port is as fast.
     slow = BYTES.replace("net { bandwidth = 1 B", "net { bandwidth = 0.01 B")
     inside, across = study("tp = 8", fabric=slow), study("tp = 16", fabric=slow)
     assert {t.resource for t in work(inside).values()} == {"node"}
     assert {t.resource for t in work(across).values()} == {"net"}
-    assert {t.resource for t in work(study("tp = 16")).values()} == {"node"}
+    fast = work(study("tp = 16")).values()
+    assert {(t.resource, t.also, t.also_busy) for t in fast} == {("net", ("node",), (1.0,))}
 
 
 def test_formulas_name_the_message() -> None:

@@ -503,8 +503,9 @@ def test_a_ring_keeps_the_levels_that_it_crosses_busy_for_a_share() -> None:
     given = study()
     job = given.group("job").flat
     assert (job.name, job.bandwidth, job.latency) == ("rack", 200e9, 20 * 1e-6)
-    assert job.also == ("node", "pod")  # type: ignore[attr-defined]
-    assert job.also_busy == pytest.approx((2 / 3, 1 / 4))  # type: ignore[attr-defined]
+    assert job.resource == "pod"  # the outermost, on which its rounds run in sequence
+    assert job.also == ("node", "rack")  # type: ignore[attr-defined]
+    assert job.also_busy == pytest.approx((2 / 3, 1))  # type: ignore[attr-defined]
     tp, dp = given.group("tp").flat, given.group("dp").flat
     assert (tp.name, tp.bandwidth, tp.also) == ("node", 300e9, ())  # type: ignore[attr-defined]
     assert (dp.name, dp.bandwidth, dp.also) == ("rack", 25e9, ())  # type: ignore[attr-defined]

@@ -83,6 +83,14 @@ class Link(ABC):
         """Bytes per second in one direction: this rank's share, for long messages."""
 
     @property
+    def resource(self) -> Any:
+        """The level on which messages run in sequence: the outermost that the link spans.
+
+        It does not change with the bandwidths, which decide what limits a message.
+        """
+        return self.name
+
+    @property
     def measured(self) -> bool:
         """Whether times are read off points, which formulas name in place of alpha and B."""
         return False
@@ -119,11 +127,12 @@ def link_resources(link: Link) -> dict[str, Any]:
     """Return the resources that a term over *link* keeps busy: ``Work(..., **busy(link))``.
 
     A ring over several levels runs at the rate of the slowest. The other levels are busy for a
-    share of that time. Other traffic on them has only the rest.
+    share of that time, without the latency in it, which the term gives as ``latency``: without
+    it, for long messages. Other traffic on them has only the rest.
     """
     if not link.also:
-        return {"resource": link.name}
-    return {"resource": link.name, "also": link.also, "also_busy": link.also_busy}
+        return {"resource": link.resource}
+    return {"resource": link.resource, "also": link.also, "also_busy": link.also_busy}
 
 
 def _is_link(value: Any) -> bool:

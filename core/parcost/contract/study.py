@@ -35,11 +35,16 @@ T = TypeVar("T")
 
 @record(kw_only=True, eq=False)
 class Call:
-    """A collective with its cost: its time, the algorithm (or algorithms) and the formula."""
+    """A collective with its cost: its time, the algorithm (or algorithms) and the formula.
+
+    *latency* are the seconds of it that an empty message takes, where the group spans several
+    levels; else 0.
+    """
 
     seconds: Real
     algorithm: str
     formula: Formula
+    latency: Real = 0.0
 
 
 class Schedule(ABC):

@@ -255,6 +255,7 @@ class StageTerm(Term):
     slowdown: Real = field(default=0.0, metadata=AMOUNT)
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = field(default=(), metadata=_SHARES)
+    latency: Real = field(default=0.0, metadata=AMOUNT)
     tag: str = ""
 
     def problem(self) -> str:
@@ -280,8 +281,8 @@ class Work(StageTerm):
     At most *share* of the hosts' seconds can cover it. *slowdown* is what one hidden
     second adds to its hosts (0.14: a seventh of the multiprocessors are taken).
 
-    *also* are other resources that are busy meanwhile, for the share of its seconds that
-    *also_busy* says: see :func:`link_resources`.
+    *also* are other resources that are busy meanwhile, for the share *also_busy* of its seconds
+    without the *latency* in them: see :func:`link_resources`.
     """
 
     pass_: Pass
@@ -316,7 +317,7 @@ class Once(StageTerm):
     the same resource is busy in that pass is subtracted. *tail* seconds are never covered by
     compute (the last bucket). *slowdown* is what one second under compute adds to that stage. The
     terms of a stage in one group run one after another, and the group adds its longest stage.
-    *also* and *also_busy* are those of :class:`Work`.
+    *also*, *also_busy* and *latency* are those of :class:`Work`.
     """
 
     when: Literal["fill", "drain", "end"]

@@ -36,7 +36,7 @@ from parcost.language.diagnostics import Diagnostic, quote, type_name
 from parcost.language.errors import ParcostError, PluginError, SpecError
 from parcost.numeric import INFINITY, all_of, array_kind, array_rank, where
 
-_AMOUNTS = ("seconds", "flops", "tail")  # of a term, by the resource that it keeps busy
+_AMOUNTS = ("seconds", "latency", "flops", "tail")  # of a term, by the resource that it keeps busy
 #: Makes the error of a plugin out of what it did.
 Blame: TypeAlias = Callable[..., PluginError]
 _MOST_ITEMS = 100_000  # of one answer: a generator may have no end

@@ -25,7 +25,7 @@ from attrs import field
 
 from parcost.contract.terms import Memory, Once, Pass, Work
 from parcost.engine.maxima import total
-from parcost.numeric import Mask, Real, all_of, any_of, is_array, maximum, minimum, where
+from parcost.numeric import Mask, Real, all_of, any_of, is_array, maximum, minimum, ratio, where
 from parcost.records import record
 
 PASSES: tuple[Pass, ...] = ("F", "R", "B", "W")  # in the order in which they run
@@ -86,11 +86,15 @@ def count(term: Work | Once | Memory, stage: int) -> float:
 
 
 def shared_resources(term: Work | Once) -> Iterable[tuple[str, Real]]:
-    """Return the other resources that *term* keeps busy, and the share of its seconds."""
+    """Return the other resources that *term* keeps busy, and the share of its seconds.
+
+    They idle for its latency.
+    """
     if not term.also:
         return ()
+    moves = maximum(1.0 - ratio(term.latency, term.seconds), 0.0)
     both = zip(term.also, term.also_busy, strict=True)
-    return [(name, share) for name, share in both if name != term.resource]
+    return [(name, share * moves) for name, share in both if name != term.resource]
 
 
 def kinds(terms: Iterable[Work | Once | Memory], stages: int) -> Sequence[int]:

@@ -358,7 +358,30 @@ def _price(
         seconds=best,
         algorithm=" or ".join([a.name for a in chosen]),
         formula=found,
+        latency=_latency(study, operation, group, chosen, used, best),
     )
+
+
+def _latency(
+    study: SpecStudy,
+    operation: str,
+    group: Group,
+    chosen: Sequence[Collective],
+    times: Sequence[Real],
+    best: Real,
+) -> Real:
+    """Return the seconds of an empty message by the fastest of the *chosen* algorithms."""
+    if not (group.flat.also or group.pair.also):
+        return 0.0
+    found: Real = 0.0
+    for one, time in zip(chosen, times, strict=True):
+        empty = study.query(_empty_seconds, one, operation, group)
+        found = where((time == best) & (time < INFINITY), empty, found)
+    return found
+
+
+def _empty_seconds(_: SpecStudy, one: Collective, operation: str, group: Group) -> Real:
+    return one.seconds(operation, 0.0, group)
 
 
 def _times(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 #: Numbers of terms that become arrays, and what a variant without the term has.
 _NUMBERS: Mapping[str, float] = {
     "seconds": 0.0,
+    "latency": 0.0,
     "bytes_": 0.0,
     "share": 1.0,
     "slowdown": 0.0,
@@ -235,11 +236,12 @@ def merge_terms(
         if not others:
             found.append((plugin, first))
             continue
-        name = "seconds" if isinstance(first, Work) else "bytes_"
-        amount = getattr(first, name)
+        names = ("seconds", "latency") if isinstance(first, Work) else ("bytes_",)
+        sums_of = {name: getattr(first, name) for name in names}
         for term in others:
-            amount = amount + getattr(term, name)
-        found.append((plugin, replace_values(first, {name: amount})))
+            for name in names:
+                sums_of[name] = sums_of[name] + getattr(term, name)
+        found.append((plugin, replace_values(first, sums_of)))
     return found
 
 

@@ -45,7 +45,7 @@ def clipping(study: Study) -> Iterator[Once]:
             cause=OPTIMIZER,
             seconds=formula("u > 0 ? t : 0", u=(traffic, "B"), t=(call.formula, "s")),
             when="end",
-            resource=study.group("job").flat.name,
+            resource=study.group("job").flat.resource,
             bytes_=NUMBER,
         )
 

@@ -102,7 +102,7 @@ def maximum_agreement(study: Study) -> Iterator[Once]:
         cause=PRECISION,
         seconds=formula("t", t=(call.formula, "s"), source=AMAX),
         when="end",
-        resource=group.flat.name,
+        resource=group.flat.resource,
         bytes_=FP32 * most,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import field
 
@@ -75,8 +75,14 @@ class LinkSet(Link):
     links: tuple[Link, ...]
     crossed: tuple[Mask, ...]
     level: Level | None = None
+    spans: Any = None
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
+
+    @property
+    def resource(self) -> Any:
+        """The outermost level that it *spans*."""
+        return self.name if self.spans is None else self.spans
 
     @property
     def measured(self) -> bool:

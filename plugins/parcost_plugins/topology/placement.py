@@ -120,21 +120,25 @@ class _Crossing:
         """Return what the levels that are crossed make together, with *ports* of each.
 
         It has the name of the level that limits long messages, which is the one to make
-        faster; of equals, of the outermost. The others are busy for a share of the time.
+        faster; of equals, of the outermost. Messages run in sequence on the outermost level
+        that is crossed, whichever limits them. The others are busy for a share of the time.
         """
         bandwidth: Real = INFINITY
         at: Real = 0.0
+        outermost: Real = 0.0
         rates: list[Real] = []
         for i, (tier, own) in enumerate(zip(self.levels, ports, strict=True)):
             here = tier.rate * own + self.unhindered[i]
             at = where(here <= bandwidth, float(i), at)
+            outermost = where(self.crossed[i], float(i), outermost)
             bandwidth = minimum(bandwidth, here)
             rates.append(here)
         name, level = _level_name(self.levels, at), self.outermost.level
+        spans = _level_name(self.levels, outermost)
         busy = {
             tier.name: _share(bandwidth, rate)
             for tier, rate in zip(self.levels, rates, strict=True)
-            if tier.name != name
+            if tier.name != spans
         }
         busy = {other: share for other, share in busy.items() if any_of(share > 0)}
         also, also_busy = tuple(busy), tuple(busy.values())
@@ -144,6 +148,7 @@ class _Crossing:
                 latency=self.latency,
                 bandwidth=bandwidth,
                 level=level,
+                spans=spans,
                 also=also,
                 also_busy=also_busy,
                 explain=partial(self.explain, ports, bandwidth),
@@ -155,6 +160,7 @@ class _Crossing:
             links=tuple(tier.link(own) for tier, own in zip(self.levels, ports, strict=True)),
             crossed=self.crossed,
             level=level,
+            spans=spans,
             also=also,
             also_busy=also_busy,
         )

@@ -30,16 +30,22 @@ from parcost.numeric import INFINITY, all_of, ceil, divides, floor, maximum, min
 class AlphaBeta(Link):
     """A start-up time per message and a bandwidth; other levels are busy for a share of it.
 
-    *explain* makes the formulas of the two.
+    *spans* is the outermost of several levels. *explain* makes the formulas of the two.
     """
 
     name: str
     latency: Real
     bandwidth: Real
     level: Any = None
+    spans: Any = None
     also: Sequence[str] = ()
     also_busy: Sequence[Real] = ()
     explain: Callable[[], tuple[Real | Formula, Real | Formula]] | None = None
+
+    @property
+    def resource(self) -> Any:
+        """The outermost level that it *spans*, if there are several."""
+        return self.name if self.spans is None else self.spans
 
     def explain_latency(self) -> Real | Formula:
         """Return the start-up time with its formula."""

@@ -34,16 +34,18 @@ def all_to_all_work(found: ContextExchange) -> Iterator[Work]:
                 found.size(f"s / c b width {letter}", width=width),
                 found.inner,
                 found.algorithm,
-            ).formula
+            )
             for name, width in widths.items()
         }
+        times = {name: call.formula for name, call in calls.items()}
         yield Work(
             name="heads all-to-all",
             cause=CONTEXT,
-            seconds=formula("sum(t), of queries, keys, values and outputs", t=(calls, "s")),
+            seconds=formula("sum(t), of queries, keys, values and outputs", t=(times, "s")),
             pass_=pass_,
             count=count,
             bytes_=found.tokens * element * sum(widths.values(), 0.0),
+            latency=sum((call.latency for call in calls.values()), 0.0),
             **link_resources(found.inner.pair),
         )
 

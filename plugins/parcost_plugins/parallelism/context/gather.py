@@ -33,5 +33,6 @@ def gather_work(found: ContextExchange) -> Iterator[Work]:
                 pass_=pass_,
                 count=count,
                 bytes_=n.value,
+                latency=call.latency,
                 **link_resources(group.flat),
             )

@@ -30,25 +30,26 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
         return
     keys = found.study.collective(
         "point_to_point", found.size("s / c b w e"), found.outer, found.algorithm
-    ).formula
+    )
     gradients = found.study.collective(
         "point_to_point", found.size("s / c b w g"), found.outer, found.algorithm
-    ).formula
-    letters = {"r": found.rounds, "t": (keys, "s")}
-    forward = formula("(r - 1) t", letters, source=keys.source)
-    backward = formula("(r - 1) (t + t_g)", letters, t_g=(gradients, "s"), source=keys.source)
+    )
+    letters, source = {"r": found.rounds, "t": (keys.formula, "s")}, keys.formula.source
+    forward = formula("(r - 1) t", letters, source=source)
+    backward = formula("(r - 1) (t + t_g)", letters, t_g=(gradients.formula, "s"), source=source)
     steps = found.rounds - 1
     hosts = list(dict.fromkeys(host for host, _ in found.cores))
-    priced: dict[Pass, tuple[str, Formula, Real]] = {
-        "F": ("KV ring", forward, found.block),
-        "R": ("KV ring", forward, found.block),
+    priced: dict[Pass, tuple[str, Formula, Real, Real]] = {
+        "F": ("KV ring", forward, found.block, keys.latency),
+        "R": ("KV ring", forward, found.block, keys.latency),
         "B": (
             "KV and gradient ring",
             backward,
             found.block + found.block_gradients,
+            keys.latency + gradients.latency,
         ),
     }
-    for host, (pass_, (name, seconds, bytes_)) in product(hosts, priced.items()):
+    for host, (pass_, (name, seconds, bytes_, latency)) in product(hosts, priced.items()):
         if any(count := found.cores.get((host, pass_), ())):
             yield Work(
                 name=name if host == ATTENTION_CORE else f"{name}, {host}",
@@ -60,6 +61,7 @@ def ring_work(found: ContextExchange) -> Iterator[Work]:
                 share=steps / found.rounds,
                 slowdown=found.slowdown,
                 bytes_=steps * bytes_,
+                latency=steps * latency,
                 **link_resources(found.outer.hop),
             )
 

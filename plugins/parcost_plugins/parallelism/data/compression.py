@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from parcost import Communication, Formula, Group, Real, Study, formula, record
+from parcost import Call, Communication, Formula, Group, Real, Study, formula, record
 from parcost.numeric import any_of, maximum, where
 from parcost_plugins.vocabulary import Compression, Training
 from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
@@ -21,10 +21,11 @@ from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 @record(kw_only=True, eq=False)
 class ReductionPrice:
-    """A reduction: its time, with how that comes about, and the bytes of its message."""
+    """A reduction: its time with its formula, the latency in it, and the bytes of its message."""
 
     formula: Formula
     bytes_: Real
+    latency: Real = 0.0
 
 
 def exchange(
@@ -34,9 +35,9 @@ def exchange(
     chosen = study[Compression]
     method = chosen.method
 
-    def price(operation: str, each: Real, text: str = "psi g") -> tuple[Formula, Formula]:
+    def price(operation: str, each: Real, text: str = "psi g") -> tuple[Call, Formula]:
         n = formula(text, {"psi": elements, text[-1]: (each, "B")})
-        return study.collective(operation, n, group, algorithm).formula, n
+        return study.collective(operation, n, group, algorithm), n
 
     if method == "none" or method in SUMMED:
         each = SUMMED[method] / 8.0 if method in SUMMED else study[Training].precision.reduction
@@ -45,23 +46,24 @@ def exchange(
         n = formula("psi c", psi=elements, c=(quantised_bytes(chosen), "B"))
         calls = [(_sum_exchange(study, n, study.group(group)), n)]
         if operation == "all_reduce":
-            calls.append((study.collective("all_gather", n, group, algorithm).formula, n))
+            calls.append((study.collective("all_gather", n, group, algorithm), n))
         return _sequence(calls)
     if method == "top_k":
         n = formula(
             "P psi c", P=study.group(group).ranks, psi=elements, c=(top_k_bytes(chosen), "B")
         )
-        return _sequence([(study.collective("all_gather", n, group, algorithm).formula, n)])
+        return _sequence([(study.collective("all_gather", n, group, algorithm), n)])
     return _sequence([price("all_reduce", part, "psi c") for part in low_rank(study, kind)])
 
 
-def _sum_exchange(study: Study, n: Formula, group: Group) -> Formula:
+def _sum_exchange(study: Study, n: Formula, group: Group) -> Call:
     """Estimate the exchange after which every rank has its share of the sum.
 
     All ranks exchange at once, or level by level: what a unit has added up is all that
     leaves it, quantised anew. The faster one counts. No ring or tree can do either.
     """
-    flat = study.collective("all_to_all", n, group).formula
+    whole = study.collective("all_to_all", n, group)
+    flat = whole.formula
     levels: list[Formula] = []
     left = n
     for units, link in zip(group.shape, group.links, strict=True):
@@ -71,14 +73,15 @@ def _sum_exchange(study: Study, n: Formula, group: Group) -> Formula:
             levels.append(study.collective("all_to_all", left, level).formula)
             left = formula("n / g", n=(left, "B"), g=units)
     if len(levels) < 2:
-        return flat
+        return whole
     faster = formula(
         "min(flat, sum(level))",
         flat=(flat, "s"),
         level=(levels, "s"),
         source="ZeRO++ exchanges by levels",
     )
-    return evolve(faster, communication=Communication("all_to_all", n.value, group))
+    known = evolve(faster, communication=Communication("all_to_all", n.value, group))
+    return Call(seconds=faster.value, algorithm=whole.algorithm, formula=known)
 
 
 def quantised_bytes(chosen: Compression) -> Real:
@@ -115,14 +118,18 @@ def low_rank(study: Study, kind: StageKind) -> tuple[Real, Real, Real]:
     return factor * rows, factor * columns, whole * size / elements
 
 
-def _sequence(calls: Sequence[tuple[Formula, Formula]]) -> ReductionPrice:
+def _sequence(calls: Sequence[tuple[Call, Formula]]) -> ReductionPrice:
     """Return calls one after another as one."""
     if len(calls) == 1:
         [(call, n)] = calls
-        return ReductionPrice(formula=call, bytes_=n.value)
+        return ReductionPrice(formula=call.formula, bytes_=n.value, latency=call.latency)
     bytes_: Real = 0.0
-    for _, n in calls:
+    latency: Real = 0.0
+    for call, n in calls:
         bytes_ = bytes_ + n.value
+        latency = latency + call.latency
     return ReductionPrice(
-        formula=formula("sum(t)", t=([call for call, _ in calls], "s")), bytes_=bytes_
+        formula=formula("sum(t)", t=([call.formula for call, _ in calls], "s")),
+        bytes_=bytes_,
+        latency=latency,
     )

@@ -49,7 +49,7 @@ def reduction(study: Study) -> Iterator[Once]:
             seconds=call.formula,
             when="end",
             count=kind.count,
-            resource=pair.name,
+            resource=pair.resource,
             bytes_=n.value,
         )
 

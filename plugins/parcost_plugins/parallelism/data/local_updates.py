@@ -46,6 +46,7 @@ def outer_exchange(study: Study) -> Iterator[Once]:
             # of tau steps for each part, the backward pass; forward is left to the rest
             beside=often * local.overlap_steps * study.pipeline.micro_batches,
             bytes_=often * n.value,
+            latency=often * call.latency,
             tag=MEETING,
             **on,
         )

@@ -90,6 +90,7 @@ def gather(study: Study) -> Iterator[Once]:
             tail=call.seconds,
             slowdown=wire.slowdown,
             bytes_=n,
+            latency=buckets * call.latency,
             **wire.on,
         )
 
@@ -117,6 +118,7 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
         tail=some * each.formula.value,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
+        latency=some * buckets * each.latency,
         tag=GRADIENTS,
         **wire.on,
     )
@@ -131,6 +133,7 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
             beside=left,
             slowdown=wire.slowdown,
             bytes_=one.bytes_,
+            latency=one.latency,
             tag=GRADIENTS,
             **wire.on,
         )
@@ -152,6 +155,7 @@ def hybrid_reduction(wire: ShardGroup, overlap: bool) -> Once:
         tail=each.formula.value,
         slowdown=wire.slowdown,
         bytes_=each.bytes_ * buckets,
+        latency=buckets * each.latency,
         tag=GRADIENTS,
         **wire.on_across,
     )

@@ -61,7 +61,7 @@ class ShardGroup:
             N=self.kind.shard,
         )
         call = self.study.collective("all_reduce", n, self.across, self.algorithm)
-        return ReductionPrice(formula=call.formula, bytes_=n.value)
+        return ReductionPrice(formula=call.formula, bytes_=n.value, latency=call.latency)
 
     def buckets(self, n: Real, cut: bool = True) -> Real:
         """Return into how many equal buckets *n* bytes are *cut*."""
@@ -92,6 +92,7 @@ class ShardGroup:
             slowdown=self.slowdown,
             bytes_=repeat * bytes_,
             tag=tag,
+            latency=repeat * call.latency,
             **(on or self.on),
         )
 

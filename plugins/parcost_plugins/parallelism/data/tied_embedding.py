@@ -62,7 +62,7 @@ def reduction(study: Study) -> Iterator[Once]:
         seconds=call.formula,
         when="end",
         count=map_stages(add, on_first(study), on_last(study)),
-        resource=pipeline.pair.name,
+        resource=pipeline.pair.resource,
         bytes_=n.value,
     )
 

@@ -37,6 +37,7 @@ from parcost import (
     formula,
     hookimpl,
     link_resources,
+    plain_of,
 )
 from parcost.numeric import any_of, maximum, minimum, ratio, sqrt, where
 from parcost_plugins.vocabulary import (
@@ -328,6 +329,9 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
         )
     else:
         tokens, results = back, there
+    latency: Real = 0.0
+    if exchange.group.pair.also:  # of empty copies, which travel alike in both directions
+        latency = plain_of(exchange.price(0.0)[0])
     rows: list[tuple[str, Pass, tuple[Formula, Real], Counts]] = [
         ("expert dispatch", "F", announced, count),
         ("expert combine", "F", back, count),
@@ -340,7 +344,7 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
             ("expert combine", "R", back, again),
         ]
     for name, pass_, priced, times in rows:
-        yield _work(study, name, pass_, priced, times, exchange.group)
+        yield _work(study, name, pass_, priced, times, exchange.group, latency)
     if exchange.kind != "alltoall" or not any_of(routing.counts > 0):
         return
     gathered = formula(
@@ -351,10 +355,10 @@ def _exchange_work(exchange: TokenExchange, count: Counts, again: Counts) -> Ite
     )
     call = study.collective("all_gather", gathered, exchange.group)
     seconds = formula("c > 0 ? t : 0", c=(routing.counts, "B"), t=(call.formula, "s"))
-    counts = (seconds, gathered.value)
-    yield _work(study, "token counts all-gather", "F", counts, count, exchange.group)
+    counts, group = (seconds, gathered.value), exchange.group
+    yield _work(study, "token counts all-gather", "F", counts, count, group, call.latency)
     if any(again):
-        yield _work(study, "token counts all-gather", "R", counts, again, exchange.group)
+        yield _work(study, "token counts all-gather", "R", counts, again, group, call.latency)
 
 
 def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[Work]:
@@ -378,10 +382,11 @@ def _expert_tensor_work(study: Study, count: Counts, again: Counts) -> Iterator[
         n = formula("i N, i 1 where ranks do so", i=there, N=(bytes_, "B"))
         call = study.collective(operation, n, group)
         priced = (formula("i > 0 ? t : 0", i=there, t=(call.formula, "s")), n.value)
-        yield _work(study, name, "F", priced, count, group)
-        yield _work(study, f"{name}, backward", "B", priced, count, group)
+        latency = there * call.latency
+        yield _work(study, name, "F", priced, count, group, latency)
+        yield _work(study, f"{name}, backward", "B", priced, count, group, latency)
         if any(again):
-            yield _work(study, name, "R", priced, again, group)
+            yield _work(study, name, "R", priced, again, group, latency)
 
 
 def _work(
@@ -391,6 +396,7 @@ def _work(
     priced: tuple[Formula, Real],
     count: Sequence[float],
     group: Group,
+    latency: Real,
 ) -> Work:
     seconds, bytes_ = priced
     kind = dispatcher_of(study)
@@ -407,5 +413,6 @@ def _work(
         window=_WINDOWS[study[Routing].hide],
         slowdown=taken,
         bytes_=bytes_,
+        latency=latency,
         **link_resources(group.pair),
     )

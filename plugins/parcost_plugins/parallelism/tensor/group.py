@@ -17,10 +17,11 @@ FP32 = 4.0  # bytes: the loss is reduced in full precision
 
 
 class CollectivePrice(NamedTuple):
-    """A collective: its seconds, and its bytes."""
+    """A collective: its seconds, its bytes, and the latency in its seconds."""
 
     seconds: Formula
     bytes_: Real
+    latency: Real = 0.0
 
 
 @record(kw_only=True, eq=False)
@@ -71,10 +72,11 @@ class TensorGroup:
         n = formula(" ".join(letters), letters)
         if parts == 1.0:
             call = self.study.collective(operation, n, "tp", algorithm or self.algorithm)
-            return CollectivePrice(call.formula, n.value)
+            return CollectivePrice(call.formula, n.value, call.latency)
         part = formula("n / k", n=(n, "B"), k=parts)
         call = self.study.collective(operation, part, "tp", algorithm or self.algorithm)
-        return CollectivePrice(formula("k t, k parts", k=parts, t=(call.formula, "s")), n.value)
+        seconds = formula("k t, k parts", k=parts, t=(call.formula, "s"))
+        return CollectivePrice(seconds, n.value, parts * call.latency)
 
     def work(
         self,
@@ -97,6 +99,7 @@ class TensorGroup:
             share=share,
             slowdown=self.slowdown,
             bytes_=priced.bytes_,
+            latency=priced.latency,
             **self.on,
         )
 
@@ -116,7 +119,7 @@ class TensorGroup:
             ("other chunks", "t (1 - 1 / q), of q chunks", 1.0 - 1.0 / chunks),
         ):
             seconds = formula(text, t=(whole.seconds, "s"), q=chunks)
-            chunk = CollectivePrice(seconds, whole.bytes_ * part)
+            chunk = CollectivePrice(seconds, whole.bytes_ * part, whole.latency * part)
             window = None if name == "edge chunk" else row.host_of_pair(pair, row.pipelined)
             yield self.work(
                 f"{named}, {pair}, {name}", pass_, chunk, count, window, share=1.0 - 1.0 / chunks
