@@ -89,6 +89,11 @@ def test_half_a_gigabyte_over_eight_ranks_shows_2_922_ms_in_one_message() -> Non
     assert found["b.volume_time"] == pytest.approx(2.917e-3, abs=5e-7)
     assert found["b.exposed"] == pytest.approx(2.922e-3, abs=5e-7)
     assert round(found["b.most_count"]) == 39_417
+    # A bucket of 20.7 MB: another one saves less time than it takes to start it.
+    best = found["b.best_count"]
+    assert best == found["b.launch_count"] == pytest.approx((2.916667e-3 / 5e-6) ** 0.5, rel=1e-6)
+    costs = {n: found["b.volume_time"] / n + n * 5e-6 for n in range(1, 100)}
+    assert min(costs, key=costs.__getitem__) == round(best) == 24
 
 
 def test_sixteen_buckets_show_0_187_ms() -> None:

@@ -43,7 +43,9 @@ class Check(Record):
     A failed ``error`` makes the point infeasible; a ``warning`` is only printed. *factor* ranks
     warnings: the time or size of what the warning is about, over what it should be. Reports
     print losses first, then gains, and last what changes no number. *verdict* names a failure where
-    the rule decides the verdict of a report, such as "tight in memory".
+    the rule decides the verdict of a report, such as "tight in memory". *reads* are the attributes
+    that its arithmetic needs. A rule says nothing of points at which an error rejects one of them,
+    or an attribute from which one of them follows by default: its inputs are no numbers of a job.
     """
 
     called: ClassVar[str] = "the rule `{0.id}`"
@@ -58,6 +60,7 @@ class Check(Record):
     severity: Literal["error", "warning"] = field(default="error", metadata=_SEVERITY)
     factor: Real = field(default=1.0, metadata=_FACTOR)
     verdict: str = field(default="", metadata=_CLAUSE)
+    reads: Sequence[str] = ()
 
     def problem(self) -> str:
         if not self.id or not self.message:

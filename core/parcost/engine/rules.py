@@ -6,11 +6,15 @@ point at the attribute, or reasons that points of a sweep are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from parcost.contract.checks import Check, check_message, first_failure
 from parcost.contract.figures import Figure
+from parcost.contract.schema import block_type
 from parcost.engine.point_diagnostics import PointDiagnostic
 from parcost.engine.shapes import settle
 from parcost.language.diagnostics import Diagnostic, Label, Severity
@@ -19,6 +23,9 @@ from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.contract.study import Study
+
+
+_NAMES = re.compile(r"[a-z_]\w*(?:\.\w+)?")  # of attributes in the default of another
 
 
 @record(eq=False)
@@ -69,20 +76,74 @@ def number_checks(answers: Iterable[Any]) -> Iterator[Check]:
 
 
 def gather(checks: Sequence[Check], study: Study) -> Rules:
-    """Combine *checks*: the masks of errors are joined, failures kept in order of id."""
+    """Combine *checks*: the masks of errors are joined, failures kept in order of id.
+
+    A failure whose inputs another error rejects is left out; that error says so.
+    """
     holds: Any = True
     failed: list[Check] = []
     reasons: list[tuple[Any, Check]] = []
     points = len(study.axes[0][1]) if study.axes else 0
+    found: list[tuple[Check, Any]] = []
     for check in sorted(checks, key=lambda c: (c.id, c.subject)):
         mask = _mask(check.holds, points)
-        if all_of(mask):
-            continue
+        if not all_of(mask):
+            found.append((check, mask))
+    for check, mask in _with_valid_inputs(found, study):
         failed.append(check)
         if check.severity == "error":
             reasons.append((not mask if isinstance(mask, bool) else ~mask, check))
             holds = mask & holds
     return Rules(holds, failed, reasons)
+
+
+def _with_valid_inputs(
+    found: Sequence[tuple[Check, Any]], study: Study
+) -> Sequence[tuple[Check, Any]]:
+    """Return the failures of which no other rejects an input, where it does.
+
+    The errors that reject the inputs of others name those.
+    """
+    kept: list[tuple[Check, Any]] = []
+    waiting: dict[int, set[str]] = {}
+    for check, mask in found:
+        sources = _sources(check.reads, study)
+        for other, broken in found:
+            if other is check or other.severity != "error" or other.subject not in sources:
+                continue
+            valid = mask | (not broken if isinstance(broken, bool) else ~broken)
+            if not all_of(valid == mask):
+                waiting.setdefault(id(other), set()).add(check.id)
+            mask = valid  # noqa: PLW2901  one error after another
+        if not all_of(mask):
+            kept.append((evolve(check, holds=mask) if check.reads else check, mask))
+    return [(_named(check, waiting.get(id(check), ())), mask) for check, mask in kept]
+
+
+def _named(check: Check, waiting: Iterable[str]) -> Check:
+    """Return *check* with the rules that it keeps from being checked."""
+    names = ", ".join(sorted(waiting))
+    note = f"not checked until this holds: {names}"
+    return evolve(check, notes=[*check.notes, note]) if names else check
+
+
+def _sources(names: Iterable[str], study: Study) -> set[str]:
+    """Return attributes and all from which they follow by default, such as dp from devices."""
+    found: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        found.add(name)
+        kind, _, attribute = name.rpartition(".")
+        for block in (b for blocks in study.blocks.values() for b in blocks):
+            if kind in (block.label, block_type(type(block)).kind):
+                origin = study.origin(block, attribute)
+                if origin is not None and origin.how == "default":
+                    used = _NAMES.findall(origin.expression)
+                    left += [one if "." in one else f"{kind}.{one}" for one in used]
+    return found
 
 
 def _mask(holds: Any, points: int) -> Any:

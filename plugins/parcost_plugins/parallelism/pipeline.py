@@ -54,6 +54,8 @@ from parcost_plugins.vocabulary.run_choices import blocks_on_transfers
 
 _UNEVEN = "shorten the first and last stage: `schedule.assignment = short_ends`"
 _NO_ENDS = " without counted ends"
+#: What decides how many passes a schedule has.
+_PASSES = ("training.micro_batches", "layout.pp")
 _LEFT_OUT = "leave `schedule.stages` out"
 
 
@@ -324,6 +326,7 @@ def _limits(study: Study) -> Iterator[Check]:
             "fewer": LONGEST_ORDER // virtual,
         },
         help="larger micro-batches are fewer: {fewer} of them at most",
+        reads=_PASSES,
     )
     if study.has_structures:
         each = _micro_batch_counts(m)
@@ -332,6 +335,7 @@ def _limits(study: Study) -> Iterator[Check]:
                 id="schedule-limits",
                 holds=runs | (m != own),
                 subject="schedule.kind",
+                reads=_PASSES,
                 message="the schedule does not run with {micro_batches} micro-batches",
                 inputs={"micro_batches": own},
             )
@@ -353,6 +357,7 @@ def _limits(study: Study) -> Iterator[Check]:
                     "why": why,
                 },
                 help=_other_schedules(study, m),
+                reads=_PASSES,
             )
 
 

@@ -1,11 +1,13 @@
 """Gradients in equal buckets under a backward pass: exposed time, and the best number.
 
 The buckets fill one after another, a share 1/N of backward apart, and leave one after another: the
-exact event model c_i = max(c_{i-1}, r_i) + T_i. "Best" needs an objective. There are three, each
+exact event model c_i = max(c_{i-1}, r_i) + T_i. "Best" needs an objective. There are four, each
 right in some case:
 
 - exposed time, while all other buckets hide: alpha + V/N falls with N until the wire is always
-  busy. That is at N = (T_b - V) / alpha; there is no optimum inside;
+  busy. That is at N = (T_b - V) / alpha; there is no optimum inside, and the last thousand buckets
+  save microseconds;
+- exposed time, and start-up times that delay compute: V/N + N alpha, least at N = sqrt(V / alpha);
 - exposed time, if the wire is the limit: N alpha + V - T_b (1 - 1/N), least at N = sqrt(T_b /
   alpha);
 - exposed time and slowdown of compute: alpha + V/N + kappa (N alpha + V), least at N = sqrt(V /
@@ -140,11 +142,17 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
         "kappa (N alpha + V)",
     )
     yield sheet(
+        "launch_count",
+        "best number of buckets where each start-up delays compute",
+        "",
+        "alpha > 0 ? sqrt(V / alpha) : infinity, least V/N + N alpha",
+    )
+    yield sheet(
         "best_count",
         "best number of buckets",
         "",
-        "alpha + V > T ? bound_count : kappa > 0 ? contended_count : most_count, the wire is the "
-        "limit, traffic slows compute, or neither",
+        "alpha + V > T ? bound_count : kappa > 0 ? contended_count : min(launch_count, "
+        "most_count), the wire is the limit, traffic slows compute, or start-up times alone do",
     )
     letters = sheet.letters
     letters["N"] = sheet.formula("max(best_count, 1)")
