@@ -1,0 +1,130 @@
+"""``parcost docs``: the pages of the documentation, without a network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from parcost.cli.messages import write_message
+from parcost.cli.pages import show
+from parcost.cli.streams import put
+
+if TYPE_CHECKING:
+    from parcost.contract.page import Item
+
+#: Where the pages are: in an installed package, and in a copy of the repository.
+_FOLDERS = (
+    Path(__file__).parents[1] / "documentation",
+    Path(__file__).parents[3] / "docs",
+)
+_FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6} (?P<title>.*)$", re.MULTILINE)
+
+
+@click.command("docs")
+@click.argument("page", default="", metavar="[PAGE]")
+@click.option("--search", "words", metavar="WORDS", help="List the sections that have all WORDS.")
+@click.option("--path", "path", is_flag=True, help="Print the path of the page or of the folder.")
+def command(page: str, words: str | None, path: bool) -> int:
+    """Print a page of the documentation, or list all pages.
+
+    PAGE is a name such as `start/memory`, or its last part where one page alone has it.
+    """
+    folder = next((each for each in _FOLDERS if (each / "questions.md").is_file()), None)
+    if folder is None:
+        write_message("error: this installation has no documentation")
+        write_message("  = help: install parcost from its wheel, or from a copy of the repository")
+        return 2
+    names = {_name(file, folder): file for file in sorted(folder.rglob("*.md"))}
+    wanted = page.removesuffix(".md").removeprefix("docs/").strip("/")
+    found = [wanted] if wanted in names else _candidates(wanted, names)
+    if page and len(found) != 1:
+        _write_unknown(page, found, names)
+        return 2
+    chosen = {name: names[name] for name in found} if page else names
+    if path:
+        put(f"{chosen[found[0]] if page else folder}\n")
+        return 0
+    if words is not None:
+        return _search(chosen, words)
+    if page:
+        from parcost.language.escapes import escape_lines
+
+        put(escape_lines(chosen[found[0]].read_text(encoding="utf-8")))
+    else:
+        show(_listing(names))
+    return 0
+
+
+def _name(file: Path, folder: Path) -> str:
+    return file.relative_to(folder).with_suffix("").as_posix()
+
+
+def _candidates(wanted: str, names: Mapping[str, Path]) -> Sequence[str]:
+    """Return the pages whose name ends in *wanted*, or that are the index of a folder."""
+    return [name for name in names if name.endswith(f"/{wanted}") or name == f"{wanted}/index"]
+
+
+def _write_unknown(page: str, found: Sequence[str], names: Mapping[str, Path]) -> None:
+    from parcost.language.diagnostics import did_you_mean, one_line
+
+    if found:
+        write_message(f"error: {len(found)} pages are called `{one_line(page)}`")
+        write_message(f"  = help: write {' or '.join(f'`{name}`' for name in found)}")
+        return
+    write_message(f"error: there is no page `{one_line(page)}`")
+    parts = [*names, *(name.rpartition("/")[2] for name in names)]
+    hint = did_you_mean(page, parts) or "`parcost docs` lists all, `--search WORDS` finds sections"
+    write_message(f"  = help: {hint}")
+
+
+def _title(text: str) -> str:
+    """Return the first heading."""
+    found = _HEADING.search(_FENCE.sub("", text))
+    return found["title"] if found else ""
+
+
+def _listing(names: Mapping[str, Path]) -> Iterator[Item]:
+    """Yield a line for each page, with its title."""
+    from parcost.contract.page import Column, Line, Row, Table
+
+    rows = [Row((name, _title(file.read_text(encoding="utf-8")))) for name, file in names.items()]
+    yield Table((Column("page"), Column("title", flexible=True)), rows)
+    yield Line("`parcost docs PAGE` prints a page, `--search WORDS` finds sections.")
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the title and the text of each section; a heading inside of a fence is none."""
+    starts = [match.start() for match in _HEADING.finditer(_FENCE.sub(_blank, text))]
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        title, _, body = text[start:end].partition("\n")
+        yield title.lstrip("# "), body
+
+
+def _blank(fence: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", fence.group())
+
+
+def _search(names: Mapping[str, Path], words: str) -> int:
+    """Print the sections that have all words, those with a word in their title first."""
+    from parcost.contract.page import Column, Row, Table
+    from parcost.language.diagnostics import one_line
+
+    wanted = words.casefold().split()
+    rows: list[tuple[int, Row]] = []
+    for name, file in names.items():
+        for title, body in _sections(file.read_text(encoding="utf-8")):
+            whole = f"{title}\n{body}".casefold()
+            if all(word in whole for word in wanted):
+                rank = sum(word not in title.casefold() for word in wanted)
+                rows.append((rank, Row((name, title))))
+    if not rows or not wanted:
+        write_message(f"error: no section has `{one_line(words)}`")
+        return 1
+    rows.sort(key=lambda each: each[0])
+    show([Table((Column("page"), Column("section", flexible=True)), [row for _, row in rows])])
+    return 0
