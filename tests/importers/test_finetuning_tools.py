@@ -7,6 +7,12 @@ from typing import Any
 
 import pytest
 
+from parcost import ImportFile, Translation
+from parcost.contract.importers import PLAIN
+from parcost_plugins.importers.finetuning import importers
+
+from .translations import settings, uses
+
 Run = Callable[..., Any]
 
 LLAMAFACTORY = """model_name_or_path: meta-llama/Llama-3.1-8B
@@ -146,3 +152,142 @@ def test_a_variable_that_decides_adapters_raises_an_error(run_command: Run) -> N
     assert "`use_peft` decides what is trained" in done.err
     done = run_command("eval", "--set-env", "PEFT=true", "run.sh")
     assert "`use_peft`: LoRA adapters are not in the language yet" in done.err
+
+
+def read(tool: str, old: str = "", new: str = "", **neighbors: str) -> Translation:
+    """Return the translation of the file of a tool, with one text replaced by another."""
+    name, text = FILES[tool]
+    assert old in text
+    one = next(one for one in importers() if one.name == tool)
+    beside = {f"{key}.json": value for key, value in neighbors.items()}
+    return one.read(ImportFile(name, text.replace(old, new) if old else text, PLAIN, beside.get))
+
+
+@pytest.mark.parametrize(
+    ("tool", "recipe", "expected"),
+    [
+        (
+            "llamafactory",
+            "bf16_fsdp",
+            {"micro_batch": "1", "micro_batches": "4", "sequence": "4096", "recompute": "full"},
+        ),
+        ("axolotl", "bf16_pure", {"micro_batch": "1", "sequence": "4096", "recompute": "full"}),
+        ("torchtune", "bf16_pure", {"micro_batch": "2", "micro_batches": "4", "recompute": "full"}),
+        ("trl", "bf16_fsdp", {"micro_batch": "1", "micro_batches": "4", "recompute": "full"}),
+        ("ms_swift", "bf16_zero_paper", {"micro_batch": "1", "sequence": "4096"}),
+    ],
+)
+def test_full_fine_tuning_is_read(tool: str, recipe: str, expected: dict[str, str]) -> None:
+    found = read(tool)
+    assert not found.questions
+    assert not found.unknown
+    values = settings(found)
+    assert {f"training.{name}": value for name, value in expected.items()}.items() <= values.items()
+    assert f"precisions.{recipe}" in uses(found)
+    size = f"{expected['micro_batch']} * {values['training.micro_batches']}"
+    assert values["training.global_batch"] == f"({size} * layout.dp) sequences"
+
+
+@pytest.mark.parametrize(("tool", "devices"), [("trl", "8"), ("ms_swift", "8")])
+def test_a_launcher_states_devices(tool: str, devices: str) -> None:
+    assert settings(read(tool))["cluster.devices"] == devices
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "new", "path", "value"),
+    [
+        ("llamafactory", "bf16: true", "bf16: true\npure_bf16: true", "uses", "bf16_pure"),
+        ("llamafactory", "bf16: true\n", "", "uses", "fp32"),
+        ("llamafactory", "per_device_train_batch_size: 1\n", "", "training.micro_batch", "8"),
+        ("axolotl", "gradient_checkpointing: true", "", "training.recompute", "none"),
+        ("axolotl", "sequence_len: 4096\n", "", "training.sequence", "512"),
+        ("axolotl", "bf16: true", "bf16: true\nfsdp: [full_shard, auto_wrap]", "layout.zero", "3"),
+        ("axolotl", "bf16: true", "fsdp_config: {offload_params: true}", "offload.optimizer", "1"),
+        ("axolotl", "bf16: true", "tensor_parallel_size: 4", "layout.tp", "4"),
+        ("torchtune", "dtype: bf16", "dtype: fp32", "uses", "fp32"),
+        ("torchtune", "dtype: bf16", "dtype: bf16\ntensor_parallel_dim: 2", "layout.tp", "2"),
+        ("trl", "--bf16", "--bf16 --dtype bfloat16", "uses", "bf16_pure"),
+        ("trl", "--max_length 4096", "", "training.sequence", "1024"),
+        ("trl", "--num_processes 8", "--num_processes 16 --use_fsdp", "layout.zero", "3"),
+        ("ms_swift", "zero3", "zero2_offload", "offload.optimizer", "1"),
+    ],
+)
+def test_a_key_sets_what_it_decides(tool: str, old: str, new: str, path: str, value: str) -> None:
+    found = read(tool, old, new)
+    if path == "uses":
+        assert f"precisions.{value}" in uses(found)
+    else:
+        assert settings(found)[path] == value
+
+
+def test_a_file_of_deepspeed_beside_the_job_is_read() -> None:
+    """ZeRO 3 in bf16 as the trainer says: 16 bytes per parameter."""
+    auto = '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}'
+    old, new = "bf16: true", "bf16: true\ndeepspeed: conf/z3.json"
+    found = read("llamafactory", old, new, **{"conf/z3": auto})
+    assert settings(found)["layout.zero"] == "3"
+    assert uses(found)[-1] == "precisions.bf16_zero_paper"
+    (asked,) = read("llamafactory", old, new).questions
+    assert asked.attribute == "layout.zero"
+    assert "`conf/z3.json`, which is not beside the file" in asked.reason
+
+
+def test_states_of_eight_bits_take_two_bytes_and_their_scales() -> None:
+    """Two moments of 1 B, and 4 B per 256 elements of each: 2.03125 B; a master of 4 B more."""
+    values = settings(read("axolotl", "adamw_torch_fused", "adamw_bnb_8bit"))
+    assert values["precision.optimizer"] == "2.03125 B"
+    text = "adamw_bnb_8bit\ndeepspeed: z3.json"
+    bf16 = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}'
+    values = settings(read("axolotl", "adamw_torch_fused", text, z3=bf16))
+    assert values["precision.optimizer"] == "6.03125 B"
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "new", "attribute"),
+    [
+        ("llamafactory", "meta-llama/Llama-3.1-8B", "own/model", "model"),
+        ("axolotl", "adamw_torch_fused", "adamw_of_tomorrow", "precision"),
+        ("torchtune", "llama3_1_8b", "llama9_1b", "model"),
+        ("torchtune", "dtype: bf16", "", "precision"),
+        ("trl", "trl/scripts/sft.py", "train.py", "precision"),
+    ],
+)
+def test_a_value_that_is_unknown_raises_a_question(
+    tool: str, old: str, new: str, attribute: str
+) -> None:
+    assert [one.attribute for one in read(tool, old, new).questions] == [attribute]
+
+
+@pytest.mark.parametrize(
+    ("tool", "key", "attribute"),
+    [
+        ("llamafactory", "bf16", "precision"),
+        ("llamafactory", "cutoff_len", "training.sequence"),
+        ("llamafactory", "gradient_accumulation_steps", "training.micro_batches"),
+        ("axolotl", "gradient_checkpointing", "training.recompute"),
+        ("axolotl", "micro_batch_size", "training.micro_batch"),
+        ("torchtune", "enable_activation_checkpointing", "training.recompute"),
+        ("torchtune", "batch_size", "training.micro_batch"),
+        ("trl", "--max_length", "training.sequence"),
+        ("trl", "--gradient_checkpointing", "training.recompute"),
+        ("ms_swift", "--deepspeed", "layout.zero"),
+    ],
+)
+def test_a_key_of_another_release_raises_a_question(
+    run_command: Run, tool: str, key: str, attribute: str
+) -> None:
+    name, text = FILES[tool]
+    assert key in text
+    machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
+    files = {name: text.replace(key, f"{key}_of_tomorrow", 1)}
+    done = run_command("eval", *machine, name, files=files)
+    assert done.code == 2
+    assert f"error[import-question]: `{attribute}` is not known" in done.err
+    assert "of_tomorrow" in done.err
+
+
+def test_a_variable_without_a_value_raises_an_error(run_command: Run) -> None:
+    files = {"run.sh": TRL.replace("--max_length 4096", "--max_length $LENGTH")}
+    done = run_command("eval", "run.sh", files=files)
+    assert "`max_length`: " in done.err
+    assert "--set-env LENGTH=" in done.err

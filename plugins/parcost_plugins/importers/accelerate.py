@@ -18,7 +18,7 @@ from parcost_plugins.importers.tables import table
 TOOL = "accelerate"
 _FSDP = "fsdp_config.fsdp_"
 _MESH = "parallelism_config.parallelism_config_"
-_FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have one type"
+FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have one type"
 _SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
 _WHOLE_NODES = "hybrid strategies shard within a node: num_processes / num_machines"
 _AUTOCAST = "autocast of PyTorch: parameters and gradients stay in fp32"
@@ -52,15 +52,17 @@ class Accelerate(Importer):
             problem = ImportProblem(message="a `distributed_type` is expected", end=1)
             return Translation(problems=[problem])
         if kind == "fsdp":
-            _fsdp(found)
+            read_fsdp(found)
+            _precision(found, sharded=True)
         elif kind == "deepspeed":
             _deepspeed(found)
         elif kind == "ddp":
-            _replicas(found)
+            read_replicas(found)
+            _precision(found, sharded=False)
         elif kind == "megatron":
             _megatron(found)
         _other_sections(found, entries, kind or "")
-        _mesh(found)
+        read_mesh(found)
         _compile(found)
         found.read_table()
         return found.translation()
@@ -74,7 +76,7 @@ def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) 
             found.ignore(key, "another `distributed_type` reads it")
 
 
-def _fsdp(found: SettingCollector) -> None:
+def read_fsdp(found: SettingCollector) -> None:
     """Read the settings of FSDP 1 and 2."""
     found.use("frameworks.pytorch_fsdp", "distributed_type")
     _strategy(found)
@@ -96,7 +98,6 @@ def _fsdp(found: SettingCollector) -> None:
             found.set("sharding", "prefetch", "0", key)
         elif order == "BACKWARD_POST":
             found.leave_open(key, "layers are gathered ahead of use, as BACKWARD_PRE has it")
-    _precision(found, sharded=True)
 
 
 def _strategy(found: SettingCollector) -> None:
@@ -146,7 +147,7 @@ def _precision(found: SettingCollector, *, sharded: bool) -> None:
         found.use("precisions.bf16_fsdp", key, "" if sharded else _AUTOCAST)
         block = "precision accelerate extends bf16_fsdp"
         if sharded:
-            found.assume(block, "reduction", "2 B", _FSDP_TYPES)
+            found.assume(block, "reduction", "2 B", FSDP_TYPES)
         if kind == "fp16":
             found.set(block, "compute", "fp16", key)
         if sharded or kind == "fp16":
@@ -177,14 +178,14 @@ def _accumulation(found: SettingCollector) -> None:
         found.set("training", "micro_batches", digits(steps), key)
 
 
-def _replicas(found: SettingCollector) -> None:
+def read_replicas(found: SettingCollector) -> None:
     """Set what DistributedDataParallel does."""
     ddp = table(TOOL)["ddp"]
-    found.use("frameworks.pytorch_fsdp", "distributed_type", "DistributedDataParallel of PyTorch")
+    key = "distributed_type" if "distributed_type" in found else ""
+    found.use("frameworks.pytorch_fsdp", key, "DistributedDataParallel of PyTorch")
     found.assume("layout", "zero", "0", "replicas hold all of the state")
     for name in ("bucket", "first_bucket"):
         found.assume("overlap", name, ddp[name], ddp["source"])
-    _precision(found, sharded=False)
 
 
 def _megatron(found: SettingCollector) -> None:
@@ -200,7 +201,7 @@ def _megatron(found: SettingCollector) -> None:
         found.use(f"precisions.{kind}", "mixed_precision")
 
 
-def _mesh(found: SettingCollector) -> None:
+def read_mesh(found: SettingCollector) -> None:
     """Read the degrees of a mesh of devices."""
     keys = [f"{_MESH}{name}_size" for name in ("dp_replicate", "dp_shard")]
     replicate, shard = (found.whole(key) for key in keys)

@@ -130,6 +130,12 @@ class SettingCollector:
         """Return whether an attribute is set."""
         return name in self._blocks.get(block, {})
 
+    def recipe(self) -> tuple[str, str]:
+        """Return the block of a precision, if there is one, and the entry that it starts from."""
+        block = next((name for name in self._blocks if name.startswith("precision ")), "")
+        used = [one.removeprefix("precisions.") for one in self._uses if "precisions." in one]
+        return block, block.rpartition(" extends ")[2] or next(iter(used), "")
+
     def use(self, entry: str, key: str = "", why: str = "") -> None:
         """Import an entry of a catalogue."""
         place = self._entries[key] if key else JsonEntry(None, 0, 0)

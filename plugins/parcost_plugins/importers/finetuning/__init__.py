@@ -7,23 +7,30 @@ the keys that ask for what the language lacks. A tool without a reader is reject
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.finetuning.job_keys import CONFIGURATIONS, JobKeys, read_job
+from parcost_plugins.importers.finetuning.readers import (
+    read_axolotl,
+    read_llamafactory,
+    read_swift,
+    read_trl,
+)
+from parcost_plugins.importers.finetuning.torchtune import read_torchtune
 from parcost_plugins.importers.lacking import find_lacking, is_deciding
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
-from parcost_plugins.importers.tables import table
+from parcost_plugins.importers.tables import is_listed, table
 
 #: Tools, and what reads their jobs; a tool without one has none that the language can express.
 _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
-    "llamafactory": None,
-    "axolotl": None,
-    "torchtune": None,
-    "trl": None,
-    "ms_swift": None,
+    "llamafactory": read_llamafactory,
+    "axolotl": read_axolotl,
+    "torchtune": read_torchtune,
+    "trl": read_trl,
+    "ms_swift": read_swift,
     "verl": None,
     "openrlhf": None,
     "areal": None,
@@ -82,16 +89,22 @@ class TuningTool(Importer):
         return reader(file, job)
 
     def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:
-        """Yield an error for each key that decides what is lacking, and whose value is unread."""
+        """Yield an error for each key of an effect whose value the script leaves open."""
+        plain = [*self._ignored(), *table("trainer")["ignored"]["keys"]]
         for key, word in job.unread.items():
-            if is_deciding(key, self._table):
-                answers = " | ".join(word.answers) or "--set-env NAME=VALUE"
-                yield ImportProblem(
-                    message=f"`{key}` decides what is trained: {word.unread}",
-                    start=word.start,
-                    end=word.end,
-                    help=f"give the variable: {answers}",
-                )
+            if not is_deciding(key, self._table) and is_listed(key, plain):
+                continue
+            decides = " decides what is trained" if is_deciding(key, self._table) else ""
+            yield ImportProblem(
+                message=f"`{key}`{decides}: {word.unread}",
+                start=word.start,
+                end=word.end,
+                help=f"give the variable: {' | '.join(word.answers) or '--set-env NAME=VALUE'}",
+            )
+
+    def _ignored(self) -> Sequence[str]:
+        found: Sequence[str] = self._table.get("ignored", {}).get("keys", ())
+        return found
 
 
 _KEY = re.compile(r"^([A-Za-z_][\w-]*):|^\s*\"([A-Za-z_]\w*)\"\s*:", re.MULTILINE)

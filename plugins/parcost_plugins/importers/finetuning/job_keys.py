@@ -26,9 +26,9 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 class JobKeys:
     """The *entries* of a job by key, and those whose value a script leaves *unread*.
 
-    *launcher* are the words ahead of the program. *strays* are words of no key. *assumed* are
-    defaults of the script by key. *problems* are files that the script names and that are not
-    read. *script* is none for a configuration.
+    *launcher* are the words ahead of the program, and *environment* the assignments there.
+    *strays* are words of no key. *assumed* are defaults of the script by key. *problems* are files
+    that the script names and that are not read. *script* is none for a configuration.
     """
 
     entries: Mapping[str, JsonEntry]
@@ -37,6 +37,7 @@ class JobKeys:
     strays: Sequence[ShellField] = ()
     assumed: Mapping[str, str]
     problems: Sequence[ImportProblem] = ()
+    environment: Mapping[str, ShellField] = {}
     script: Script | None = None
 
 
@@ -114,6 +115,9 @@ def _of_launch(file: ImportFile, script: Script, launch: ScriptLaunch) -> JobKey
             unread.setdefault(key, values[0]._replace(unread=values[0].unread or why))
         elif doubt is not None:
             unread[key] = doubt
+        elif key == "config" and len(values) == 1:
+            problem = _add_file(file, values[0], entries)
+            problems.extend([problem] if problem else [])
         else:
             texts = [one.text for one in values]
             plain = [_plain(text) for text in texts]
@@ -156,15 +160,24 @@ def _of_launch(file: ImportFile, script: Script, launch: ScriptLaunch) -> JobKey
         strays=strays,
         assumed=assumed,
         problems=problems,
+        environment=_environment(script, launch),
         script=script,
     )
+
+
+def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
+    """Return the variables that a program sees, those of its own command first."""
+    exported = [name for name, one in script.variables.items() if one.exported]
+    found = {name: fields[0] for name in exported if len(fields := script.fields(name)) == 1}
+    return {**found, **launch.environment}
 
 
 def _add_file(
     file: ImportFile, word: ShellField, entries: dict[str, JsonEntry]
 ) -> ImportProblem | None:
     """Add the keys of a configuration that a command names; those of the command win."""
-    text = file.neighbor(word.text) or file.neighbor(word.text.rpartition("/")[2])
+    name = word.text if word.text.endswith(CONFIGURATIONS) else f"{word.text}.yaml"
+    text = file.neighbor(name) or file.neighbor(name.rpartition("/")[2])
     if text is None:
         return ImportProblem(
             message=f"`{word.text}` has the keys of the job, and is not beside the script",
@@ -172,7 +185,7 @@ def _add_file(
             end=word.end,
             help="import that file in place of the script",
         )
-    other = read_configuration(word.text, text)
+    other = read_configuration(name, text)
     if isinstance(other, ImportProblem):
         message = f"`{word.text}`: {other.message}"
         return ImportProblem(message=message, start=word.start, end=word.end, help=other.help)

@@ -1,0 +1,148 @@
+"""Jobs of tools that hand arguments on to Trainer: LLaMA-Factory, axolotl, TRL and ms-swift."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from parcost import ImportFile, Translation
+from parcost_plugins.importers.collector import digits
+from parcost_plugins.importers.finetuning.job_keys import JobKeys
+from parcost_plugins.importers.finetuning.trainer import TrainerKeys
+from parcost_plugins.importers.lacking import PROGRAM
+
+
+def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
+    """Return a full fine-tuning or a pretraining of LLaMA-Factory."""
+    keys = TrainerKeys("llamafactory", file, job)
+    found, version = keys.found, keys.rules["version"]
+    keys.model()
+    keys.batch()
+    keys.sequence()
+    pure = found.switch("pure_bf16")
+    if pure:
+        keys.sharding("2 B", f"{version}: pure_bf16 keeps weights in bfloat16")
+    else:
+        keys.sharding("4 B", f"{version}: weights that are trained are cast to float32")
+    off = found.switch("disable_gradient_checkpointing")
+    if off is None:
+        why = f"{version}: disable_gradient_checkpointing is false"
+        found.assume("training", "recompute", "full", why)
+    else:
+        key = "disable_gradient_checkpointing"
+        found.set("training", "recompute", "none" if off else "full", key)
+    for key in ("use_unsloth", "use_mca", "use_kt", "shift_attn", "fp8", "use_hyper_parallel"):
+        if found.value(key):
+            found.problem(key, "what it replaces of the trainer is not read")
+    keys.kernels()
+    keys.devices()
+    return found.translation()
+
+
+def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
+    """Return a full fine-tuning or a pretraining of axolotl."""
+    keys = TrainerKeys("axolotl", file, job)
+    found, version = keys.found, keys.rules["version"]
+    keys.model()
+    keys.batch()
+    keys.sequence()
+    narrow = any(keys.switch(name)[0] for name in ("bf16", "fp16"))
+    loaded = "bfloat16" if narrow else "float32"
+    why = f"{version}: weights are loaded in {loaded}, the type of bf16 or fp16"
+    keys.sharding("2 B" if narrow else "4 B", why)
+    value = str(found.value("gradient_checkpointing", "")).lower()
+    if value in ("offload", "offload_disk"):
+        found.set("training", "recompute", "full", "gradient_checkpointing")
+        found.set("offload", "activations", "100 %", "gradient_checkpointing")
+    else:
+        keys.recompute()
+    offload = found.value("activation_offloading")
+    if offload not in (None, False):
+        found.set("offload", "activations", "100 %", "activation_offloading")
+    for name, attribute in (("tensor_parallel_size", "tp"), ("context_parallel_size", "cp")):
+        for key in (name, "sequence_parallel_degree") if attribute == "cp" else (name,):
+            degree = found.whole(key)
+            if degree is not None:
+                found.set("layout", attribute, digits(degree), key)
+                if attribute == "cp" and degree > 1:
+                    found.assume("context", "algorithm", "ring", f"{version}: ring attention")
+    shard, copies = found.whole("dp_shard_size"), found.whole("dp_replicate_size")
+    if shard is not None and (copies or 1) > 1:
+        found.set("sharding", "shard", f"{shard} * layout.cp", "dp_shard_size")
+    for key in ("fp8", "expert_parallel_size", "layer_offloading", "selective_checkpointing"):
+        if found.value(key) not in (None, False, 1):
+            found.problem(key, "what it changes is not read")
+    for key in ("flash_attention", "sdp_attention", "xformers_attention", "flex_attention"):
+        if found.switch(key):
+            found.ignore(key, "a fused attention: `kernels.attention` names another")
+    if found.switch("eager_attention"):
+        found.set("training", "flash_attention", "off", "eager_attention")
+    plugins = found.value("plugins") or []
+    if any(word in str(plugins).lower() for word in ("cut_cross", "liger")):
+        why = "a loss that never stores logits: `training { loss_chunks = 8 }`"
+        found.leave_open("plugins", why)
+    keys.kernels()
+    keys.devices()
+    return found.translation()
+
+
+def read_trl(file: ImportFile, job: JobKeys) -> Translation:
+    """Return a supervised fine-tuning of TRL, or a job of another script with Trainer."""
+    program = str(job.entries[PROGRAM].value) if PROGRAM in job.entries else ""
+    is_trl = any(
+        fnmatchcase(program, form) for form in ("trl *", "trl.scripts.*", "*trl/scripts/*")
+    )
+    keys = TrainerKeys("trl" if is_trl else "trainer_scripts", file, job)
+    found = keys.found
+    keys.model()
+    keys.batch()
+    keys.sequence()
+    key = keys.key("dtype")
+    stated = found.value(key)
+    if stated is not None and str(stated) != "auto":
+        weights = found.word(key, keys.rules["dtypes"])
+        why = f"the script loads weights as {stated}"
+    elif is_trl and stated is None:
+        weights, why = "4 B", keys.default("dtype")[1]
+    else:
+        weights = None
+        why = (
+            f"`{key}` is {stated or 'left out'}: transformers 4 loads weights in float32, "
+            "transformers 5 in the type of the checkpoint"
+        )
+    keys.sharding(weights, why)
+    keys.recompute()
+    if found.switch("activation_offloading"):
+        found.set("offload", "activations", "100 %", "activation_offloading")
+    keys.kernels()
+    keys.devices()
+    return found.translation()
+
+
+def read_swift(file: ImportFile, job: JobKeys) -> Translation:
+    """Return a full fine-tuning or a pretraining of ms-swift."""
+    keys = TrainerKeys("ms_swift", file, job)
+    found, version = keys.found, keys.rules["version"]
+    entry = keys.model()
+    keys.batch()
+    keys.sequence()
+    key = keys.key("dtype")
+    if key in found:
+        weights = found.word(key, keys.rules["dtypes"])
+        why = f"the weights are loaded as {found.value(key)}"
+    elif entry is not None:
+        weights, why = "2 B", f"{version}: torch_dtype is that of the checkpoint, bfloat16"
+    else:
+        weights = None
+        why = f"`{key}` is left out, and is that of the checkpoint"
+    if weights == "2 B" and not keys.has("bf16"):
+        keys.assume_bf16(f"{version}: bf16 follows from torch_dtype")
+    keys.sharding(weights, why)
+    keys.recompute()
+    degree = found.whole("sequence_parallel_size")
+    if degree is not None:
+        found.set("layout", "cp", digits(degree), "sequence_parallel_size")
+        if degree > 1:
+            found.assume("context", "algorithm", "ulysses", f"{version}: Ulysses, then ring")
+    keys.kernels()
+    keys.devices()
+    return found.translation()
