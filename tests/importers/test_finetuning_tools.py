@@ -249,6 +249,7 @@ def test_states_of_eight_bits_take_two_bytes_and_their_scales() -> None:
         ("axolotl", "adamw_torch_fused", "adamw_of_tomorrow", "precision"),
         ("torchtune", "llama3_1_8b", "llama9_1b", "model"),
         ("torchtune", "dtype: bf16", "", "precision"),
+        ("torchtune", "batch_size: 2", "batch_size_of_tomorrow: 2", "training.micro_batch"),
         ("trl", "trl/scripts/sft.py", "train.py", "precision"),
     ],
 )
@@ -267,7 +268,6 @@ def test_a_value_that_is_unknown_raises_a_question(
         ("axolotl", "gradient_checkpointing", "training.recompute"),
         ("axolotl", "micro_batch_size", "training.micro_batch"),
         ("torchtune", "enable_activation_checkpointing", "training.recompute"),
-        ("torchtune", "batch_size", "training.micro_batch"),
         ("trl", "--max_length", "training.sequence"),
         ("trl", "--gradient_checkpointing", "training.recompute"),
         ("ms_swift", "--deepspeed", "layout.zero"),

@@ -1,7 +1,7 @@
 """Arguments of Trainer of transformers, which several tools hand on under names of their own.
 
 DeepSpeed and Accelerate have files of their own, beside the job. Their keys are added to those of
-the job, at the place of the key that names the file, and read as their importers read them.
+the job, and read as their importers read them. Their place is that of the key that names the file.
 """
 
 from __future__ import annotations
