@@ -227,6 +227,10 @@ def test_a_file_of_deepspeed_beside_the_job_is_read() -> None:
     found = read("llamafactory", old, new, **{"conf/z3": auto})
     assert settings(found)["layout.zero"] == "3"
     assert uses(found)[-1] == "precisions.bf16_zero_paper"
+    wide = auto.replace('"stage": 3', '"stage": 3, "reduce_bucket_size": "auto"')
+    found = read("llamafactory", old, new, **{"conf/z3": wide})
+    size = "training.model.hidden * training.model.hidden"
+    assert settings(found)["overlap.bucket"] == f"{size} * training.precision.reduction"
     (asked,) = read("llamafactory", old, new).questions
     assert asked.attribute == "layout.zero"
     assert "`conf/z3.json`, which is not beside the file" in asked.reason
@@ -256,7 +260,7 @@ def test_states_of_eight_bits_take_two_bytes_and_their_scales() -> None:
 def test_a_value_that_is_unknown_raises_a_question(
     tool: str, old: str, new: str, attribute: str
 ) -> None:
-    assert [one.attribute for one in read(tool, old, new).questions] == [attribute]
+    assert {one.attribute for one in read(tool, old, new).questions} == {attribute}
 
 
 @pytest.mark.parametrize(

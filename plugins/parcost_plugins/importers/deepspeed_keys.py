@@ -22,8 +22,15 @@ _ADAM = ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam")
 class DeepSpeedKeys:
     """Reads the keys of DeepSpeed from a file into its settings."""
 
-    def __init__(self, settings: SettingCollector, names: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        settings: SettingCollector,
+        names: Mapping[str, str] | None = None,
+        bucket: tuple[str, str] = ("", ""),
+    ) -> None:
+        """Read *settings*; *bucket* is how many elements a trainer puts in one, and why."""
         self._settings = settings
+        self._bucket = bucket
         self._names = names or {}
         self._types: Mapping[str, str] = table("deepspeed")["types"]
 
@@ -188,12 +195,17 @@ class DeepSpeedKeys:
             if elements:
                 found.set("overlap", "bucket", value, bucket)
             else:
-                found.assume(
-                    "overlap", "bucket", value, f"{_TOOL}: reduce_bucket_size is 500,000,000"
-                )
+                size, why = self._bucket
+                value = f"{size} * training.precision.reduction" if size else value
+                why = why or f"{_TOOL}: reduce_bucket_size is 500,000,000"
+                found.assume("overlap", "bucket", value, why)
         elif elements == usual:
             found.ignore(bucket, "as the framework has it")
         changes: dict[str, tuple[str, str]] = {}
+        if self._bucket[0] and stage < 3:
+            block = f"framework {_OWN}_file extends {_OWN}"
+            found.assume(block, "gradient_staging", *self._bucket)
+            found.assume("training", "framework", f"{_OWN}_file", self._bucket[1])
         if elements and elements != usual:
             changes["gradient_staging"] = (digits(elements), bucket)
         multi = "zero_optimization.use_multi_rank_bucket_allreduce"

@@ -77,6 +77,7 @@ class TrainerKeys:
         self._entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
         self._launcher = _launcher_options(job.launcher)
         self._doubts: list[tuple[str, str, str]] = []  # of files that are not beside the job
+        self._bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
         self._add_files()
         self.found = SettingCollector(self._entries, self.rules)
         for attribute, reason, key in self._doubts:
@@ -291,6 +292,11 @@ class TrainerKeys:
         if steps is not None and steps.value != AUTO and not own:
             own = {"gradient_accumulation_steps": steps}
         entries |= own
+        size = entries.get("zero_optimization.reduce_bucket_size")
+        if size is not None and size.value == AUTO:
+            fact = "reduce_bucket_size `auto` is the square of the hidden size"
+            square = "training.model.hidden * training.model.hidden"
+            self._bucket = (square, f"{table('trainer')['version']}: {fact}")
         for one in [k for k, entry in entries.items() if entry.value == AUTO and _is_left(k)]:
             del entries[one]  # the trainer fills it in
 
@@ -354,7 +360,9 @@ class TrainerKeys:
                 value = self._is_on(narrow)
                 self._entries[f"{narrow}.enabled"] = JsonEntry(value, switch.start, switch.end)
         own = table("accelerate")["deepspeed"]
-        keys = DeepSpeedKeys(found, own if "deepspeed_config.zero_stage" in found else None)
+        keys = DeepSpeedKeys(
+            found, own if "deepspeed_config.zero_stage" in found else None, self._bucket
+        )
         if not any(
             key in found for key in ("zero_optimization.stage", "deepspeed_config.zero_stage")
         ):
