@@ -191,3 +191,20 @@ def test_what_a_schedule_hides_under_another_pass_does_not_hide_nowhere(
     term = Work(name="w", seconds=1.0, pass_="F", formula=Formula(text="given"))
     line: Any = SimpleNamespace(term=term, hidden=hidden)
     assert explanation._hiding(line) == where
+
+
+def test_words_are_not_cut_where_rows_can_be_stacked_or_columns_moved() -> None:
+    columns = [Column("operation"), *(Column(head, flexible=True) for head in ("algorithm", "why"))]
+    row = Row(("all_reduce", "hierarchical_overlapped", "communication waits"))
+    for width in (30, 44, 50, 80):
+        drawn = draw([Table(columns, [row])], Paper(width=width))
+        assert {"all_reduce", "hierarchical_overlapped", "communication"} <= set(drawn.split())
+        assert max(map(len, drawn.splitlines())) <= max(width, 36)
+
+
+def test_a_bar_has_its_color_only_where_there_is_color() -> None:
+    row = Row(("compute", "████"), bar_color="#0072B2")
+    table = Table([Column(), Column()], [row])
+    drawn = draw([table], Paper(color=True, unicode=True))
+    assert "compute  \x1b[38;5;31m████\x1b[0m" in drawn
+    assert "\x1b" not in draw([table], Paper())

@@ -6,10 +6,11 @@ from parcost import Report
 from parcost.contract.page import Paper
 from parcost.output.screen import page
 from parcost.output.text import draw
+from parcost.output.view import View
 
 
 def test_bars_are_as_long_as_their_causes_and_ascii_where_needed(report: Report) -> None:
-    items = page(report)
+    items = page(report, View(kind="screen"))
     plain = draw(items, Paper(width=80))
     blocks = draw(items, Paper(width=80, unicode=True))
     assert plain.isascii()

@@ -298,3 +298,64 @@ def test_text_of_a_spec_is_text_on_the_page(tmp_path: Path) -> None:
 def _nothing_is_left(live: LiveStudy) -> Iterator[None]:
     yield
     assert not live.session.plugins.faults
+
+
+CLAIMED = "expect { step_time = 1 ms +- 1 us }\n"
+
+
+def live_study(folder: Path, text: str) -> LiveStudy:
+    file = folder / "claimed.par"
+    file.write_text(text, encoding="utf-8")
+    return LiveStudy.of(Subject(path=str(file)))
+
+
+def test_an_error_is_at_the_attribute_that_was_changed(live: LiveStudy) -> None:
+    """The layout stands in one line: its other attributes are not wrong."""
+    answer = live.evaluate(FormChange(values={"layout.tp": "3"}))
+    assert answer["diagnostics"]
+    assert {path for d in answer["diagnostics"] for path in d["paths"]} == {"layout.tp"}
+
+
+def test_an_error_of_the_file_is_at_its_attribute_alone(tmp_path: Path) -> None:
+    wrong = SPEC.replace("{ tp = 2 }", "{ tp = 3, sequence_parallel = on, zero = 1 }")
+    assert wrong != SPEC
+    answer = live_study(tmp_path, wrong).evaluate(FormChange())
+    paths = {path for d in answer["diagnostics"] for path in d["paths"]}
+    assert "layout.tp" in paths
+    assert not paths & {"layout.sequence_parallel", "layout.zero"}
+
+
+@pytest.mark.slow
+def test_a_claim_that_fails_is_told_once_and_below_no_good_verdict(tmp_path: Path) -> None:
+    answer = live_study(tmp_path, SPEC + CLAIMED).evaluate(FormChange())
+    assert [d["told"] for d in answer["diagnostics"]] == [True]
+    assert answer["report"].count("step_time = 1 ms +- 1 us") == 1
+    summary = answer["summary"]
+    assert summary["style"] == "bad"
+    assert summary["text"] == "Valid, fits in memory; 0 of 1 expectations hold."
+    assert [text.rpartition(" ")[0].rpartition(" ")[0] for text in summary["figures"]] == [
+        "step time",
+        "memory",
+    ]
+
+
+@pytest.mark.slow
+def test_a_page_has_no_options_of_commands_and_all_that_is_assumed(tmp_path: Path) -> None:
+    names = ("dp", "zero", "pp", "tp")
+    layout = "\n".join(f'  {name} = 1 @assumed("reason of {name}")' for name in names)
+    spec = SPEC[: SPEC.index("layout ")] + f"layout {{\n{layout}\n}}\n"
+    spec += "training { sequence = 4096, global_batch = 32 sequences, micro_batch = 1 }\n"
+    spec = re.sub(r"devices *= *\d+", "devices = 1", spec)
+    answer = live_study(tmp_path, spec).evaluate(FormChange())
+    report = answer["report"].partition("<nav")[0]
+    assert "--full" not in report
+    assert "--section" not in report
+    assert [name for name in names if f"reason of {name}" not in report] == []
+
+
+def test_only_inputs_of_the_file_come_first(live: LiveStudy, spec: str) -> None:
+    inputs = by_path(form(live, spec))
+    assert inputs["layout.tp"].is_own
+    assert inputs["cluster.device"].is_own
+    assert not inputs["h100_sxm.memory"].is_own
+    assert sum(one.is_own for one in inputs.values()) < 25

@@ -119,7 +119,7 @@ def charts_text(report: Report, view: View) -> str:
     """Return the short page of a report and its pictures, as :meth:`Entry.charts` reads them."""
     drawn = report_charts(report.axes, report.results, report.units)
     chosen = [chart for chart in drawn if chart.name == view.picture or not view.picture]
-    page = report_page(report, evolve(view, kind="screen"))
+    page = report_page(report, evolve(view, kind="screen", hints=False))
     return charts_of(page, chosen)
 
 
@@ -214,7 +214,7 @@ def page_data(items: Sequence[Item]) -> list[Any]:
                 page.append(["line", item.text, item.style, item.indent])
             case _:
                 columns = [[c.title, c.align, c.flexible, c.optional] for c in item.columns]
-                rows = [[list(r.cells), r.style, r.indent, r.rule] for r in item.rows]
+                rows = [[list(r.cells), r.style, r.indent, r.rule, r.bar_color] for r in item.rows]
                 page.append(["table", columns, rows])
     return page
 

@@ -24,7 +24,8 @@ class FormInput:
     """An attribute that a form sets, by its *path*.
 
     *text* is its value as a spec writes it, and *place* where that is from. Without one, *implied*
-    is the value in use. *accepts* says in words what may stand there.
+    is the value in use. *accepts* says in words what may stand there. *is_own* tells whether the
+    file of the study sets it: those inputs come first, and a page hides the others at first.
     """
 
     path: str
@@ -38,6 +39,7 @@ class FormInput:
     choices: Sequence[InputChoice] = ()
     minimum: float | None = None
     maximum: float | None = None
+    is_own: bool = False
 
 
 @frozen(kw_only=True)

@@ -69,12 +69,16 @@ class Column:
 
 @frozen
 class Row:
-    """Cells, one for each column. *indent* shifts the first; *rule* draws a line above."""
+    """Cells, one for each column. *indent* shifts the first; *rule* draws a line above.
+
+    A bar of blocks in a cell is drawn in *bar_color*, such as ``#0072B2``, where there is color.
+    """
 
     cells: Sequence[str] = field(converter=_all_visible)
     style: Style = "plain"
     indent: int = 0
     rule: bool = False
+    bar_color: str = ""
 
 
 @frozen

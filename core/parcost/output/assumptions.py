@@ -60,16 +60,19 @@ def assumptions(study: Study) -> list[AssumedValue]:
     return [*(one for one, label in entries.items() if label not in known), *listed]
 
 
-def assumed_line(result: Result) -> Iterator[Item]:
-    """Yield one line of what is assumed: the first values, and how many more there are."""
+def assumed_line(result: Result, *, hints: bool = True) -> Iterator[Item]:
+    """Yield one line of what is assumed: the first values, and how many more there are.
+
+    Without *hints* at the option that prints them, yield all.
+    """
     found = assumptions(result.study)
     if not found:
         return
     shown = "; ".join(
         f"{one.attribute} = {one.value}" + (f" ({_short(one.reason)})" if one.reason else "")
-        for one in found[:_SHOWN]
+        for one in found[: _SHOWN if hints else None]
     )
-    more = f"; and {len(found) - _SHOWN} more: --full" if len(found) > _SHOWN else ""
+    more = f"; and {len(found) - _SHOWN} more: --full" if hints and len(found) > _SHOWN else ""
     yield Line(f"Assumed: {shown}{more}", "faint")
 
 

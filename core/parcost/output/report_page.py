@@ -19,7 +19,7 @@ def report_page(report: Report, view: View | None = None) -> list[Item]:
     if report.axes:
         items = list(sweep.sweep_items(report, view))
     elif view.kind == "screen":
-        return list(screen.page(report, view.figures, warnings=view.warnings))
+        return list(screen.page(report, view))
     else:
         items = [Heading(report.name, 1, aside=report.path)]
         for result in report.results:

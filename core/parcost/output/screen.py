@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section
     from parcost.contract.outcome import Outcome
     from parcost.language.diagnostics import Diagnostic
+    from parcost.output.view import View
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
 from parcost.spec.allowances import Suppression
@@ -57,40 +58,44 @@ _FIGURES = 12  # of them for figures where there are tables
 _MORE = "More: --full, --section NAME, `parcost explain`, `parcost figures`"
 
 
-def page(report: Report, names: Sequence[str] = (), *, warnings: bool = False) -> Sequence[Item]:
+def page(report: Report, view: View) -> Sequence[Item]:
     """Return the page of a report without a sweep.
 
-    With *names* of figures, the page has the verdict and these figures alone. The tables of causes
+    With figures in *view*, the page has the verdict and these figures alone. The tables of causes
     are as long as there is room for, and never shorter than a few rows; then warnings are counted
-    instead of printed. *warnings* prints all of them.
+    instead of printed.
     """
+    if not view.hints:
+        whole = [_result(result, view, None, None) for result in report.results]
+        return [Heading(report.name, 1, aside=report.path), *(i for part in whole for i in part)]
     rows = range(_CAUSES, _FEWEST_CAUSES - 1, -1)
     sizes = [(causes, _WARNINGS) for causes in rows]
     sizes += [(_FEWEST_CAUSES, shown) for shown in range(_WARNINGS - 1, -1, -1)]
     for causes, shown in sizes:
         items: list[Item] = [Heading(report.name, 1, aside=report.path)]
         for result in report.results:
-            items += _result(result, names, causes, None if warnings else shown)
+            items += _result(result, view, causes, None if view.warnings else shown)
         items += [Line(""), Line(_MORE, "faint")]
         if sum(1 for _ in lines(items, _PAPER)) <= _LINES:
             break
     return items
 
 
-def _result(result: Result, names: Sequence[str], causes: int, shown: int | None) -> Iterator[Item]:
+def _result(result: Result, view: View, causes: int | None, shown: int | None) -> Iterator[Item]:
+    names = view.figures
     sections = result.sections  # first: a plugin that fails now makes this incomplete too
     outcome = result.outcome
-    yield from _verdict(result, shown)
+    yield from _verdict(result, shown, hints=view.hints)
     if outcome is None:
         if result.legal:
-            yield from _worksheet(result, names)
+            yield from _worksheet(result, view)
         return
     yield Line("")
     yield _headlines(result, names)
     if names:
         return
     yield from _time(outcome, causes)
-    yield from _memory(outcome, min(causes, _MEMORY_CAUSES))
+    yield from _memory(outcome, causes and min(causes, _MEMORY_CAUSES))
     leading = [section for _, section in sections if section.lead and section.rows]
     for section in leading:
         # A table with a command is about what is wrong: others have no room beside it.
@@ -98,17 +103,18 @@ def _result(result: Result, names: Sequence[str], causes: int, shown: int | None
             yield from _first_rows(section)
 
 
-def _verdict(result: Result, shown: int | None) -> Iterator[Item]:
+def _verdict(result: Result, shown: int | None, *, hints: bool) -> Iterator[Item]:
     """Yield whether the study runs, what it claims, and what is wrong with it."""
     chosen = plugin_note(result.study.plugins)
     if runs(result):
         if result.outcome is not None:
-            style: Style = "bad" if step_failure(result) else "good"
+            style: Style = "bad" if step_failure(result) else _claim_style(result.expectations)
             said = f"{approval(result)}{chosen}{_claim_count(result.expectations)}."
             yield Line(said, style)
         elif result.expectations:
-            yield Line(f"Valid{chosen}{_claim_count(result.expectations)}.", "good")
-        yield from _comparisons(result.expectations)
+            said = f"Valid{chosen}{_claim_count(result.expectations)}."
+            yield Line(said, _claim_style(result.expectations))
+        yield from _comparisons(result.expectations, _CLAIMS if hints else None)
     else:
         yield Line(f"{refusal(result)}{chosen}.", "bad")
         yield from _problems(result)
@@ -116,7 +122,7 @@ def _verdict(result: Result, shown: int | None) -> Iterator[Item]:
             yield Line(f"Figures below ignore {ignored(result)}.", "warning")
     yield from (Line(text, "bad") for text in fault_lines(result))
     yield from warning_lines([d for d in result.diagnostics if not is_told(result, d)], shown)
-    yield from assumed_line(result)
+    yield from assumed_line(result, hints=hints)
     yield from suppression_count(result.suppressions)
 
 
@@ -163,16 +169,21 @@ def _claim_count(claims: Sequence[Expectation]) -> str:
     return f"; {held} of {len(claims)} expectations hold"
 
 
-def _comparisons(claims: Sequence[Expectation]) -> Iterator[Item]:
+def _claim_style(claims: Sequence[Expectation]) -> Style:
+    """Return the style of a verdict: no verdict is good above a claim that fails."""
+    return "good" if all(all_of(claim.holds) for claim in claims) else "bad"
+
+
+def _comparisons(claims: Sequence[Expectation], most: int | None = _CLAIMS) -> Iterator[Item]:
     """Yield the claims that fail, and those whose value lies outside of an interval."""
     compared = sorted((c for c in claims if c.outcome), key=lambda claim: all_of(claim.holds))
-    for claim in compared[:_CLAIMS]:
+    for claim in compared[:most]:
         if all_of(claim.holds):
             yield Line(f"{claim.text} holds: {claim.outcome}", "warning", indent=2)
         else:
             yield Line(f"FAIL: {claim.text}: {claim.outcome}", "bad", indent=2)
-    more = len(compared) - _CLAIMS
-    if more > 0:
+    more = len(compared[most:]) if most is not None else 0
+    if more:
         yield Line(f"and {more} more: --full", "warning", indent=2)
 
 
@@ -213,25 +224,28 @@ def _whole(figure: Figure) -> str:
     return f"of {numbers.quantity(figure.whole, figure.unit)} {figure.brief or ''}".rstrip()
 
 
-def _time(outcome: Outcome, most: int) -> Iterator[Item]:
+def _time(outcome: Outcome, most: int | None) -> Iterator[Item]:
     where = f" (stage {outcome.device:.0f}, busiest)" if outcome.pipeline.stages > 1 else ""
     yield Heading(f"Step time by cause{where}", 3)
     yield _bars(outcome.seconds_by_cause, outcome.step_seconds, "s", most)
 
 
-def _memory(outcome: Outcome, most: int) -> Iterator[Item]:
+def _memory(outcome: Outcome, most: int | None) -> Iterator[Item]:
     stage = f"stage {outcome.memory_device:.0f}, " if outcome.pipeline.stages > 1 else ""
     yield Heading(f"Peak memory ({stage}{outcome.memory_moment})", 3)
     yield _bars(outcome.memory_by_cause, outcome.memory_bytes, "B", most)
 
 
-def _bars(sums: Mapping[str, Any], total: Any, unit: str, most: int) -> Table:
+def _bars(sums: Mapping[str, Any], total: Any, unit: str, most: int | None) -> Table:
     """Return one row for each cause, the largest first; those beyond *most* are one row."""
     ranked = ranking(sums, most)
     scale = numbers.ColumnScale(total, unit, digits=4)
     longest = max((amount for _, amount in ranked), default=0.0)
     rows = [
-        Row((cause, f"{scale.text(amount)} {scale.unit}", f"{share(amount, total)} %", bar))
+        Row(
+            (cause, f"{scale.text(amount)} {scale.unit}", f"{share(amount, total)} %", bar),
+            bar_color=getattr(cause, "color", "") or OTHER.color,
+        )
         for cause, amount in ranked
         for bar in [_bar(amount, longest)]
     ]
@@ -239,7 +253,7 @@ def _bars(sums: Mapping[str, Any], total: Any, unit: str, most: int) -> Table:
     return Table((Column(), right, right, Column(optional=True)), rows)
 
 
-def ranking(sums: Mapping[str, Any], most: int) -> Sequence[tuple[str, Any]]:
+def ranking(sums: Mapping[str, Any], most: int | None) -> Sequence[tuple[str, Any]]:
     """Return causes in order of size; what has no room among *most* counts as other.
 
     >>> ranking({"other": 1.0, "a": 3.0, "b": 2.0, "c": 0.5, "d": 0.0}, 3)
@@ -248,7 +262,7 @@ def ranking(sums: Mapping[str, Any], most: int) -> Sequence[tuple[str, Any]]:
     known = [(cause, amount) for cause, amount in sums.items() if cause != OTHER and amount]
     known.sort(key=lambda pair: -pair[1])
     rest = sums.get(OTHER, 0.0)
-    if len(known) + bool(rest) > most:
+    if most is not None and len(known) + bool(rest) > most:
         rest = rest + sum(amount for _, amount in known[most - 1 :])
         known = known[: most - 1]
     return [*known, (OTHER, rest)] if rest else known
@@ -273,23 +287,22 @@ def _first_rows(section: Section) -> Iterator[Item]:
     yield from command_line(section)
 
 
-def _worksheet(result: Result, names: Sequence[str]) -> Iterator[Item]:
+def _worksheet(result: Result, view: View) -> Iterator[Item]:
     """Yield the answers of calculations: as many figures and rows as a screen holds."""
+    names = view.figures
+    if not view.hints:
+        yield from _whole_worksheet(result, names)
+        return
     shown = page_figures([figure for _, figure in result.figures], result.expectations)
     if names:
         shown = select(result, names)
     sections = [section for _, section in result.sections if section.rows]
-    rows = [
-        Row((f.title, numbers.quantity(f.value, f.unit), f.note if f.brief is None else _note(f)))
-        for f in shown[: _FIGURES if sections else _ANSWERS]
-    ]
-    if rows:
-        yield Line("")
-        yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
-    more = len(result.figures) - len(rows)
+    listed = shown[: _FIGURES if sections else _ANSWERS]
+    yield from _answers(listed)
+    more = len(result.figures) - len(listed)
     if more:
         yield Line(f"`parcost figures` lists {more} more", "faint")
-    room = _ANSWERS - len(rows)
+    room = _ANSWERS - len(listed)
     for number, section in enumerate(sections):
         kept = section.rows[:room]
         yield from section_page(evolve(section, notes=()), rows=kept)
@@ -300,3 +313,20 @@ def _worksheet(result: Result, names: Sequence[str]) -> Iterator[Item]:
             tables = "table" if left == 1 else "tables"
             yield Line(f"{left} more {tables} under --full", "faint")
             return
+
+
+def _answers(shown: Sequence[Figure]) -> Iterator[Item]:
+    rows = [
+        Row((f.title, numbers.quantity(f.value, f.unit), f.note if f.brief is None else _note(f)))
+        for f in shown
+    ]
+    if rows:
+        yield Line("")
+        yield Table((Column(), Column(align="right"), Column(flexible=True)), rows)
+
+
+def _whole_worksheet(result: Result, names: Sequence[str]) -> Iterator[Item]:
+    yield from _answers(select(result, names) if names else [f for _, f in result.figures])
+    for _, section in result.sections:
+        if section.rows:
+            yield from section_page(section)

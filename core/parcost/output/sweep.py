@@ -58,8 +58,9 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
     yield from (Line(text, "bad") for text in sorted(faults))
     every = {id(d): d for result in report.results for d in result.diagnostics}
     distinct = list({d.message: d for d in every.values()}.values())
-    yield from warning_lines(distinct, *([] if short and not view.warnings else [None]))
-    yield from assumed_line(report.results[0])
+    counted_only = short and view.hints and not view.warnings
+    yield from warning_lines(distinct, *([] if counted_only else [None]))
+    yield from assumed_line(report.results[0], hints=view.hints)
     yield from (suppression_count if short else suppression_lines)(report.suppressions)
     constant = [n for n in figures if len(run) > 1 and len({p[n] for p in run}) == 1]
     varying = [figure for name, figure in figures.items() if name not in constant]
@@ -69,8 +70,8 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
         yield Heading("Results")
         shown = run[:_POINTS] if short else run
         yield _costs(report, shown, varying, given=bool(view.figures))
-        yield from _remainder(len(run) - len(shown))
-        if trains:
+        yield from _remainder(len(run) - len(shown), hints=view.hints)
+        if trains and view.hints:
             yield Line(f"Time, memory and advice of one point: {point_options(report)}", "faint")
     if constant and short and not view.figures:
         constant = [name for name in constant if figures[name].column is not None]
@@ -91,7 +92,7 @@ def sweep_items(report: Report, view: View) -> Iterator[Item]:
         refused = refused[:_REFUSED] if short else refused
         rows = [Row([*_where(report, p), p.get("reason") or ""]) for p in refused]
         yield Table([*_axes(axes), Column("reason", flexible=True)], rows)
-        yield from _remainder(more)
+        yield from _remainder(more, hints=view.hints)
 
 
 def _figures(report: Report, view: View) -> Mapping[str, Figure]:
@@ -104,10 +105,11 @@ def _figures(report: Report, view: View) -> Mapping[str, Figure]:
     return {f.name: f for f in page_figures(list(every.values()), claims)}
 
 
-def _remainder(left: int) -> Iterator[Item]:
+def _remainder(left: int, *, hints: bool) -> Iterator[Item]:
     if left > 0:
         points = "point" if left == 1 else "points"
-        yield Line(f"{left:,} more {points}: --full, or --format csv", "faint")
+        where = ": --full, or --format csv" if hints else ""
+        yield Line(f"{left:,} more {points}{where}", "faint")
 
 
 def _sections(report: Report) -> Iterator[Item]:

@@ -7,6 +7,7 @@ ever cut, and columns that have no room are named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from textwrap import wrap
@@ -17,6 +18,7 @@ from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Style
 
 _GAP = 2
 _NARROWEST = 12
+_STACKED = 60  # columns of paper, below which rows are stacked before a word is cut
 _MARGIN = "  "
 _ASCII = str.maketrans(
     {
@@ -35,6 +37,7 @@ _COLOURS: dict[Style, str] = {
     "warning": "\x1b[33m",
 }
 _PLAIN = "\x1b[0m"
+_BAR = re.compile("[█#]+$")
 
 
 def draw(items: Sequence[Item], paper: Paper) -> str:
@@ -42,13 +45,27 @@ def draw(items: Sequence[Item], paper: Paper) -> str:
     return "".join(f"{_painted(t, s, paper)}\n" for t, s in lines(items, paper))
 
 
-def _painted(text: str, style: Style, paper: Paper) -> str:
-    colour = _COLOURS.get(style, "") if paper.color and text else ""
+def _bar_painter(color: str) -> str:
+    """Return the code of the nearest of the 216 colors that every terminal with color has.
+
+    >>> _bar_painter("#0072B2").strip("\x1b")
+    '[38;5;31m'
+    """
+    red, green, blue = (round(int(color[n : n + 2], 16) / 51) for n in (1, 3, 5))
+    return f"\x1b[38;5;{16 + 36 * red + 6 * green + blue}m"
+
+
+def _painted(text: str, style: str, paper: Paper) -> str:
+    if style.startswith("#"):  # the color of a bar
+        style, color = "plain", style
+        if paper.color:
+            text = _BAR.sub(lambda bar: f"{_bar_painter(color)}{bar[0]}{_PLAIN}", text)
+    colour = _COLOURS.get(style, "") if paper.color and text else ""  # type: ignore[call-overload]
     return f"{colour}{text}{_PLAIN}" if colour else text
 
 
-def lines(items: Sequence[Item], paper: Paper) -> Iterator[tuple[str, Style]]:
-    """Yield the lines of the page, each with its style."""
+def lines(items: Sequence[Item], paper: Paper) -> Iterator[tuple[str, str]]:
+    """Yield the lines of the page, each with its style, or with the color of its bar."""
     blank = True  # of blank lines one is kept, and none at the top
     for item in items:
         for text, style in _drawn(item, paper):
@@ -57,7 +74,7 @@ def lines(items: Sequence[Item], paper: Paper) -> Iterator[tuple[str, Style]]:
             blank = not text
 
 
-def _drawn(item: Item, paper: Paper) -> Iterator[tuple[str, Style]]:
+def _drawn(item: Item, paper: Paper) -> Iterator[tuple[str, str]]:
     match item:
         case Heading():
             yield from _heading(item, paper)
@@ -98,22 +115,47 @@ def _wrapped(line: Line, paper: Paper) -> list[str]:
     )
 
 
-def _table(table: Table, paper: Paper) -> Iterator[tuple[str, Style]]:
+def _table(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
     """Yield the lines of a table, no wider than the paper where that is possible."""
     table, left_out = _fitting(table, paper.width - len(_MARGIN))
-    room = widths(table, paper.width - len(_MARGIN))
-    rule = _MARGIN + ("─" if paper.unicode else "-") * (sum(room) + _GAP * (len(room) - 1))
+    gap, room = _GAP, widths(table, paper.width - len(_MARGIN))
+    if _cuts_words(table, room):
+        gap, room = 1, widths(table, paper.width - len(_MARGIN), 1)
+    if paper.width < _STACKED and _cuts_words(table, room):
+        yield from _stacked(table, paper)
+        return
+    rule = _MARGIN + ("─" if paper.unicode else "-") * (sum(room) + gap * (len(room) - 1))
     if any(column.title for column in table.columns):
         head = Row([column.title for column in table.columns], "faint")
-        yield from _cells(head, table.columns, room)
+        yield from _cells(head, table.columns, room, gap)
         yield rule, "faint"
     for row in table.rows:
         if row.rule:
             yield rule, "faint"
-        yield from _cells(row, table.columns, room)
+        yield from _cells(row, table.columns, room, gap)
     if titles := ", ".join(filter(None, left_out)):
         said = f"not shown: {titles} (choose columns with --figures)"
         yield from ((text, "faint") for text in _wrapped(Line(said), paper))
+
+
+def _cuts_words(table: Table, room: Sequence[int]) -> bool:
+    """Return whether a cell has a word that is longer than its column."""
+    return any(
+        len(word) > width
+        for row in table.rows
+        for cell, width in zip(row.cells, room, strict=True)
+        for word in cell.split()
+    )
+
+
+def _stacked(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
+    """Yield each row as lines, one for each cell: for paper too narrow for columns."""
+    for row in table.rows:
+        for position, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True)):
+            if cell:
+                text = f"{column.title}: {cell}" if position and column.title else cell
+                line = Line(text, indent=row.indent + 2 * bool(position))
+                yield from ((one, row.style) for one in _wrapped(line, paper))
 
 
 def _fitting(table: Table, room: int) -> tuple[Table, list[str]]:
@@ -134,7 +176,9 @@ def _fitting(table: Table, room: int) -> tuple[Table, list[str]]:
     return table, left_out
 
 
-def _cells(row: Row, columns: Sequence[Column], room: Sequence[int]) -> Iterator[tuple[str, Style]]:
+def _cells(
+    row: Row, columns: Sequence[Column], room: Sequence[int], gap: int
+) -> Iterator[tuple[str, str]]:
     wrapped = []
     for position, (cell, width) in enumerate(zip(row.cells, room, strict=True)):
         indent = " " * (row.indent if position == 0 else 0)
@@ -152,7 +196,7 @@ def _cells(row: Row, columns: Sequence[Column], room: Sequence[int]) -> Iterator
             part.rjust(width) if column.align == "right" else part.ljust(width)
             for part, width, column in zip(parts, room, columns, strict=True)
         ]
-        yield _MARGIN + (" " * _GAP).join(aligned), row.style
+        yield _MARGIN + (" " * gap).join(aligned), row.bar_color or row.style
 
 
 def widths(table: Table, room: int, gap: int = _GAP) -> list[int]:

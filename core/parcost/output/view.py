@@ -21,7 +21,8 @@ class View:
     It is ``line`` for a row of a table of studies, ``compare`` for a column of one. *section* is a
     part of the title. *order* is that of the ledger. *figures* are the columns, or rows, that the
     user chose; if empty, those that plugins mark. *picture* is the name of the only one to draw.
-    *warnings* prints all of them on the short page.
+    *warnings* prints all of them on the short page. Without *hints* that page names no options of
+    commands, and has in full what these would print.
     """
 
     kind: Kind = "full"
@@ -30,6 +31,7 @@ class View:
     figures: tuple[str, ...] = ()
     picture: str = ""
     warnings: bool = False
+    hints: bool = True
 
     def kind_among(self, studies: int) -> Kind:
         """Return the kind for one of so many *studies* of a file.

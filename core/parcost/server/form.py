@@ -63,7 +63,7 @@ def form_of(scenario: Scenario, order: BlockOrder) -> Form:
                 InputGroup(
                     title=text.title,
                     doc=_flow(type(text.block).__doc__),
-                    inputs=list(_inputs(scenario, text, swept)),
+                    inputs=list(_inputs(scenario, text, swept, is_of_file=place < _FIRST)),
                     is_open=place < _FIRST
                     or any(f"{text.path}.{n}" in axes for n in text.attributes),
                 )
@@ -90,6 +90,8 @@ def _inputs(
     scenario: Scenario,
     text: BlockText,
     swept: Mapping[str, Sequence[Any]],
+    *,
+    is_of_file: bool,
 ) -> Iterator[FormInput]:
     for name, attribute in text.attributes.items():
         path = f"{text.path}.{name}"
@@ -110,7 +112,13 @@ def _inputs(
             choices=choices,
             minimum=field.minimum,
             maximum=field.maximum,
+            is_own=is_of_file and bool(attribute.text) and _is_chosen(attribute, field),
         )
+
+
+def _is_chosen(attribute: AttributeText, field: Field) -> bool:
+    """Return whether the file sets an attribute, or names the block that it refers to."""
+    return attribute.is_given or field.kind == "reference"
 
 
 def _kind(field: Field, value: str, choices: Sequence[InputChoice]) -> InputKind:

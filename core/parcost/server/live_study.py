@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from parcost.batch.scenarios import only_study
 from parcost.batch.searches import search_entry, search_for_map
 from parcost.contract.importers import ImportOptions
 from parcost.contract.offers import LiveExporter
+from parcost.contract.page import Line, Table
 from parcost.engine.session import Session
 from parcost.language import numbers
 from parcost.language.diagnostics import Diagnostic, Label, Severity
@@ -22,10 +24,13 @@ from parcost.language.errors import PluginError, SpecError
 from parcost.language.escapes import escape_line
 from parcost.output import search as search_output
 from parcost.output.diagnostics import as_data
+from parcost.output.report_page import report_page
 from parcost.output.resolved_spec import attributes, resolved
+from parcost.output.view import View
 from parcost.plugins.discovery import Plugins, load_selection
 from parcost.plugins.selection import PluginSelection
 from parcost.report.rejection import Rejection
+from parcost.report.result import verdicts
 from parcost.search.goals import goal_of
 from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import layout_search
@@ -36,9 +41,12 @@ from parcost.version import __version__
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario
+    from parcost.language.text import Span
+    from parcost.report.report import Report
     from parcost.search.result import SearchResult
     from parcost.search.space import Space
 
+_SUMMARY = ("step time", "memory")  # figures at the top of a page
 _SET = "set "  # what the place of a value from outside begins with
 
 Answer = Mapping[str, Any]
@@ -102,13 +110,17 @@ class LiveStudy:
         answer["form"] = exporter.inputs(form)
         report = attempt(self.subject.path, scenario.evaluate)
         if isinstance(report, Rejection):
-            return {**answer, **self._problems(report.diagnostics, scenario)}
+            return {**answer, **self._problems(report.diagnostics, scenario, change)}
+        told: set[int] = set()  # what the report says
         if any(result.legal for result in report.results):
             answer["report"] = exporter.reports([entry_of(report, "charts")], "report")
+            told = {id(claim.diagnostic) for r in report.results for claim in r.expectations}
+            told |= {id(d) for result in report.results for d in verdicts(result)}
+            answer["summary"] = _summary(report)
         faults = [str(fault) for result in report.results for fault in result.faults]
         found = [d for d in report.diagnostics if d.severity is Severity.ERROR]
         answer["faults"] = [escape_line(fault) for fault in dict.fromkeys(faults)]
-        return {**answer, **self._problems(found, scenario)}
+        return {**answer, **self._problems(found, scenario, change, told)}
 
     def spec(self, change: FormChange) -> Answer:
         """Return the resolved spec with a *change*."""
@@ -218,15 +230,26 @@ class LiveStudy:
         return escape_line(" ".join(("parcost", name, *map(quote, (own.path, *words)))))
 
     def _problems(
-        self, diagnostics: Iterable[Diagnostic], scenario: Scenario | None = None
+        self,
+        diagnostics: Iterable[Diagnostic],
+        scenario: Scenario | None = None,
+        change: FormChange | None = None,
+        told: Container[int] = (),
     ) -> Answer:
-        """Return *diagnostics*, each with the attributes that it is about."""
-        places: dict[str, list[str]] = {}
+        """Return *diagnostics*, each with the attributes that it is about.
+
+        Those whose identity is in *told* are in the report too.
+        """
+        spans: dict[str, Span] = {}
         if scenario is not None:
             for path, attribute in attributes(scenario.first).items():
-                if attribute.is_given and attribute.place:
-                    places.setdefault(attribute.place, []).append(path)
-        return {"diagnostics": [_problem(one, places) for one in dict.fromkeys(diagnostics)]}
+                if attribute.is_given and (span := scenario.first.where(path)) is not None:
+                    spans[path] = span
+        changed = () if change is None else tuple(change.values)
+        found = [
+            _problem(d, spans, changed, told=id(d) in told) for d in dict.fromkeys(diagnostics)
+        ]
+        return {"diagnostics": found}
 
 
 def _long_budget(scenario: Scenario, order: SearchOrder, seconds: float) -> Diagnostic:
@@ -243,13 +266,31 @@ def _long_budget(scenario: Scenario, order: SearchOrder, seconds: float) -> Diag
     )
 
 
-def _problem(diagnostic: Diagnostic, places: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:
+def _summary(report: Report) -> Mapping[str, Any]:
+    """Return the verdict and the first figures of a report, for the top of a page."""
+    page = report_page(report, View(kind="screen", hints=False))
+    verdict = next((item for item in page if isinstance(item, Line) and item.text), Line(""))
+    headlines = next((item for item in page if isinstance(item, Table)), None)
+    rows = () if report.axes or headlines is None else headlines.rows
+    figures = [f"{row.cells[0]} {row.cells[1]}" for row in rows if row.cells[0]]
+    kept = [text for text in figures if text.startswith(_SUMMARY)] or figures[:2]
+    return {"text": verdict.text, "style": verdict.style, "figures": kept}
+
+
+def _problem(
+    diagnostic: Diagnostic, spans: Mapping[str, Span], changed: Sequence[str], *, told: bool
+) -> Mapping[str, Any]:
+    """Return a diagnostic with the paths of its attributes.
+
+    Where its message names an attribute that the page has changed, it is about that one.
+    """
     found = as_data(diagnostic)
+    named = [p for p in changed if re.search(rf"\b{p.rpartition('.')[2]}\b", found["message"])]
     paths: list[str] = []
-    for label in found["labels"]:
-        if label["file"].startswith(_SET):
-            paths.append(label["file"].removeprefix(_SET))
-        paths += places.get(f"{label['file']}:{label['line']}", ())
+    for label in () if named else diagnostic.labels:
+        if label.span.source.name.startswith(_SET):
+            paths.append(label.span.source.name.removeprefix(_SET))
+        paths += [path for path, span in spans.items() if _overlap(label.span, span)]
     return {
         "id": found["id"],
         "severity": found["severity"],
@@ -257,8 +298,14 @@ def _problem(diagnostic: Diagnostic, places: Mapping[str, Sequence[str]]) -> Map
         "notes": [escape_line(note) for note in found["notes"]],
         "help": None if found["help"] is None else escape_line(found["help"]),
         "remarks": [escape_line(x["text"]) for x in found["labels"] if x["text"]],
-        "paths": list(dict.fromkeys(paths)),
+        "paths": list(dict.fromkeys(named or paths)),
+        "told": told,
     }
+
+
+def _overlap(one: Span, other: Span) -> bool:
+    same = one.source.name == other.source.name
+    return same and one.start < other.end and other.start < one.end
 
 
 def _layouts(whole: Space, found: SearchResult) -> Iterable[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from math import log
 from typing import Any
 
@@ -37,7 +37,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
             "FLOPs of a product over its bytes, and over its time. Nothing is above the roof.",
             "A product whose name has no room here is named at its mark and in the table.",
         ],
-        spec=_spec(),
+        spec=_spec({row["side"] for row in names}),
         columns={
             "called": "product",
             "pass_": "pass",
@@ -171,7 +171,7 @@ def _rows_that(**cells: str | int) -> dict[str, Any]:
     return {"transform": [{"filter": {"field": f, "equal": v}} for f, v in cells.items()]}
 
 
-def _spec() -> dict[str, Any]:
+def _spec(sides: Container[str]) -> dict[str, Any]:
     passes = {"field": "pass_", "type": "nominal", "legend": {"title": None}}
     return {
         "height": _HEIGHT,
@@ -201,6 +201,7 @@ def _spec() -> dict[str, Any]:
                     "encoding": {"x": _X, "y": _Y, "text": _NAME},
                 }
                 for side, (dx, dy) in _SIDES.items()
+                if side in sides
             ),
         ],
     }

@@ -114,7 +114,7 @@ def _spec(causes: Sequence[str], longest: float) -> Mapping[str, Any]:
             },
             "opacity": {
                 "field": "part",
-                "type": "nominal",
+                "type": "ordinal",
                 "scale": {"domain": ["exposed", "hidden"], "range": [1.0, _HIDDEN]},
                 "legend": {"title": None},
             },

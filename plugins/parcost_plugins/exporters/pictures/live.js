@@ -35,7 +35,8 @@
     Object.assign(document.createElement(name), { textContent: text, className: style });
   const showProblems = (diagnostics = [], faults = []) => {
     const list = document.createElement("ul");
-    for (const { message, remarks = [], notes = [], help, paths = [] } of diagnostics) {
+    for (const { message, remarks = [], notes = [], help, paths = [], told } of diagnostics) {
+      if (told) continue;  // the report has it
       const item = element("li", paths.length ? `${paths.join(", ")}: ${message}` : message, "bad");
       item.append(...[...remarks, ...notes, ...(help ? [help] : [])].map((text) => element("p", text)));
       list.append(item);
@@ -54,7 +55,14 @@
       field.querySelector("[data-problem]").textContent = about.map(({ message, help }) => help ? `${message}; ${help}` : message).join("; ");
       if (about.length) field.closest("details").open = true;
     }
+    filter();
   };
+  const showSummary = ({ text, style, figures }) => {
+    $("summary").hidden = false;
+    $("summary").className = style;
+    $("summary").textContent = [text, ...figures].join(" · ");
+  };
+  const invalid = { text: "Invalid input; the report is of the last valid one.", style: "bad", figures: [] };
   const showForm = (html) => {
     const template = document.createElement("template");
     template.innerHTML = html;
@@ -88,6 +96,7 @@
       if (own !== current) return;
       if (answer.form) showForm(answer.form);
       if (answer.report) showReport($("report"), answer.report);
+      if (answer.summary || !answer.report) showSummary(answer.summary ?? invalid);
       if (answer.command) $("command").textContent = answer.command;
       $("report").classList.toggle("stale", !answer.report);
       showProblems(answer.diagnostics, answer.faults);
@@ -111,16 +120,22 @@
     if (text && entry) entries.set(path, entry); else entries.delete(path);
     update();
   };
+  // Without a text: what the file sets, what was changed and what is wrong. With one: all that matches.
   const filter = () => {
-    const text = $("filter").value.trim().toLowerCase();
-    for (const details of $("inputs").querySelectorAll("details[data-group]")) {
-      let some = !text;
-      for (const field of details.querySelectorAll(".field")) {
-        some = !(field.hidden = !field.dataset.find.toLowerCase().includes(text)) || some;
-      }
-      details.hidden = !some;
-      if (text && some) details.open = true;
+    const text = $("filter").value.trim().toLowerCase(), every = $("every").checked;
+    const fields = $("inputs").querySelectorAll("[data-group] .field");
+    for (const field of fields) {
+      const kept = ["own", "changed", "wrong"].some((name) => field.classList.contains(name));
+      field.hidden = text ? !field.dataset.find.toLowerCase().includes(text) : !(every || kept);
     }
+    for (const details of $("inputs").querySelectorAll("[data-group]")) {
+      details.hidden = !details.querySelector(".field:not([hidden])");
+      if (text && !details.hidden) details.open = true;
+    }
+    for (const part of $("inputs").querySelectorAll("[data-part]")) {
+      part.hidden = !part.querySelector("[data-group]:not([hidden])");
+    }
+    $("count").textContent = fields.length ? `${fields.length} attributes` : "attributes";
   };
   let searching = false;
   const apply = ({ values }) => {
@@ -172,7 +187,7 @@
   $("form").addEventListener("submit", (event) => event.preventDefault());
   $("form").addEventListener("input", ({ target }) => {
     clearTimeout(timer);
-    if (target.id === "filter") filter();
+    if (target.id === "filter" || target.id === "every") filter();
     else if (target.name) target.dataset.typed = "yes";
     if (target.name) timer = setTimeout(change, target.tagName === "SELECT" ? 0 : 400, target);
   });
