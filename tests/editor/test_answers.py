@@ -96,6 +96,15 @@ def test_hover_has_the_facts(open_text: Open, part: str, delta: int, words: list
     assert [word for word in words if word not in shown] == []
 
 
+def test_hover_of_an_attribute_has_its_rules_and_an_example(open_text: Open) -> None:
+    shown = text_at(open_text(SPEC), "tp = 4")
+    assert "- `heads-divide` (error): attention heads" in shown
+    assert "Example: `tp = 2`" in shown
+    assert "`parcost rule " in shown
+    assert "`chunks-alone` (error)" not in shown  # of another attribute
+    assert "cluster { devices = 64 }" in text_at(open_text(SPEC), "cluster {")
+
+
 def test_hover_has_the_default_and_the_provenance(open_text: Open) -> None:
     text = (
         SPEC

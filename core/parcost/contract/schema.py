@@ -92,6 +92,7 @@ class BlockType:
     former: Mapping[str, str]  # attributes that it had once, and what to write instead
     aliases: Mapping[str, str] = MappingProxyType({})  # names of other tools, and those of here
     any_of: Mapping[tuple[str, ...], str] = MappingProxyType({})  # attributes that rules ask for
+    example: str = ""  # a block to copy, on one line
     resolvers: dict[str, Resolver] = attrs.field(factory=dict)  # of attributes without a value
 
     @cached_property
@@ -255,6 +256,7 @@ def block(
     former: Mapping[str, str] = MappingProxyType({}),
     aliases: Mapping[str, str] = MappingProxyType({}),
     any_of: Mapping[tuple[str, ...], str] = MappingProxyType({}),
+    example: str = "",
 ) -> Callable[[type[T]], type[T]]:
     """Make a class the schema of the blocks called *kind*.
 
@@ -264,6 +266,7 @@ def block(
     in an earlier version, with what a diagnostic is to say of each. *aliases* are names that
     other tools have for attributes, with what to write instead: ``{"vocab_size": "vocabulary"}``.
     *any_of* are attributes of which rules ask for one, each group with what to write.
+    *example* is a block to copy, which a study without one is shown.
     """
 
     def make(cls: type[T]) -> type[T]:
@@ -285,6 +288,7 @@ def block(
             former=former,
             aliases=aliases,
             any_of=any_of,
+            example=example,
         )
         return made
 

@@ -242,14 +242,17 @@ class Study(ABC):
             return only
         if not found and schema in self.lacking:
             raise SpecError(self.lacking[schema])
-        kind = block_type(schema).kind
+        type_ = block_type(schema)
+        kind = type_.kind
         labels = ", ".join(f"`{b.label}`" for b in found)
         message = (
             f"the study has {len(found)} blocks `{kind}` ({labels}), and one is needed"
             if found
             else f"the study has no block `{kind}`, and one is needed"
         )
-        raise SpecError([Diagnostic("missing-block", message, place=self.path or self.name)])
+        place = self.path or self.name
+        copy = f"for example `{type_.example}`" if type_.example and not found else None
+        raise SpecError([Diagnostic("missing-block", message, place=place, help=copy)])
 
     def get(self, schema: type[T]) -> T | None:
         """Return the only block of this class, or None without one."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from parcost.contract.origin import PROVENANCES
 from parcost.contract.schema import BlockType, Field
 from parcost.editor.analysis import Analysis
+from parcost.editor.attribute_rules import find_rules
 from parcost.editor.occurrences import Occurrence, Referent, occurrence_at
 from parcost.language import syntax as s
 from parcost.language.escapes import escape_lines
@@ -63,10 +64,12 @@ def _parts(
             type_, field = referent.what
             yield from _attribute(type_, field, referent.name)
             yield _value(referent.path, analysis, offset, before)
+            yield from _rules(analysis, type_, referent.name)
         case "keyword" if isinstance(referent.what, BlockType):
             inside = f" Stands inside `{referent.what.inside}`." if referent.what.inside else ""
             yield f"**`{referent.name}`** block{inside}"
             yield flow(referent.what.schema.__doc__)
+            yield _code([referent.what.example]) if referent.what.example else ""
         case "block" | "entry" | "alias":
             yield from _block(referent)
         case "let":
@@ -97,6 +100,17 @@ def _attribute(type_: BlockType, field: Field, name: str) -> Iterator[str]:
     yield escape(field.doc).replace("\\`", "`")
     falls_back = default(type_, name)
     yield f"Default: {falls_back}" if falls_back not in ("", "required") else "Required."
+
+
+def _rules(analysis: Analysis, type_: BlockType, name: str) -> Iterator[str]:
+    """Yield the rules that the attribute may break, and a value that passes."""
+    found = find_rules(analysis.session.plugins, type_, name)
+    if found.example:
+        yield f"Example: `{_inline(found.example)}`"
+    if found.pages:
+        rows = [f"- `{page.id}` ({page.severity}): {escape(page.title)}" for page in found.pages]
+        rows.append(f"\n`parcost rule {found.pages[0].id}` explains one.")
+        yield "\n".join(["Rules:\n", *rows])
 
 
 def _value(path: str, analysis: Analysis, offset: int, before: Analysis | None) -> str:

@@ -252,6 +252,11 @@ class NameResolver:
             value = evolve(inner, axes=inner.axes | value.axes) if value.axes else inner
         return value
 
+    def _example(self, kind: str) -> str:
+        """Return a block of a kind to copy, as far as its declaration has one."""
+        found = self.binder.definitions.types.get(kind)
+        return found.example if found and found.example else f"{kind} {{ ... }}"
+
     def _unknown_name(self, node: s.Path, scope: Scope) -> Diagnostic:
         if not _in_files(node.span):
             missing = node.parts[0].text
@@ -259,7 +264,7 @@ class NameResolver:
                 "missing-block",
                 f"the study has no `{missing}`, which the default of `{scope.name}` needs",
                 place=self.binder.module.source.name,
-                help=f"write `{missing} {{ ... }}`",
+                help=f"write `{self._example(missing)}`",
             )
         known = [*scope.module.lets, *scope.module.aliases, *self.binder.study_lets]
         for (kind, label), definition in self.binder.definitions.table.items():

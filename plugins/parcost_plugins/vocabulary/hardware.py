@@ -317,6 +317,7 @@ class PlausibleRange:
 
 @block(
     "cluster",
+    example="cluster { devices = 64 }",
     aliases={
         "gpus": "devices",
         "num_gpus": "devices",

@@ -38,6 +38,7 @@ _BARE = {
 
 @block(
     "layout",
+    example="layout { tp = 2, pp = 2, zero = 1, sequence_parallel = on }",
     label="none",
     aliases={
         **_DEGREES,
@@ -86,6 +87,7 @@ class Layout:
 
 @block(
     "schedule",
+    example="schedule { kind = interleaved, chunks = 2 }",
     label="none",
     aliases={
         "vpp": "chunks",

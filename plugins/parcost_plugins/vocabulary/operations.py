@@ -47,7 +47,7 @@ class Datacenter:
     idle_power: Real = fraction(doc="of its design power, that an idle device draws")
 
 
-@block("run", label="none")
+@block("run", label="none", example="run { tokens = 15e12 }")
 class Run:
     """A whole training run: so many tokens.
 
@@ -179,7 +179,7 @@ class Data:
     )
 
 
-@block("price", label="none")
+@block("price", label="none", example="price { device_hour = 2.5 USD/h }")
 class Price:
     """What the devices cost."""
 

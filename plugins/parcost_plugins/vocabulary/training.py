@@ -185,6 +185,7 @@ class Precision:
 
 @block(
     "training",
+    example="training { sequence = 4096, micro_batch = 1, global_batch = 256 sequences }",
     label="none",
     aliases={  # names of Megatron-LM, DeepSpeed, NeMo and torchtitan
         "mbs": "micro_batch",
