@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parcost import Check, Interval, Outcome, Real, Study, block_name, formula, hookimpl
-from parcost_plugins.vocabulary import Accuracy, Cluster, ObservedErrors, Training
+from parcost_plugins.vocabulary import Accuracy, Cluster, MemoryBudget, ObservedErrors, Training
 
 _FIGURES = ("step_time", "memory")
 
@@ -47,10 +47,27 @@ def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
         ("step_time", outcome.step_seconds, "s"),
         ("memory", outcome.memory_bytes, "B"),
     ):
+        if name == "memory" and training.framework.version:
+            yield _known_memory(study, value)
+            continue
         found = accuracy.find(name, *_kind(study, training))
         if found is not None:
             spread = _spread(study, accuracy) if name == "step_time" else None
             yield _interval(name, value, unit, accuracy, found, spread)
+
+
+def _known_memory(study: Study, value: Real) -> Interval:
+    """Return where memory lies under a framework whose allocations are known."""
+    budget = study[MemoryBudget]
+    framework = block_name(study[Training].framework)
+    source = f"open runs with their memory, of frameworks as known as `{framework}`"
+    letters = {"M": (value, "B"), "d": budget.error}
+    return Interval(
+        name="memory",
+        low=formula("M (1 - d)", letters, source=source),
+        high=formula("M (1 + d)", letters, source=source),
+        coverage=float(budget.coverage),
+    )
 
 
 def _kind(study: Study, training: Training) -> tuple[str, str, str]:

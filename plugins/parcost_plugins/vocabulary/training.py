@@ -557,6 +557,10 @@ class MemoryBudget:
     margin: Real = fraction(
         doc="of the usable memory, by which a prediction may exceed it before the step does not fit"
     )
+    error: Real = fraction(
+        doc="of the prediction, either side of it, as its interval where the framework is known"
+    )
+    coverage: Real = fraction(doc="of measured runs, within that interval")
     context: Real = quantity(BYTES, doc="driver context and library workspaces")
     channels: Real = integer(doc="channels of a communicator")
     peers: Real = integer(doc="connections of a channel: 2 in a ring, up to 3 in a tree")
