@@ -138,7 +138,7 @@ def test_a_file_of_too_many_keys_is_refused(run_command: Run) -> None:
         ("max.yml", "per_device_batch_size:", "training.micro_batch"),
     ],
 )
-def test_a_key_of_another_release_is_asked_for(
+def test_a_key_of_another_release_raises_a_question(
     run_command: Run, name: str, key: str, attribute: str
 ) -> None:
     """Keys of sections that decide the cost, under a name that no table has."""

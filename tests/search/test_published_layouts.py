@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 def load_benchmark() -> Any:
     """Return the program that measures published layouts."""
-    path = ROOT / "benchmarks" / "published.py"
+    path = ROOT / "benchmarks" / "published_layouts.py"
     spec = importlib.util.spec_from_file_location("published", path)
     assert spec is not None
     assert spec.loader is not None

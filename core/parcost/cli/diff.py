@@ -9,7 +9,6 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
-from attrs import evolve
 
 from parcost.cli import options
 from parcost.cli.jobs import is_one_job
@@ -65,9 +64,11 @@ def command(
 
     A and B are files or directories. A revision of git is compared with the files that are
     there now, or with a second one: `parcost diff main -- specs/`. A single file is compared
-    with what --set makes of it, and so are the files of one job of other tools. A job that
-    does not fit is compared all the same.
+    with what --set makes of it. So are files of one job of other tools. A job that does not
+    fit is compared all the same.
     """
+    from attrs import evolve
+
     from parcost.diff.page import difference_data, difference_page
     from parcost.diff.studies import differences
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
 from parcost.cli.messages import write_message
 
 if TYPE_CHECKING:
@@ -21,6 +19,8 @@ _WHOLE = ("model", "layout")  # kinds of blocks of a file that is a job by itsel
 
 def with_files(reading: ImportOptions) -> ImportOptions:
     """Return options in which files after `--use` are files of the job, not entries."""
+    from attrs import evolve
+
     named = [entry for entry in reading.uses if _is_file(entry)]
     entries = tuple(entry for entry in reading.uses if entry not in named)
     return evolve(reading, uses=entries, files=(*reading.files, *named))
@@ -42,6 +42,8 @@ def joined_job(
     Files of other tools are one job where no two of them describe the same. A message says so.
     With *only*, one study is wanted: files are joined, and contradictions are errors.
     """
+    from attrs import evolve
+
     if len(paths) < 2 or not all(map(is_foreign, paths)):
         return tuple(paths), reading
     if not only:
@@ -75,6 +77,8 @@ def _is_file(entry: str) -> bool:
 
 def _read_files(paths: Sequence[str], reading: ImportOptions, loader: Loader) -> list[ImportedFile]:
     """Return the files that can be read by themselves."""
+    from attrs import evolve
+
     from parcost.language.errors import SpecError
     from parcost.spec import sources
 

@@ -127,8 +127,8 @@ def link_resources(link: Link) -> dict[str, Any]:
     """Return the resources that a term over *link* keeps busy: ``Work(..., **busy(link))``.
 
     A ring over several levels runs at the rate of the slowest. The other levels are busy for a
-    share of that time, without the latency in it, which the term gives as ``latency``: without
-    it, for long messages. Other traffic on them has only the rest.
+    share of that time. The latency in it, which the term gives as ``latency``, is left out. Other
+    traffic on them has only the rest.
     """
     if not link.also:
         return {"resource": link.resource}

@@ -1,7 +1,7 @@
 """The order of a ranking: of layouts that are nearly as fast, the simpler ones first.
 
-A prediction has an error. A layout that is faster by less than that error is no better choice than
-one that fits with room, has fewer chunks or less sharding.
+A prediction has an error. A layout may be faster by less than that error. Then one that fits with
+room, has fewer chunks or less sharding is as good a choice.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from parcost.language.errors import SpecError
-from parcost.system import files
+from parcost.system.files import SPEC, read_text
 
 _MOST = 50  # files that one file may lead to
 _MOST_CHARACTERS = 4 * 2**20  # of all of them
@@ -36,7 +36,7 @@ class Neighbors:
                 return self.read[place]
             if len(self.read) >= _MOST:
                 return None
-            text = files.read_text(place, files.SPEC, name)
+            text = read_text(place, SPEC, name)
         except (OSError, ValueError, RuntimeError, SpecError):
             return None
         self._characters += len(text)

@@ -27,8 +27,8 @@ def asked_attribute(answer: str) -> str:
 def answer_to(key: str, table: Mapping[str, Any]) -> str:
     """Return the option to copy where *key* is in no list of a table; empty where none is due.
 
-    ``asks`` of the table has options by patterns of keys: other keys of a section that decides
-    the cost, so that a name of another release is never left to a default.
+    ``asks`` of the table has options by patterns of keys. They match other keys of a section that
+    decides the cost. So a name of another release is never left to a default.
     """
     asks: Mapping[str, str] = table.get("asks", {})
     return next((option for pattern, option in asks.items() if is_listed(key, [pattern])), "")

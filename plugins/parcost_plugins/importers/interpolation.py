@@ -65,7 +65,7 @@ def _referenced(key: str, text: str, entries: Mapping[str, JsonEntry], depth: in
     """Return what a reference or a resolver is, or None."""
     name, colon, rest = text.partition(":")
     if colon:
-        return _computed(name.strip(), rest)
+        return _compute(name.strip(), rest)
     match = _PATH.fullmatch(text.strip())
     if match is None or depth > _MOST_STEPS:
         return None
@@ -77,7 +77,7 @@ def _referenced(key: str, text: str, entries: Mapping[str, JsonEntry], depth: in
     return _value(target, entries[target].value, entries, depth + 1)
 
 
-def _computed(name: str, rest: str) -> float | None:
+def _compute(name: str, rest: str) -> float | None:
     """Return what a resolver computes of two numbers, or None."""
     operation, parts = _RESOLVERS.get(name), rest.split(",")
     if operation is None or len(parts) != 2:

@@ -1,13 +1,13 @@
 """Changes that make a step fit, the cheapest first.
 
-Where a step does not fit or is tight, every change that the framework has is made in the spec and
-evaluated like any other study. A change is listed where the step then fits, or is tight and did not
+A step may not fit, or be tight. Then every change that the framework has is made in the spec and
+evaluated like any study. A change is listed where the step then fits, or is tight and did not
 fit before. The order is by step time; changes that need more devices come last. Of one attribute
 the cheapest value is listed. Where no single change is enough, pairs of those that save the most
 are tried.
 
-For 70 billion parameters on 64 devices, `recompute.norms = on` may save 5 GiB for 20 ms, and
-`layout.cp = 2` 25 GiB for 100 ms: both are rows, the former first.
+Take 70 billion parameters on 64 devices. `recompute.norms = on` may save 5 GiB for 20 ms, and
+`layout.cp = 2` 25 GiB for 100 ms. Both are rows, the former first.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Cure:
     @property
     def text(self) -> str:
         """The changes as the language writes them."""
-        return ", ".join(f"{path} = {_spelled(value)}" for path, value in self.values.items())
+        return ", ".join(f"{path} = {_value_text(value)}" for path, value in self.values.items())
 
     @property
     def needs_devices(self) -> bool:
@@ -304,5 +304,5 @@ def _cure(study: Study, values: Mapping[str, Any], outcome: Outcome) -> Cure:
     )
 
 
-def _spelled(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else f"{value:g}"

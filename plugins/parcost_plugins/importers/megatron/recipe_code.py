@@ -1,7 +1,7 @@
 """Python that makes a configuration, followed as far as its own constants decide. None is run.
 
-A value is a constant, a list, a dictionary, a ``DottedName`` of another module, an ``Entity`` that
-a call makes, or ``UnreadValue``, which carries why it is not known.
+A value is a constant, a list or a dictionary. A ``DottedName`` is of another module, and a call
+makes an ``Entity``. ``UnreadValue`` carries why a value is not known.
 """
 
 from __future__ import annotations

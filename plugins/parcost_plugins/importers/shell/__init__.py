@@ -20,6 +20,6 @@ A test that constants do not decide is no guess. A setting that all branches sha
 are in *conditional*, with the test's own values as answers. ``launches`` finds the program behind
 ``torchrun``, ``srun``, ``accelerate launch``, ``deepspeed``, ``ray job submit`` and the like.
 
-A script that becomes too much raises ``ShellTextError``: 300,000 words and 8 MB of text beyond
-its own size, 40 commands inside of each other, 1,000 rounds of a ``while`` loop.
+A script that becomes too much raises ``ShellTextError``. It may have 300,000 words and 8 MB of text
+beyond its own size. Commands nest 40 deep, and a ``while`` loop has 1,000 rounds.
 """

@@ -1,10 +1,10 @@
 """Published layouts of four runs in the space that a search covers: rank and distance.
 
-    python benchmarks/published.py [NAME...] [--budget SECONDS]
-    python benchmarks/published.py --table
+    python benchmarks/published_layouts.py [NAME...] [--budget SECONDS]
+    python benchmarks/published_layouts.py --table
 
 Each job is searched with its budget, and the published layout is evaluated. The results are written
-to ``published.json`` beside this file, which ``--table`` prints as the table of
+to ``published_layouts.json`` beside this file, which ``--table`` prints as the table of
 ``docs/guide/search.md``. A rank counts sets of degrees that are faster, of those that the search
 found; it is a lower bound where the ranking is not proven.
 """
@@ -25,7 +25,7 @@ from parcost.search.layout_evaluation import settings
 from parcost.search.layout_search import search_layouts
 from parcost.search.result import plain_value
 
-RESULTS = Path(__file__).with_name("published.json")
+RESULTS = Path(__file__).with_name("published_layouts.json")
 _KEPT = 50  # sets of degrees that are ranked
 _TERMS = 3
 _BASE = {
@@ -160,7 +160,7 @@ def evaluate(scenario: Scenario, values: dict[str, Any]) -> Any:
     return scenario.replace(settings(scenario, values)).evaluate().result
 
 
-def exposed(result: Any) -> dict[str, float]:
+def exposed_seconds(result: Any) -> dict[str, float]:
     """Return the exposed seconds of a step by term; copies of one on other stages together."""
     found: dict[str, float] = {}
     for line in result.outcome.ledger:
@@ -178,7 +178,7 @@ def measure(job: Job, budget: float) -> dict[str, Any]:
     published = evaluate(scenario, job.layout)
     step = float(published.outcome.step_seconds)
     best = rank_layouts(found)[0]
-    terms = time_differences(exposed(best.result), exposed(published))
+    terms = time_differences(exposed_seconds(best.result), exposed_seconds(published))
     faster = sum(layout.seconds < step for layout in found.best)
     return {
         "size": found.size,
