@@ -214,6 +214,7 @@ def test_a_launcher_states_devices(tool: str, devices: str) -> None:
 )
 def test_a_key_sets_what_it_decides(tool: str, old: str, new: str, path: str, value: str) -> None:
     found = read(tool, old, new)
+    assert not found.questions
     if path == "uses":
         assert f"precisions.{value}" in uses(found)
     else:
@@ -225,6 +226,7 @@ def test_a_file_of_deepspeed_beside_the_job_is_read() -> None:
     auto = '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}'
     old, new = "bf16: true", "bf16: true\ndeepspeed: conf/z3.json"
     found = read("llamafactory", old, new, **{"conf/z3": auto})
+    assert not found.questions
     assert settings(found)["layout.zero"] == "3"
     assert uses(found)[-1] == "precisions.bf16_zero_paper"
     wide = auto.replace('"stage": 3', '"stage": 3, "reduce_bucket_size": "auto"')
@@ -295,3 +297,33 @@ def test_a_variable_without_a_value_raises_an_error(run_command: Run) -> None:
     done = run_command("eval", "run.sh", files=files)
     assert "`max_length`: " in done.err
     assert "--set-env LENGTH=" in done.err
+
+
+def test_of_two_commands_the_one_that_trains_is_read() -> None:
+    script = """torchrun --nproc_per_node 4 run_clm.py --do_train --model_name_or_path Qwen/Qwen3-8B \\
+ --dtype float32 --bf16 --block_size 2048 --per_device_train_batch_size 2 --gradient_checkpointing
+torchrun --nproc_per_node 4 run_clm.py --do_predict --model_name_or_path out \\
+ --per_device_train_batch_size 2
+"""
+    values = settings(read("trl", TRL, script))
+    assert values["training.sequence"] == "2048"
+    assert values["cluster.devices"] == "4"
+    adapters = script.replace("--bf16", "--bf16 --lora_r 8")
+    name = FILES["trl"][0]
+    one = next(one for one in importers() if one.name == "trl")
+    (problem,) = one.read(ImportFile(name, adapters)).problems
+    assert problem.message == "`lora_r`: LoRA adapters are not in the language yet"
+    switched = adapters.replace("--lora_r", "--use_peft False --lora_r")
+    assert not one.read(ImportFile(name, switched)).problems
+
+
+def test_a_command_that_is_not_read_is_rejected_by_the_program_that_it_names() -> None:
+    script = """read -r -d '' commands <<END
+openrlhf.cli.train_ppo_ray --actor_num_nodes 1
+END
+if [[ ${1} != slurm ]]; then deepspeed --module $commands; fi
+"""
+    (problem,) = read("openrlhf", OPENRLHF, script).problems
+    assert problem.message.startswith("`openrlhf.cli.train_ppo_ray`: a rollout engine")
+    (problem,) = read("openrlhf", OPENRLHF, script.replace("_ppo_ray", "_sft")).problems
+    assert problem.message == "the command of OpenRLHF 0.5 to 0.10 is not read"

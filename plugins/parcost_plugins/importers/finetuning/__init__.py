@@ -19,7 +19,7 @@ from parcost_plugins.importers.finetuning.readers import (
     read_trl,
 )
 from parcost_plugins.importers.finetuning.torchtune import read_torchtune
-from parcost_plugins.importers.lacking import find_lacking, is_deciding
+from parcost_plugins.importers.lacking import PROGRAM, find_lacking, is_deciding
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_listed, table
@@ -81,11 +81,11 @@ class TuningTool(Importer):
             return Translation(problems=sorted(problems, key=lambda one: one.start))
         reader = _READERS[self.name]
         if reader is None:
-            first = min((one.start for one in job.entries.values()), default=0)
-            message = f"jobs of {self.title} are not read; what it trains is not known"
-            return Translation(
-                problems=[ImportProblem(message=message, start=first, end=first + 1)]
-            )
+            place = job.entries.get(PROGRAM) or next(iter(job.entries.values()))
+            what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
+            message = f"{what}: trainers of {self.title} are not read"
+            problem = ImportProblem(message=message, start=place.start, end=place.end)
+            return Translation(problems=[problem])
         return reader(file, job)
 
     def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:

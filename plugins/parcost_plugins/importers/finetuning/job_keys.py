@@ -56,8 +56,9 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
     found = [one for one in launches(script) if is_launch(one, rules)]
     title = rules["title"]
     if not found:
-        message = f"the script has no command of {title}"
-        return ImportProblem(message=message, end=min(len(file.text), 1))
+        return _of_text(file, rules)
+    training = [one for one in found if any(_key_of(w.text) == "do_train" for w in one.arguments)]
+    found = training or found
     texts = {tuple(word.text for word in one.arguments) for one in found}
     if len(texts) > 1:
         place = found[1].program
@@ -70,6 +71,27 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
             help=help or "keep one of them in the file",
         )
     return _of_launch(file, script, found[0])
+
+
+def _of_text(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
+    """Return the program that a script names, where its command is not read."""
+    match = next(filter(None, (re.search(one, file.text) for one in _signs(rules))), None)
+    start = match.start() if match else 0
+    word = re.match(r"[\w./-]*", file.text[start:])
+    name = word[0] if word else ""
+    end = max(start + len(name), min(len(file.text), 1))
+    message = f"the command of {rules['title']} is not read"
+    return JobKeys(
+        entries={PROGRAM: JsonEntry(name, start, end)} if name else {},
+        unread={},
+        assumed={},
+        problems=[ImportProblem(message=message, start=start, end=end)],
+    )
+
+
+def _signs(rules: Mapping[str, Any]) -> Sequence[str]:
+    found: Sequence[str] = rules["recognized"].get("commands", ())
+    return found
 
 
 def is_launch(launch: ScriptLaunch, rules: Mapping[str, Any]) -> bool:

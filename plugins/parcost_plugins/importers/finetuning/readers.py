@@ -8,7 +8,10 @@ from parcost import ImportFile, Translation
 from parcost_plugins.importers.collector import digits
 from parcost_plugins.importers.finetuning.job_keys import JobKeys
 from parcost_plugins.importers.finetuning.trainer import TrainerKeys
-from parcost_plugins.importers.lacking import PROGRAM
+from parcost_plugins.importers.lacking import PROGRAM, lacking_sentence
+
+#: Switches of adapters in scripts of many authors. A script without one has adapters always.
+_SWITCHES = ("use_peft", "use_lora", "lora_enable", "use_qlora", "q_lora", "lora")
 
 
 def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
@@ -93,6 +96,9 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     )
     keys = TrainerKeys("trl" if is_trl else "trainer_scripts", file, job)
     found = keys.found
+    adapters = [key for key in job.entries if key.startswith("lora_")]
+    if adapters and not is_trl and job.entries.keys().isdisjoint(_SWITCHES):
+        found.problem(adapters[0], lacking_sentence("lora"))
     keys.model()
     keys.batch()
     keys.sequence()

@@ -19,7 +19,7 @@ from parcost_plugins.importers.collector import (
     read_configuration,
 )
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
-from parcost_plugins.importers.finetuning.job_keys import JobKeys
+from parcost_plugins.importers.finetuning.job_keys import CONFIGURATIONS, JobKeys
 from parcost_plugins.importers.hub import catalogue_entry
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.lacking import PROGRAM
@@ -82,7 +82,8 @@ class TrainerKeys:
         self.found = SettingCollector(self._entries, self.rules)
         for attribute, reason, key in self._doubts:
             name = str(self._entries[key].value).rpartition("/")[2]
-            answers = (f"--use {name}", "--set layout.zero=0", "--set layout.zero=3")
+            own_file = [f"--use {name}"] if name.endswith(CONFIGURATIONS) else []
+            answers = (*own_file, "--set layout.zero=0", "--set layout.zero=3")
             self.found.ask(attribute, reason, answers, key)
         for word in job.strays:
             self._stray(word)
@@ -183,6 +184,9 @@ class TrainerKeys:
         *weights* are the bytes of the weights that the script loads, if known, and *why*.
         """
         found = self.found
+        for name in ("bf16", "fp16", "fsdp"):  # other keys are read in their place
+            found.value(self.key(name))
+        found.value("config_file")
         kind = str(found.value(_KIND, "")).upper()
         if self.has("deepspeed") or kind == "DEEPSPEED":
             self._deepspeed()
@@ -286,6 +290,8 @@ class TrainerKeys:
             entries["deepspeed"] = JsonEntry("inline", place.start, place.end)
             for one in inner:
                 entries[one.removeprefix("deepspeed.")] = entries.pop(one)
+        elif key and entries[key].value is True:
+            self._doubts.append(("layout.zero", f"`{key}` names no file", key))
         elif key and entries[key].value not in (None, False, "", "none"):
             self._add(key, "")
         steps = entries.pop("gradient_accumulation_steps", None)
