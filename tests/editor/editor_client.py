@@ -151,6 +151,7 @@ class Editor:
             "folding_range": lsp.FoldingRangeParams,
             "formatting": lsp.DocumentFormattingParams,
             "code_action": lsp.CodeActionParams,
+            "inlay_hint": lsp.InlayHintParams,
         }[name]
         document = lsp.TextDocumentIdentifier(uri)
         made: dict[str, Any] = {"text_document": document}
@@ -162,6 +163,8 @@ class Editor:
             made["context"] = lsp.ReferenceContext(include_declaration=True)
         if name == "formatting":
             made["options"] = lsp.FormattingOptions(tab_size=2, insert_spaces=True)
+        if name == "inlay_hint":
+            made["range"] = rest[0]
         if name == "code_action":
             made |= {"range": rest[0], "context": lsp.CodeActionContext([])}
         return self.run(ask(params(**made)))

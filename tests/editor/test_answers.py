@@ -16,6 +16,7 @@ from parcost.editor.definitions import definition, references
 from parcost.editor.documents import Documents, DocumentState
 from parcost.editor.evaluations import StoppedEvaluationError, evaluate_file
 from parcost.editor.hover import hover
+from parcost.editor.inlay_hints import find_hints
 from parcost.editor.lenses import lenses
 from parcost.editor.problems import text_of
 from parcost.editor.rename import RenameError, rename
@@ -103,6 +104,27 @@ def test_hover_of_an_attribute_has_its_rules_and_an_example(open_text: Open) -> 
     assert "`parcost rule " in shown
     assert "`chunks-alone` (error)" not in shown  # of another attribute
     assert "cluster { devices = 64 }" in text_at(open_text(SPEC), "cluster {")
+
+
+def test_inlay_hints_are_the_defaults_that_follow_from_others(open_text: Open) -> None:
+    """Of the first study outside of a study: 16 devices of tp 4."""
+    hints = {SPEC[: hint.offset][-8:]: hint.text for hint in find_hints(open_text(SPEC).analysis)}
+    assert hints == {
+        "layout {": "dp = 4",
+        "uences }": "micro_batches = 8",
+        "tp = 4 }": "dp = 4",
+        "tp = 1 }": "dp = 16",
+    }
+
+
+def test_a_given_value_has_no_hint_and_errors_keep_those_of_before(open_text: Open) -> None:
+    given = open_text(SPEC.replace("zero = 1", "zero = 1, dp = 8"))
+    end = SPEC.index("study")
+    assert not any("dp =" in h.text for h in find_hints(given.analysis) if h.offset < end)
+    open_text(SPEC)
+    state = open_text(SPEC.replace("zero = 1", "zero = "))
+    assert [h.text for h in find_hints(state.analysis)] == []
+    assert any("dp = 4" in hint.text for hint in find_hints(state.analysis, state.good))
 
 
 def test_hover_has_the_default_and_the_provenance(open_text: Open) -> None:

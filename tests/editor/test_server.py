@@ -137,6 +137,15 @@ def test_bad_text_gets_diagnostics(editor: Editor, name: str, text: str, id: str
 
 
 @pytest.mark.slow
+def test_inlay_hints_are_those_of_the_lines_that_are_shown(editor: Editor) -> None:
+    uri = editor.open("hints.par", SPEC)
+    line, _ = at(SPEC, "layout {\n  tp   = 2")
+    (hint,) = editor.request("inlay_hint", uri, span((line, 0), (line + 1, 0)))
+    assert (hint.position.line, hint.label) == (line, "dp = 4")
+    editor.close(uri)
+
+
+@pytest.mark.slow
 def test_an_import_of_an_open_document_is_its_unsaved_text(editor: Editor) -> None:
     site = editor.open("site.par", "let width = 2\n")
     text = SPEC.replace("micro_batch = 1", "micro_batch = site.width")

@@ -30,6 +30,7 @@ from parcost.editor.definitions import definition, path_of, references
 from parcost.editor.documents import Documents, DocumentState, claims_of
 from parcost.editor.evaluations import EvaluationJob, Evaluator, FileEvaluation
 from parcost.editor.hover import hover
+from parcost.editor.inlay_hints import find_hints
 from parcost.editor.lenses import lenses
 from parcost.editor.positions import Lines
 from parcost.editor.problems import place_in, text_of
@@ -403,6 +404,22 @@ def _add_documents(server: Server) -> None:
         return [
             lsp.CodeLens(server.range(lens.span), lsp.Command(title=lens.text, command=""))
             for lens in (lenses(state) if state is not None else ())
+        ]
+
+    @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+    def inlay_hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+        state = server.state(params.text_document.uri)
+        if state is None:
+            return []
+        source, wanted = state.analysis.source, params.range
+        places = (
+            (server.range(Span(source, hint.offset, hint.offset)).start, escape_line(hint.text))
+            for hint in find_hints(state.analysis, state.good)
+        )
+        return [
+            lsp.InlayHint(place, text, padding_left=True)
+            for place, text in places
+            if wanted.start.line <= place.line <= wanted.end.line
         ]
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
