@@ -135,8 +135,12 @@ def test_a_setting_of_the_cost_raises_a_question(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("packed_sequence:", "peft: {dim: 8}\npacked_sequence:", "adapters (LoRA)"),
-        ("CausalLM", "ImageTextToText", "towers of vision are not in the language"),
+        (
+            "packed_sequence:",
+            "peft: {dim: 8}\npacked_sequence:",
+            "LoRA adapters are not in the language",
+        ),
+        ("CausalLM", "ImageTextToText", "a vision tower is not in the language"),
         ("packed_sequence:", "flow_matching: {shift: 3}\npacked_sequence:", "diffusion"),
         ("TrainFinetuneRecipeFor", "KnowledgeDistillationRecipeFor", "distillation"),
         ("dp_size: none", "dp_size: 64", "128 is no multiple of local_batch_size 4 x dp_size 64"),

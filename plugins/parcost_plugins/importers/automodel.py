@@ -6,12 +6,11 @@ The model is one of the Hugging Face Hub, by its name. No class that a file name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.hub import catalogue_entry
-from parcost_plugins.importers.json_text import JsonEntry
+from parcost_plugins.importers.lacking import find_lacking
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
@@ -49,7 +48,7 @@ class Automodel(Importer):
         entries = read_configuration(name, text)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
-        problems = list(_refused(entries))
+        problems = list(find_lacking(entries, _TABLE))
         if problems:
             return Translation(problems=problems)
         found = SettingCollector(entries, _TABLE)
@@ -66,20 +65,6 @@ class Automodel(Importer):
 
 def _why(fact: str) -> str:
     return f"{_TABLE['version']}: {fact}"
-
-
-def _refused(entries: Mapping[str, JsonEntry]) -> Iterator[ImportProblem]:
-    """Yield an error for what makes the job one that the language does not have."""
-    seen: set[str] = set()
-    for key, entry in entries.items():
-        section = key.partition(".")[0]
-        reason = _TABLE["refused"]["keys"].get(section)
-        if reason is not None and section not in seen and entry.value not in (None, False, {}):
-            seen.add(section)
-            yield ImportProblem(message=f"`{section}`: {reason}", start=entry.start, end=entry.end)
-        for part, why in _TABLE["refused"]["values"].get(key, {}).items():
-            if part in str(entry.value):
-                yield ImportProblem(message=f"`{key}`: {why}", start=entry.start, end=entry.end)
 
 
 def _model(found: SettingCollector) -> None:
