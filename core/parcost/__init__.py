@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from parcost.language.diagnostics import (
         did_you_mean as did_you_mean,
     )
+    from parcost.language.errors import MissingExtraError as MissingExtraError
     from parcost.language.errors import ParcostError as ParcostError
     from parcost.language.errors import PluginError as PluginError
     from parcost.language.errors import SpecError as SpecError
@@ -180,7 +181,7 @@ HOMES = {
     "search.layout_search": ("search_layouts",),
     "search.result": ("SearchResult", "SearchedLayout"),
     "language.diagnostics": ("Diagnostic", "did_you_mean"),
-    "language.errors": ("ParcostError", "PluginError", "SpecError"),
+    "language.errors": ("MissingExtraError", "ParcostError", "PluginError", "SpecError"),
     "engine.replay": ("longest_span", "makespan"),
     "contract.formulas": (
         "Formula",

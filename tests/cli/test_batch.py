@@ -262,7 +262,7 @@ def test_parquet_without_its_library_says_what_to_install(
     files({"a.par": GOOD})
     monkeypatch.setitem(sys.modules, "duckdb", None)
     done = run("eval", "specs", "--format", "parquet", "--out", "all.parquet")
-    assert done.code == 3
+    assert done.code == 2
     assert "pip install 'parcost[parquet]'" in done.err
     assert spec_names() == ["specs"]
     assert "add --out FILE" in run("eval", "specs", "--format", "parquet").err

@@ -277,6 +277,20 @@ def test_a_file_that_a_revision_lacks_is_an_error(run_command: Run, repository: 
     assert "there is no file" in done.err
 
 
+def test_files_of_a_revision_have_the_names_that_git_gives_them(
+    run_command: Run, repository: Path
+) -> None:
+    (repository / "specs/wrong.par").write_text("layout { tp = x y }\n")
+    git("add", ".")
+    git("commit", "-q", "-a", "-m", "two")
+    done = run_command("diff", "HEAD~1..HEAD", "--", "specs")
+    assert re.search(r"layout\.tp +2 +4 +HEAD:lib/site\.par:", done.out)
+    assert "HEAD:specs/wrong.par" in done.err
+    gone = run_command("diff", "HEAD~1..HEAD", "--", "specs/wrong.par")
+    assert gone.code == 2
+    assert "parcost-temporary" not in done.out + done.err + gone.out + gone.err
+
+
 def test_a_limit_of_nothing_that_is_compared_is_refused(run_command: Callable[..., Any]) -> None:
     (one, two) = (f"study {name} {{ }}\n{SPEC}" for name in ("a", "b"))
     both = {"one.par": one + "study c { }\n", "two.par": two + "study d { }\n"}

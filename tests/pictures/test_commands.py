@@ -135,7 +135,7 @@ def test_a_library_that_is_not_installed_is_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    assert main(["eval", file, "--format", format_, "--picture", "step"]) == 3
+    assert main(["eval", file, "--format", format_, "--picture", "step"]) == 2
     err = capsys.readouterr().err
     assert "pip install 'parcost[pictures]'" in err
     assert "Traceback" not in err

@@ -33,7 +33,9 @@ def command(tcp: str | None, selection: PluginSelection) -> int:
     Diagnostics, hover, completion, definitions, rename, formatting, and a line above each study.
     """
     if find_spec("pygls") is None:
-        raise click.UsageError("`parcost lsp` needs pygls: pip install 'parcost[lsp]'")
+        from parcost.language.errors import MissingExtraError
+
+        raise MissingExtraError("`parcost lsp` needs pygls, which is not installed", "lsp")
     address = _address(tcp) if tcp is not None else None
     if address is None and sys.stdin.isatty():
         raise click.UsageError("`parcost lsp` is started by an editor: see docs/guide/editor.md")

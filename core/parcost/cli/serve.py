@@ -76,8 +76,10 @@ def command(
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise
-        message = f"`parcost serve` needs {error.name}, which is not installed: "
-        raise click.UsageError(f"{message}pip install 'parcost[serve]'") from None
+        from parcost.language.errors import MissingExtraError
+
+        message = f"`parcost serve` needs {error.name}, which is not installed"
+        raise MissingExtraError(message, "serve") from None
     from parcost.batch.scenarios import only_study
     from parcost.language.errors import SpecError
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from parcost.diff.git import contents, git_line, tree_entries
 from parcost.language.errors import SpecError
+from parcost.spec.sources import titled
 from parcost.system.files import SPEC, failure
 from parcost.system.temporary import temporary_folder
 
@@ -65,7 +66,8 @@ def files_of(revision: str) -> Iterator[Path]:
         _write(root, _regular_files(revision), revision)
         here = root / inside
         here.mkdir(parents=True, exist_ok=True)
-        yield here
+        with titled(root, revision):
+            yield here
 
 
 def _regular_files(revision: str) -> Mapping[str, str]:

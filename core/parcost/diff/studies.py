@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from attrs import evolve
+
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import passed_over, scenarios
 from parcost.contract.importers import PLAIN, ImportOptions
@@ -16,6 +18,7 @@ from parcost.records import record
 from parcost.report.rejection import Rejection
 from parcost.report.report import Report
 from parcost.spec.modules import Module
+from parcost.spec.sources import title_of
 
 Key = tuple[str, str]  # the file of a study below the side's paths, and its name
 
@@ -85,7 +88,10 @@ def differences(
         same=same,
         added=[_title(key) for key in new if _report(after, second[key], rejections)],
         removed=[_title(key) for key in first if key not in second],
-        rejections=rejections,
+        rejections=[
+            (title, evolve(one, path=title_of(Path(one.path)) or one.path))
+            for title, one in rejections
+        ],
     )
 
 
@@ -102,7 +108,8 @@ def _scenarios(
             if isinstance(scenario, Rejection):
                 rejections.append((side.title, scenario))
             elif not passed_over(scenario, spec):
-                yield (_below(scenario.path, place), scenario.name), scenario
+                own = scenario.module.path if side.folder else None  # its path has a title there
+                yield (_below(str(own or scenario.path), place), scenario.name), scenario
 
 
 def _report(

@@ -2,6 +2,7 @@
 
 ParcostError
   SpecError     bad input: one or more diagnostics of one study or file
+    MissingExtraError  a library of an extra is not installed
   PluginError   a plugin could not be loaded, or broke its contract
     FaultError  the same, with the plugin named, where a study needs its answer
 """
@@ -27,6 +28,14 @@ class SpecError(ParcostError):
 
     def __str__(self) -> str:
         return "\n\n".join(render(d) for d in self.diagnostics)
+
+
+class MissingExtraError(SpecError):
+    """A library of an extra is not installed; every command then ends with exit code 2."""
+
+    def __init__(self, message: str, extra: str, otherwise: str = "") -> None:
+        help = f"pip install 'parcost[{extra}]'" + (f"; {otherwise}" if otherwise else "")
+        super().__init__([Diagnostic("missing-extra", message, help=help)])
 
 
 class PluginError(ParcostError):

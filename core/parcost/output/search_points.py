@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parcost.language.errors import ParcostError
+from parcost.language.errors import MissingExtraError, ParcostError
 from parcost.language.escapes import csv_cell
 from parcost.output.data import key
 from parcost.search.replays import outcome_of, room_of, usable_of
@@ -180,10 +180,9 @@ class ParquetPoints:
         try:
             import duckdb  # noqa: F401
         except ImportError:
-            raise PointsError(
-                "Parquet is written by DuckDB, which is not installed: pip install "
-                "'parcost[parquet]'. FILE.csv and FILE.jsonl need nothing"
-            ) from None
+            message = "Parquet is written by DuckDB, which is not installed"
+            otherwise = "FILE.csv and FILE.jsonl need nothing"
+            raise MissingExtraError(message, "parquet", otherwise) from None
         self._space = space
         self._folder = temporary_folder()
         self._text = self._folder.path / "points.csv"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from parcost.language.text import Source
 from parcost.system import files
 
 SUFFIX = ".par"
+_TITLES: dict[Path, str] = {}  # of folders, such as the temporary one with files of a revision
 
 
 def read(path: Path, name: str | None = None) -> Source:
@@ -18,8 +21,26 @@ def read(path: Path, name: str | None = None) -> Source:
     Raises:
         SpecError: The file is missing, unreadable, too large or not UTF-8.
     """
-    shown = name or str(path)
+    shown = title_of(path) or name or str(path)
     return Source(shown, files.read_text(path, files.SPEC, shown))
+
+
+@contextmanager
+def titled(folder: Path, title: str) -> Iterator[None]:
+    """Call the files below *folder* ``title:path`` while this lasts."""
+    _TITLES[folder] = title
+    try:
+        yield
+    finally:
+        del _TITLES[folder]
+
+
+def title_of(path: Path) -> str:
+    """Return what a file below a titled folder is called; "" for any other."""
+    for folder, title in _TITLES.items():
+        if path.is_relative_to(folder):
+            return f"{title}:{path.relative_to(folder).as_posix()}"
+    return ""
 
 
 def split_recipe(name: str) -> tuple[str, str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import click
 from attrs import evolve, frozen
 
+from parcost import MissingExtraError
 from parcost_plugins.calibration.grids import Measurement, TimeGrid
 from parcost_plugins.validation.scores import Score, group_by, score, weights_of
 
@@ -175,8 +175,8 @@ def require_scipy() -> None:
     try:
         import scipy.optimize  # noqa: F401
     except ImportError:
-        message = "fitting needs scipy, which is an extra: pip install 'parcost[calibrate]'"
-        raise click.ClickException(message) from None
+        message = "fitting needs scipy, which is not installed"
+        raise MissingExtraError(message, "calibrate") from None
 
 
 def fit(task: FitProblem, groups: Callable[[Measurement], Hashable], folds: int) -> Fit:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
-from parcost import Diagnostic, PluginError, SpecError
+from parcost import Diagnostic, MissingExtraError, SpecError
 
 _PATIENCE_SECONDS = 5
 _PORT = 8786  # that a scheduler listens at unless told otherwise
@@ -57,15 +57,14 @@ def executor(address: str) -> Executor:
     """Return an executor of the cluster whose scheduler is at *address*.
 
     Raises:
-        PluginError: The library is not installed.
+        MissingExtraError: The library is not installed.
         SpecError: The address does not answer.
     """
     try:
         from distributed import Client
     except ImportError:
-        raise PluginError(
-            "`dask://` needs the library `distributed`: pip install 'parcost[dask]'"
-        ) from None
+        message = "`dask://` needs the library `distributed`, which is not installed"
+        raise MissingExtraError(message, "dask") from None
     unreachable = _connection_error(address)
     if unreachable:
         raise _failure(address, unreachable)

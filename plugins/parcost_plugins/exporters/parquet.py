@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from parcost import FileExporter, PluginError, hookimpl
+from parcost import FileExporter, MissingExtraError, PluginError, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.system.temporary import temporary_folder
 
@@ -33,15 +33,15 @@ class Parquet(FileExporter):
 
         Raises:
             OSError: There is no room for it.
-            PluginError: DuckDB is not installed, or cannot write every row.
+            MissingExtraError: DuckDB is not installed.
+            PluginError: DuckDB cannot write every row.
         """
         try:
             import duckdb
         except ImportError:
-            raise PluginError(
-                "Parquet is written by DuckDB, which is not installed: pip install "
-                "'parcost[parquet]'. `--format csv` and `jsonl` need nothing"
-            ) from None
+            message = "Parquet is written by DuckDB, which is not installed"
+            otherwise = "`--format csv` and `jsonl` need nothing"
+            raise MissingExtraError(message, "parquet", otherwise) from None
         with temporary_folder() as folder:
             lines = folder.path / "points.jsonl"
             columns, rows = _spool(entries, lines)

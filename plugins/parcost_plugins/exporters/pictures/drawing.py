@@ -8,7 +8,7 @@ from itertools import accumulate
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from parcost import Diagnostic, ParcostError, SpecError
+from parcost import Diagnostic, MissingExtraError, SpecError
 from parcost_plugins.exporters.pictures.specification import (
     legend_entry_width,
     legend_look,
@@ -31,16 +31,11 @@ _SIZE = re.compile(r'<svg [^>]*?width="([\d.]+)" height="([\d.]+)"')
 _ID = re.compile(r'\bid="([^"]+)"')
 
 
-class DrawingError(ParcostError):
-    """There is nothing to draw with."""
-
-
 def svg(charts: Sequence[tuple[str, ChartData]]) -> str:
     """Return one drawing of all *charts*, one below the other; each has the name of its study.
 
     Raises:
-        SpecError: There is no chart.
-        DrawingError: The library that draws is not installed.
+        SpecError: There is no chart, or the library that draws is not installed.
     """
     if not charts:
         message = "there is nothing to draw: no report has such a picture"
@@ -65,8 +60,7 @@ def png(charts: Sequence[tuple[str, ChartData]]) -> bytes:
     """Return one image of all *charts*.
 
     Raises:
-        SpecError: There is no chart.
-        DrawingError: The library that draws is not installed.
+        SpecError: There is no chart, or the library that draws is not installed.
     """
     image: bytes = _library().svg_to_png(svg(charts), scale=_SCALE)
     return image
@@ -76,10 +70,8 @@ def _library() -> Any:
     try:
         import vl_convert
     except ImportError:
-        raise DrawingError(
-            "pictures are drawn by vl-convert, which is not installed: "
-            "pip install 'parcost[pictures]'"
-        ) from None
+        message = "pictures are drawn by vl-convert, which is not installed"
+        raise MissingExtraError(message, "pictures") from None
     return vl_convert
 
 

@@ -15,7 +15,7 @@ from attrs import frozen
 from parcost.contract.entries import ChartData, Entry
 from parcost.contract.forms import Form, InputChoice, WebPage
 from parcost.contract.page import Heading, Item, Line, Table
-from parcost.language.errors import ParcostError
+from parcost.language.errors import MissingExtraError
 from parcost.language.escapes import escape_line
 from parcost_plugins.exporters.pictures.specification import (
     legend_entry_width,
@@ -30,10 +30,6 @@ _MOST_ROWS = 500  # of a table
 _ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 )
-
-
-class PageError(ParcostError):
-    """The library that fills the page is not installed."""
 
 
 @frozen(kw_only=True)
@@ -66,7 +62,7 @@ def page(entries: Iterable[Entry]) -> Iterator[str]:
     """Yield the page, piece by piece as reports are evaluated.
 
     Raises:
-        PageError: The library that fills the template is not installed.
+        MissingExtraError: The library that fills the template is not installed.
     """
     template = _environment().get_template("page.html")
     scripts = [_read(f"assets/{name}") for name in _LIBRARIES] + [_read("page.js")]
@@ -83,7 +79,7 @@ def live_page(title: str) -> WebPage:
     """Return the page of a server, which asks that for a form and reports.
 
     Raises:
-        PageError: The library that fills the template is not installed.
+        MissingExtraError: The library that fills the template is not installed.
     """
     scripts = [_read(f"assets/{name}") for name in _LIBRARIES]
     scripts += [_read("page.js"), _read("live.js")]
@@ -117,9 +113,8 @@ def _environment() -> Any:
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError:
-        raise PageError(
-            "the page is filled by Jinja, which is not installed: pip install 'parcost[pictures]'"
-        ) from None
+        message = "the page is filled by Jinja, which is not installed"
+        raise MissingExtraError(message, "pictures") from None
     return Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,

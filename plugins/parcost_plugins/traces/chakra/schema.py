@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from parcost import Diagnostic, SpecError
+from parcost import MissingExtraError
 
 VERSION = "0.0.4"
 _PACKAGE = "ChakraProtoMsg"
@@ -75,14 +75,13 @@ def messages() -> ChakraMessages:
     """Return the classes of the messages.
 
     Raises:
-        SpecError: The library protobuf is not installed.
+        MissingExtraError: The library protobuf is not installed.
     """
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:
         message = "Chakra traces are written by protobuf, which is not installed"
-        help = "pip install 'parcost[chakra]'; `--format perfetto` needs nothing"
-        raise SpecError([Diagnostic("no-protobuf", message, help=help)]) from None
+        raise MissingExtraError(message, "chakra", "`--format perfetto` needs nothing") from None
     file = descriptor_pb2.FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
     types = descriptor_pb2.FieldDescriptorProto
     for message_name, fields in _FIELDS.items():
