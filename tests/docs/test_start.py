@@ -177,6 +177,9 @@ def test_overlap_hides_buckets_that_start_one_by_one() -> None:
         shown = figure("overlap", "communication_time", **overrides)
         by_hand = 63 / 64 * gradients / 360e9 + buckets * 63 * 14e-6
         assert by_hand < shown < by_hand + 2.5e-3  # parameters and the norm of the gradients
+    off, on = (figure("overlap", "step_time", overlap__gradients=word) for word in ("off", "on"))
+    text = text_of("overlap")
+    assert f"{off * 1e3:,.0f} - {on * 1e3:,.0f} = {(off - on) * 1e3:.0f} ms" in text
 
 
 def test_topology_of_two_levels_is_a_sum_over_levels() -> None:
