@@ -119,6 +119,7 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
         ("trl", "--bf16", "--bf16 --use_peft", "`use_peft`: LoRA adapters are not"),
         ("trl", "scripts/sft.py", "scripts/grpo.py", "`trl/scripts/grpo.py`: a rollout engine"),
         ("trl", "scripts/sft.py", "scripts/dpo.py", "a reference model beside the trained one"),
+        ("trl", "--bf16", "--bf16 --beta 0.1", "`beta` is 0.1: a reference model beside"),
         ("trl", "--bf16", "--bf16 --optim adafactor", "`optim` is adafactor: the state of an"),
         (
             "ms_swift",
@@ -327,3 +328,42 @@ if [[ ${1} != slurm ]]; then deepspeed --module $commands; fi
     assert problem.message.startswith("`openrlhf.cli.train_ppo_ray`: a rollout engine")
     (problem,) = read("openrlhf", OPENRLHF, script.replace("_ppo_ray", "_sft")).problems
     assert problem.message == "the command of OpenRLHF 0.5 to 0.10 is not read"
+
+
+def test_batches_of_a_file_of_deepspeed_have_to_agree_with_the_trainer() -> None:
+    engine = '{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}'
+    old, new = "bf16: true", "bf16: true\ndeepspeed: z2.json"
+    first, second = read("llamafactory", old, new, z2=engine).problems
+    assert "`per_device_train_batch_size` and `train_micro_batch_size_per_gpu`" in first.message
+    assert first.message == second.message
+    values = settings(read("llamafactory", old, new, z2=engine.replace("2,", "1,")))
+    assert values["layout.zero"] == "2"
+    batch = '{"train_batch_size": 64, "zero_optimization": {"stage": 2}}'
+    values = settings(read("llamafactory", old, new, z2=batch))
+    assert values["training.global_batch"] == "64 sequences"
+
+
+def test_pretraining_of_llamafactory_packs_sequences() -> None:
+    text = "stage: pt"
+    found = read("llamafactory", "packing: true\n", "")
+    assert [one.name for one in found.missing] == ["packing"]
+    plain = LLAMAFACTORY.replace("packing: true\n", "").replace("stage: sft", text)
+    one = next(one for one in importers() if one.name == "llamafactory")
+    assert not one.read(ImportFile("run.yaml", plain)).missing
+
+
+def test_a_script_reads_the_configurations_that_it_names() -> None:
+    """FSDP of Accelerate on 16 processes, and the job of LLaMA-Factory beside the script."""
+    script = "accelerate launch --config_file conf/fsdp.yaml src/train.py run.yaml\n"
+    shards = "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nnum_processes: 16\n"
+    beside = {"conf/fsdp.yaml": shards, "run.yaml": LLAMAFACTORY}
+    one = next(one for one in importers() if one.name == "llamafactory")
+    assert one.recognizes("run.sh", script)
+    found = one.read(ImportFile("run.sh", script, PLAIN, beside.get))
+    assert not found.questions
+    values = settings(found)
+    assert values["layout.zero"] == "3"
+    assert values["cluster.devices"] == "16"
+    assert values["training.sequence"] == "4096"
+    (problem,) = one.read(ImportFile("run.sh", script)).problems
+    assert problem.message.startswith("`run.yaml` has the keys of the job, and is not beside")

@@ -19,12 +19,12 @@ _OFF = ("", "none", "null", "false", "no", "0", "0.0")
 
 
 def find_lacking(
-    entries: Mapping[str, JsonEntry], rules: Mapping[str, Any]
+    entries: Mapping[str, JsonEntry], rules: Mapping[str, Any], *, whole: bool = True
 ) -> Iterator[ImportProblem]:
     """Yield an error for each part that the keys ask for, at the first key of each.
 
-    *rules* is the table of a tool. Its ``[rejecting_defaults]`` are values of keys that the file
-    leaves out.
+    *rules* is the table of a tool. Its ``[rejecting_defaults]`` are values of keys that a *whole*
+    job leaves out.
     """
     title = rules["version"]
     seen: set[str] = set()
@@ -37,7 +37,7 @@ def find_lacking(
                 shown = "" if key == PROGRAM else _render_value(entry.value)
                 yield _problem(f"`{what}`{shown}", part, entry)
     first = min((one.start for one in entries.values()), default=0)
-    for key, value in rules.get("rejecting_defaults", {}).items():
+    for key, value in rules.get("rejecting_defaults", {}).items() if whole else ():
         names = key.split("|")
         part = _part_of(value, rules["rejected"][names[0]])
         if part and part not in seen and entries.keys().isdisjoint(names):

@@ -75,7 +75,7 @@ class TuningTool(Importer):
         job = read_job(file, self._table)
         if isinstance(job, ImportProblem):
             return Translation(problems=[job])
-        lacking = list(find_lacking(job.entries, self._table))
+        lacking = list(find_lacking(job.entries, self._table, whole=not job.problems))
         problems = lacking or [*self._doubts(job), *job.problems]
         if problems:
             return Translation(problems=sorted(problems, key=lambda one: one.start))

@@ -18,6 +18,8 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     """Return a full fine-tuning or a pretraining of LLaMA-Factory."""
     keys = TrainerKeys("llamafactory", file, job)
     found, version = keys.found, keys.rules["version"]
+    if found.value("stage") == "pt":  # sequences are packed unless the file says otherwise
+        keys.rules["defaults"]["packing"] = True
     keys.model()
     keys.batch()
     keys.sequence()

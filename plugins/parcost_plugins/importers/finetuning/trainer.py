@@ -174,7 +174,7 @@ class TrainerKeys:
             packed, stated = self.switch("packing")
             if packed and stated:
                 found.ignore(stated, "every sequence has the full length")
-            else:
+            elif not packed:
                 reason = f"without packing, `{key}` is the longest sequence: batches may be shorter"
                 found.lack(stated or self.rules["names"]["packing"][0], reason, "training.sequence")
 
@@ -365,6 +365,7 @@ class TrainerKeys:
             if switch is not None and switch.value == AUTO:
                 value = self._is_on(narrow)
                 self._entries[f"{narrow}.enabled"] = JsonEntry(value, switch.start, switch.end)
+        self._engine_batch()
         own = table("accelerate")["deepspeed"]
         keys = DeepSpeedKeys(
             found, own if "deepspeed_config.zero_stage" in found else None, self._bucket
@@ -382,6 +383,17 @@ class TrainerKeys:
         else:
             self._engine_precision()
         keys.optimizer()
+
+    def _engine_batch(self) -> None:
+        """Read batches that a file of DeepSpeed states itself: the trainer's have to agree."""
+        for key, name in (
+            ("train_micro_batch_size_per_gpu", "micro_batch"),
+            ("train_batch_size", "global_batch"),
+        ):
+            size = self.found.whole(key)
+            if size is not None:
+                unit = " sequences" if name == "global_batch" else ""
+                self.found.set("training", name, f"{digits(size)}{unit}", key)
 
     def _engine_precision(self) -> None:
         """Set the recipe of DeepSpeed for the types of the trainer."""
