@@ -300,6 +300,28 @@ def test_a_variable_without_a_value_raises_an_error(run_command: Run) -> None:
     assert "--set-env LENGTH=" in done.err
 
 
+@pytest.mark.parametrize("tool", FILES)
+def test_broken_and_hostile_texts_are_problems_at_a_place(tool: str) -> None:
+    name, text = FILES[tool]
+    one = next(one for one in importers() if one.name == tool)
+    cut = [text[:end] for end in range(0, len(text), len(text) // 20)]
+    for part in (
+        *cut,
+        "",
+        "\0",
+        "{",
+        "{}\n",
+        "a: &a [*a, *a]\n",
+        "x: !!python/name:os\n",
+        "--" * 9999,
+    ):
+        for file in (name, "x.json", "x.yaml", "x.sh"):
+            one.recognizes(file, part)
+            for problem in one.read(ImportFile(file, part)).problems:
+                assert 0 <= problem.start <= len(part)
+                assert problem.message
+
+
 def test_of_two_commands_the_one_that_trains_is_read() -> None:
     script = """torchrun --nproc_per_node 4 run_clm.py --do_train --model_name_or_path Qwen/Qwen3-8B \\
  --dtype float32 --bf16 --block_size 2048 --per_device_train_batch_size 2 --gradient_checkpointing

@@ -19,6 +19,7 @@ from parcost_plugins.importers.finetuning.readers import (
     read_trl,
 )
 from parcost_plugins.importers.finetuning.torchtune import read_torchtune
+from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.lacking import PROGRAM, find_lacking, is_deciding
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
@@ -81,7 +82,7 @@ class TuningTool(Importer):
             return Translation(problems=sorted(problems, key=lambda one: one.start))
         reader = _READERS[self.name]
         if reader is None:
-            place = job.entries.get(PROGRAM) or next(iter(job.entries.values()))
+            place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
             what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
             message = f"{what}: trainers of {self.title} are not read"
             problem = ImportProblem(message=message, start=place.start, end=place.end)
