@@ -421,3 +421,12 @@ def test_a_block_that_an_import_refers_to_may_be_changed() -> None:
     assert _device(studies[0]) is _device(studies[2])
     origins = [study.origin(_device(study).attention, "auto") for study in studies]
     assert [origin.how for origin in origins if origin] == ["imported", "given", "imported"]
+
+
+def test_a_unit_behind_a_list_is_moved_to_its_items() -> None:
+    text = "overlap { bucket = [25, 100] MB }"
+    with pytest.raises(SpecError) as caught:
+        parcost.load_text(text)[0].evaluate()
+    (found,) = caught.value.diagnostics
+    assert found.id == "missing-unit"
+    assert found.help == "each item has its unit: `[25 MB, 100 MB]`"

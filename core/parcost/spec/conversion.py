@@ -15,7 +15,17 @@ from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
 from parcost.language.errors import SpecError
 from parcost.language.numbers import quantity as shown
 from parcost.language.text import Span
-from parcost.language.units import BIT_RATE, BITS, BYTES, FLOPS, ONE, RATE, SECONDS, known_units
+from parcost.language.units import (
+    BIT_RATE,
+    BITS,
+    BYTES,
+    FLOPS,
+    ONE,
+    RATE,
+    SECONDS,
+    Dimension,
+    known_units,
+)
 from parcost.spec import values as v
 from parcost.spec.definitions import Definition
 from parcost.spec.expressions import Expressions
@@ -271,6 +281,16 @@ def _not_a_number(node: s.Attribute, value: v.Value) -> Diagnostic:
     )
 
 
+def _items_with_unit(node: s.Attribute, wanted: Dimension) -> str | None:
+    """Return how a list of plain numbers is written with a unit, if that follows the list."""
+    known, kinds = known_units(), (wanted, BIT_RATE) if wanted == RATE else (wanted,)
+    units = [q.text for q in node.qualifiers if q.text in known and known[q.text][1] in kinds]
+    if not isinstance(node.value, s.List) or not units:
+        return None
+    items = ", ".join(f"{item.span.text} {units[0]}" for item in node.value.items)
+    return f"each item has its unit: `[{items}]`"
+
+
 def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
     name, span = node.name.text, node.value.span
     wanted = field.dimension
@@ -297,7 +317,8 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
                     f"`{name}` needs a unit",
                     span,
                     "this is a plain number",
-                    help=f"units of {wanted} are {_examples(wanted)}",
+                    help=_items_with_unit(node, wanted)
+                    or f"units of {wanted} are {_examples(wanted)}",
                 )
             ]
         )
