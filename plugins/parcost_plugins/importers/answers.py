@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from parcost_plugins.importers.tables import is_listed
+from parcost_plugins.importers.tables import value_of_pattern
 
 _OF_CATALOGUE = {"precisions": "precision", "models": "model"}
 
@@ -31,4 +31,4 @@ def answer_to(key: str, table: Mapping[str, Any]) -> str:
     decides the cost. So a name of another release is never left to a default.
     """
     asks: Mapping[str, str] = table.get("asks", {})
-    return next((option for pattern, option in asks.items() if is_listed(key, [pattern])), "")
+    return value_of_pattern(key, asks)

@@ -15,7 +15,7 @@ from parcost import (
 )
 from parcost_plugins.importers.answers import answer_to, asked_attribute
 from parcost_plugins.importers.json_text import JsonEntry, JsonTextError, read_object
-from parcost_plugins.importers.tables import is_listed
+from parcost_plugins.importers.tables import is_listed, value_of_pattern
 from parcost_plugins.importers.yaml_text import YamlTextError, read_mapping
 
 AUTO = "auto"
@@ -238,8 +238,7 @@ class SettingCollector:
         for key, entry in self._entries.items():
             if key in self._results:
                 continue
-            reason = next((why for p, why in reasons.items() if is_listed(key, [p])), "")
-            cost = next((why for p, why in costs.items() if is_listed(key, [p])), "")
+            reason, cost = value_of_pattern(key, reasons), value_of_pattern(key, costs)
             if cost and entry.value not in (None, False, 0, {}, []):
                 self.leave_open(key, cost)
             elif entry.value is None or entry.value == {}:  # as if it were left out

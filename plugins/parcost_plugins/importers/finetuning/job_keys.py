@@ -19,6 +19,8 @@ from parcost_plugins.importers.yaml_text import YamlTextError, read_mapping
 
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 _PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w./@]*)=(.*)", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z_/][\w./-]*")
+_CONSTANTS = ("true", "false", "yes", "no", "on", "off", "null")
 _FLAG = re.compile(r"--?[A-Za-z]")
 
 
@@ -223,6 +225,10 @@ def _plain(text: str) -> Any:
     (4096, True, 'full', '1e-5')
     """
     if len(text) > 60 or "\n" in text:
+        return text
+    if text.isascii() and text.isdecimal():
+        return int(text) if text[:1] != "0" or text == "0" else text
+    if _WORD.fullmatch(text) and text.lower() not in _CONSTANTS:
         return text
     try:
         return read_mapping(f"value: {text}")["value"].value

@@ -29,6 +29,17 @@ def is_listed(key: str, patterns: Iterable[str]) -> bool:
     return bool(found.match(key) or found.match(f"{key}."))
 
 
+def value_of_pattern(key: str, values: Mapping[str, str]) -> str:
+    """Return the value of the first pattern that *key* is one of; empty for none.
+
+    >>> value_of_pattern("fsdp_version", {"bf16*": "precision", "fsdp*": "zero"})
+    'zero'
+    """
+    if not is_listed(key, values):
+        return ""
+    return next(value for pattern, value in values.items() if is_listed(key, [pattern]))
+
+
 @cache
 def _compile_union(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Return one expression for all *patterns*, so that long files take linear time."""
