@@ -80,7 +80,7 @@ def test_numbers_stand_only_in_passes_with_room(micro_batches: int, shown: int) 
     """60 micro-batches take 63 slots of 3 s on 760 px: a forward pass has 4 px."""
     text = f"pipeline deep {{ stages = 4, micro_batches = {micro_batches} }}"
     (scenario,) = parcost.load_text(text)
-    ((_, chart),) = scenario.evaluate().result.charts
+    ((_, chart),) = scenario.evaluate().result.timeline_charts
     numbers = {text for color, text in colored_texts(chart) if color == "#ffffff"}
     assert len(numbers) == shown
 
@@ -89,7 +89,7 @@ def test_pipelines_of_one_file_have_different_titles() -> None:
     (scenario,) = parcost.load_text(
         "pipeline a { stages = 2, micro_batches = 2 }\npipeline b extends a { stages = 4 }"
     )
-    titles = [chart.title for _, chart in scenario.evaluate().result.charts]
+    titles = [chart.title for _, chart in scenario.evaluate().result.timeline_charts]
     assert titles == ["Passes of each device over time: a", "Passes of each device over time: b"]
 
 

@@ -105,7 +105,7 @@ PIPELINE = "pipeline deep { stages = 2, micro_batches = 2, forward = 1 s, backwa
 def test_a_pipeline_by_itself_is_drawn() -> None:
     """Two stages, F of 1 s and B of 2 s: 1F1B ends after 9 s, by hand."""
     (scenario,) = parcost.load_text(PIPELINE)
-    (chart,) = [chart for _, chart in scenario.evaluate().result.charts]
+    (chart,) = [chart for _, chart in scenario.evaluate().result.timeline_charts]
     drawn = [
         (row["device"], row["called"], row["micro_batch"], row["start"][0], row["end"])
         for row in chart.rows
@@ -125,6 +125,6 @@ def test_a_pipeline_by_itself_is_drawn() -> None:
 def test_a_pipeline_too_long_to_draw_says_what_it_leaves_out() -> None:
     text = "pipeline deep { stages = 8, micro_batches = 400, forward = 1 s, backward = 2 s }"
     (scenario,) = parcost.load_text(text)
-    (chart,) = [chart for _, chart in scenario.evaluate().result.charts]
+    (chart,) = [chart for _, chart in scenario.evaluate().result.timeline_charts]
     assert len(chart.rows) == 2000
     assert any("The first 2,000 of 6,400 passes" in note for note in chart.notes)

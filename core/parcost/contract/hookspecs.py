@@ -245,6 +245,11 @@ def charts(study: Study, outcome: Outcome) -> Iterable[Chart]:  # type: ignore[e
 
 
 @hookspec
+def calculation_charts(study: Study) -> Iterable[Chart]:  # type: ignore[empty-body]
+    """Pictures of calculations, which need no step."""
+
+
+@hookspec
 def timeline_charts(timeline: PassTimeline) -> Iterable[Chart]:  # type: ignore[empty-body]
     """Pictures of a pipeline over time: that of a step, or one by itself."""
 

@@ -191,11 +191,14 @@ def sections(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Se
 
 
 def charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Chart]]:
-    """Return the pictures of a step."""
-    if study.axes or outcome is None:
+    """Return the pictures of calculations, and of a step."""
+    if study.axes:
         return ()
     with quiet():
-        return tuple(study.plugins.ask("charts", study.faults, study=study, outcome=outcome))
+        found = [*study.plugins.ask("calculation_charts", study.faults, study=study)]
+        if outcome is not None:
+            found += study.plugins.ask("charts", study.faults, study=study, outcome=outcome)
+    return tuple(found)
 
 
 def timeline_charts(study: Study, outcome: Outcome | None) -> Sequence[tuple[Plugin, Chart]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from parcost import Check, Figure, Rulebook, Section, Study, block_name, hookimpl
+from parcost import Chart, Check, Figure, Rulebook, Section, Study, block_name, hookimpl
 from parcost.numeric import all_of, is_array
 from parcost_plugins.vocabulary import Serving
 from parcost_plugins.vocabulary.answers import mark_details, section_note
@@ -58,6 +58,15 @@ def calculations(study: Study) -> Iterator[Figure | Section | Check]:
         else:
             yield table(replica, first, next_)
         study.faults.extend(replica.study.faults)
+
+
+@hookimpl
+def calculation_charts(study: Study) -> Iterator[Chart]:
+    """Return the rate over the batch."""
+    if study.all(Serving):
+        from parcost_plugins.inference.charts import batch_charts
+
+        yield from batch_charts(study)
 
 
 @hookimpl

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Replay, Section, Study, hookimpl
+from parcost import Chart, Check, Figure, Replay, Section, Study, hookimpl
 from parcost_plugins.vocabulary import (
     Estimate,
     Grid,
@@ -53,6 +53,15 @@ def calculations(study: Study) -> Iterator[Figure | Check | Section]:
 
         yield from mark_details(states(study), *_OF_STATES)
         yield from tables(study)
+
+
+@hookimpl
+def calculation_charts(study: Study) -> Iterator[Chart]:
+    """Return the bubble of pipelines over micro-batches."""
+    if study.all(PipelineSketch):
+        from parcost_plugins.calculators.sheets.pipeline_charts import bubble_charts
+
+        yield from bubble_charts(study)
 
 
 @hookimpl

@@ -47,7 +47,7 @@ def sketches(study: Study) -> Iterator[Figure | Check]:
         elif why := _limit_check(sketch, schedule):
             yield why
         else:
-            run = _replay(sketch, schedule)
+            run = sketch_replay(sketch, schedule)
             passes = (run.pipeline, run.times, run.hop)
             makespan = timed(schedule, *passes)
             yield from _bubble(sketch, makespan)
@@ -67,10 +67,10 @@ def replays(study: Study) -> Iterator[Replay]:
     for sketch in study.all(PipelineSketch):
         schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
         if not _limit_check(sketch, schedule):
-            yield _replay(sketch, schedule)
+            yield sketch_replay(sketch, schedule)
 
 
-def _replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
+def sketch_replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
     """Return the pipeline, the times of its passes, and that of a message."""
     virtual = sketch.stages * sketch.chunks
     weights = sketch.weight_share * sketch.backward

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parcost import Check, Figure, Section, Study, hookimpl
+from parcost import Chart, Check, Figure, Section, Study, hookimpl
 from parcost.numeric import any_of
 from parcost_plugins.vocabulary import Transfer
 from parcost_plugins.vocabulary.answers import mark_details
@@ -22,6 +22,15 @@ def calculations(study: Study) -> Iterator[Check | Figure | Section]:
     """Return the rules, figures and tables of every transfer."""
     for transfer in study.all(Transfer):
         yield from _one(study, transfer)
+
+
+@hookimpl
+def calculation_charts(study: Study) -> Iterator[Chart]:
+    """Return the time over the size by algorithm."""
+    if study.all(Transfer):
+        from parcost_plugins.calculators.transfers.charts import transfer_charts
+
+        yield from transfer_charts(study)
 
 
 def _one(study: Study, transfer: Transfer) -> Iterator[Check | Figure | Section]:
