@@ -11,7 +11,7 @@ from parcost import ImportFile, Translation
 from parcost.contract.importers import PLAIN
 from parcost_plugins.importers.finetuning import importers
 
-from .translations import settings, uses
+from .translations import assumptions, settings, uses
 
 Run = Callable[..., Any]
 
@@ -372,6 +372,12 @@ def test_pretraining_of_llamafactory_packs_sequences() -> None:
     plain = LLAMAFACTORY.replace("packing: true\n", "").replace("stage: sft", text)
     one = next(one for one in importers() if one.name == "llamafactory")
     assert not one.read(ImportFile("run.yaml", plain)).missing
+
+
+def test_a_default_of_the_script_is_assumed() -> None:
+    found = read("trl", "--max_length 4096", '--max_length "${LENGTH:-2048}"')
+    assert settings(found)["training.sequence"] == "2048"
+    assert "LENGTH" in assumptions(found)["training.sequence"]
 
 
 def test_a_script_reads_the_configurations_that_it_names() -> None:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from attrs import evolve
+
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.finetuning.job_keys import CONFIGURATIONS, JobKeys, read_job
 from parcost_plugins.importers.finetuning.readers import (
@@ -87,7 +89,7 @@ class TuningTool(Importer):
             message = f"{what}: trainers of {self.title} are not read"
             problem = ImportProblem(message=message, start=place.start, end=place.end)
             return Translation(problems=[problem])
-        return reader(file, job)
+        return _mark_assumed(reader(file, job), job.assumed)
 
     def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:
         """Yield an error for each key of an effect whose value the script leaves open."""
@@ -106,6 +108,23 @@ class TuningTool(Importer):
     def _ignored(self) -> Sequence[str]:
         found: Sequence[str] = self._table.get("ignored", {}).get("keys", ())
         return found
+
+
+def _mark_assumed(found: Translation, assumed: Mapping[str, str]) -> Translation:
+    """Mark the values that rest on a default of the script; *assumed* has the reasons by key."""
+    blocks = [
+        evolve(
+            block,
+            settings=tuple(
+                evolve(one, assumption=assumed[one.key])
+                if one.key in assumed and not one.assumption
+                else one
+                for one in block.settings
+            ),
+        )
+        for block in found.blocks
+    ]
+    return evolve(found, blocks=blocks)
 
 
 _KEY = re.compile(r"^([A-Za-z_][\w-]*):|^\s*\"([A-Za-z_]\w*)\"\s*:", re.MULTILINE)
