@@ -29,7 +29,9 @@ class Fake(dict[Any, Any]):
 
 
 def line(resource: str, exposed: float, hidden: float, kind: str = "work") -> Any:
-    return SimpleNamespace(resource=resource, exposed=exposed, hidden=hidden, kind=kind)
+    return SimpleNamespace(
+        resource=resource, limit=resource, exposed=exposed, hidden=hidden, kind=kind
+    )
 
 
 def test_the_seconds_of_each_level() -> None:

@@ -20,8 +20,8 @@ DOCUMENTS = {
 
 HEAD = """# Errata
 
-What five documents on distributed training print, and what comes out when it is computed. Their worked
-examples are a test: `tests/cases/table.jsonl` has a spec and a figure for each of the {all} of them, of
+What five documents on distributed training print, and what comes out when it is computed. {all} of their
+worked examples are a test, not all: `tests/cases/table.jsonl` has a spec and a figure for each, of
 which {agrees} are right to the precision that they print. These are the others. This page is made from
 that table; `pytest tests/cases --update` writes it again.
 

@@ -1,4 +1,4 @@
-"""Every formula that a shipped spec prints computes the number beside it.
+"""Every formula that a shipped spec prints computes the number beside it, in symbols and digits.
 
 The reader, :func:`parcost.testing.compute`, shares nothing with the product.
 """
@@ -6,6 +6,7 @@ The reader, :func:`parcost.testing.compute`, shares nothing with the product.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import parcost
 from parcost import Formula
 from parcost.language import units
 from parcost.language.numbers import quantity
+from parcost.numeric import is_array
+from parcost.report.formulas import filled
 from parcost.testing import compute
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -67,9 +70,35 @@ def is_same(found: Any, value: Any, *, cut: bool) -> bool:
     return bool(np.allclose(found, value, rtol=1e-9, atol=0.0, equal_nan=True))
 
 
+PRINTED = re.compile(
+    r"(?<![\w.])((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d+)?)"
+    r"( ?(?!x\b)(%|[A-Za-z]+(?:/[A-Za-z]+)?))?(?![\w(])"
+)
+
+
+def is_printed(text: str, value: float) -> bool:
+    """Return whether the numbers of *text*, as they are printed, give *value* to 0.2 %."""
+
+    def number(match: re.Match[str]) -> str:
+        plain = float(match[1].replace(",", ""))
+        return f"({plain * units.unit(match[3])[0]!r})" if match[3] else f"{plain!r}"
+
+    plain = PRINTED.sub(number, text).replace(" x ", " * ").replace("infinite", "infinity")
+    with np.errstate(all="ignore"):
+        return bool(np.isclose(float(compute(plain, {})), value, rtol=2e-3, atol=0.0))
+
+
+def test_a_printed_formula_is_read_with_its_units() -> None:
+    assert is_printed("2 (8 - 1) x 1 MiB / (8 x 450 GB/s)", 14 * 2**20 / 3.6e12)
+    assert is_printed("max(20.9124 s - 20.8809 s, 0)", 0.0315)
+    assert not is_printed("max(20.91 s - 20.88 s, 0)", 0.0315)
+    assert is_printed("1,024 (1 - 99.5 %)", 5.12)
+
+
 def mismatches(paths: Iterable[str], texts: dict[str, set[str]]) -> list[str]:
     """Return what does not compute its number, and add to *texts* by kind."""
     found = []
+    printed: dict[int, Formula] = {}
     for path in paths:
         for report in parcost.evaluate(SPECS / path):
             for result in report.results:
@@ -86,6 +115,11 @@ def mismatches(paths: Iterable[str], texts: dict[str, set[str]]) -> list[str]:
                         computed = compute(one.text, numbers)
                         if not is_same(computed, of, cut=one is outer):
                             found.append(f"{path}: {name}: {one.text} = {computed}, not {of}")
+                        if is_array(one.value, *numbers.values()) or id(one) in printed:
+                            continue
+                        printed[id(one)] = one
+                        if not is_printed(shown := filled(one), one.value):
+                            found.append(f"{path}: {name}: {shown} is printed, and {one.value}")
     return found
 
 

@@ -28,6 +28,7 @@ from parcost.numeric import (
     exp,
     expm1,
     floor,
+    is_array,
     log,
     log2,
     maximum,
@@ -46,6 +47,7 @@ __all__ = [
     "Formula",
     "FormulaError",
     "attribute",
+    "compute_text",
     "formula",
     "in_numbers",
     "letters_of",
@@ -244,6 +246,25 @@ def in_numbers(of: Formula, write: Callable[[Any, str], str]) -> str:
     '2 (8 - 1) x 4 / (1 + 2)'
     """
     return _Numbers(of, write).text()
+
+
+def compute_text(text: str, numbers: Mapping[str, Any], item: str = "") -> Any:
+    """Return the value of *text* for numbers by letter, those of a series as ``g[node]``.
+
+    Within a series, letters stand for their number of *item*.
+    """
+    letters: dict[str, Any] = {}
+    for letter, number in numbers.items():
+        name, bracket, one = letter.removesuffix("]").partition("[")
+        if not bracket:
+            letters[letter] = number
+        elif one == item:
+            letters[name] = number
+        elif not item or name not in letters:
+            letters.setdefault(name, {})[one] = number
+    names, function = _compile(text)
+    with quiet():
+        return function({name: letters.get(name, {}) for name in names})
 
 
 def _number(value: Any) -> Any:
@@ -554,6 +575,25 @@ class _Numbers(_Writer):
         written = self.write(value, unit)
         return f"({written})" if written.startswith("-") else written
 
+    def call(self, name: str) -> str:
+        """Write a call; nothing of nothing is 0, and anything else of it is infinite."""
+        start = self.at
+        written = super().call(name)
+        if name != "ratio":
+            return written
+        words, comma, depth = self.tokens[start + 1 : self.at - 1], 0, 0
+        for place, token in enumerate(words):
+            depth += (token == "(") - (token == ")")
+            comma = place if token == "," and not depth else comma
+        numbers = {letter: value for letter, (value, _) in self.inputs.items()}
+        if is_array(*numbers.values()):
+            return written
+        above, below = (
+            compute_text(" ".join(part), numbers, self.item)
+            for part in (words[:comma], words[comma + 1 :])
+        )
+        return written if below else "infinity" if above else "0"
+
     def multiplied(self, one: str, other: str) -> str:
         both_brackets = other.startswith("(") and not one[-1:].isalnum()
         plain = other.startswith("(") and one.isdigit()
@@ -565,8 +605,11 @@ class _Numbers(_Writer):
         end, found, outer = self.at, [], self.item
         for item in self.items(start, end):
             self.at, self.item = start, item
-            found.append(self.deeper(self.choice))
+            one = self.deeper(self.choice)
+            found.append(f"({one})" if " ? " in one else one)
         self.at, self.item = end, outer
+        if not found:
+            return "0"
         if len(found) == 1:
             return f"({found[0]})"
         return f"({' + '.join(found)})" if name == "sum" else f"{name}({', '.join(found)})"

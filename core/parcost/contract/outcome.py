@@ -18,7 +18,7 @@ from parcost.contract.formulas import Formula, formula
 from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.terms import Cause, Edge, Memory, Moment, Once, Work
-from parcost.numeric import Mask, Real
+from parcost.numeric import Mask, Real, all_of
 from parcost.records import record
 
 #: The cause of a term that names none, and of what a pipeline idles.
@@ -50,6 +50,13 @@ class LedgerLine:
     plugin: Plugin | None = None
     term: Work | Edge | Once | None = None
     cause: str = OTHER
+
+    @property
+    def limit(self) -> str:
+        """The resource that limits it: another one where the term keeps that busy all the time."""
+        also, busy = getattr(self.term, "also", ()), getattr(self.term, "also_busy", ())
+        full = [name for name, share in zip(also, busy, strict=True) if all_of(share >= 1)]
+        return full[0] if full else self.resource
 
 
 @record(kw_only=True, eq=False)

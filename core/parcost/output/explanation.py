@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from parcost.report.report import Report
     from parcost.report.result import Result
 
-_Writer: TypeAlias = "Callable[[Any, str], str]"
+_Writer: TypeAlias = "Callable[..., str]"  # of a number, its unit, and its digits
 _SERIES = re.compile(r"sum\(\w+\)")
 _WHEN = {
     "fill": "before the first forward pass of the stage",
@@ -384,14 +384,14 @@ def _bytes(value: Any) -> str:
     return quantity(value, "B", digits=6, kinds=[BINARY])
 
 
-def _memory_amount(value: Any, unit: str) -> str:
+def _memory_amount(value: Any, unit: str, digits: int = 4) -> str:
     """Return a number with its unit; bytes in powers of two, as drivers report them."""
-    return quantity(value, unit, kinds=[BINARY] if unit == "B" else ())
+    return quantity(value, unit, digits, [BINARY] if unit == "B" else ())
 
 
-def _traffic(value: Any, unit: str) -> str:
+def _traffic(value: Any, unit: str, digits: int = 4) -> str:
     """Return a number with its unit; bytes in powers of ten, as bandwidths are."""
-    return quantity(value, unit, kinds=[DECIMAL] if unit == "B" else ())
+    return quantity(value, unit, digits, [DECIMAL] if unit == "B" else ())
 
 
 def _amount(value: Any, unit: str) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.formulas import in_numbers
+from parcost.contract.formulas import compute_text, in_numbers
 from parcost.language.numbers import quantity
+from parcost.language.units import unit
+from parcost.numeric import is_array
 
 if TYPE_CHECKING:
     from parcost.contract.formulas import Formula
@@ -16,19 +20,50 @@ if TYPE_CHECKING:
 _RATIO = re.compile(r"(?<!\w)ratio\(")
 _LETTER = re.compile(r"\d+|\w+'*(\[[^\[\]]*\])?")
 _NUMBER = re.compile(r"[\d.,]+( [A-Za-z%/]+)?")
+_DIGITS = (4, 6, 8, 10, 12, 15)  # of numbers in a formula: the fewest that give its value
+_PRINTED = 1e-3  # of the value
 _MOST_LETTERS = 12  # of a part that is printed whole, if it is a figure of its own
 _JOINING = re.compile(r" [-+<>=?:]|[<>=]= ")  # what a fraction would tear apart
 
 
-def filled(of: Formula, write: Callable[[Any, str], str] = quantity) -> str:
+def filled(of: Formula, write: Callable[..., str] = quantity) -> str:
     """Return the expression of a formula with each letter replaced by its number.
 
     >>> from parcost.contract.formulas import formula
     >>> f = formula("2 (P - 1) n / (P B), ring", P=8.0, n=(2.0**20, "B"), B=(450e9, "B/s"))
     >>> filled(f)
     '2 (8 - 1) x 1 MiB / (8 x 450 GB/s)'
+    >>> filled(formula("T - U", T=(20.9124, "s"), U=(20.8809, "s")))  # as many digits as it needs
+    '20.9124 s - 20.8809 s'
     """
+    if of.is_expression and (digits := _digits(of, write)) > _DIGITS[0]:
+        write = partial(write, digits=digits)
     return fractions(in_numbers(of, write), _NUMBER) if of.is_expression else of.text
+
+
+def _digits(of: Formula, write: Callable[..., str]) -> int:
+    """Return the digits of inputs that give the value to a thousandth; of arrays the fewest."""
+    numbers = {letter: value for letter, (value, _) in of.inputs.items()}
+    if not numbers or is_array(of.value, *numbers.values()) or not math.isfinite(of.value):
+        return _DIGITS[0]
+    exact = compute_text(of.text, numbers)
+    for digits in _DIGITS:
+        printed = {
+            letter: _read(write(value, name, digits=digits), value)
+            for letter, (value, name) in of.inputs.items()
+        }
+        if abs(compute_text(of.text, printed) - exact) <= _PRINTED * abs(exact):
+            return digits
+    return _DIGITS[-1]
+
+
+def _read(text: str, value: Any) -> Any:
+    """Return a number as it is printed, *value* where the text is a word."""
+    number, _, name = text.partition(" ")
+    try:
+        return float(number.replace(",", "")) * (unit(name)[0] if name else 1.0)
+    except (KeyError, ValueError):
+        return value
 
 
 def long_figures(result: Result) -> Mapping[int, str]:

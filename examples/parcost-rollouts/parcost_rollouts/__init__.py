@@ -14,6 +14,8 @@ from parcost import RATE, Once, Real, Study, block, formula, hookimpl, integer, 
 from parcost_plugins.vocabulary import Layout, Training
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
+__version__ = "0.1.0"  # for `requires`, where `--plugin` adds the folder
+
 
 @block("rollouts", label="none")
 class Rollouts:

@@ -97,7 +97,7 @@ def terms(study: Study) -> list[Edge]:
             cause=HOPS,
             seconds=call.formula if not is_array(pp) else where(pp > 1, call.seconds, 0.0),
             formula=call.formula,
-            resource=group.hop.resource,
+            resource=group.hop.name,
             bytes_=message.value,
             boundaries=_boundaries(study, call, message.value),
         )

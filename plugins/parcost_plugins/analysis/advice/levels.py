@@ -57,8 +57,8 @@ def level_uses(study: Study, outcome: Outcome) -> list[LevelUse]:
     compute = _sum(x.exposed + x.hidden for x in lines if x.resource in _COMPUTE)
     found = []
     for link in study.group("job").links:
-        busy = _sum(x.exposed + x.hidden for x in lines if x.resource == link.name)
-        exposed = _sum(x.exposed for x in lines if x.resource == link.name)
+        busy = _sum(x.exposed + x.hidden for x in lines if x.limit == link.name)
+        exposed = _sum(x.exposed for x in lines if x.limit == link.name)
         if link.name in names and _is_nonzero(busy) and _is_nonzero(compute):
             found.append(
                 LevelUse(

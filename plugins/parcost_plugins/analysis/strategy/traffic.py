@@ -15,12 +15,12 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
     rows = []
     for line in outcome.ledger:
         term = line.term
-        if line.resource not in levels or not isinstance(term, (Work, Edge, Once)):
+        if line.limit not in levels or not isinstance(term, (Work, Edge, Once)):
             continue
         rows.append(
             (
                 line.name,
-                line.resource,
+                line.limit,
                 (term.bytes_, "MB"),
                 line.times if line.kind != "hop" else 2 * outcome.pipeline.micro_batches,
                 (line.exposed + line.hidden, "s"),
