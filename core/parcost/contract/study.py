@@ -364,7 +364,8 @@ class Study(ABC):
         if len(found) != 1:
             plugins = ", ".join(str(p) for p, _ in self.contributions("pipelines")) or "none"
             message = f"one plugin must say how the step is cut, not {len(found)} ({plugins})"
-            raise SpecError([Diagnostic("no-pipeline", message, place=self.path or self.name)])
+            notes, place = tuple(self.plugins.absences), self.path or self.name
+            raise SpecError([Diagnostic("no-pipeline", message, notes=notes, place=place)])
         only: Pipeline = found[0]
         return only
 

@@ -18,6 +18,7 @@ from parcost.contract.schema import block_type
 from parcost.engine.point_diagnostics import PointDiagnostic
 from parcost.engine.shapes import settle
 from parcost.language.diagnostics import Diagnostic, Label, Severity
+from parcost.language.errors import SpecError
 from parcost.numeric import all_of, is_array
 from parcost.records import record
 
@@ -42,6 +43,10 @@ def rules(study: Study) -> Rules:
     settle(study, "calculations", *(["checks"] if study.trains else []))
     asked = [check for _, check in study.contributions("checks")] if study.trains else []
     answers = [answer for _, answer in study.contributions("calculations")]
+    if not study.trains and not answers and study.plugins.absences:
+        message = "nothing computes this study: it has no pipeline, and no calculation"
+        notes = tuple(study.plugins.absences)
+        raise SpecError([Diagnostic("missing-plugin", message, notes=notes, place=study.path)])
     stated = [answer for answer in answers if isinstance(answer, Check)]
     return gather([*asked, *stated, *number_checks(answers)], study)
 
@@ -117,10 +122,10 @@ def _with_valid_inputs(
             mask = valid  # noqa: PLW2901  one error after another
         if not all_of(mask):
             kept.append((evolve(check, holds=mask) if check.reads else check, mask))
-    return [(_named(check, waiting.get(id(check), ())), mask) for check, mask in kept]
+    return [(_add_waiting_rules(check, waiting.get(id(check), ())), mask) for check, mask in kept]
 
 
-def _named(check: Check, waiting: Iterable[str]) -> Check:
+def _add_waiting_rules(check: Check, waiting: Iterable[str]) -> Check:
     """Return *check* with the rules that it keeps from being checked."""
     names = ", ".join(sorted(waiting))
     note = f"not checked until this holds: {names}"

@@ -427,7 +427,8 @@ def _usable_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequ
         message = f"{who} offers `{operation}`"
         help = "another library may, or an algorithm by its name" if libraries else None
         place = study.path or study.name
-        raise SpecError([Diagnostic("no-collective", message, help=help, place=place)])
+        notes = tuple(study.plugins.absences)
+        raise SpecError([Diagnostic("no-collective", message, notes=notes, help=help, place=place)])
     return offered
 
 

@@ -122,7 +122,7 @@ def _table(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
     if _cuts_words(table, room):
         gap, room = 1, widths(table, paper.width - len(_MARGIN), 1)
     if paper.width < _STACKED and _cuts_words(table, room):
-        yield from _stacked(table, paper)
+        yield from _stack_table(table, paper)
         return
     rule = _MARGIN + ("─" if paper.unicode else "-") * (sum(room) + gap * (len(room) - 1))
     if any(column.title for column in table.columns):
@@ -148,7 +148,7 @@ def _cuts_words(table: Table, room: Sequence[int]) -> bool:
     )
 
 
-def _stacked(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
+def _stack_table(table: Table, paper: Paper) -> Iterator[tuple[str, str]]:
     """Yield each row as lines, one for each cell: for paper too narrow for columns."""
     for row in table.rows:
         for position, (cell, column) in enumerate(zip(row.cells, table.columns, strict=True)):

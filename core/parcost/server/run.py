@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import signal
@@ -10,7 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import current_thread, main_thread
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from parcost.language.errors import ParcostError
 from parcost.server.access import Address
@@ -18,6 +21,40 @@ from parcost.server.application import LivePage, application
 
 _MOST_CONNECTIONS = 64
 _PATIENCE_SECONDS = 1  # with requests that go on when the server ends
+
+
+class HeaderLimit(H11Protocol):
+    """A connection that ends if the head of a request takes longer than *head_seconds*.
+
+    Else a few connections that send half a head hold all places.
+    """
+
+    head_seconds = 10.0
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Start the clock where a head is awaited, and stop it where one has come."""
+        if self.conn.their_state is not h11.IDLE:
+            self._forget()
+        elif self._limit is None:
+            self._limit = self.loop.call_later(self.head_seconds, self.transport.close)
+
+    def _forget(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
 
 
 class AddressError(ParcostError):
@@ -91,7 +128,7 @@ def serve(
     config = uvicorn.Config(
         application(page, address),
         loop="asyncio",
-        http="h11",
+        http=HeaderLimit,
         ws="none",
         lifespan="on",
         log_config=None,

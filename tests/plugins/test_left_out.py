@@ -1,0 +1,44 @@
+"""A built-in plugin that is left out: an answer without it, or an error that names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import parcost
+from parcost import SpecError
+from parcost.plugins.discovery import load
+
+EXAMPLES = Path(__file__).parents[2] / "specs/examples"
+SPECS = ("minimal", "three_d_layout", "mixture_of_experts")
+#: Plugins whose figures a spec claims: the error names the figure, and not yet the plugin.
+CLAIMED = {"analysis", "analysis.figures", "expert_parallel", "topology.details"}
+
+
+def problems(spec: str, name: str) -> list[str]:
+    """Return what is not as it should be of *spec* without the plugin *name*."""
+    try:
+        reports = parcost.evaluate(EXAMPLES / f"{spec}.par", plugins=load(without=[name]))
+    except SpecError as error:
+        notes = [note for found in error.diagnostics for note in found.notes]
+        claims = name in CLAIMED and error.diagnostics[0].id == "unknown-name"
+        return [] if claims or any(f"`{name}`" in note for note in notes) else [str(error)]
+    return [str(fault) for report in reports for r in report.results for fault in r.faults]
+
+
+def test_a_study_that_nothing_computes_names_the_plugin_that_is_left_out() -> None:
+    with pytest.raises(SpecError, match="nothing computes this study") as error:
+        parcost.evaluate(EXAMPLES / "minimal.par", plugins=load(without=["pipeline"]))
+    assert error.value.diagnostics[0].notes == ("plugin `pipeline` is left out by `--without`",)
+
+
+def test_intervals_of_figures_that_are_left_out_are_no_fault_of_their_plugin() -> None:
+    assert problems("minimal", "analysis.figures") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", SPECS)
+def test_each_plugin_can_be_left_out(spec: str) -> None:
+    found = {plugin.name: problems(spec, plugin.name) for plugin in load().plugins}
+    assert not {name: said for name, said in found.items() if said}
