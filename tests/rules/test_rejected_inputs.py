@@ -39,7 +39,7 @@ def test_a_written_degree_follows_from_no_rejected_one() -> None:
     assert list(rejections("4", 131_072, ", dp = 1")) == ["devices-few", "schedule-length"]
 
 
-def test_points_of_a_sweep_are_told_apart() -> None:
+def test_each_point_of_a_sweep_has_its_own_reason() -> None:
     (scenario,) = parcost.load_text(JOB.format(devices="[4, 64, 1024]", batch=131_072, dp=""))
     (result,) = scenario.evaluate().results
     reasons = [point.reasons for point in result.infeasible]

@@ -326,7 +326,7 @@ def test_an_error_of_the_file_is_at_its_attribute_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_claim_that_fails_is_told_once_and_below_no_good_verdict(tmp_path: Path) -> None:
+def test_a_claim_that_fails_is_printed_once_and_below_no_good_verdict(tmp_path: Path) -> None:
     answer = live_study(tmp_path, SPEC + CLAIMED).evaluate(FormChange())
     assert [d["told"] for d in answer["diagnostics"]] == [True]
     assert answer["report"].count("step_time = 1 ms +- 1 us") == 1

@@ -44,8 +44,8 @@ class Check(Record):
     warnings: the time or size of what the warning is about, over what it should be. Reports
     print losses first, then gains, and last what changes no number. *verdict* names a failure where
     the rule decides the verdict of a report, such as "tight in memory". *reads* are the attributes
-    that its arithmetic needs. A rule says nothing of points at which an error rejects one of them,
-    or an attribute from which one of them follows by default: its inputs are no numbers of a job.
+    that its arithmetic needs. Where another error rejects one of them, the rule is not reported.
+    The same holds for an attribute from which one of them follows by default.
     """
 
     called: ClassVar[str] = "the rule `{0.id}`"
