@@ -16,8 +16,7 @@ from parcost.batch.rejections import reject
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
-from parcost.spec.sources import split_recipe
-from parcost.system.files import project_root, real_path
+from parcost.system.files import project_root, real_path, split_recipe
 
 _SEPARATOR = f"[{re.escape(os.sep + (os.altsep or ''))}]"
 _ANY = rf"\*\*(?:{_SEPARATOR}+|$)"
@@ -56,7 +55,7 @@ def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec
 def is_several(named: Iterable[str]) -> bool:
     """Return whether *named* may stand for more than one file."""
     names = list(named)
-    return len(names) > 1 or _is_pattern(names[0]) or Path(names[0]).is_dir()
+    return len(names) > 1 or _is_pattern(names[0]) or os.path.isdir(names[0])
 
 
 def _specs_of(name: str, reading: ImportOptions) -> Iterator[Spec | Rejection]:

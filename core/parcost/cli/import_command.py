@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from attrs import evolve
 
 from parcost.cli import options
 from parcost.cli.messages import Reporter, write_message
@@ -52,6 +51,8 @@ def command(
     those that change no cost, and what is assumed. Nothing that a file holds is run. Several
     files make one spec: a config.json for the model, a launch script for the layout.
     """
+    from attrs import evolve
+
     session = options.session(selection)
     if listed:
         _list(session)
@@ -62,8 +63,9 @@ def command(
     from parcost.contract.importers import ImportedValue
     from parcost.engine.foreign_jobs import questions_of, with_values
     from parcost.spec import sources
+    from parcost.system.files import split_recipe
 
-    first, recipe = sources.split_recipe(paths[0])
+    first, recipe = split_recipe(paths[0])
     files = (*paths[1:], *reading.files)
     values = options.parse_overrides(overrides)
     recipe = recipe or reading.recipe

@@ -28,7 +28,7 @@ def with_files(reading: ImportOptions) -> ImportOptions:
 
 def is_foreign(path: str) -> bool:
     """Return whether *path*, or the FILE of ``FILE:NAME``, is a file that is no spec."""
-    from parcost.spec.sources import split_recipe
+    from parcost.system.files import split_recipe
 
     name, _ = split_recipe(path)
     return not name.endswith(".par") and os.path.isfile(name)
@@ -70,7 +70,7 @@ def is_one_job(paths: Sequence[str], reading: ImportOptions, loader: Callable[[]
 
 
 def _is_file(entry: str) -> bool:
-    from parcost.spec.sources import split_recipe
+    from parcost.system.files import split_recipe
 
     return os.path.isfile(split_recipe(entry)[0])
 
@@ -81,10 +81,11 @@ def _read_files(paths: Sequence[str], reading: ImportOptions, loader: Loader) ->
 
     from parcost.language.errors import SpecError
     from parcost.spec import sources
+    from parcost.system.files import split_recipe
 
     found: list[ImportedFile] = []
     for named in paths:
-        path, recipe = sources.split_recipe(named)
+        path, recipe = split_recipe(named)
         own = evolve(reading, files=(), uses=(), recipe=recipe or reading.recipe)
         try:
             source = sources.read(Path(path), path)

@@ -31,7 +31,8 @@ from parcost.spec.defaults import setting
 from parcost.spec.foreign import ImportedFile, ImportedJob
 from parcost.spec.modules import Loader, Module, label_of
 from parcost.spec.requirements import check
-from parcost.spec.sources import SUFFIX, split_recipe
+from parcost.spec.sources import SUFFIX
+from parcost.system.files import split_recipe
 
 
 @frozen(eq=False, slots=False)

@@ -52,6 +52,7 @@ from parcost.system.files import (
     failure,
     project_root,
     real_path,
+    split_recipe,
 )
 
 if TYPE_CHECKING:
@@ -330,7 +331,7 @@ class Loader:
         """Merge further files of the command line; those of one foreign job are joined before."""
         for name in module.reading.files:
             if plain or name.endswith(sources.SUFFIX):
-                path, recipe = sources.split_recipe(name)
+                path, recipe = split_recipe(name)
                 own = evolve(module.reading, uses=(), files=(), recipe=recipe)
                 own = PLAIN if name.endswith(sources.SUFFIX) else own
                 module.merged.append(self.file(Path(path), path, reading=own))
@@ -352,7 +353,7 @@ class Loader:
         found: list[ImportedFile] = []
         problems: list[Diagnostic] = []
         foreign = [name for name in reading.files if not name.endswith(sources.SUFFIX)]
-        others = map(sources.split_recipe, foreign)
+        others = map(split_recipe, foreign)
         for source, path, recipe in (
             *((source, path, reading.recipe) for source, path in named),
             *((None, Path(name), recipe or reading.recipe) for name, recipe in others),

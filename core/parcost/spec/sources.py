@@ -43,14 +43,6 @@ def title_of(path: Path) -> str:
     return ""
 
 
-def split_recipe(name: str) -> tuple[str, str]:
-    """Return the path and the recipe of ``FILE:NAME``; "" for a file without one."""
-    path, colon, recipe = name.rpartition(":")
-    if colon and recipe and not os.path.lexists(name) and os.path.isfile(path):
-        return path, recipe
-    return name, ""
-
-
 def read_resource(resource: Any, name: str) -> Source:
     """Return the text of a file in a catalogue, which may live in a wheel.
 

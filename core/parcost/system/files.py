@@ -45,6 +45,14 @@ SHARD = Kind("shard", 1024 * _GIB, line=_GIB)
 KINDS = (SPEC, LOG, CODE, CACHED, SHARD)
 
 
+def split_recipe(name: str) -> tuple[str, str]:
+    """Return the path and the recipe of ``FILE:NAME``; "" for a file without one."""
+    path, colon, recipe = name.rpartition(":")
+    if colon and recipe and not os.path.lexists(name) and os.path.isfile(path):
+        return path, recipe
+    return name, ""
+
+
 def read_text(path: str | os.PathLike[str], kind: Kind, name: str | None = None) -> str:
     """Return the text of a file; messages call it *name*.
 
