@@ -128,7 +128,7 @@ def test_a_job_that_does_not_fit_shows_its_memory_and_its_step_time_marked(run: 
     assert "Figures of the step (ignoring the memory limit)" in full
     assert "Memory by term" in full
     line = run("eval", ".").out
-    assert re.search(r"^  a +[\d.]+ m?s .*does not fit$", line, re.MULTILINE)
+    assert re.search(r"^  a +[\d.]+ m?s .*does not fit in memory$", line, re.MULTILINE)
 
 
 def test_bad_input_prints_every_problem_on_stderr_and_exits_with_2(run: Run) -> None:
@@ -943,7 +943,9 @@ def test_show_says_where_each_value_is_from(run: Run) -> None:
     assert re.search(
         r"dp +=  *4 +# default: cluster.devices / \(tp \* cp \* pp\)$", out, re.MULTILINE
     )
-    assert re.search(r"memory += 81559 MiB @published\(\".*\"\) +# catalog\S*:\d+$", out, re.MULTILINE)
+    assert re.search(
+        r"memory += 81559 MiB @published\(\".*\"\) +# catalog\S*:\d+$", out, re.MULTILINE
+    )
 
 
 def test_show_begins_with_what_the_file_says(run: Run) -> None:

@@ -178,12 +178,15 @@ def test_csv_has_every_figure_and_what_claims_say(run_command: Run) -> None:
 def test_figures_choose_the_columns_of_csv_sweeps_and_rows(run_command: Run) -> None:
     swept = SMALL.replace("tp = 2", "tp = [2, 4]")
     out = run_command("eval", "a.par", "--format", "csv", "--figures", "bubble,mfu", a=swept).out
-    assert out.splitlines()[0] == "path,name,layout.tp,bubble_fraction,mfu_fraction,verdict,feasible,reason"
+    assert (
+        out.splitlines()[0]
+        == "path,name,layout.tp,bubble_fraction,mfu_fraction,verdict,feasible,reason"
+    )
     table = run_command("eval", "a.par", "--figures", "headroom,hfu").out
     assert re.search(r"^ +tp +headroom +hfu$", table, re.MULTILINE)
     (scenario,) = parcost.load("a.par")
     report = scenario.evaluate()
-    assert list(report.rows(["hfu"])[0]) == ["layout.tp", "hfu", "feasible", "reason"]
+    assert list(report.rows(["hfu"])[0]) == ["layout.tp", "hfu", "verdict", "feasible", "reason"]
     with pytest.raises(KeyError, match="did you mean `headroom`"):
         report.rows(["headrom"])
 

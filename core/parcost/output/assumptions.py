@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.page import Column, Heading, Item, Line, Row, Table
-from parcost.contract.schema import block_type
-from parcost.output.resolved_spec import value_text
 from parcost.records import record
-from parcost.spec.foreign import ForeignSource
 
 if TYPE_CHECKING:
     from parcost.contract.origin import Origin
     from parcost.contract.study import Study
     from parcost.report.result import Result
+    from parcost.spec.foreign import ForeignSource
 
 _SHOWN = 3  # on one screen
 _LONGEST = 60  # characters of a reason there
@@ -31,6 +29,11 @@ class AssumedValue:
 
 def assumptions(study: Study) -> list[AssumedValue]:
     """Return what the study's file assumes: references first, entries of a catalogue not."""
+    # Results of a cache are written without them, and need no study.
+    from parcost.contract.schema import block_type
+    from parcost.output.resolved_spec import value_text
+    from parcost.spec.foreign import ForeignSource
+
     blocks = [block for blocks in study.blocks.values() for block in blocks]
     labels = {id(block): block.label for block in blocks}
     found: list[tuple[bool, AssumedValue]] = []
@@ -88,6 +91,8 @@ def assumed_section(result: Result) -> Iterator[Item]:
 def _all_blocks(study: Study) -> Iterator[tuple[Any, str]]:
     """Yield every block of the study with its kind, inner blocks too."""
     left = [block for blocks in reversed(list(study.blocks.values())) for block in reversed(blocks)]
+    from parcost.contract.schema import block_type
+
     while left:
         block = left.pop()
         type_ = block_type(type(block))
@@ -101,6 +106,8 @@ def _is_of_file(origin: Origin) -> bool:
     """Return whether the study's file, or a file of its job, assumes a value."""
     if origin.kind != "assumed" or origin.span is None:
         return False
+    from parcost.spec.foreign import ForeignSource
+
     return origin.how == "given" or isinstance(origin.span.source, ForeignSource)
 
 
