@@ -35,6 +35,10 @@ WITHOUT: Mapping[str, str] = {
         for name in ("attribute", "values", "beyond", "since")
     },
     "host.nvls_tree_corrected": "corrects a pair that is the fastest in no base",
+    **dict.fromkeys(
+        ("device.microscaling", "precision.microscaled"),
+        "says which specs are rejected, and changes no number of the others",
+    ),
     "term.source": "stands beside a formula, and changes no number",
     "layout.dp": "follows from the devices and the other degrees; another value is rejected",
     "training.micro_batches": "follows from the batch; another value is rejected",
@@ -52,6 +56,9 @@ _SHARDED = "layout { tp = 1, zero = 3 }\ntraining { global_batch = 32 sequences 
 
 #: A device that is held to less than it draws.
 _CAPPED = "device card { power = 700 W, power_cap = 350 W }\n"
+
+#: A device that a step exceeds by less than a margin.
+_FULL = "device card {{ memory = 4.85 GiB }}\nmemory {{ margin = {} % }}\n"
 
 #: Errors of measured runs, by a label and the low end.
 _ERRORS = (
@@ -235,6 +242,12 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             f"{_FRAMEWORK.format(after)}{beside}",
         )
         for name, (base, before, after, beside) in {
+            "keeps_stage_outputs": (
+                "dense",
+                "issue = 1 us",
+                "issue = 1 us, keeps_stage_outputs = on",
+                "layout { pp = 2 }",
+            ),
             "mode": ("dense", _COMPILED, f"{_COMPILED}, mode = compiled", ""),
             "cuda_graphs": (
                 "dense",
@@ -469,6 +482,40 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "model small { window = 1024 }",
         "model small { window = 1024, full_every = 2 }",
     ),
+    "model.full_layers": (
+        "dense",
+        "model small { window = 1024 }",
+        "model small { window = 1024, full_layers = [0, 2] }",
+    ),
+    "model.chunked": (
+        "dense",
+        "model small { window = 1024 }",
+        "model small { window = 1024, chunked = on }",
+    ),
+    "model.qk_norm_whole": (
+        "dense",
+        "model small { qk_norm = on }",
+        "model small { qk_norm = on, qk_norm_whole = on }",
+    ),
+    "model.dense_layers": (
+        "experts",
+        "model mixture { dense_first = 0 }",
+        "model mixture { dense_first = 0, dense_layers = [0] }",
+    ),
+    "memory.expandable_fragmentation": (
+        "dense",
+        "memory { expandable_segments = on }",
+        "memory { expandable_segments = on, expandable_fragmentation = 9 % }",
+    ),
+    **{
+        f"memory.{name}": (
+            "dense",
+            _FRAMEWORK.format("issue = 1 us"),
+            f"{_FRAMEWORK.format('issue = 1 us')}memory {{ {name} = 50 % }}",
+        )
+        for name in ("error", "coverage")
+    },
+    "memory.margin": ("dense", _FULL.format(8), _FULL.format(1)),
 }
 
 #: Of calculators by themselves: a spec, what is written in it before, and what after.
@@ -714,7 +761,16 @@ def effects(text: str, *, sections: bool) -> tuple[Any, ...] | None:
         return None
     found: list[Any] = [(d.id, d.message) for d in result.diagnostics]
     found += [(f.name, encode_plain(f.value)) for _, f in (*result.figures, *result.details)]
-    found += [(i.name, encode_plain(i.coverage), i.formula.source) for _, i in result.intervals]
+    found += [
+        (
+            i.name,
+            encode_plain(i.coverage),
+            encode_plain(i.low),
+            encode_plain(i.high),
+            i.formula.source,
+        )
+        for _, i in result.intervals
+    ]
     if result.outcome is not None:
         found += [
             (o.name, encode_plain(o.exposed), encode_plain(o.hidden)) for o in result.outcome.ledger

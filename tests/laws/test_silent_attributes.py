@@ -28,6 +28,8 @@ SATURATED = {
     "schedule.assignment": "layers that divide are dealt alike",
     "collectives.pipeline": "all algorithms send one message alike",
     "memory.tight": "decides on a warning alone",
+    "memory.margin": "decides between a warning and an error alone",
+    "precision.microscaled": "decides which devices are rejected",
 }
 
 

@@ -374,6 +374,24 @@ _IDLE = (
         "computed buffers: `memory.communicator` sets them",
     ),
     _UnreadAttributes(
+        MemoryBudget,
+        ("expandable_fragmentation",),
+        lambda study: study[MemoryBudget].expandable_segments,
+        "segments that grow: `memory.expandable_segments = on`",
+    ),
+    _UnreadAttributes(
+        MemoryBudget,
+        ("error", "coverage"),
+        lambda study: bool(study[Training].framework.version),
+        "a framework that is known: `use catalog.frameworks.NAME`",
+    ),
+    _UnreadAttributes(
+        Precision,
+        ("kept_gate",),
+        lambda study: study[Training].model.experts > 0,
+        "experts: `model.experts`",
+    ),
+    _UnreadAttributes(
         Checkpoint,
         ("nodes",),
         lambda study: any(c.node_bandwidth is not None for c in study.all(Checkpoint)),
