@@ -67,3 +67,12 @@ def test_all_questions_are_one_error(run_command: Run) -> None:
     assert "`training.micro_batch`" in done.err
     assert "`layout.zero`" in done.err
     assert "--set training.micro_batch=1" in " ".join(done.err.split())
+
+
+def test_a_name_of_a_block_that_a_file_lacks_is_no_error_of_its_own(run_command: Run) -> None:
+    """Buckets of ZeRO 3 are elements of the type of the reduction, which `training` names."""
+    launch = {"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}
+    done = run_command("eval", *MACHINE, "ds.json", files={"ds.json": json.dumps(launch)})
+    assert done.code == 2
+    assert "unknown-name" not in done.err
+    assert "is not a complete job; missing: `training.model`" in " ".join(done.err.split())

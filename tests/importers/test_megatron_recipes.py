@@ -462,3 +462,55 @@ def test_only_conditions_of_constants_are_followed() -> None:
 def test_what_the_language_lacks_is_named(body: str, missing: str) -> None:
     found = Megatron().translate("recipe.py", recipe(body))
     assert missing in found.problems[0].message
+
+
+SECTIONS = """
+recipe: llama31_8b_pretrain_config
+model:
+  num_layers: 32
+  hidden_size: 4096
+  ffn_hidden_size: 14336
+  num_attention_heads: 32
+  num_query_groups: 8
+  vocab_size: 128256
+  seq_length: 8192
+  tensor_model_parallel_size: 4
+  sequence_parallel: true
+train:
+  global_batch_size: 128
+  micro_batch_size: 1
+mixed_precision: bf16_mixed
+ddp:
+  use_distributed_optimizer: true
+"""
+
+
+def test_a_configuration_of_bridge_in_yaml_is_read_as_its_recipe() -> None:
+    found = Megatron().translate("config.yaml", SECTIONS)
+    assert not found.problems
+    values = {
+        f"{block.kind}.{one.name}": one.value for block in found.blocks for one in block.settings
+    }
+    assert values["layout.tp"] == "4"
+    assert values["layout.zero"] == "1"
+    assert values["layout.sequence_parallel"] == "on"
+    assert values["training.micro_batch"] == "1"
+    assert values["training.global_batch"] == "128 sequences"
+    assert values["model.layers"] == "32"
+    assert any("bf16" in use.value for use in found.uses)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("train:", "peft:\n  type: lora\ntrain:", "adapters are not in the language"),
+        ("  seq_length: 8192", "  hybrid_layer_pattern: MEM\n  seq_length: 8192", "Mamba layers"),
+        ("  num_layers: 32", "  hf_path: Qwen/Qwen3-VL-8B-Instruct\n  num_layers: 32", "vision"),
+        ("bf16_mixed", "bf17_mixed", "is no recipe of mixed precision"),
+    ],
+)
+def test_a_configuration_of_bridge_in_yaml_is_rejected_by_name(
+    old: str, new: str, message: str
+) -> None:
+    found = Megatron().translate("config.yaml", SECTIONS.replace(old, new, 1))
+    assert any(message in problem.message for problem in found.problems)

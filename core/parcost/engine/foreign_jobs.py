@@ -36,7 +36,12 @@ def with_options(
     lacking = _lacking(source.needs, module, set(overrides), plugins)
     if not lacking:
         return error
-    rest = [one for one in error.diagnostics if one.id not in _LACKING]
+    # A name of a block that the file lacks is unknown too.
+    rest = [
+        one
+        for one in error.diagnostics
+        if one.id not in _LACKING and not (one.id == "unknown-name" and _is_within(one, source))
+    ]
     names = ", ".join(f"`{path}`" for path in lacking)
     found = Diagnostic(
         "import-incomplete",
@@ -45,6 +50,10 @@ def with_options(
         help="add options such as " + " ".join(dict.fromkeys(lacking.values())),
     )
     return SpecError([*rest, found])
+
+
+def _is_within(diagnostic: Diagnostic, source: Source) -> bool:
+    return all(label.span.source.name == source.name for label in diagnostic.labels)
 
 
 def open_questions(module: Module, overrides: Iterable[str]) -> list[Diagnostic]:

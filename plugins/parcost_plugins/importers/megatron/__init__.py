@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable
 
 from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
+from parcost_plugins.importers.collector import read_configuration
 from parcost_plugins.importers.drafts import Draft, Option, digits
 from parcost_plugins.importers.megatron.bridge import VERSION as BRIDGE
-from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe
+from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe, read_sections
 from parcost_plugins.importers.megatron.bridge_writer import BridgeWriter
 from parcost_plugins.importers.megatron.defaults import EVERYTHING, ToolOptions
 from parcost_plugins.importers.megatron.devices import read_devices
@@ -64,6 +65,12 @@ _SIGNS_OF_YAML = (
     re.compile(r"^MODEL_ARGS:", re.MULTILINE),
     re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre_trainer|post_trainer):", re.MULTILINE),
 )
+#: Sections of a ConfigContainer of Megatron-Bridge in YAML: a model and one that no other tool has.
+_SECTIONS_OF_BRIDGE = (
+    re.compile(r"^model:", re.MULTILINE),
+    re.compile(r"^\s+tensor_model_parallel_size:", re.MULTILINE),
+    re.compile(r"^(?:mixed_precision|ddp|comm_overlap):", re.MULTILINE),
+)
 _SIGNS_OF_RECIPES = ("megatron.bridge", "cfg.model.")
 
 
@@ -79,7 +86,7 @@ class Megatron(Importer):
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has flags of Megatron-LM, or is a recipe of Megatron-Bridge."""
         if name.endswith((".yaml", ".yml")):
-            return any(sign.search(text) for sign in _SIGNS_OF_YAML)
+            return any(sign.search(text) for sign in _SIGNS_OF_YAML) or _has_sections(text)
         if name.endswith(".py"):
             return any(sign in text for sign in _SIGNS_OF_RECIPES)
         return any(sign in text for sign in _SIGNS) or bool(_SIGN_OF_SWIFT.search(text))
@@ -98,6 +105,8 @@ class Megatron(Importer):
             if file.name.endswith(".py"):
                 return _of_recipe(draft, read_recipe(file.text, file.options.recipe))
             if file.name.endswith((".yaml", ".yml")):
+                if _has_sections(file.text):
+                    return _of_sections(draft, file)
                 found = yaml_job(file)
                 if isinstance(found, ImportProblem):
                     return Translation(problems=[found])
@@ -106,6 +115,18 @@ class Megatron(Importer):
         except (PythonTextError, ShellTextError) as error:
             problem = ImportProblem(message=str(error), start=error.start, end=error.end)
             return Translation(problems=[problem])
+
+
+def _has_sections(text: str) -> bool:
+    return all(sign.search(text) for sign in _SECTIONS_OF_BRIDGE)
+
+
+def _of_sections(draft: Draft, file: ImportFile) -> Translation:
+    """Return the job of a configuration of Megatron-Bridge in YAML."""
+    entries = read_configuration(file.name, file.text)
+    if isinstance(entries, ImportProblem):
+        return Translation(problems=[entries])
+    return _of_recipe(draft, read_sections(entries))
 
 
 def _of_command(draft: Draft, line: CommandLine) -> Translation:

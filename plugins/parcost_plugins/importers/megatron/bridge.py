@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import field
 
 from parcost import did_you_mean, record
 from parcost_plugins.importers.drafts import Option
+from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.megatron.recipe_code import (
     Cell,
     CodeLibrary,
@@ -39,6 +40,7 @@ _CONTAINER = "ConfigContainer"
 _PRECISION = "MixedPrecisionConfig"
 #: Sections in the order in which a later one wins.
 _ORDER = ("model", "train", "optimizer", "dist", "ddp", "comm_overlap")
+_HUB_KEYS = (("model", "hf_path"), ("model", "hf_model_id"))  # of the model at Hugging Face
 _ELSEWHERE = "what it sets is in another file"
 
 
@@ -87,7 +89,7 @@ def read_recipe(text: str, name: str = "") -> BridgeRecipe:
         raise PythonTextError(f"the recipe is not followed: {made.why}", start, min(end, start + 3))
     if not isinstance(made, Entity) or not (made.cells or made.kind.startswith("?")):
         raise PythonTextError("the file has no recipe of Megatron-Bridge", 0, 1)
-    found = _RecipeReader(python, library, made).recipe()
+    found = _RecipeReader(python.place, made, library.doubts).recipe()
     stated = _DEVICES.search(recipe.name) if recipe is not None else None
     if recipe is not None and stated is not None:
         start, _ = python.place(recipe)
@@ -109,6 +111,33 @@ def recipe_names(tree: ast.Module) -> Sequence[str]:
     found = [one for one in tree.body if isinstance(one, Function) and _is_recipe(one)]
     public = [one.name for one in found if not one.name.startswith("_")]
     return public or [one.name for one in found]
+
+
+def read_sections(entries: Mapping[str, JsonEntry]) -> BridgeRecipe:
+    """Return what a configuration in YAML sets, by ``section.attribute`` of a ConfigContainer."""
+    places: dict[ast.AST, tuple[int, int]] = {}
+
+    def node_of(entry: JsonEntry) -> ast.AST:
+        node = ast.Pass()
+        places[node] = entry.start, entry.end
+        return node
+
+    made = Entity(_CONTAINER, node_of(JsonEntry(None, 0, 0)))
+    for key, entry in entries.items():
+        section, _, attribute = key.partition(".")
+        cell = Cell(entry.value, node_of(entry), key)
+        if not attribute:
+            if section != "recipe":  # the name of the function that it is of
+                made.cells[section] = cell
+            continue
+        if section not in made.cells or not isinstance(made.cells[section].value, Entity):
+            made.cells[section] = Cell(Entity(section, cell.node), cell.node, section)
+        part: Entity = made.cells[section].value
+        if (section, attribute) == ("model", "provider"):
+            part.kind = str(entry.value)
+        else:
+            part.cells["hf" if (section, attribute) in _HUB_KEYS else attribute] = cell
+    return _RecipeReader(lambda node: places[node], made).recipe()
 
 
 def _select_recipe(python: PythonText, follower: Follower, name: str) -> Function | None:
@@ -309,11 +338,17 @@ class _BridgeLibrary(CodeLibrary):
 class _RecipeReader:
     """Turns a configuration into options."""
 
-    def __init__(self, python: PythonText, library: _BridgeLibrary, made: Entity) -> None:
-        self._python = python
+    def __init__(
+        self,
+        place: Callable[[ast.AST], tuple[int, int]],
+        made: Entity,
+        doubts: Sequence[tuple[str, ast.AST]] = (),
+    ) -> None:
+        """Read what *made* has; *place* returns the characters of a node."""
+        self._place = place
         self._made = made
         self._found = BridgeRecipe()
-        for name, node in library.doubts:
+        for name, node in doubts:
             self._doubt(name, node)
 
     def recipe(self) -> BridgeRecipe:
@@ -520,11 +555,11 @@ class _RecipeReader:
         found.options[name] = option.evolve(texts=texts, value=cell.value, unread=unread)
 
     def _option(self, name: str, cell: Cell) -> Option:
-        start, end = self._python.place(cell.node)
+        start, end = self._place(cell.node)
         return Option(name=name, key=cell.key, start=start, end=end)
 
     def _doubt(self, name: str, node: ast.AST) -> None:
-        start, end = self._python.place(node)
+        start, end = self._place(node)
         one = Option(name="", key=name, start=start, end=end, unread=_ELSEWHERE)
         if one not in self._found.doubts:
             self._found.doubts.append(one)
