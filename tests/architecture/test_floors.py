@@ -54,6 +54,7 @@ LAZY = {
     "parcost.batch.worker": "answers from the cache need no engine",
     "parcost.contract.calls": "`--help` loads commands by it, and few calls fail",
     "parcost.system.threads": "`--help` sets the hook, and few threads fail",
+    "parcost.output.assumptions": "answers from the cache need no study",
     "parcost.cli": "`--help` loads every command, and a command needs only its own modules",
 }
 

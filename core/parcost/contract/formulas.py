@@ -253,16 +253,16 @@ def compute_text(text: str, numbers: Mapping[str, Any], item: str = "") -> Any:
 
     Within a series, letters stand for their number of *item*.
     """
+    names, function = _compile(text)
     letters: dict[str, Any] = {}
     for letter, number in numbers.items():
         name, bracket, one = letter.removesuffix("]").partition("[")
-        if not bracket:
+        if not bracket or letter in names:  # a text may have one of a series as a letter
             letters[letter] = number
         elif one == item:
             letters[name] = number
         elif not item or name not in letters:
             letters.setdefault(name, {})[one] = number
-    names, function = _compile(text)
     with quiet():
         return function({name: letters.get(name, {}) for name in names})
 
