@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
+from ..rows import try_each
+from ..syntax import parse_file
+
 CORE = Path(__file__).parents[2] / "core" / "parcost"
 
 #: Lowest first. A floor imports itself and those before it.
@@ -77,7 +80,7 @@ MODULES: Mapping[str, Path] = {name_of(path): path for path in sorted(CORE.rglob
 
 @cache
 def imports(name: str) -> tuple[Import, ...]:
-    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    tree = parse_file(MODULES[name])
     return tuple(_imports(tree, in_function=False))
 
 
@@ -104,7 +107,7 @@ def floor_of(name: str) -> int:
     return FLOORS.index(name.split(".")[1] if "." in name else "")
 
 
-@pytest.mark.parametrize("name", MODULES)
+@try_each("name", MODULES)
 def test_every_import_points_down(name: str) -> None:
     for target, line, _ in imports(name):
         other = module_of(target)
@@ -132,7 +135,7 @@ def test_no_modules_import_one_another() -> None:
         visit(name)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@try_each("name", MODULES)
 def test_functions_import_only_what_is_heavy(name: str) -> None:
     if any(name == allowed or name.startswith(f"{allowed}.") for allowed in LAZY):
         return

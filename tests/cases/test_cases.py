@@ -29,6 +29,8 @@ import parcost
 from parcost.language.diagnostics import Severity
 from parcost.language.units import unit
 
+from ..rows import try_each
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ROWS = [json.loads(line) for line in (HERE / "table.jsonl").read_text("utf-8").splitlines()]
@@ -62,14 +64,14 @@ def answers(row: dict[str, Any]) -> Any:
     return found if len(found) > 1 else found[0]
 
 
-@pytest.mark.parametrize("id_", TABLE)
+@try_each("id_", TABLE)
 def test_the_product_computes_what_is_right(id_: str) -> None:
     row = TABLE[id_]
     within = row.get("within", ROUNDED)
     assert answers(row) == pytest.approx(row["wanted"], rel=within, abs=1e-12)
 
 
-@pytest.mark.parametrize("id_", [id_ for id_, row in TABLE.items() if row["verdict"] == "agrees"])
+@try_each("id_", [id_ for id_, row in TABLE.items() if row["verdict"] == "agrees"])
 def test_it_is_what_the_document_prints_where_that_is_right(id_: str) -> None:
     row = TABLE[id_]
     found, stated, printed = answers(row), row["stated"], row.get("printed", 0.0)
@@ -82,7 +84,7 @@ def test_it_is_what_the_document_prints_where_that_is_right(id_: str) -> None:
         assert least - printed <= found <= most + printed
 
 
-@pytest.mark.parametrize("id_", [i for i, row in TABLE.items() if row["verdict"] == "disagrees"])
+@try_each("id_", [i for i, row in TABLE.items() if row["verdict"] == "disagrees"])
 def test_it_is_not_what_the_document_prints_where_that_is_wrong(id_: str) -> None:
     row = TABLE[id_]
     stated = row["stated"]
@@ -112,7 +114,7 @@ def test_printed_errors_have_a_reason() -> None:
 ARITHMETIC = re.compile(r"\blet\b|[^\s\"]\s+[*+/]\s|\s-\s|[*+]|\d\s*/\s*\d|\w\(")
 
 
-@pytest.mark.parametrize("spec", sorted({row["spec"] for row in ROWS}))
+@try_each("spec", sorted({row["spec"] for row in ROWS}))
 def test_a_spec_states_facts_and_does_no_arithmetic(spec: str) -> None:
     facts = re.sub(r'"[^"]*"', "", spec)
     assert not ARITHMETIC.search(facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_specs import catalogues
 
+from ..rows import try_each
+
 ROOT = Path(parcost_specs.__file__).parent
 STUDIES = ("defaults.par", "example.par")
 FILES = sorted(p for p in ROOT.rglob("*.par") if p.name not in STUDIES)
@@ -43,6 +46,7 @@ KINDS: dict[str, type] = {
 }
 
 
+@cache
 def study_of(name: str) -> Study:
     return parcost.load_text(f"use catalog.{name}\n")[0].studies()[0]
 
@@ -85,13 +89,13 @@ def test_the_catalogue_is_offered_through_the_hook() -> None:
     assert (catalogue.root / catalogue.prelude).is_file()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@try_each("name", NAMES)
 def test_a_file_binds_to_one_block_of_its_own_name(name: str) -> None:
     folder, label = name.split(".")
     assert labelled(study_of(name), KINDS[folder], label)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@try_each("name", NAMES)
 def test_every_value_says_where_it_comes_from(name: str) -> None:
     study = study_of(name)
     values = [(b, n, o) for b in blocks_of(study, name) for n, o in values_of(study, b)]
@@ -125,13 +129,13 @@ CLOCKS = {
 }
 
 
-@pytest.mark.parametrize("name", CLOCKS)
+@try_each("name", CLOCKS)
 def test_a_dense_peak_follows_from_clock_and_units(name: str) -> None:
     device = study_of(f"devices.{name}")[Device]
     assert device.fp16 == pytest.approx(CLOCKS[name] * 1e9, rel=4e-3)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("devices.")])
+@try_each("name", [n for n in NAMES if n.startswith("devices.")])
 def test_a_wider_type_is_never_faster(name: str) -> None:
     device = study_of(name)[Device]
     sixteen = device.fp16 if device.bf16 is None else device.bf16
@@ -142,7 +146,7 @@ def test_a_wider_type_is_never_faster(name: str) -> None:
         assert device.bf16 == device.fp16
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("devices.")])
+@try_each("name", [n for n in NAMES if n.startswith("devices.")])
 def test_attention_is_below_the_peak_and_the_usual_kernel_is_known(name: str) -> None:
     study = study_of(name)
     device = study[Device]
@@ -172,7 +176,7 @@ SCALE_UP = {
 }
 
 
-@pytest.mark.parametrize("name", SCALE_UP)
+@try_each("name", SCALE_UP)
 def test_a_link_is_counted_in_one_direction(name: str) -> None:
     first = study_of(f"fabrics.{name}")[Fabric].levels[0]
     assert first.bandwidth == SCALE_UP[name] * 1e9
@@ -182,7 +186,7 @@ def test_a_link_is_counted_in_one_direction(name: str) -> None:
 MEASURED = {"dgx_v100": 122, "dgx_a100": 235, "hgx_h100": 367.6, "hgx_b200": 682, "nvl72": 680}
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@try_each("name", MEASURED)
 def test_bandwidth_times_efficiency_is_what_was_measured(name: str) -> None:
     first = study_of(f"fabrics.{name}")[Fabric].levels[0]
     assert not isinstance(first.bandwidth, Curve)
@@ -222,7 +226,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("precisions.")])
+@try_each("name", [n for n in NAMES if n.startswith("precisions.")])
 def test_a_recipe_holds_the_bytes_that_its_source_says(name: str) -> None:
     recipe = study_of(name)[Precision]
     held = (recipe.weights, recipe.gradients, recipe.optimizer)
@@ -235,7 +239,7 @@ def test_adam_with_fp32_gradients_moves_thirty_bytes_per_parameter() -> None:
     assert study_of("precisions.bf16_zero_paper")[Precision].update_traffic == 28
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.parent.rglob("*.par")), ids=lambda p: p.stem)
+@try_each("path", sorted(ROOT.parent.rglob("*.par")), ids=lambda p: p.stem)
 def test_every_spec_is_laid_out_canonically(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert format_text(text) == text

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ..rows import try_each
+from ..syntax import find_statements, parse_file
+
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -22,7 +25,7 @@ LIBRARIES = {"attrs", "click", "numpy", *EXTRAS, *sys.stdlib_module_names}
 @cache
 def imports(path: Path) -> Sequence[str]:
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in find_statements(parse_file(path)):
         if isinstance(node, ast.Import):
             names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -43,7 +46,7 @@ def subject(name: str) -> str:
 ENTRY_POINTS = {value.partition(":")[0] for value in PROJECT["entry-points"]["parcost"].values()}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "core").rglob("*.py")), ids=lambda p: p.name)
+@try_each("path", sorted((ROOT / "core").rglob("*.py")), ids=lambda p: p.name)
 def test_the_core_imports_no_plugin(path: Path) -> None:
     for name in imports(path):
         assert name.partition(".")[0] not in {"parcost_plugins", "parcost_specs"}, name
@@ -56,7 +59,7 @@ BUILDS_ON = {
 }
 
 
-@pytest.mark.parametrize("path", PLUGINS, ids=module)
+@try_each("path", PLUGINS, ids=module)
 def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path) -> None:
     own = module(path)
     for name in imports(path):
@@ -104,7 +107,7 @@ OPEN_TO = {
 }
 
 
-@pytest.mark.parametrize("path", PLUGINS, ids=module)
+@try_each("path", PLUGINS, ids=module)
 def test_a_plugin_imports_only_what_the_guide_opens(path: Path) -> None:
     own = OPEN_TO.get(subject(module(path)), ())
     core = {name for name in imports(path) if name.partition(".")[0] == "parcost"}
@@ -112,7 +115,7 @@ def test_a_plugin_imports_only_what_the_guide_opens(path: Path) -> None:
     assert not shut
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda p: p.stem)
+@try_each("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda p: p.stem)
 def test_a_third_party_needs_no_more_than_a_plugin_that_ships(path: Path) -> None:
     """Costs need what is public; formats have entries and pages too, and tests the contracts."""
     core = {name for name in imports(path) if name.partition(".")[0] == "parcost"}
@@ -147,7 +150,7 @@ def test_the_vocabulary_imports_no_plugin() -> None:
 
 def parts(path: Path) -> set[str]:
     """The modules that the package of an entry point names as its parts."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in parse_file(path).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PARTS":
             return {f"{module(path)}.{name}" for name in ast.literal_eval(node.value)}
     return set()
@@ -157,7 +160,7 @@ def test_every_module_with_hooks_is_an_entry_point_or_a_part_of_one() -> None:
     plugins = {path for path in PLUGINS if module(path) in ENTRY_POINTS}
     loaded = ENTRY_POINTS.union(*map(parts, plugins))
     for path in PLUGINS:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parse_file(path)
         hooks = [
             node.name
             for node in tree.body

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from string import Formatter
 
-import pytest
+from ..rows import try_each
+from ..syntax import parse_file
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
+MODULES = [path for path in MODULES if re.search(r"\bCheck\(", path.read_text(encoding="utf-8"))]
 TEMPLATES = ("message", "help", "notes")
-
-
-@cache
-def syntax(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def templates(path: Path) -> Iterator[tuple[ast.AST, str, set[str] | None]]:
     """Yield the templates of the rules in a module, and the inputs if they are all spelled out."""
-    for node in ast.walk(syntax(path)):
+    for node in ast.walk(parse_file(path)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Check":
             given = {keyword.arg: keyword.value for keyword in node.keywords}
             names = inputs(given.get("inputs"))
@@ -51,7 +48,7 @@ def texts(node: ast.expr | None) -> Iterator[str]:
                 yield from texts(child)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+@try_each("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_every_message_of_a_rule_can_be_filled_in(path: Path) -> None:
     for node, text, given in templates(path):
         named = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
@@ -61,13 +58,10 @@ def test_every_message_of_a_rule_can_be_filled_in(path: Path) -> None:
             assert given is None or name in given, where
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+@try_each("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_a_block_that_a_rule_spells_out_has_doubled_braces(path: Path) -> None:
     """Rows of rules are no calls of Check, and their texts are templates all the same."""
-    tree = syntax(path)
-    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call))
-    if not any(getattr(call.func, "id", "") == "Check" for call in calls):
-        return
+    tree = parse_file(path)
     prose = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:

@@ -12,6 +12,8 @@ from parcost import Collective, Group, formula
 from parcost.contract.prices import explain
 from parcost_plugins.vocabulary.exchange import AlphaBeta
 
+from ..rows import try_each
+
 _SWITCH = SimpleNamespace(in_network=True)  # which reduces
 
 
@@ -33,10 +35,8 @@ ALGORITHMS = [
 ]
 
 
-@pytest.mark.parametrize("shape", [(8.0,), (8.0, 4.0)])
-@pytest.mark.parametrize(
-    ("algorithm", "operation"), ALGORITHMS, ids=[f"{a.name}-{o}" for a, o in ALGORITHMS]
-)
+@try_each("shape", [(8.0,), (8.0, 4.0)])
+@try_each("algorithm, operation", ALGORITHMS)
 def test_an_explanation_comes_to_the_time(
     algorithm: Any, operation: str, shape: tuple[float, ...]
 ) -> None:

@@ -12,6 +12,8 @@ from parcost.language.format import WIDEST, format_text
 from parcost.language.parse import parse, read_tokens, split_quantity, tables
 from parcost.language.text import Source
 
+from ..rows import try_each
+
 SPECS = sorted((Path(__file__).parents[2] / "specs").rglob("*.par"))
 
 names = st.from_regex(r"[a-z][a-z_0-9]{0,7}", fullmatch=True)
@@ -132,7 +134,7 @@ def test_any_text_is_laid_out_or_left_alone(text: str) -> None:
     assert format_text(once) == once
 
 
-@pytest.mark.parametrize("file", SPECS, ids=lambda file: file.stem)
+@try_each("file", SPECS, ids=lambda file: file.stem)
 def test_specs_keep_meaning_and_comments(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     laid_out = format_text(text)

@@ -20,6 +20,8 @@ from parcost.language.repair import InsertedToken
 from parcost.language.text import Source, Span
 from parcost_grammar import generate, tables
 
+from ..rows import try_each
+
 SPECS = sorted((Path(__file__).parents[2] / "specs").rglob("*.par"))
 
 
@@ -556,7 +558,7 @@ def as_lark(text: str) -> s.Block | None:
     return None if builder.diagnostics else block
 
 
-@pytest.mark.parametrize("file", SPECS, ids=lambda file: file.stem)
+@try_each("file", SPECS, ids=lambda file: file.stem)
 def test_we_read_specs_as_lark_does(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert tree_of(text) == as_lark(text)

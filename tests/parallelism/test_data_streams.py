@@ -11,6 +11,8 @@ import parcost
 from parcost_plugins.calculators.data.layers import passes, timeline
 from parcost_plugins.vocabulary import FsdpSketch
 
+from ..rows import try_each
+
 
 def sketch(
     layers: int, forward: float, backward: float, gather: float, reduce: float, **more: Any
@@ -37,11 +39,11 @@ def test_both_passes_take_what_was_worked_out(given: Any, keep_last: bool, secon
     assert sum(passes(sketch(*given, keep_last=keep_last))) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("layers", [1, 2, 5, 20])
-@pytest.mark.parametrize("forward", [1.0, 5.0])
-@pytest.mark.parametrize("backward", [2.0, 7.0, 12.0])
-@pytest.mark.parametrize("reduce", [1.0, 3.0, 6.0])
-@pytest.mark.parametrize("more", [{}, {"keep_last": True}, {"reshard": False}])
+@try_each("layers", [1, 2, 5, 20])
+@try_each("forward", [1.0, 5.0])
+@try_each("backward", [2.0, 7.0, 12.0])
+@try_each("reduce", [1.0, 3.0, 6.0])
+@try_each("more", [{}, {"keep_last": True}, {"reshard": False}])
 def test_the_streams_take_the_closed_form_within_a_period(
     layers: int, forward: float, backward: float, reduce: float, more: dict[str, bool]
 ) -> None:

@@ -21,6 +21,8 @@ from parcost_plugins.collectives import direct, ring
 from parcost_plugins.topology.occupancy import occupancy
 from parcost_plugins.vocabulary import Cluster, Fabric, Layout, Level
 
+from ..rows import try_each
+
 PLUGINS = load(("topology", topology), ("ring", ring), ("direct", direct), installed=False)
 NVLINK = {"size": 8.0, "bandwidth": 450e9, "latency": 3e-6}
 NICS = {"bandwidth": 50e9, "latency": 14e-6}
@@ -84,9 +86,9 @@ DEGREES = [
 FABRICS = [[8], [4], [1], [72], [8, 32], [4, 12], [2, 8, 16], [6]]
 
 
-@pytest.mark.parametrize("capacities", FABRICS, ids=str)
-@pytest.mark.parametrize("tp, dp, pp", DEGREES)
-@pytest.mark.parametrize("order", ["tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp"])
+@try_each("capacities", FABRICS, ids=str)
+@try_each("tp, dp, pp", DEGREES)
+@try_each("order", ["tp-dp-pp", "tp-pp-dp", "dp-tp-pp", "pp-dp-tp"])
 def test_placement_is_what_looking_at_every_rank_finds(
     tp: int, dp: int, pp: int, order: str, capacities: list[int]
 ) -> None:
@@ -104,9 +106,9 @@ def test_placement_is_what_looking_at_every_rank_finds(
             assert ours == theirs or theirs is None
 
 
-@pytest.mark.parametrize("capacities", FABRICS, ids=str)
-@pytest.mark.parametrize("tp, dp, pp", DEGREES)
-@pytest.mark.parametrize("order", ["tp-dp-pp", "tp-pp-dp", "pp-dp-tp"])
+@try_each("capacities", FABRICS, ids=str)
+@try_each("tp, dp, pp", DEGREES)
+@try_each("order", ["tp-dp-pp", "tp-pp-dp", "pp-dp-tp"])
 def test_a_hop_is_over_the_outermost_level_where_neighbours_part(
     tp: int, dp: int, pp: int, order: str, capacities: list[int]
 ) -> None:

@@ -13,6 +13,8 @@ from parcost_plugins.validation.recipes import Recipe, recipe_of
 from parcost_plugins.validation.rows import RunRow, UnmodelledError
 from parcost_plugins.validation.study import write
 
+from ..rows import try_each
+
 Make = Callable[..., RunRow]
 
 GATED = {"model__gated": True}
@@ -197,9 +199,7 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("changes", "name", "value"), LINES, ids=[f"{name}-{i}" for i, (_, name, _) in enumerate(LINES)]
-)
+@try_each("changes, name, value", LINES)
 def test_a_line_of_a_study(
     changes: dict[str, Any], name: str, value: str | None, row: Make
 ) -> None:
