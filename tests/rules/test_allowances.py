@@ -237,7 +237,7 @@ def test_sarif_has_rules_and_suppressions(tmp_path: Path) -> None:
     assert set(rules) == BOTH
     rule = rules["zero-alone"]
     assert rule["name"] == "ZeroAlone"
-    assert rule["shortDescription"]["text"] == "ZeRO has replicas to shard over"
+    assert rule["shortDescription"]["text"] == "ZeRO needs two or more data-parallel ranks"
     assert rule["fullDescription"]["text"]
     assert rule["help"]["markdown"].startswith("# zero-alone\n")
     assert rule["defaultConfiguration"] == {"level": "warning"}
