@@ -163,3 +163,48 @@ def test_a_key_that_is_renamed_raises_a_question(run_command: Callable[..., Any]
     done = run_command("eval", *machine, *more, "run.yaml", files={"run.yaml": RECIPE})
     assert "import-question" not in done.err + done.out
     assert "step time" in done.out
+
+
+def test_the_state_of_fused_adam_is_that_of_its_options() -> None:
+    """Moments of fp32 beside bf16 weights: 8 B; a master copy adds 4 B. See the reads and writes.
+
+    An update reads the gradient, the weight and the state, and writes the weight and the state.
+    """
+    text = RECIPE.replace("float32", "bfloat16").replace(
+        "torch.optim.AdamW", "transformer_engine.pytorch.optimizers.FusedAdam"
+    )
+    values = settings(read(text))
+    assert values["precision.optimizer"] == "8 B"
+    assert values["precision.update_traffic"] == f"{2 + 2 + 8 + 2 + 8} B"
+    copied = settings(read(text.replace("  lr:", "  master_weights: true\n  lr:")))
+    assert copied["precision.optimizer"] == "12 B"
+    assert not questions(text)
+    assert "precision.optimizer" not in settings(read(text.replace("bfloat16", "float32")))
+
+
+def test_keys_of_the_mesh_in_other_sections_are_read() -> None:
+    """Releases of 2025 have the class of the mesh, recomputation and DeepEP elsewhere."""
+    text = (
+        RECIPE.replace("  strategy: fsdp2\n", "")
+        .replace("  sequence_parallel: false\n  activation_checkpointing: true\n", "")
+        .replace("  torch_dtype", "  is_meta_device: true\n  torch_dtype")
+        .replace("  tp_size: 4\n", "  tp_size: 4\n  ep_size: 4\n")
+        .replace("  _target_: nemo", "  backend: {enable_deepep: true}\n  _target_: nemo")
+    )
+    more = """\
+distributed_config:
+  _target_: nemo_automodel.components.distributed.config.DDPConfig
+  sequence_parallel: true
+parallelizer:
+  _target_: nemo_automodel.components.moe.parallelizer.parallelize_model
+  activation_checkpointing: true
+"""
+    found = read(text + more)
+    assert not found.unknown
+    assert not found.questions
+    assert {
+        "layout.zero": "0",
+        "layout.sequence_parallel": "on",
+        "training.recompute": "full",
+        "routing.dispatcher": "deepep",
+    }.items() <= settings(found).items()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import parcost
+from parcost_plugins.importers.huggingface import HuggingFace
 from parcost_plugins.importers.json_text import JsonTextError, read_object
 
 Run = Callable[..., Any]
@@ -44,6 +45,13 @@ QWEN3 = {"model_type": "qwen3", "num_key_value_heads": 8, "head_dim": 64}
 SIZES = {"kv_heads": "8", "head_dim": "64"}
 OLMO3 = {"model_type": "olmo3", "sliding_window": 128}
 OF_OLMO3 = {"qk_norm": "on", "qk_norm_whole": "on"}
+MPT = {
+    "model_type": "mpt", "hidden_size": None, "d_model": 512, "n_heads": 8, "n_layers": 4,
+    "num_hidden_layers": None, "num_attention_heads": None, "intermediate_size": None,
+    "num_key_value_heads": None, "expansion_ratio": 2, "max_seq_len": 256,
+}  # fmt: skip
+OF_MPT = {"tied": "on", "norm": "layer", "norm_weights": "1", "gated": "off"}
+OF_NEMOTRON = {"norm": "layer", "gated": "off"}
 MIXTURE = {
     "model_type": "qwen3_moe",
     "num_key_value_heads": 8,
@@ -173,6 +181,19 @@ def test_the_imported_spec_is_what_is_evaluated(run_command: Run) -> None:
             {**OF_MIXTURE, "moe_every": "2"},
         ),
         ({**MIXTURE, "num_experts": 0}, {"qk_norm": "on", **SIZES}),
+        (
+            {**MPT, "attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 2}},
+            {**OF_MPT, "alibi": "on", "kv_heads": "2"},
+        ),
+        (
+            {**MPT, "attn_config": {"attn_type": "multiquery_attention", "alibi": False}},
+            {**OF_MPT, "kv_heads": "1", "positions": "256"},
+        ),
+        (
+            {**MPT, "attn_config": {"alibi": False, "rope": True}},
+            OF_MPT,
+        ),
+        ({"model_type": "nemotron", "kv_channels": 64}, {**OF_NEMOTRON, "head_dim": "64"}),
     ],
 )
 def test_keys_that_depend_on_others(
@@ -186,7 +207,11 @@ def test_keys_that_depend_on_others(
     ("changes", "message"),
     [
         ({"model_type": "warp"}, "models of the type `warp` are not known"),
-        ({"model_type": None}, "models of the type `` are not known"),
+        ({"model_type": None}, "the file has no `model_type`, whose code decides norms"),
+        (
+            {"architectures": ["LlamaForSequenceClassification"]},
+            "`LlamaForSequenceClassification`: a head of classes is not in the language yet",
+        ),
         ({"model_type": "jamba"}, "`jamba`: Mamba layers are not in the language yet"),
         ({"hidden_size": "wide"}, "`hidden_size`: a whole number is expected"),
         ({"hidden_size": True}, "`hidden_size`: a whole number is expected"),
@@ -233,6 +258,22 @@ def test_what_no_model_can_say_is_an_error_at_its_key(
     key = list(changes)[-1]
     line = 1 + text[: text.index(f'"{key}"')].count("\n")
     assert f"config.json:{line}:" in done.err
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "message"),
+    [
+        ("attn_config", "qk_ln", True, "models of the type `mpt` are in the language with false"),
+        ("attn_config", "attn_type", "sparse", "attention of the type `sparse` is not in the"),
+        ("ffn_config", "ffn_type", "mptmoe", "a feed-forward of the type `mptmoe` is not in the"),
+    ],
+)
+def test_parts_of_mpt_that_the_language_lacks_are_errors(
+    part: str, key: str, value: Any, message: str
+) -> None:
+    text = config_text(**{**MPT, part: {key: value}})
+    (problem,) = HuggingFace().translate("config.json", text).problems
+    assert f"`{part}.{key}`: {message}" in problem.message
 
 
 @pytest.mark.parametrize(

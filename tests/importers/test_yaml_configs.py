@@ -279,6 +279,12 @@ def test_a_class_that_no_mark_names_raises_a_question() -> None:
     assert settings(Nanotron().read(file)) == settings(nanotron(LLAMA))
 
 
+def test_a_model_in_8_bits_raises_a_question() -> None:
+    found = nanotron(LLAMA.replace("dtype: bfloat16", "dtype: float8")).questions
+    answers = {one.attribute: one.answers for one in found}
+    assert answers["precision"][0] == "--use catalog.precisions.fp8_delayed"
+
+
 def test_layers_with_experts_that_follow_no_pattern_are_an_error() -> None:
     (found,) = problems(Nanotron(), QWEN.replace("[2, 3, 4, 5]", "[1, 3, 5]"), "run.yaml")
     assert "only the first layers can be dense" in found[0]

@@ -18,4 +18,5 @@ PARTS = (
     "slurm",
     "topology",
     "torchtitan",
+    "unread_tools",
 )

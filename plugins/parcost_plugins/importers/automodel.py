@@ -6,10 +6,12 @@ The model is one of the Hugging Face Hub, by its name. No class that a file name
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.hub import catalogue_entry
+from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.lacking import find_lacking
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
@@ -19,7 +21,13 @@ TOOL = "automodel"
 _TABLE = table(TOOL)
 _MESH = "distributed."
 _LOCAL, _GLOBAL = "step_scheduler.local_batch_size", "step_scheduler.global_batch_size"
-_CHECKPOINTS = "distributed.activation_checkpointing"
+#: Recomputation is a key of the mesh, of the model's own parallelizer, or of the recipe.
+_CHECKPOINTS = (
+    "distributed.activation_checkpointing",
+    "parallelizer.activation_checkpointing",
+    "activation_checkpointing",
+)
+_FUSED = "FusedAdam"  # of Transformer Engine: moments of fp32, and a master copy on demand
 _ADAM = {"torch.optim.AdamW", "torch.optim.Adam"}
 _ANSWERS = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
 _SECTIONS = ("step_scheduler.", "distributed.", "model._target_", "model.pretrained")
@@ -51,16 +59,30 @@ class Automodel(Importer):
         problems = list(find_lacking(entries, _TABLE))
         if problems:
             return Translation(problems=problems)
-        found = SettingCollector(entries, _TABLE)
+        found = SettingCollector(_join_mesh(entries), _TABLE)
         if not any(key.startswith(_SECTIONS) for key in entries):
             return found.translation()
         _model(found)
         stages = _layout(found)
         _batch(found, stages)
         _precision(found)
+        _optimizer(found)
         _recompute(found)
         _rest(found)
         return found.translation()
+
+
+def _join_mesh(entries: Mapping[str, JsonEntry]) -> Mapping[str, JsonEntry]:
+    """Return the entries with those of ``distributed_config`` as keys of ``distributed``.
+
+    >>> entries = {"distributed.tp_size": 1, "distributed_config._target_": 2}
+    >>> _join_mesh(entries)
+    {'distributed.tp_size': 1, 'distributed._target_': 2}
+    """
+    other = "distributed_config."
+    joined = {_MESH + k.removeprefix(other): v for k, v in entries.items() if k.startswith(other)}
+    rest = {key: entry for key, entry in entries.items() if not key.startswith(other)}
+    return {**rest, **{key: entry for key, entry in joined.items() if key not in rest}}
 
 
 def _why(fact: str) -> str:
@@ -242,9 +264,41 @@ def _precision(found: SettingCollector) -> None:
     found.assume("training", "precision", "automodel", "the recipe that this file changes")
 
 
+def _optimizer(found: SettingCollector) -> None:
+    """Read the state of the optimizer: that of PyTorch's Adam has the type of the weights."""
+    key = "optimizer._target_"
+    name = str(found.value(key, "torch.optim.AdamW"))
+    if name in _ADAM:
+        return
+    if not name.startswith("transformer_engine.") or not name.endswith(_FUSED):
+        reason = f"recipes count the state and the update of Adam, and this is {name}"
+        found.ask("precision", reason, _ANSWERS, key)
+        return
+    base = found.recipe()[1]
+    moments = [
+        found.word(f"optimizer.{one}_dtype", _TABLE["dtypes"]) or "4 B"
+        for one in ("exp_avg", "exp_avg_sq")
+    ]
+    master = "optimizer.master_weights"
+    copy = 4 if found.switch(master) else 0
+    for part in ("master_weight_dtype", "store_param_remainders"):
+        if found.value(f"optimizer.{part}") not in (None, False, "float32", "torch.float32"):
+            reason = "the master copy of FusedAdam has another size"
+            found.ask("precision", reason, _ANSWERS, f"optimizer.{part}")
+    if base == "bf16_fsdp" and moments == ["4 B", "4 B"]:
+        return
+    size, each = 4 if base == "bf16_fsdp" else 2, sum(int(one[0]) for one in moments)
+    state = each + (copy if size == 2 else 0)
+    block = f"precision automodel extends {base}"
+    found.set(block, "optimizer", f"{state} B", key)
+    # Reads gradient, weight and state, writes weight and state.
+    found.set(block, "update_traffic", f"{3 * size + 2 * state} B", key)
+    found.assume("training", "precision", "automodel", "the recipe that this file changes")
+
+
 def _recompute(found: SettingCollector) -> None:
     """Read which activations are made again in backward."""
-    key = next((k for k in (_CHECKPOINTS, "activation_checkpointing") if k in found), "")
+    key = next((key for key in _CHECKPOINTS if key in found), "")
     value = found.value(key) if key else None
     if value is None:
         fact = "activation_checkpointing is false"
@@ -259,12 +313,7 @@ def _recompute(found: SettingCollector) -> None:
 
 
 def _rest(found: SettingCollector) -> None:
-    """Read the optimizer, compilation, experts and the loss."""
-    key = "optimizer._target_"
-    name = str(found.value(key, "torch.optim.AdamW"))
-    if name not in _ADAM:
-        reason = f"recipes count the state and the update of Adam, and this is {name}"
-        found.ask("precision", reason, _ANSWERS, key)
+    """Read compilation, experts and the loss."""
     if found.switch("compile.enabled"):
         found.set("kernels", "mode", "compiled", "compile.enabled")
     if found.switch(f"{_MESH}enable_compile"):
@@ -277,12 +326,14 @@ def _rest(found: SettingCollector) -> None:
         )
         for what in ("parameters", "optimizer"):
             found.set("offload", what, "1", near)
-    sends = "model.backend.dispatcher"
-    if (_size(found, "ep_size") or 1) > 1 and sends in found:
+    if (_size(found, "ep_size") or 1) > 1:
+        sends, old = "model.backend.dispatcher", "model.backend.enable_deepep"
         words = {"deepep": "deepep", "hybridep": "hybridep", "torch": "alltoall"}
         kind = found.word(sends, {**words, "alltoall": "alltoall"})
         if kind is not None:
             found.set("routing", "dispatcher", kind, sends)
+        elif found.switch(old):
+            found.set("routing", "dispatcher", "deepep", old)
     loss = "loss_fn._target_"
     if "FusedLinear" in str(found.value(loss, "")):
         found.leave_open(loss, "a loss that never stores logits: `training { loss_chunks = 8 }`")

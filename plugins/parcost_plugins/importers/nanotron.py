@@ -17,6 +17,7 @@ _MODEL = "model.model_config."
 _CONFIG = "nanotron 0.4"
 _CLASSES = {"is_llama_config": "llama", "is_qwen2_config": "qwen2"}
 _CLASSES["is_starcoder2_config"] = "starcoder2"
+_EIGHT_BITS = ("float8", "fp8", "fp8e4m3", "fp8e5m2")
 
 
 class Nanotron(Importer):
@@ -159,6 +160,11 @@ def _precision(found: SettingCollector) -> None:
     """Read the recipe: wide gradients and a master copy, or all in the type of the model."""
     key, wide = "model.dtype", "optimizer.accumulate_grad_in_fp32"
     words = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "double": ""}
+    if str(found.value(key)) in _EIGHT_BITS:
+        answers = ("--use catalog.precisions.fp8_delayed", "--use catalog.precisions.bf16")
+        found.ask("precision", f"`{found.value(key)}`: its recipe is not in the file", answers, key)
+        found.switch(wide)  # a part of that recipe
+        return
     kind = found.word(key, words) if key in found else "bf16"
     why = "" if key in found else "nanotron 0.4: dtype is bfloat16"
     if not kind:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import product
 
 from attrs import evolve
 
@@ -44,8 +45,10 @@ class HuggingFace(Importer):
     describes = ("model",)
 
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether the text is a JSON object with a key that identifies a model."""
-        return name.endswith(".json") and any(f'"{key}"' in text for key in TABLE["identify"])
+        """Return whether the text is JSON with a key, or a group of keys, of a model's file."""
+        return name.endswith(".json") and any(
+            all(f'"{key}"' in text for key in group.split()) for group in TABLE["identify"]
+        )
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the model that a configuration describes."""
@@ -96,6 +99,8 @@ def _translation(
     if composite and not options.text_only:
         return _tower_problem(outer, part.towers)
     model_type = options.family or part.model_type
+    if not options.family and (problem := _head_problem(entries, model_type)):
+        return problem
     if model_type in lacking:
         return problem_at(
             part.kind, f"`{model_type}`: {lacking[model_type]} {ABSENT}", TABLE["help"]["lacking"]
@@ -160,6 +165,17 @@ def _text_part(entries: Mapping[str, JsonEntry], outer: JsonEntry) -> _TextPart:
     )
 
 
+def _head_problem(entries: Mapping[str, JsonEntry], model_type: str) -> Translation | None:
+    """Reject a class whose head the language does not have: it has no logits of a vocabulary."""
+    entry = entries.get("architectures", _NOTHING)
+    names = entry.value if isinstance(entry.value, list) else [entry.value]
+    for name, (ending, what) in product(map(str, names), TABLE["heads"].items()):
+        if name.endswith(ending):
+            advice = f"`--as {model_type}` evaluates this model with the head of a language model"
+            return problem_at(entry, f"`{name}`: {what} {ABSENT}", advice)
+    return None
+
+
 def _tower_problem(outer: JsonEntry, towers: Sequence[str]) -> Translation:
     """Reject a model with towers that the language does not have."""
     kinds = sorted({TABLE["towers"]["kinds"].get(tower, "vision") for tower in towers})
@@ -186,13 +202,15 @@ def _unknown_type(
     entry: JsonEntry, model_type: str, keys: Mapping[str, JsonEntry], asked: bool
 ) -> Translation:
     """Reject a type, and suggest the known one whose keys are nearest to those of the file."""
-    names = ", ".join(sorted(TABLE["families"]))
+    known = f"{len(TABLE['families'])} types are known, such as {', '.join(TABLE['nearest'])}"
     if asked:
         near = get_close_matches(model_type, TABLE["families"], n=1, cutoff=0.5)
         found = f"did you mean `{near[0]}`? " if near else ""
         message = f"`--as {model_type}`: models of the type `{model_type}` are not known"
-        return problem_at(entry, message, f"{found}known are {names}")
+        return problem_at(entry, message, f"{found}{known}")
     message = f"models of the type `{model_type}` are not known"
+    if not model_type:
+        message = "the file has no `model_type`, whose code decides norms, biases and heads"
     for key, what in TABLE["lacking"]["keys"].items():
         if is_set(keys, key):
             return problem_at(
@@ -200,9 +218,7 @@ def _unknown_type(
             )
     nearest = nearest_family(keys)
     advice = f"`--as {nearest}` reads its keys as those of `{nearest}`; " if nearest else ""
-    return problem_at(
-        entry, message, f"{advice}known are {names}; or write the `model` block by hand"
-    )
+    return problem_at(entry, message, f"{advice}{known}; or write the `model` block by hand")
 
 
 @hookimpl

@@ -172,14 +172,37 @@ class Configuration:
         if rule == "falcon":
             self._read_falcon()
         elif rule == "mpt":
-            ratio, why = self._value_of("expansion_ratio")
-            hidden = self._number("hidden")
-            if hidden and isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
-                self._set("ffn", digits(round(hidden * ratio)), "expansion_ratio", why)
+            self._read_mpt()
         elif rule == "baichuan" and "max_position_embeddings" not in self._entries:
             self._assume(
                 "alibi", "on", "Baichuan 13B has ALiBi; its file has no max_position_embeddings"
             )
+
+    def _read_mpt(self) -> None:
+        """Read the widths, the heads and the positions of MPT, also of LLM Foundry's own code."""
+        ratio, why = self._value_of("expansion_ratio")
+        hidden = self._number("hidden")
+        if hidden and isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
+            self._set("ffn", digits(round(hidden * ratio)), "expansion_ratio", why)
+        key = "attn_config.attn_type"
+        kind, _ = self._value_of(key)
+        if kind == "multiquery_attention":
+            self._set("kv_heads", "1", key)
+        elif kind not in (None, "multihead_attention", "grouped_query_attention"):
+            self._error(key, f"attention of the type `{kind}` is {ABSENT}")
+        key = "ffn_config.ffn_type"
+        kind, _ = self._value_of(key)
+        if kind == "mptglu":
+            self._set("gated", "on", key)
+        elif kind not in (None, "mptmlp"):
+            self._error(key, f"a feed-forward of the type `{kind}` is {ABSENT}")
+        rotary, _ = self._value_of("attn_config.rope")
+        learned, _ = self._value_of("learned_pos_emb")
+        length, why = self._value_of("max_seq_len")
+        if "alibi" not in self._settings and not rotary and learned is not False and length:
+            number = self._whole("max_seq_len", length)
+            if number is not None:
+                self._set("positions", digits(number), "max_seq_len", why)
 
     def _read_falcon(self) -> None:
         """Read the three kinds of decoder layers of Falcon."""

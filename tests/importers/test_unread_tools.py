@@ -1,0 +1,36 @@
+"""Configurations of tools without a reader: each is rejected by the name of its tool."""
+
+from __future__ import annotations
+
+import pytest
+
+from parcost_plugins.importers.finetuning import TuningTool
+from parcost_plugins.importers.unread_tools import UnreadTools
+
+FILES = {
+    "GPT-NeoX": '{"pipe-parallel-size": 2, "model-parallel-size": 2, "num-layers": 8}',
+    "LLM Foundry": "global_train_batch_size: 64\ntrain_loader:\n  name: text\n",
+    "OLMo": "device_train_microbatch_size: 4\nmodel:\n  mlp_ratio: 8\n",
+    "litgpt": "model_name: pythia-14m\ntokenizer_dir: t\ntrain:\n  micro_batch_size: 4\n",
+    "levanter": "trainer:\n  mp: p=f32,c=bfloat16\n  train_batch_size: 64\n",
+    "Meta Lingua": "distributed:\n  fsdp_type: full_shard\n  model_dtype: bf16\n",
+    "PaddleNLP": '{"model_name_or_path": "m", "tensor_parallel_degree": 2, "sharding": "stage1"}',
+    "picotron": '{"distributed": {"pp_engine": "1f1b"}, "training": {"seq_length": 128}}',
+    "dolomite-engine": "model_args:\n  model_name: m\ndistributed_args:\n  stage: 3\n",
+}
+
+
+@pytest.mark.parametrize("tool", FILES)
+def test_a_file_of_a_tool_without_a_reader_names_the_tool(tool: str) -> None:
+    text = FILES[tool]
+    name = "run.json" if text.startswith("{") else "run.yaml"
+    assert UnreadTools().recognizes(name, text)
+    (problem,) = UnreadTools().translate(name, text).problems
+    assert f"a configuration of {tool}, which parcost does not read" in problem.message
+    assert "parcost eval config.json --use catalog.devices" in problem.help
+
+
+def test_a_file_of_paddlenlp_is_none_of_trainer() -> None:
+    text = FILES["PaddleNLP"].replace("{", '{"per_device_train_batch_size": 1, ', 1)
+    assert not TuningTool("trl").recognizes("run.json", text)
+    assert not UnreadTools().recognizes("run.json", '{"model_name_or_path": "m"}')
