@@ -6,11 +6,12 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from parcost import Edge, Formula, Memory, Once, Outcome, Pipeline, Work
 from parcost.contract.plugin import Plugin
-from parcost.engine.reduce import reduce
+from parcost.engine.reduce import reduce, reduce_step
 from parcost.plugins.discovery import load
 from parcost.testing import simulate
 
@@ -63,13 +64,24 @@ class Make:
         return Memory(name=name, bytes_=bytes_, formula=FORMULA, **more)
 
     def step(
-        self, *terms: Any, p: int = 1, m: Any = 1.0, v: int = 1, schedule: Any = "one_f_one_b"
+        self,
+        *terms: Any,
+        p: int = 1,
+        m: Any = 1.0,
+        v: int = 1,
+        schedule: Any = "one_f_one_b",
+        **more: Any,
     ) -> Outcome:
-        """Add up *terms*."""
+        """Add up *terms*; *more* is of the pipeline."""
         found = self.schedules[schedule] if isinstance(schedule, str) else schedule
-        pipeline = Pipeline(schedule=found.name, stages=p, micro_batches=m, chunks=v)
+        pipeline = Pipeline(schedule=found.name, stages=p, micro_batches=m, chunks=v, **more)
         time = [(PLUGIN, t) for t in terms if not isinstance(t, Memory)]
-        return reduce(pipeline, found, time, [(PLUGIN, t) for t in terms if isinstance(t, Memory)])
+        memory = [(PLUGIN, t) for t in terms if isinstance(t, Memory)]
+        outcome = reduce(pipeline, found, time, memory)
+        seconds, bytes_ = reduce_step(pipeline, found, time, memory)
+        assert np.allclose(seconds, outcome.step_seconds, rtol=1e-12, atol=1e-12)
+        assert np.allclose(bytes_, outcome.memory_bytes, rtol=1e-12, atol=1e-12)
+        return outcome
 
 
 @pytest.fixture(scope="session")

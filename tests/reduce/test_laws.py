@@ -256,6 +256,57 @@ def test_more_time_anywhere_never_shortens_the_step(step: Any, data: Any) -> Non
     assert add_up(step, longer).step_seconds >= add_up(step).step_seconds - 1e-9
 
 
+#: What the numbers of a term grow by, where growing them is more work.
+GROWTH = {
+    "seconds": st.sampled_from([0.25, 1.0, 7.0]),
+    "slowdown": st.sampled_from([0.0, 0.25, 0.5]),
+    "also_busy": st.sampled_from([0.0, 0.25, 0.5]),
+    "tail": st.sampled_from([0.0, 1.0, 3.0]),
+    "boundaries": st.sampled_from([0.0, 1.0, 3.0]),
+    "bytes_": st.sampled_from([0.5, 3.0]),
+    "of_activations": st.sampled_from([0.25, 1.0]),
+}
+
+
+@given(step=steps(), data=st.data())
+def test_growing_any_number_of_any_term_never_makes_a_step_shorter_or_smaller(
+    step: Any, data: Any
+) -> None:
+    """A search rests on it: a bound of few terms, or of their least, is a bound."""
+    k = 3
+    column = st.lists(st.integers(0, 8).map(float), min_size=k, max_size=k).map(np.array)
+    slower = st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=k, max_size=k).map(np.array)
+    before = []
+    for term in (*step.terms, *step.memory):
+        if data.draw(st.booleans()):
+            name = "bytes_" if isinstance(term, Memory) else "seconds"
+            term = evolve(term, **{name: data.draw(column)})  # noqa: PLW2901
+        if isinstance(term, (Work, Once)) and data.draw(st.booleans()):
+            term = evolve(term, slowdown=data.draw(slower))  # noqa: PLW2901
+        before.append(term)
+    if not before:
+        return
+    i = data.draw(st.integers(0, len(before) - 1))
+    after = [*before]
+    names = [name for name in GROWTH if hasattr(after[i], name)]
+    if isinstance(after[i], Memory) and not after[i].per_micro_batch:
+        names = ["bytes_", "of_activations"]
+    for name in data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True)):
+        own, more = getattr(after[i], name), data.draw(GROWTH[name])
+        larger = tuple(x + more for x in own) if isinstance(own, tuple) else own + more
+        after[i] = evolve(after[i], **{name: larger})
+    more = {
+        "blocking": data.draw(st.booleans()),
+        "overlap": data.draw(st.sampled_from([0.0, 0.5, 1.0])),
+    }
+    one, other = (
+        MAKE.step(*t, p=step.p, m=float(step.m), v=step.v, schedule=schedule(step), **more)
+        for t in (before, after)
+    )
+    assert np.all(other.step_seconds >= one.step_seconds - 1e-9)
+    assert np.all(other.memory_bytes >= one.memory_bytes - 1e-9)
+
+
 @given(step=steps(), data=st.data())
 def test_higher_counts_never_shorten_the_step(step: Any, data: Any) -> None:
     found = [i for i, term in enumerate(step.terms) if not isinstance(term, Edge)]

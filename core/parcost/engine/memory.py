@@ -10,6 +10,7 @@ the W of a micro-batch only a part of it is left.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,13 @@ def peak_memory(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> P
         moment=_moment_name(at.index % n),
         devices=[find_maximum(moments)[0] for moments in sums],
     )
+
+
+def peak_bytes(terms: Sequence[tuple[Plugin, Memory]], plan: PipelinePlan) -> Real:
+    """Return the bytes of the fullest device at its fullest moment."""
+    held = DeviceMemory([term for _, term in terms], plan)
+    every = (bytes_ for d in range(len(plan.held)) for bytes_ in held.moments(d))
+    return reduce(maximum, every)
 
 
 def device_lines(

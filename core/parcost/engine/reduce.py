@@ -29,13 +29,13 @@ from parcost.contract.terms import MOMENTS, Edge, Memory, Once, StageCounts, Wor
 from parcost.engine.bounds import device_seconds as busy_devices
 from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
 from parcost.engine.maxima import find_maximum, total
-from parcost.engine.memory import peak_memory
+from parcost.engine.memory import peak_bytes, peak_memory
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.replay import Hop, PipelinePlan, add_hops
+from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.stage_costs import PASSES, Load, kinds, load_where
-from parcost.engine.step_costs import WHENS
+from parcost.engine.step_costs import WHENS, added_seconds
 from parcost.language.errors import FaultError, SpecError
 from parcost.numeric import Mask, Real, any_of
 
@@ -76,6 +76,63 @@ def reduce(
     A term that makes no sense is left out and noted in *faults*; without a list to note
     it in, it is a :class:`PluginError`.
     """
+    whole, timelines = _run(pipeline, schedule, terms, memory, faults, apart=True)
+    plan, loads = whole.plan, whole.loads
+    device = find_maximum(_at_work(plan, loads, whole.times))[1]
+    assert whole.pairs is not None
+    ledger = work_lines(whole.works, loads, plan, device, whole.pairs)
+    busy = total(line.exposed for line in ledger)
+    if pipeline.stages > 1:
+        ledger.append(bubble_line(plan, timelines[0].seconds, busy))
+        seconds = [timeline.seconds for timeline in timelines]
+        ledger += hop_lines(whole.edges, plan, device, seconds)
+    ledger += once_lines(whole.onces, whole)
+    ledger = [line for line in ledger if any_of(line.exposed != 0) or any_of(line.hidden != 0)]
+    full = peak_memory(whole.memory, plan)
+    return Outcome(
+        pipeline=pipeline,
+        step_seconds=total(line.exposed for line in ledger),
+        ledger=ledger,
+        device=device.index,
+        ideal_seconds=busy,
+        makespan_seconds=timelines[-1].seconds,
+        flops=pipeline.micro_batches
+        * device.of(lambda d: total(plan.shares[k] * loads[k].flops for k in plan.held[d])),
+        memory_bytes=full.bytes_,
+        memory_lines=full.lines,
+        memory_device=full.device,
+        memory_moment=full.moment,
+        device_memory=full.devices,
+        alive=[_alive(plan, x) for x in range(pipeline.stages * pipeline.chunks)],
+        run=whole,
+    )
+
+
+def reduce_step(
+    pipeline: Pipeline, schedule: Schedule, terms: Stamped, memory: Stamped = ()
+) -> tuple[Real, Real]:
+    """Return the step time in seconds and the peak memory in bytes, without a ledger.
+
+    They are those of :func:`reduce` within rounding: a ledger sums the same seconds in another
+    order.
+    """
+    whole, _ = _run(pipeline, schedule, terms, memory, None, apart=False)
+    onces = {when: [term for _, term in whole.onces if term.when == when] for when in WHENS}
+    return added_seconds(onces, whole), peak_bytes(whole.memory, whole.plan)
+
+
+def _run(
+    pipeline: Pipeline,
+    schedule: Schedule,
+    terms: Stamped,
+    memory: Stamped,
+    faults: list[Fault] | None,
+    *,
+    apart: bool,
+) -> tuple[PipelineRun, Sequence[Timeline]]:
+    """Return the pipeline as it runs, and its timelines as one kind of message after another is
+    added, or the last one alone if the messages need not be told *apart*.
+    """
     plan = PipelinePlan(schedule, pipeline)
     stages = pipeline.stages * pipeline.chunks
     sound = _valid_terms("terms", terms, pipeline, faults)
@@ -93,14 +150,13 @@ def reduce(
     passes = {x: (t["F"], t["R"] + t["B"], t["W"]) for x, t in seconds.items()}
     forward, backward, weights = zip(*(passes[x] for x in alike), strict=True)
     times = Times(forward, backward, weights, paired.seconds)
-    device = find_maximum(_at_work(plan, loads, times))[1]
     hops: list[Hop] = [0.0]  # as one kind of message after another is added
     for _, edge in edges:
         hops.append(add_hops(hops[-1], tuple(edge.boundaries) or edge.seconds))
-    spans = [bool(onces) and i == len(edges) for i in range(len(hops))]
-    timelines = [plan.timeline(times, hop, spans=s) for hop, s in zip(hops, spans, strict=True)]
+    timelines = [plan.timeline(times, hop, spans=False) for hop in hops[:-1] if apart]
+    timelines.append(plan.timeline(times, hops[-1], spans=bool(onces)))
     kept = sorted(_valid_terms("memory", memory, pipeline, faults), key=lambda p: p[1].name)
-    whole = PipelineRun(
+    run = PipelineRun(
         plan=plan,
         loads=loads,
         kinds=[alike[x] for x in plan.stage],
@@ -113,32 +169,7 @@ def reduce(
         memory=kept,
         pairs=paired,
     )
-
-    ledger = work_lines(works, loads, plan, device, paired)
-    busy = total(line.exposed for line in ledger)
-    if pipeline.stages > 1:
-        ledger.append(bubble_line(plan, timelines[0].seconds, busy))
-        ledger += hop_lines(edges, plan, device, [timeline.seconds for timeline in timelines])
-    ledger += once_lines(onces, whole)
-    ledger = [line for line in ledger if any_of(line.exposed != 0) or any_of(line.hidden != 0)]
-    full = peak_memory(kept, plan)
-    return Outcome(
-        pipeline=pipeline,
-        step_seconds=total(line.exposed for line in ledger),
-        ledger=ledger,
-        device=device.index,
-        ideal_seconds=busy,
-        makespan_seconds=timelines[-1].seconds,
-        flops=pipeline.micro_batches
-        * device.of(lambda d: total(plan.shares[k] * loads[k].flops for k in plan.held[d])),
-        memory_bytes=full.bytes_,
-        memory_lines=full.lines,
-        memory_device=full.device,
-        memory_moment=full.moment,
-        device_memory=full.devices,
-        alive=[_alive(plan, x) for x in range(stages)],
-        run=whole,
-    )
+    return run, timelines
 
 
 def _at_work(plan: PipelinePlan, loads: Sequence[Load], times: Times) -> Sequence[Real]:

@@ -167,10 +167,26 @@ def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When,
     }
 
 
+def added_seconds(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Real:
+    """Return the seconds of the step of *run* with all *terms*."""
+    fill, drain, end = (TermGroup(terms[when], run) for when in WHENS)
+    timeline = _filled(fill, run)[2] if fill.terms else run.timeline
+    return timeline.seconds + drain.outlasts(fill, timeline) + end.duration()
+
+
 def _fill(group: TermGroup, run: PipelineRun) -> tuple[GroupCost, Timeline]:
     """Return what the group adds, and the pipeline held back by it."""
     if not group.terms:
         return NOTHING, run.timeline
+    later, lateness, after = _filled(group, run)
+    return group.cost(later, lateness), after
+
+
+def _filled(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[Real], Timeline]:
+    """Return by how much the group delays the pipeline, in all and on each device.
+
+    The third is the delayed pipeline.
+    """
     before = run.timeline
     releases: list[Real] = [0.0] * len(group.stages)
     crowded = [seconds - before.seconds for seconds in _busiest_seconds(run, group)]
@@ -187,7 +203,7 @@ def _fill(group: TermGroup, run: PipelineRun) -> tuple[GroupCost, Timeline]:
     for crowd in crowded:
         later = maximum(later, crowd)
     after = evolve(after, seconds=before.seconds + later)
-    return group.cost(later, lateness), after
+    return later, lateness, after
 
 
 def _held_back(releases: Sequence[Real], run: PipelineRun) -> tuple[Real, Timeline]:

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from parcost.contract.validation import declarations
-from parcost.engine.reduce import reduce
+from parcost.engine.reduce import reduce, reduce_step
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.search.scores import ScoredLayouts
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.outcome import Outcome
+    from parcost.contract.pipelines import Pipeline
+    from parcost.contract.study import Schedule
+    from parcost.engine.reduce import Stamped
 
 
 def replay_layouts(
@@ -27,10 +30,12 @@ def replay_layouts(
 
     *where* has their index in each dimension of the space.
     """
-    outcome = outcome_of(scored, where)
+    with schedule_blame(scored.structure.study, scored.pipeline.schedule):
+        step = reduce_step(*_picked_terms(scored, where))
     count = len(where[0])
-    seconds = np.broadcast_to(np.asarray(outcome.step_seconds, dtype=np.float64), (count,))
-    bytes_ = np.broadcast_to(np.asarray(outcome.memory_bytes, dtype=np.float64), (count,))
+    seconds, bytes_ = (
+        np.broadcast_to(np.asarray(value, dtype=np.float64), (count,)) for value in step
+    )
     return seconds, bytes_, np.isfinite(seconds) & (bytes_ <= room_of(scored, where))
 
 
@@ -51,15 +56,21 @@ def _least(sizes: Sequence[Any], where: Sequence[NDArray[np.intp]]) -> Any:
 
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:
     """Return the outcome of layouts, with an array for them; its lines are sums of terms."""
-    study = scored.structure.study
+    with schedule_blame(scored.structure.study, scored.pipeline.schedule):
+        return reduce(*_picked_terms(scored, where))
+
+
+def _picked_terms(
+    scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]
+) -> tuple[Pipeline, Schedule, Stamped, Stamped]:
+    """Return the arguments of the reducer for layouts: pipeline, schedule, terms and memory."""
     picked = _PointSelection(where)
     pipeline = attrs.evolve(
         scored.pipeline, micro_batches=picked.flat(scored.pipeline.micro_batches)
     )
     terms = [(plugin, picked.term(term)) for plugin, term in scored.terms]
     memory = [(plugin, picked.term(term)) for plugin, term in scored.memory]
-    with schedule_blame(study, pipeline.schedule):
-        return reduce(pipeline, scored.schedule, terms, memory)
+    return pipeline, scored.schedule, terms, memory
 
 
 class _PointSelection:
