@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 import parcost
 from parcost.search.best_first import SearchRequest, search
@@ -150,8 +151,11 @@ def test_a_sweep_in_the_spec_leaves_the_choices_what_they_are() -> None:
 def test_nothing_that_is_listed_beats_the_front(seed: int, spaces: Callable[[int], Any]) -> None:
     text, axes = spaces(seed)
     (scenario,) = parcost.load_text(text)
-    found = search(space(scenario, axes, list(axes)), SearchRequest(keep=5, budget_seconds=1e9))
+    whole, request = space(scenario, axes, list(axes)), SearchRequest(keep=5, budget_seconds=1e9)
+    found, both = search(whole, request), search(whole, evolve(request, front=True))
+    assert [x.values for x in found.best] == [x.values for x in both.best]
     front = [(one.seconds, one.bytes_) for one in found.front]
+    assert front == [(one.seconds, one.bytes_) for one in both.front]
     assert front[0] == (found.best[0].seconds, found.best[0].bytes_)
     for one in found.best:
         at = (one.seconds, one.bytes_)

@@ -107,6 +107,12 @@ def test_every_layout_that_is_listed_meets_a_limit(
     assert all(meets(point) for point in data["front"])
 
 
+def test_the_front_is_on_the_short_page_where_it_is_asked_for(run: Run) -> None:
+    pages = [run(SPEC, *NARROW, *more)[1] for more in ((), ("--front",))]
+    assert ["Time against memory" in page for page in pages] == [False, True]
+    assert pages[1].splitlines()[5:20] == pages[0].splitlines()[5:20]
+
+
 def test_a_limit_costs_exactly_the_layouts_that_break_it(run: Run) -> None:
     every = search_json(run, SPEC, *NARROW, "--top", "100")["best"]
     roomy = [x for x in every if x["memory_bytes"] <= 40 * 2**30]

@@ -30,6 +30,7 @@ def search_for_map(
     """Return the best layouts of a space, and what a map of it shows unless it is too large."""
     fastest = FastestLayouts()
     points = fastest if whole.size <= _MOST_MAPPED else None
+    request = evolve(request, front=True)
     found = search(whole, request, on_progress=on_progress, points=points)
     return evolve(found, fastest=fastest.layouts())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from attrs import evolve
 
 from parcost.cli import options
 from parcost.cli.export import write
@@ -99,6 +100,12 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     help="Memory of the fullest device that stays free, such as '10 %'.",
 )
 @click.option("--full", is_flag=True, help="Print every listed layout, the rules, the front.")
+@click.option(
+    "--front",
+    is_flag=True,
+    help="Print the Pareto front of step time and memory, which takes longer; --full and "
+    "--format json have it as well.",
+)
 @click.option("--seed", default=0, show_default=True, help="Random seed of --sample.")
 @click.option(
     "--format",
@@ -141,6 +148,7 @@ def command(
     tolerance: str | None,
     headroom: str | None,
     full: bool,
+    front: bool,
     seed: int,
     format_: str,
     out: str | None,
@@ -190,6 +198,8 @@ def command(
             tolerance=None if tolerance is None else _share("--tolerance", tolerance),
             most=float("inf") if sample is not None else LARGEST,
         )
+        has_front = front or full or format_ == _JSON
+        wanted = evolve(wanted, request=evolve(wanted.request, front=has_front))
         points = out if emit is None and picture is None else None
         found = _search(wanted, points, progress, sample, seed, is_drawn=picture is not None)
         ranked = _rank(wanted.space, found)
@@ -202,7 +212,7 @@ def command(
     if exported and out is None:
         write(exported, None)
     else:
-        _print(ranked, picture, format_, out, rows=top, full=full)
+        _print(ranked, picture, format_, out, rows=top, full=full, front=front)
     if exported and out is not None:
         write(exported, out)
     return _exit_code(ranked)
@@ -306,8 +316,12 @@ def _print(
     *,
     rows: int | None,
     full: bool,
+    front: bool,
 ) -> None:
-    """Write the report in the format of that name; the page has *rows* layouts, or is *full*."""
+    """Write the report in the format of that name; the page has *rows* layouts, or is *full*.
+
+    With *front*, the page ends with the Pareto front.
+    """
     from parcost.output import search
     from parcost.output.search_screen import search_screen
 
@@ -320,7 +334,7 @@ def _print(
     elif full:
         show(search.search_page(*ranked))
     else:
-        show(search_screen(*ranked, rows=rows))
+        show(search_screen(*ranked, rows=rows, front=front))
 
 
 def _print_failure(error: SpecError) -> int:

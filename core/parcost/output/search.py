@@ -114,9 +114,7 @@ def search_page(
             yield Line(_other_values(axis), "faint")
         if axis.lacking:
             yield Line(_lacking_values(axis), "faint")
-    if len(found.front) > 1:
-        yield Heading("Time against memory")
-        yield _front(space, found)
+    yield from pareto_front(space, found)
     for _, section in best[0].result.sections:
         if section.lead and section.rows:  # what the screen of a report has as well
             yield from section_page(section)
@@ -364,7 +362,11 @@ def _lacking_values(axis: Axis) -> str:
     return f"Not searched: {_short(axis.attribute)} {values}; {axis.lacks}"
 
 
-def _front(space: Space, found: SearchResult) -> Table:
+def pareto_front(space: Space, found: SearchResult) -> Iterator[Item]:
+    """Yield the Pareto front of step time and memory, where it has more than one layout."""
+    if len(found.front) < 2:
+        return
+    yield Heading("Time against memory")
     step = max(1, len(found.front) // _FRONT)
     rows = [
         Row(
@@ -376,7 +378,7 @@ def _front(space: Space, found: SearchResult) -> Table:
         )
         for layout in found.front[::step]
     ]
-    return Table(
+    yield Table(
         (Column("step", "right"), Column("memory", "right"), Column("layout", flexible=True)), rows
     )
 

@@ -20,6 +20,7 @@ from parcost.output.search import (
     indifferent_attributes,
     layout_counts,
     objective_values,
+    pareto_front,
     setting_text,
 )
 from parcost.report.verdict import verdict
@@ -46,8 +47,9 @@ def search_screen(
     near: Sequence[Neighbour] = (),
     *,
     rows: int | None = None,
+    front: bool = False,
 ) -> Iterator[Item]:
-    """Yield the default page of a search, with *rows* of the best layouts."""
+    """Yield the default page of a search, with *rows* of the best layouts, and the *front*."""
     shown = best[:rows] if rows else _first_rows(best, space)
     yield Heading(space.scenario.name, 1, aside=space.scenario.path)
     yield Line(_summary(found, best[0]), "strong")
@@ -63,6 +65,8 @@ def search_screen(
     if reasons := list(_reasons(shown)):
         yield Heading("Why the others are slower", 3)
         yield from reasons
+    if front:
+        yield from pareto_front(space, found)
     yield Line("")
     for fault in faults(found, best):
         if fault not in found.faults:

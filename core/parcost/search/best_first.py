@@ -13,7 +13,7 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import cache, reduce
 from itertools import count
 from math import inf, nan, prod
 from operator import and_
@@ -56,7 +56,8 @@ class SearchRequest:
     With *careful* a layout is evaluated on its own before it excludes others. Only a single
     evaluation has the verdicts of plugins, which may reject it. A *strict_budget* also ends a
     search that hands out all layouts. Layouts whose cost differs by less than *tolerance*, a share,
-    are listed with the simpler ones first.
+    are listed with the simpler ones first. Without *front* the Pareto front is computed when it is
+    read, by a second search.
     """
 
     objective: str = "step_time"
@@ -65,6 +66,7 @@ class SearchRequest:
     careful: bool = False
     strict_budget: bool = False
     tolerance: float = 0.0
+    front: bool = False
 
 
 def search(
@@ -94,6 +96,9 @@ def search(
             careful = evolve(request, careful=True, budget_seconds=left)
             found = _tally(space, careful, on_progress, None)
             result = result_of(space, objective, found, start, careful=True)
+    if not request.front:
+        wanted = evolve(request, front=True)
+        result = evolve(result, make_front=cache(lambda: search(space, wanted).front))
     return sort_by_complexity(result, request.tolerance)
 
 
@@ -146,7 +151,7 @@ class _Search:
         )
         self.start = time.monotonic()
         self.best = Best(request.keep)
-        self.front = Front()
+        self.front = Front() if request.front else None
         self.counts = _Counts()
         self.waiting: list[tuple[float, int, ReplayQueue]] = []
         self.looked = 0
@@ -315,7 +320,8 @@ class _Search:
             left = here
         left = self._that_end(left, scored.seconds)
         cost = np.where(left, objective.cost(scored.seconds), inf)
-        self.front.offer(scored, left)
+        if self.front is not None:
+            self.front.offer(scored, left)
         entry = ReplayQueue(scored, objective, limits, np.broadcast_to(cost, left.shape))
         if entry.left and entry.lowest <= self.best.worst:
             heapq.heappush(self.waiting, (entry.lowest, next(self.tie), entry))
@@ -378,7 +384,7 @@ class _Search:
         totals = self.counts.totals
         return Tally(
             best=self.best,
-            front=self.front.candidates(),
+            front=self.front.candidates() if self.front is not None else (),
             refused=dict(self.counts.refused),
             limits=dict(self.counts.limits),
             legal=totals["legal"],

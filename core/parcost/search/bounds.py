@@ -32,14 +32,16 @@ class LayoutBounds:
         )
 
     def matters(
-        self, worst: float, front: Front, points: NDArray[np.intp] | slice = slice(None)
+        self, worst: float, front: Front | None, points: NDArray[np.intp] | slice = slice(None)
     ) -> NDArray[np.bool_]:
-        """Return which layouts may cost no more than *worst* or be on the *front*.
+        """Return which layouts may cost no more than *worst* or be on the *front*, if it is wanted.
 
         All that are left at *points* do if *worst* is not a number.
         """
         cost, seconds, bytes_ = (v[..., points] for v in (self._cost, self._seconds, self._bytes))
-        gains = ~(cost > worst) | front.may_gain(seconds, bytes_)
+        gains = ~(cost > worst)
+        if front is not None:
+            gains = gains | front.may_gain(seconds, bytes_)
         found: NDArray[np.bool_] = self._left[..., points] & gains
         return found
 

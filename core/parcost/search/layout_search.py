@@ -83,6 +83,7 @@ def search_layouts(
     samples: int | None = None,
     seed: int = 0,
     every: bool = False,
+    front: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> SearchResult:
     """Return the best layouts of a study for its model and machine, as ``parcost search`` does.
@@ -92,7 +93,8 @@ def search_layouts(
     *budget_seconds* is the time limit, 60 by default. Layouts whose step time differs by less than
     *tolerance*, 0.03 by default, are listed with the simpler ones first. With *samples*, as many
     random legal layouts are evaluated, drawn with *seed*. With *every*, each legal layout is
-    scored, which takes longer; the map of :meth:`SearchResult.plot` then has all of them.
+    scored, which takes longer; the map of :meth:`SearchResult.plot` then has all of them. With
+    *front*, the Pareto front is computed with the ranking, and not by a second search.
     *on_progress* takes a line of text now and then.
 
     Raises:
@@ -112,7 +114,8 @@ def search_layouts(
     )
     if samples is None:
         fastest = FastestLayouts() if every else None
-        found = search(wanted.space, wanted.request, on_progress=on_progress, points=fastest)
+        request = evolve(wanted.request, front=front or every)
+        found = search(wanted.space, request, on_progress=on_progress, points=fastest)
         found = evolve(found, fastest=fastest.layouts() if fastest is not None else ())
     else:
         found = sample(wanted.space, wanted.request, samples, seed=seed, on_progress=on_progress)

@@ -54,7 +54,7 @@ class FastestLayout:
 
 @frozen(kw_only=True, eq=False, repr=False)
 class SearchResult:
-    """The result of a search: *best* is the ranking, *front* the Pareto front of time and memory.
+    """The result of a search: *best* is the ranking, :attr:`front` the Pareto front.
 
     *gap* is the optimality gap: the share by which a layout without a replay may be below the best.
     It is None if some layouts were not visited. The ranking is *proven* if no other layout can be
@@ -63,13 +63,13 @@ class SearchResult:
     beyond a limit. *looked* is the number of visited structures out of *structures*. *sampled* is
     the number of layouts drawn at random, if any; *cut_short* means fewer than requested.
     The *axes* of *scenario* were searched. *fastest* has a layout for each combination of degrees,
-    if every layout was scored. *make_charts* returns the pictures of the layouts. Of layouts whose
+    if every layout was scored. *make_charts* returns the pictures of the layouts, and *make_front*
+    the Pareto front. Of layouts whose
     cost differs by less than *tolerance* the simpler ones stand first in *best*.
     """
 
     objective: Objective
     best: Sequence[SearchedLayout]
-    front: Sequence[SearchedLayout]
     size: int
     legal: int
     large: int
@@ -90,6 +90,15 @@ class SearchResult:
     fastest: Sequence[FastestLayout] = ()
     tolerance: float = 0.0
     make_charts: Callable[[], Sequence[Chart]] = tuple
+    make_front: Callable[[], Sequence[SearchedLayout]] = tuple
+
+    @property
+    def front(self) -> Sequence[SearchedLayout]:
+        """The Pareto front of step time and memory, the fastest first.
+
+        A search that did not compute it searches again when it is first read.
+        """
+        return self.make_front()
 
     def plot(self, name: str = "") -> Plot:
         """Return the picture called *name*, such as ``front``; without a name all of them.

@@ -75,12 +75,13 @@ def sample(
             raise KeyboardInterrupt
         why = _nothing(space, drawn, legal, large, refused, late=legal < count)
         raise SpecError([why, *plugins_failed(space, list(faults))])
+    front = pareto(layouts)
     found_layouts = SearchResult(
         objective=objective,
         scenario=space.scenario,
         axes=[axis.attribute for axis in space.axes],
         best=ranked,
-        front=pareto(layouts),
+        make_front=lambda: front,
         size=space.size,
         legal=legal,
         large=large,

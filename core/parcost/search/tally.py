@@ -112,13 +112,14 @@ def result_of(
             why = [nothing_found(space, tally.legal, large, limits, tally.least_bytes)]
         raise SpecError([*why, *plugins_failed(space, faults)])
     front = [_evaluate(space, candidate.values, objective) for candidate in faster(tally.front)]
+    pareto_front = pareto([*exact, *(one.layout for one in front if one.layout is not None)])
     whole = tally.looked == space.count()
     return SearchResult(
         objective=objective,
         scenario=space.scenario,
         axes=[axis.attribute for axis in space.axes],
         best=exact,
-        front=pareto([*exact, *(one.layout for one in front if one.layout is not None)]),
+        make_front=lambda: pareto_front,
         size=space.size,
         legal=tally.legal,
         large=tally.large,
