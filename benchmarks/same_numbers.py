@@ -43,7 +43,7 @@ def _output(*words: str) -> str:
     return printed.getvalue()
 
 
-def shipped() -> Iterator[tuple[str, Any]]:
+def shipped_specs() -> Iterator[tuple[str, Any]]:
     """Yield the report of each shipped spec."""
     for folder in SPECS:
         for line in _output("eval", str(ROOT / folder), "--format", "jsonl").splitlines():
@@ -52,13 +52,13 @@ def shipped() -> Iterator[tuple[str, Any]]:
             yield f"{path}: {row['name']}", row
 
 
-def measured() -> Iterator[tuple[str, Any]]:
+def published_runs() -> Iterator[tuple[str, Any]]:
     """Yield the prediction of each published run."""
     for row in csv.DictReader(io.StringIO(_output("validate", "--format", "csv"))):
         yield row["id"], {name: _number(text) for name, text in row.items()}
 
 
-def drawn(count: int) -> Iterator[tuple[str, Any]]:
+def random_layouts(count: int) -> Iterator[tuple[str, Any]]:
     """Yield the report of a legal layout of each of *count* random spaces, if one is drawn."""
     for seed in range(count):
         text, axes, _ = agreement.drawn(seed)
@@ -98,10 +98,10 @@ def main() -> int:
         with given.compare.open(encoding="utf-8") as lines:
             known = dict(json.loads(line) for line in lines)
     written = given.write.open("w", encoding="utf-8") if given.write is not None else None
-    counts = dict.fromkeys(("shipped", "measured", "drawn"), 0)
+    counts = dict.fromkeys(("shipped_specs", "published_runs", "random_layouts"), 0)
     wrong = 0
-    for source in (shipped, measured, drawn):
-        rows = drawn(given.count) if source is drawn else source()
+    for source in (shipped_specs, published_runs, random_layouts):
+        rows = random_layouts(given.count) if source is random_layouts else source()
         for name, row in rows:
             counts[source.__name__] += 1
             if written is not None:
