@@ -79,6 +79,10 @@ NEMO_RL = """grpo: {num_prompts_per_step: 64, num_generations_per_prompt: 16}
 policy: {model_name: Qwen/Qwen3-8B, train_global_batch_size: 1024}
 cluster: {gpus_per_node: 8, num_nodes: 2}
 """
+RECOMPUTE = "training.recompute"
+CUT = "cut_cross_entropy.CutCrossEntropyPlugin"
+CHUNKS = "ceil(training.model.vocabulary / training.model.hidden)"
+LOSS = ("training.loss_chunks", CHUNKS)
 FILES = {
     "llamafactory": ("run.yaml", LLAMAFACTORY),
     "axolotl": ("run.yml", AXOLOTL),
@@ -211,6 +215,12 @@ def test_a_launcher_states_devices(tool: str, devices: str) -> None:
         ("trl", "--max_length 4096", "", "training.sequence", "1024"),
         ("trl", "--num_processes 8", "--num_processes 16 --use_fsdp", "layout.zero", "3"),
         ("ms_swift", "zero3", "zero2_offload", "offload.optimizer", "1"),
+        ("llamafactory", "packing", "gradient_checkpointing: on\npacking", RECOMPUTE, "full"),
+        ("llamafactory", "packing", "sequence_parallel_size: 4\npacking", "layout.cp", "4"),
+        ("trl", "trl/scripts/sft.py", "trl/examples/scripts/sft.py", "uses", "bf16_fsdp"),
+        ("trl", "--model_name_or_path", "--model_name", "training.model", "llama31_8b"),
+        ("axolotl", "bf16: true", f"plugins: [x.{CUT}]", "training.loss_chunks", CHUNKS),
+        ("ms_swift", "--packing", "--use_liger_kernel true --packing", *LOSS),
     ],
 )
 def test_a_key_sets_what_it_decides(tool: str, old: str, new: str, path: str, value: str) -> None:
@@ -258,6 +268,7 @@ def test_states_of_eight_bits_take_two_bytes_and_their_scales() -> None:
         ("torchtune", "dtype: bf16", "", "precision"),
         ("torchtune", "batch_size: 2", "batch_size_of_tomorrow: 2", "training.micro_batch"),
         ("trl", "trl/scripts/sft.py", "train.py", "precision"),
+        ("llamafactory", "bf16: true", "bf16: true\nfp8: true\nfp8_backend: te", "precision"),
     ],
 )
 def test_a_value_that_is_unknown_raises_a_question(
@@ -348,8 +359,52 @@ if [[ ${1} != slurm ]]; then deepspeed --module $commands; fi
 """
     (problem,) = read("openrlhf", OPENRLHF, script).problems
     assert problem.message.startswith("`openrlhf.cli.train_ppo_ray`: a rollout engine")
-    (problem,) = read("openrlhf", OPENRLHF, script.replace("_ppo_ray", "_sft")).problems
-    assert problem.message == "the command of OpenRLHF 0.5 to 0.10 is not read"
+    (problem,) = read("openrlhf", OPENRLHF, script.replace("_ppo_ray", "_of_tomorrow")).problems
+    assert problem.message.startswith("`openrlhf.cli.train_of_tomorrow`: trainers of OpenRLHF")
+
+
+def test_fine_tuning_of_openrlhf_is_read() -> None:
+    """128 sequences of a step over 8 devices; states of Adam on the host."""
+    script = """read -r -d '' commands <<END
+openrlhf.cli.train_sft --pretrain /data/Qwen2.5-14B-Instruct --max_len 4096 --packing_samples \\
+  --train_batch_size 128 --micro_train_batch_size 2 --zero_stage 3 --bf16 --adam_offload \\
+  --gradient_checkpointing --learning_rate 1e-5
+END
+if [[ ${1} != slurm ]]; then deepspeed --include localhost:0-3@b:0,2,4,6 --module $commands; fi
+"""
+    found = read("openrlhf", OPENRLHF, script)
+    assert not found.questions
+    assert not found.unknown
+    values = settings(found)
+    assert values["training.model"] == "qwen25_14b"
+    assert values["training.global_batch"] == "128 sequences"
+    assert values["training.micro_batch"] == "2"
+    assert values["training.recompute"] == "full"
+    assert values["layout.zero"] == "3"
+    assert values["offload.optimizer"] == "1"
+    assert values["cluster.devices"] == "8"
+    assert "precisions.bf16_zero_paper" in uses(found)
+    (asked,) = read("openrlhf", OPENRLHF, script.replace("--bf16", "")).questions
+    assert asked.attribute == "precision"
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("own/Qwen3-8B-tuned", "qwen3_8b"),
+        ("own/Mistral-7B-v0.3.1", "llama31_8b"),
+        ("Qwen3-80B", "llama31_8b"),
+    ],
+)
+def test_the_question_for_a_model_offers_the_entry_of_its_family(name: str, answer: str) -> None:
+    (asked,) = read("llamafactory", "meta-llama/Llama-3.1-8B", name).questions
+    assert asked.answers[-1] == f"--use catalog.models.{answer}"
+
+
+def test_the_name_of_a_folder_is_an_assumption() -> None:
+    found = read("llamafactory", "meta-llama/Llama-3.1-8B", "/data/LLM-Research/Llama-3___2-3B")
+    assert "models.llama32_3b" in uses(found)
+    assert any("`Llama-3.2-3B` is the name of" in one.assumption for one in found.uses)
 
 
 def test_batches_of_a_file_of_deepspeed_have_to_agree_with_the_trainer() -> None:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 Run = Callable[..., Any]
 
 #: The public shape of Llama 3 8B, and its launch on 8 devices without the model.
@@ -76,3 +78,17 @@ def test_a_name_of_a_block_that_a_file_lacks_is_no_error_of_its_own(run_command:
     assert done.code == 2
     assert "unknown-name" not in done.err
     assert "is not a complete job; missing: `training.model`" in " ".join(done.err.split())
+
+
+def test_a_system_takes_the_devices_of_the_launcher(run_command: Run) -> None:
+    """16 ranks of the file on nodes of the system, which has 8 devices by itself."""
+    script = """NPROC_PER_NODE=8 NNODES=2 swift sft --model Qwen/Qwen3-8B --train_type full \\
+ --torch_dtype bfloat16 --max_length 4096 --packing true --per_device_train_batch_size 1 \\
+ --gradient_accumulation_steps 4 --deepspeed zero3
+"""
+    system = ("--use", "catalog.systems.dgx_h100")
+    done = run_command("eval", "run.sh", *system, "--format", "json", files={"run.sh": script})
+    assert done.code == 0
+    figures = json.loads(done.out)["reports"][0]["results"][0]["figures"]
+    total, each = (figures[f"tokens_per_second{end}"]["value"] for end in ("", "_per_device"))
+    assert total / each == pytest.approx(16)

@@ -85,6 +85,24 @@ def without_assumed(
     )
 
 
+def lay_over(
+    translation: Translation, needs: Collection[str], labels: Mapping[str, str]
+) -> Translation:
+    """Return a translation whose incomplete blocks complete the blocks that the user adds.
+
+    *needs* are attributes that no file of the tool has. *labels* are those of added blocks, by
+    kind. A block without a label takes that label, and its values win.
+    """
+    kinds = {name.partition(".")[0] for name in needs if "." in name} & labels.keys()
+    blocks = [
+        evolve(block, label=labels[block.kind])
+        if block.kind in kinds and not block.label
+        else block
+        for block in translation.blocks
+    ]
+    return evolve(translation, blocks=blocks)
+
+
 def stated_values(translation: Translation, subject: DecidingSubject) -> Iterator[ImportedValue]:
     """Yield the values of a subject that the file states: entries of a catalogue first."""
     names = set(subject.attributes)

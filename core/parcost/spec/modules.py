@@ -33,7 +33,7 @@ from parcost.language.text import Source, Span
 from parcost.records import record
 from parcost.spec import sources
 from parcost.spec.allowances import Allowance, read_allowances
-from parcost.spec.deciding import is_answered, stated_values, without_assumed
+from parcost.spec.deciding import is_answered, lay_over, stated_values, without_assumed
 from parcost.spec.foreign import (
     ForeignSource,
     ImportedFile,
@@ -380,7 +380,7 @@ class Loader:
         source: Source,
         path: Path,
         reading: ImportOptions,
-        given: Mapping[str, tuple[str, Span]],
+        given: Mapping[str, tuple[str, Span, str]],
         beside: dict[Path, str],
         *,
         several: bool,
@@ -391,7 +391,7 @@ class Loader:
         translation = translate(importer, source, reading, neighbors)
         beside |= neighbors.read
         problems = [
-            _contradiction(subject, one, source, *given[kind])
+            _contradiction(subject, one, source, *given[kind][:2])
             for subject in importer.subjects
             for kind in given
             if kind in subject.attributes
@@ -401,6 +401,8 @@ class Loader:
         if problems:
             raise SpecError(problems)
         translation = without_assumed(translation, importer.subjects, given)
+        labels = {kind: label for kind, (_, _, label) in given.items()}
+        translation = lay_over(translation, importer.needs, labels)
         known = {*given, *reading.settings}
         open_ones = [one for one in translation.questions if not is_answered(one, known)]
         translation = evolve(translation, questions=open_ones)
@@ -415,9 +417,9 @@ class Loader:
                 return importer_for(source.name, source.text, self.importers)
         return importer_for(source.name, source.text, self.importers, tool)
 
-    def _added_kinds(self, reading: ImportOptions) -> Mapping[str, tuple[str, Span]]:
-        """Return the kinds of blocks that the command line adds: the entry and its place."""
-        found: dict[str, tuple[str, Span]] = {}
+    def _added_kinds(self, reading: ImportOptions) -> Mapping[str, tuple[str, Span, str]]:
+        """Return the kinds of blocks that the command line adds: the entry, its place, a label."""
+        found: dict[str, tuple[str, Span, str]] = {}
         if not reading.uses:
             return found
         adding = Module(Source("--use", ""), None)
@@ -425,8 +427,8 @@ class Loader:
             before = len(adding.imported_blocks)
             with suppress(SpecError):  # the module reports it
                 self._use(item, adding, None)
-            for _, block, _ in adding.imported_blocks[before:]:
-                found[block.kind.text] = (_entry_text(item), item.span)
+            for _, block, label in adding.imported_blocks[before:]:
+                found[block.kind.text] = (_entry_text(item), item.span, label)
         return found
 
     def _item(self, item: s.Item, module: Module, root: Path | None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
-from parcost_plugins.importers.hub import catalogue_entry
+from parcost_plugins.importers.hub import read_hub_model
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.lacking import find_lacking
 from parcost_plugins.importers.needs import NEEDS
@@ -97,13 +97,7 @@ def _model(found: SettingCollector) -> None:
         value = found.value(key)
         if not isinstance(value, str):
             continue
-        entry = catalogue_entry(value)
-        if entry is None:
-            answers = ["--use config.json", "--use catalog.models.llama31_8b"]
-            found.ask("model", f"`{value}` is in no table", answers, key)
-        else:
-            found.use(f"models.{entry}", key)
-            found.set("training", "model", entry, key)
+        read_hub_model(found, key, value)
         return
 
 

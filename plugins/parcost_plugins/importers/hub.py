@@ -2,25 +2,82 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
+from parcost_plugins.importers.collector import SettingCollector
 from parcost_plugins.importers.tables import table
 
+_EXAMPLE = "--use catalog.models.llama31_8b"
 
-def catalogue_entry(name: str) -> str | None:
-    """Return the entry of the catalogue that has the sizes of a model, if there is one.
 
-    >>> catalogue_entry("meta-llama/Llama-3.1-8B-Instruct"), catalogue_entry("someone/else")
-    ('llama31_8b', None)
-    >>> catalogue_entry("NousResearch/Meta-Llama-3-8B")
-    'llama3_8b'
+def find_entry(name: str) -> tuple[str, str]:
+    """Return the entry of the catalogue that has the sizes of a model, and why it is assumed.
+
+    The entry is empty for an unknown model. A name of the Hub is no assumption; the name of a
+    folder, or of a copy by someone else, is one.
+
+    >>> find_entry("meta-llama/Llama-3.1-8B-Instruct"), find_entry("someone/else")
+    (('llama31_8b', ''), ('', ''))
+    >>> find_entry("NousResearch/Meta-Llama-3-8B")
+    ('llama3_8b', '')
+    >>> find_entry("/data/models/Qwen3-8B/")
+    ('qwen3_8b', '`Qwen3-8B` is the name of qwen/qwen3-8b')
     """
-    names, plain = table("hub")["names"], name.lower()
-    owner, _, model = plain.partition("/")
-    if owner in table("hub")["mirrors"]:
-        names = {one.partition("/")[2]: entry for one, entry in names.items()}
-        plain = model
+    names = table("hub")["names"]
+    owner, _, model = name.lower().partition("/")
+    found = _match(name.lower(), names)
+    if found:
+        return names[found], ""
+    full = {one.rpartition("/")[2]: one for one in names}
+    if owner in table("hub")["mirrors"] and (found := _match(model, full)):
+        return names[full[found]], ""
+    folder = _last_part(name)
+    found = _match(folder.lower(), full) if folder else ""
+    if found:
+        return names[full[found]], f"`{folder}` is the name of {full[found]}"
+    return "", ""
+
+
+def read_hub_model(found: SettingCollector, key: str, value: str) -> str:
+    """Set the model that *value* names, or ask for it; return its entry of the catalogue."""
+    entry, why = find_entry(value)
+    if not entry:
+        answers = ["--use config.json", f"--use catalog.models.{_closest_entry(value)}"]
+        found.ask("model", f"`{value}` is in no table", answers, key)
+        return ""
+    found.use(f"models.{entry}", key, why)
+    found.set("training", "model", entry, key)
+    return entry
+
+
+def ask_for_model(found: SettingCollector, key: str) -> None:
+    """Ask for the model of a file that has no key *key*."""
+    found.ask("model", f"the file has no `{key}`", [_EXAMPLE])
+
+
+def _last_part(name: str) -> str:
+    """Return the last part of a path, with the dots that ModelScope writes as ``___``."""
+    return name.rstrip("/").rpartition("/")[2].replace("___", ".")
+
+
+def _match(name: str, names: Mapping[str, str]) -> str:
+    """Return the name of *names* that *name* is, or is behind an ending of the table."""
     endings = sorted(table("hub")["endings"], key=len, reverse=True)
     for ending in ("", *endings):
-        found = names.get(plain.removesuffix(ending)) if plain.endswith(ending) else None
-        if found is not None:
-            return str(found)
-    return None
+        plain = name.removesuffix(ending)
+        if name.endswith(ending) and plain in names:
+            return plain
+    return ""
+
+
+def _closest_entry(name: str) -> str:
+    """Return the entry whose name is the longest beginning of the last part of *name*.
+
+    >>> _closest_entry("someone/Mistral-7B-v0.3-tuned"), _closest_entry("someone/else")
+    ('mistral_7b_v0_3', 'llama31_8b')
+    """
+    names, plain = table("hub")["names"], _last_part(name).lower()
+    parts = {one.rpartition("/")[2]: entry for one, entry in names.items()}
+    begins = [one for one in parts if re.match(rf"{re.escape(one)}(?![a-z0-9.])", plain)]
+    return str(parts[max(begins, key=len)]) if begins else "llama31_8b"

@@ -107,7 +107,8 @@ def checks(study: Study) -> Iterator[Check]:
             message="the host updates {share:.4g} % of the optimizer state: host memory "
             "bandwidth is needed to time the CPU optimizer update",
             inputs={"share": 100.0 * offload.optimizer},
-            help="give `host_memory_bandwidth`, per device, or say `update = device`",
+            help="give `host_memory_bandwidth` per device, such as "
+            "--set offload.host_memory_bandwidth=50GB/s, or say `update = device`",
         )
     if study[LocalUpdates].offload:
         yield Check(

@@ -13,7 +13,13 @@ from typing import Any
 from attrs import evolve
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
-from parcost_plugins.importers.finetuning.job_keys import CONFIGURATIONS, JobKeys, read_job
+from parcost_plugins.importers.finetuning.job_keys import (
+    CONFIGURATIONS,
+    JobKeys,
+    read_job,
+    reject_trainer,
+)
+from parcost_plugins.importers.finetuning.openrlhf import read_openrlhf
 from parcost_plugins.importers.finetuning.readers import (
     read_axolotl,
     read_llamafactory,
@@ -21,8 +27,7 @@ from parcost_plugins.importers.finetuning.readers import (
     read_trl,
 )
 from parcost_plugins.importers.finetuning.torchtune import read_torchtune
-from parcost_plugins.importers.json_text import JsonEntry
-from parcost_plugins.importers.lacking import PROGRAM, find_lacking, is_deciding
+from parcost_plugins.importers.lacking import find_lacking, is_deciding
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_listed, table
@@ -35,7 +40,7 @@ _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
     "trl": read_trl,
     "ms_swift": read_swift,
     "verl": None,
-    "openrlhf": None,
+    "openrlhf": read_openrlhf,
     "areal": None,
     "nemo_rl": None,
 }
@@ -84,11 +89,7 @@ class TuningTool(Importer):
             return Translation(problems=sorted(problems, key=lambda one: one.start))
         reader = _READERS[self.name]
         if reader is None:
-            place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
-            what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
-            message = f"{what}: trainers of {self.title} are not read"
-            problem = ImportProblem(message=message, start=place.start, end=place.end)
-            return Translation(problems=[problem])
+            return reject_trainer(job, self.title)
         return _mark_assumed(reader(file, job), job.assumed)
 
     def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:

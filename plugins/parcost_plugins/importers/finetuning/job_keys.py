@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from parcost import ImportFile, ImportProblem, record
+from parcost import ImportFile, ImportProblem, Translation, record
 from parcost_plugins.importers.collector import read_configuration
 from parcost_plugins.importers.interpolation import resolve
 from parcost_plugins.importers.json_text import JsonEntry
@@ -73,6 +73,15 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
             help=help or "keep one of them in the file",
         )
     return _of_launch(file, script, found[0])
+
+
+def reject_trainer(job: JobKeys, title: str) -> Translation:
+    """Return that the program of a job, or its file, is of a trainer that is not read."""
+    place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
+    what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
+    message = f"{what}: trainers of {title} are not read"
+    problem = ImportProblem(message=message, start=place.start, end=place.end)
+    return Translation(problems=[problem])
 
 
 def _of_text(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:

@@ -13,6 +13,11 @@ from parcost_plugins.importers.lacking import PROGRAM, lacking_sentence
 #: Switches of adapters in scripts of many authors. A script without one has adapters always.
 _SWITCHES = ("use_peft", "use_lora", "lora_enable", "use_qlora", "q_lora", "lora")
 
+#: Switches of axolotl that turn the loss of a plugin off.
+_FUSED_LOSSES = ("cut_cross_entropy", "liger_fused_linear_cross_entropy")
+#: The error of a switch that replaces parts of the trainer by others.
+_REPLACED = ("this part of the tool is not read", "remove the key: the job is read without it")
+
 
 def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     """Return a full fine-tuning or a pretraining of LLaMA-Factory."""
@@ -29,15 +34,21 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     else:
         keys.sharding("4 B", f"{version}: weights that are trained are cast to float32")
     off = found.switch("disable_gradient_checkpointing")
-    if off is None:
+    on, key = keys.switch("checkpoints")
+    if on:
+        found.set("training", "recompute", "full", key)
+    elif off is None:
         why = f"{version}: disable_gradient_checkpointing is false"
         found.assume("training", "recompute", "full", why)
     else:
         key = "disable_gradient_checkpointing"
         found.set("training", "recompute", "none" if off else "full", key)
-    for key in ("use_unsloth", "use_mca", "use_kt", "shift_attn", "fp8", "use_hyper_parallel"):
+    keys.ulysses("sequence_parallel_size", str(found.value("sequence_parallel_mode", "ring")))
+    for key in ("use_unsloth", "use_mca", "use_kt", "shift_attn", "use_hyper_parallel"):
         if found.value(key):
-            found.problem(key, "what it replaces of the trainer is not read")
+            found.problem(key, *_REPLACED)
+    if found.value("fp8"):
+        keys.ask_for_narrow("fp8", str(found.value("fp8_backend", "")))
     keys.kernels()
     keys.devices()
     return found.translation()
@@ -73,18 +84,21 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
     shard, copies = found.whole("dp_shard_size"), found.whole("dp_replicate_size")
     if shard is not None and (copies or 1) > 1:
         found.set("sharding", "shard", f"{shard} * layout.cp", "dp_shard_size")
-    for key in ("fp8", "expert_parallel_size", "layer_offloading", "selective_checkpointing"):
+    for key in ("expert_parallel_size", "layer_offloading", "selective_checkpointing"):
         if found.value(key) not in (None, False, 1):
-            found.problem(key, "what it changes is not read")
+            found.problem(key, *_REPLACED)
+    if found.value("fp8"):
+        keys.ask_for_narrow("fp8", "torchao")
     for key in ("flash_attention", "sdp_attention", "xformers_attention", "flex_attention"):
         if found.switch(key):
             found.ignore(key, "a fused attention: `kernels.attention` names another")
     if found.switch("eager_attention"):
         found.set("training", "flash_attention", "off", "eager_attention")
     plugins = found.value("plugins") or []
-    if any(word in str(plugins).lower() for word in ("cut_cross", "liger")):
-        why = "a loss that never stores logits: `training { loss_chunks = 8 }`"
-        found.leave_open("plugins", why)
+    fused = (key for key in _FUSED_LOSSES if found.switch(key) is not False)
+    if any(word in str(plugins).lower() for word in ("cut_cross", "liger")) and any(fused):
+        keys.fuse_loss()
+        found.ignore("plugins", "a loss that makes logits in chunks: `training.loss_chunks`")
     keys.kernels()
     keys.devices()
     return found.translation()
@@ -94,7 +108,8 @@ def read_trl(file: ImportFile, job: JobKeys) -> Translation:
     """Return a supervised fine-tuning of TRL, or a job of another script with Trainer."""
     program = str(job.entries[PROGRAM].value) if PROGRAM in job.entries else ""
     is_trl = any(
-        fnmatchcase(program, form) for form in ("trl *", "trl.scripts.*", "*trl/scripts/*")
+        fnmatchcase(program, form)
+        for form in ("trl *", "trl.scripts.*", "*trl/scripts/*", "*trl/examples/scripts/*")
     )
     keys = TrainerKeys("trl" if is_trl else "trainer_scripts", file, job)
     found = keys.found
@@ -137,7 +152,7 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
     if key in found:
         weights = found.word(key, keys.rules["dtypes"])
         why = f"the weights are loaded as {found.value(key)}"
-    elif entry is not None:
+    elif entry:
         weights, why = "2 B", f"{version}: torch_dtype is that of the checkpoint, bfloat16"
     else:
         weights = None
@@ -146,11 +161,7 @@ def read_swift(file: ImportFile, job: JobKeys) -> Translation:
         keys.assume_bf16(f"{version}: bf16 follows from torch_dtype")
     keys.sharding(weights, why)
     keys.recompute()
-    degree = found.whole("sequence_parallel_size")
-    if degree is not None:
-        found.set("layout", "cp", digits(degree), "sequence_parallel_size")
-        if degree > 1:
-            found.assume("context", "algorithm", "ulysses", f"{version}: Ulysses, then ring")
+    keys.ulysses("sequence_parallel_size", "ulysses")
     keys.kernels()
     keys.devices()
     return found.translation()

@@ -27,8 +27,9 @@ def read_torchtune(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG0
 
 def _read_model(found: SettingCollector) -> None:
     key = "model._component_"
-    name = str(found.value(key, "")).rpartition(".")[2]
-    entry = _TABLE["models"].get(name)
+    path = str(found.value(key, "")).split(".")
+    name, models = path[-1], _TABLE["models"]
+    entry = models.get(".".join(path[-2:]), models.get(name))
     if entry is None:
         answers = ["--use config.json", "--use catalog.models.llama31_8b"]
         reason = f"`{name}` is in no table" if name else f"the file has no `{key}`"

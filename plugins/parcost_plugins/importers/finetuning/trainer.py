@@ -20,7 +20,7 @@ from parcost_plugins.importers.collector import (
 )
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
 from parcost_plugins.importers.finetuning.job_keys import CONFIGURATIONS, JobKeys
-from parcost_plugins.importers.hub import catalogue_entry
+from parcost_plugins.importers.hub import ask_for_model, read_hub_model
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.lacking import PROGRAM
 from parcost_plugins.importers.shell.scripts import ShellField
@@ -124,21 +124,14 @@ class TrainerKeys:
 
     # Parts of a job
 
-    def model(self) -> str | None:
+    def model(self) -> str:
         """Read which model of the Hub it is; return its entry of the catalogue."""
-        found, key = self.found, self.key("model")
-        value = found.value(key)
-        if not isinstance(value, str):
-            found.ask("model", f"the file has no `{key}`", ["--use catalog.models.llama31_8b"])
-            return None
-        entry = catalogue_entry(value)
-        if entry is None:
-            answers = ["--use config.json", "--use catalog.models.llama31_8b"]
-            found.ask("model", f"`{value}` is in no table", answers, key)
-        else:
-            found.use(f"models.{entry}", key)
-            found.set("training", "model", entry, key)
-        return entry
+        key = self.key("model")
+        value = self.found.value(key)
+        if isinstance(value, str):
+            return read_hub_model(self.found, key, value)
+        ask_for_model(self.found, key)
+        return ""
 
     def batch(self) -> None:
         """Read the batch of a device, and the steps that gradients are added up over."""
@@ -213,6 +206,26 @@ class TrainerKeys:
         else:
             found.assume("training", "recompute", value, self.default("checkpoints")[1])
 
+    def ulysses(self, key: str, mode: str) -> None:
+        """Read over how many ranks *key* shares a sequence out; *mode* names the algorithm."""
+        degree = self.found.whole(key)
+        if degree is None:
+            return
+        self.found.set("layout", "cp", digits(degree), key)
+        if degree > 1:
+            algorithm = "ring" if "ring" in mode.lower() else "ulysses"
+            word = "ring attention" if algorithm == "ring" else "Ulysses"
+            why = f"{self.rules['version']}: {key} is {word}"
+            self.found.assume("context", "algorithm", algorithm, why)
+
+    def ask_for_narrow(self, key: str, backend: str) -> None:
+        """Ask for the recipe of products in 8 bits; *backend* is the library that makes them."""
+        answers = ["--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed"]
+        if backend.lower() in ("te", "transformer_engine"):
+            answers.reverse()
+        reason = f"`{key}` makes products in 8 bits, and names no recipe"
+        self.found.ask("precision", reason, answers, key)
+
     def kernels(self) -> None:
         """Read compilation, fused kernels and attention."""
         found = self.found
@@ -221,14 +234,23 @@ class TrainerKeys:
             found.set("kernels", "mode", "compiled", key)
         on, key = self.switch("liger") if "liger" in self.rules["names"] else (False, "")
         if on and key:
-            why = "kernels of Liger: `training { loss_chunks = 8 }`, `framework { norm = fused }`"
-            found.leave_open(key, why)
+            self.fuse_loss()
+            found.leave_open(key, "norms and SwiGLU of Liger: `framework { norm = fused }`")
         key = self.key("attention")
         kind = str(found.value(key, "")).lower()
         if kind in self.rules["attention"]["unfused"]:
             found.set("training", "flash_attention", "off", key)
         elif kind:
             found.ignore(key, "a fused attention: `kernels.attention` names another")
+
+    def fuse_loss(self) -> None:
+        """Read a head and a loss in one, as Liger has them: logits exist in chunks.
+
+        A chunk has as many tokens as keep its logits no larger than the hidden states.
+        """
+        why = f"{self.rules['liger']}: a chunk of logits is as large as the hidden states"
+        chunks = "ceil(training.model.vocabulary / training.model.hidden)"
+        self.found.assume("training", "loss_chunks", chunks, why)
 
     def devices(self) -> None:
         """Read the devices that the launcher states."""
@@ -455,6 +477,11 @@ def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: Jo
             found.set("cluster", "devices", digits(number), "num_processes")
         return
     options = {**job.environment, **_launcher_options(job.launcher)}
+    include = options.get("include")
+    if include is not None and not include.unread and (chosen := _included(include.text)):
+        entries["--include"] = JsonEntry(include.text, include.start, include.end)
+        found.set("cluster", "devices", digits(chosen), "--include")
+        return
     ranks = next((name for name in _RANKS if name in options), None)
     nodes = next((name for name in _NODES if name in options), None)
     each, count = _count(options.get(ranks or "")), _count(options.get(nodes or ""))
@@ -509,6 +536,23 @@ def _launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:
 
 def _plain_word(text: str) -> Any:
     return int(text) if text.isdecimal() and len(text) < 9 else text
+
+
+def _included(text: str) -> int | None:
+    """Return how many devices ``--include`` of DeepSpeed names; none where a node has no list.
+
+    >>> _included("localhost:0,1,2,3"), _included("a:0-3@b:0,2"), _included("localhost")
+    (4, 6, None)
+    """
+    total = 0
+    for node in text.split("@"):
+        _, _, slots = node.partition(":")
+        for slot in slots.split(","):
+            match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", slot)
+            if match is None:
+                return None
+            total += int(match[2] or match[1]) - int(match[1]) + 1
+    return total
 
 
 def _count(word: ShellField | None) -> int | None:

@@ -23,6 +23,7 @@ from parcost_plugins.importers.tables import is_ignored, table
 _Namer: TypeAlias = "Callable[[str], str]"
 _CLOSE = 20  # unknown flags that a similar one is sought for
 NO_FLAG = "a word that belongs to no flag"
+_VARIABLES_OF_SWIFT = {"NPROC_PER_NODE": "nproc-per-node", "NNODES": "nnodes"}
 _LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "deepspeed"}
 
 
@@ -86,13 +87,36 @@ def command_line(file: ImportFile) -> CommandLine:
         )
         for field in others.values()
     ]
+    swift = _is_swift(words)
     return line._replace(
+        launcher={**(_ranks(script, calls[0]) if swift else {}), **line.launcher},
         script=script,
         problems=[*line.problems, *twice],
         conditional=_conditional([word for call in calls for word in call.conditional]),
         entry=_entry(words),
-        swift=_is_swift(words),
+        swift=swift,
     )
+
+
+def _ranks(script: Script, call: ScriptCall) -> dict[str, Option]:
+    """Return the variables that ms-swift starts ranks by, as options of a launcher."""
+    found: dict[str, Option] = {}
+    for variable, name in _VARIABLES_OF_SWIFT.items():
+        field = call.environment.get(variable)
+        stored = script.variables.get(variable)
+        if field is None and stored is not None and stored.exported:
+            field = next(iter(script.fields(variable)), None)
+        if field is not None:
+            found[name] = Option(
+                name=name,
+                key=variable,
+                texts=(field.text,),
+                start=field.start,
+                end=field.end,
+                unread=field.unread,
+                assumption=field.assumption,
+            )
+    return found
 
 
 def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:

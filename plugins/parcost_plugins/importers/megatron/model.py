@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from parcost_plugins.importers.drafts import Option, digits
+from parcost_plugins.importers.hub import find_entry
 from parcost_plugins.importers.megatron.defaults import ToolOptions
 from parcost_plugins.importers.megatron.patterns import LayerListError, pattern
 from parcost_plugins.importers.tables import table
@@ -224,12 +225,16 @@ def read_start(options: ToolOptions, start: Option) -> None:
     """Use a model of the catalogue, the one that *start* names, with what the file changes."""
     draft = options.draft
     known = table("megatron")["bridge"]["models"]
-    entry = known.get(start.text) or (start.text if start.text in known.values() else None)
-    if entry is None:
+    entry = known.get(start.text) or (start.text if start.text in known.values() else "")
+    assumption = start.assumption
+    if not entry:
+        entry, why = find_entry(start.text)
+        assumption = assumption or why
+    if not entry:
         why = f"`{start.text}` is not in the catalogue"
         draft.ask("model", why, ["--use catalog.models.llama31_8b"], start)
         return
-    draft.use(f"catalog.models.{entry}", start.assumption, start)
+    draft.use(f"catalog.models.{entry}", assumption, start)
     label = str(entry)
     for name, path in _CHANGES.items():
         if options.has(name):

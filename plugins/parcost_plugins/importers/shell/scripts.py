@@ -89,6 +89,7 @@ _PASSING = {
 }
 _WRAPPERS = {"command", "builtin", "exec", "nohup", "time"}
 _SHELLS = {"bash", "sh", "zsh", "dash"}
+_BLANKS = " \t\n"  # of `IFS` as it is set at first
 _READERS = {*_SHELLS, "sbatch", "ssh", "qsub", "bsub"}
 _WRITTEN = (".sh", ".bash", ".sbatch", ".slurm", ".job")
 _ENVIRONMENTS = ("bin/activate", ".bashrc", ".profile", "conda.sh", "/etc/profile", "modules.sh")
@@ -976,6 +977,9 @@ class _ScriptReader(WordExpander):
         if handler is not None:
             status: Decision = handler(node, fields)
             return status
+        document = self._document(node)
+        if key == "read" and document is not None and self._read_whole(fields[1:], document):
+            return UNDECIDED
         if key in _TARGETING:
             for value in fields[1:]:
                 text = text_of(value)
@@ -985,13 +989,26 @@ class _ScriptReader(WordExpander):
                 elif found is not None and (found.end() == len(text) or text[found.end()] == "["):
                     self._forget_name(found[0], f"is changed by `{key}`")
             return UNDECIDED
-        document = self._document(node)
         if document is not None and key == "cat":
             return self._written_document(node, fields, document)
         if key in _PASSING:
             return Decision(True)
         self._unknown_output(key)
         return self._external(node, fields, environment, document)
+
+    def _read_whole(self, words: Sequence[ShellValue], document: list[Piece]) -> bool:
+        """Assign a here-document as ``read -r -d '' NAME`` does; return whether this is one."""
+        texts = [text_of(value) for value in words]
+        options = [text for text in texts[:-1] if text not in ("-r", "-d", "-rd", "")]
+        whole = any(one in ("-d", "-rd") for one in texts) and "" in texts
+        if options or not whole or not _NAME.fullmatch(texts[-1]):
+            return False
+        pieces = list(document)
+        if pieces:
+            pieces[0] = pieces[0]._replace(text=pieces[0].text.lstrip(_BLANKS))
+            pieces[-1] = pieces[-1]._replace(text=pieces[-1].text.rstrip(_BLANKS))
+        self.assign(texts[-1], Variable([pieces]))
+        return True
 
     def _document(self, node: SimpleCommand) -> list[Piece] | None:
         for redirection in node.redirections:

@@ -160,8 +160,10 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
             id="exchange-hides",
             holds=False,
             subject=f"{place}.hide",
-            message="the exchange hides under shared experts, and the model has none",
+            message="the exchange hides under shared experts, and the model has none: "
+            "all of it is exposed",
             help="`hide = pair`, or `hide = none`",
+            severity="warning",
         )
     kind = dispatcher_of(study)
     if exchange is not None and kind in KERNEL_DISPATCHERS:
