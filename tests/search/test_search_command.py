@@ -107,7 +107,7 @@ def test_every_layout_that_is_listed_meets_a_limit(
     assert all(meets(point) for point in data["front"])
 
 
-def test_the_front_is_on_the_short_page_where_it_is_asked_for(run: Run) -> None:
+def test_the_short_page_shows_the_front_on_request(run: Run) -> None:
     pages = [run(SPEC, *NARROW, *more)[1] for more in ((), ("--front",))]
     assert ["Time against memory" in page for page in pages] == [False, True]
     assert pages[1].splitlines()[5:20] == pages[0].splitlines()[5:20]
