@@ -96,10 +96,56 @@ def test_query_groups_need_their_switch() -> None:
     assert "--group-query-attention" in reasons(found)["--num-query-groups"]
 
 
-def test_a_vocabulary_that_nothing_states_is_listed() -> None:
+def test_a_vocabulary_that_nothing_states_raises_a_question() -> None:
     found = read(small("--tokenizer-type HuggingFaceTokenizer"))
-    assert [key.name for key in found.unknown] == ["--vocab-size"]
-    assert "model.vocabulary" not in file_values(found)
+    assert "model.vocabulary" in [one.attribute for one in found.questions]
+    assert "model.vocabulary" not in values(found)
+
+
+@pytest.mark.parametrize(
+    ("flags", "attributes"),
+    [
+        # The default of pretrain_gpt.py reads merges; GPT-2 has 50,257 tokens.
+        ("--vocab-file v.json --merge-file $1", {"model.vocabulary": "50_257"}),
+        ("--pad-vocab-size-to 250880", {"model.vocabulary": "250_880"}),
+        ("--tokenizer-model meta-llama/Llama-3.1-8B-Instruct", {"model.vocabulary": "128_256"}),
+        (
+            "--position-embedding-type alibi --embed-layernorm",
+            {"model.alibi": "on", "model.embedding_norm": "on"},
+        ),
+        ("--checkpoint-activations", {"training.recompute": "full"}),
+        ("--deepspeed --zero-stage 2", {"layout.zero": "2"}),
+        (
+            "--pp-partition-method type:transformer|embedding",
+            {"schedule.count_embedding": "on", "schedule.count_head": "on"},
+        ),
+        # Megatron-DeepSpeed: experts in every second layer.
+        (
+            "--deepspeed --num-experts 8 --topk 1 --moe-expert-parallel-size 4",
+            {"model.experts": "8", "model.moe_every": "2", "model.top_k": "1", "layout.ep": "4"},
+        ),
+    ],
+)
+def test_flags_of_forks_are_read(flags: str, attributes: dict[str, str]) -> None:
+    assert attributes.items() <= values(read(small(flags))).items()
+
+
+def test_one_expert_of_megatron_deepspeed_is_none() -> None:
+    assert "model.experts" not in values(read(small("--deepspeed --num-experts 1")))
+
+
+def test_a_flag_without_effect_may_stand_twice() -> None:
+    found = read(small("--save-interval 10 --eval-iters 1 --save-interval 20 --eval-iters -1"))
+    assert not found.problems
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    ["mpirun -np 16 -x PATH", "srun -n 16", "deepspeed --num_nodes 2 --num_gpus 8"],
+)
+def test_a_launcher_has_the_devices(launcher: str) -> None:
+    found = translate(Megatron(), "run.sh", f"{launcher} pretrain_gpt.py {small('')}")
+    assert values(found)["cluster.devices"] == "16"
 
 
 # Layouts
@@ -375,7 +421,7 @@ def test_devices_of_a_script(script: str, devices: str) -> None:
 def test_a_value_that_needs_a_run_raises_a_question(assignment: str, reason: str) -> None:
     text = f"{assignment}\npython a.py {small('--tensor-model-parallel-size $TP')}\n"
     found = translate(Megatron(), "run.sh", text)
-    (one,) = [one for one in found.questions if one.attribute != "training.micro_batch"]
+    (one,) = [one for one in found.questions if one.attribute == "layout.tp"]
     assert (one.attribute, reason in one.reason) == ("layout.tp", True)
     assert "--set layout.tp=1" in one.answers
     assert "layout.tp" not in settings(found)

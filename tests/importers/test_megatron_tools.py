@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from parcost import ImportFile, Translation
+from parcost import ImportFile, ImportOptions, Translation
 from parcost_plugins.importers.megatron import Megatron
 from parcost_plugins.importers.nemo import NeMo
 
@@ -58,6 +58,26 @@ TEST_TYPE: regular
 def primus(text: str = PRIMUS, models: dict[str, str] | None = None) -> Translation:
     files = MODELS if models is None else models
     return Megatron().read(ImportFile("job.yaml", text, neighbor=files.get))
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        (SWIFT, "4"),
+        (f"NNODES=2 {SWIFT}", "8"),
+        (f"export NNODES=3\n{SWIFT}", "12"),
+        (SWIFT.removeprefix("NPROC_PER_NODE=4 "), None),
+    ],
+)
+def test_variables_of_ms_swift_have_its_devices(text: str, devices: str | None) -> None:
+    assert values(Megatron().translate("train.sh", text)).get("cluster.devices") == devices
+
+
+def test_a_checkpoint_of_ms_swift_names_its_model_in_a_question() -> None:
+    text = SWIFT.replace("--model Qwen/Qwen3-8B", "--load ckpt/Qwen3-30B-A3B-mcore")
+    (question,) = Megatron().translate("train.sh", text).questions
+    assert question.attribute == "model"
+    assert "--use catalog.models.qwen3_30b_a3b" in question.answers
 
 
 def test_a_command_of_ms_swift_has_its_defaults() -> None:
@@ -113,6 +133,88 @@ def test_a_job_of_primus_extends_files_of_models() -> None:
     assert expected.items() <= values(found).items()
     assert settings(found)["model.layers"].assumption == "Primus fd1eeab: small.yaml"
     assert not found.questions
+
+
+def test_variables_of_primus_have_their_defaults_or_values() -> None:
+    text = PRIMUS.replace("parallel_size: 2", "parallel_size: ${TP:2}").replace(
+        "model: small", "model: ${SIZE:small}"
+    )
+    found = primus(text)
+    assert values(found)["layout.tp"] == "2"
+    assert values(found)["model.layers"] == "4"
+    why = "`TP` is not set in the file: its default there"
+    assert settings(found)["layout.tp"].assumption == why
+    options = ImportOptions(environment=(("TP", "4"),))
+    found = Megatron().read(ImportFile("job.yaml", text, options, MODELS.get))
+    assert values(found)["layout.tp"] == "4"
+    (question,) = primus(text.replace("${TP:2}", "${TP}")).questions
+    assert question.attribute == "layout.tp"
+    assert "--set-env TP=VALUE" in question.answers
+
+
+def test_a_dispatcher_of_primus_turbo_is_deepep() -> None:
+    text = f"{PRIMUS}      num_experts: 4\n      use_turbo_deepep: true\n"
+    assert values(primus(text))["routing.dispatcher"] == "deepep"
+
+
+FLAGSCALE = """\
+system:
+  tensor_model_parallel_size: 2
+  use_distributed_optimizer: true
+  precision:
+    bf16: true
+model:
+  num_layers: 4
+  hidden_size: 768
+  num_attention_heads: 4
+  seq_length: ${experiment.length}
+  micro_batch_size: 1
+  global_batch_size: 16
+  swiglu: true
+  multiple_of: 256
+  hidden_dim_multiplier: 1.3
+data:
+  tokenizer:
+    vocab_size: 1000
+"""
+EXPERIMENT = """\
+defaults:
+  - train: small
+experiment:
+  length: 512
+  task:
+    backend: megatron
+  runner:
+    nnodes: 2
+    nproc_per_node: 8
+"""
+
+
+def test_an_experiment_of_flagscale_joins_the_file_of_its_training() -> None:
+    files = {"train/small.yaml": FLAGSCALE}
+    found = Megatron().read(ImportFile("train.yaml", EXPERIMENT, neighbor=files.get))
+    expected = {
+        "cluster.devices": "16",
+        "layout.tp": "2",
+        "layout.zero": "1",
+        "training.precision": "bf16",
+        "training.sequence": "512",
+        "model.vocabulary": "1000",
+        # 4 x 768 x 2 / 3 = 2048, x 1.3 = 2662, up to 11 x 256.
+        "model.ffn": "2816",
+    }
+    assert expected.items() <= values(found).items()
+    assert not found.questions
+
+
+def test_a_missing_training_of_flagscale_raises_a_question() -> None:
+    found = Megatron().translate("train.yaml", EXPERIMENT)
+    assert "model" in [one.attribute for one in found.questions]
+
+
+def test_a_training_of_flagscale_is_none_of_nemo() -> None:
+    assert Megatron().recognizes("7b.yaml", FLAGSCALE)
+    assert not NeMo().recognizes("7b.yaml", FLAGSCALE)
 
 
 def test_a_model_of_primus_that_is_missing_is_a_question_or_of_the_catalogue() -> None:

@@ -443,6 +443,39 @@ def test_the_precision_of_nemo_1_is_a_recipe(old: str, new: str, recipe: str) ->
     assert uses(nemo(NEMO_1.replace(old, new)))[1] == f"precisions.{recipe}"
 
 
+@pytest.mark.parametrize(
+    ("more", "zero"),
+    [("", "3"), ("\n  fsdp_sharding_strategy: grad", "2")],
+)
+def test_fsdp_of_nemo_1_shards_whatever_the_optimizer_is(more: str, zero: str) -> None:
+    text = NEMO_1.replace("name: distributed_fused_adam", "name: fused_adam")
+    found = nemo(text.replace("mcore_gpt: True", f"fsdp: True{more}"))
+    assert settings(found)["layout.zero"] == zero
+
+
+def test_fsdp_of_nemo_1_reduces_in_the_type_of_its_key() -> None:
+    text = NEMO_1.replace("megatron_amp_O2: True", "fsdp: True\n  fsdp_grad_reduce_dtype: bf16")
+    found = nemo(text)
+    assert uses(found)[1] == "precisions.bf16_fsdp"
+    assert settings(found)["precision.reduction"] == "2 B"
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "vocabulary"),
+    [
+        ("library: huggingface\n    type: meta-llama/Meta-Llama-3.1-8B", "128_256"),
+        ("library: megatron\n    type: GPT2BPETokenizer", "50_257"),
+        ("library: sentencepiece\n    type: null", None),
+    ],
+)
+def test_a_known_tokenizer_of_nemo_1_has_the_vocabulary(
+    tokenizer: str, vocabulary: str | None
+) -> None:
+    text = NEMO_1.replace("override_vocab_size: 32000", "seed: 1")
+    found = nemo(text.replace("library: sentencepiece", tokenizer))
+    assert settings(found).get("model.vocabulary") == vocabulary
+
+
 def test_nemo_2_is_read() -> None:
     found = nemo(NEMO_2)
     assert settings(found) == {

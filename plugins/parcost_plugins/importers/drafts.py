@@ -174,6 +174,10 @@ class OptionSet:
         """Return whether the file has an option, read or not."""
         return name in self._options
 
+    def lookup(self, name: str) -> Option | None:
+        """Return an option whose value is of no interest, if the file has it."""
+        return self._options.get(name)
+
     def whole(self, name: str, least: int = 0) -> int | None:
         """Return the whole number of an option, of at least *least*; others are errors."""
         option = self.get(name)

@@ -43,7 +43,7 @@ def read_hub_model(found: SettingCollector, key: str, value: str) -> str:
     """Set the model that *value* names, or ask for it; return its entry of the catalogue."""
     entry, why = find_entry(value)
     if not entry:
-        answers = ["--use config.json", f"--use catalog.models.{_closest_entry(value)}"]
+        answers = ["--use config.json", f"--use catalog.models.{closest_entry(value)}"]
         found.ask("model", f"`{value}` is in no table", answers, key)
         return ""
     found.use(f"models.{entry}", key, why)
@@ -71,13 +71,27 @@ def _match(name: str, names: Mapping[str, str]) -> str:
     return ""
 
 
-def _closest_entry(name: str) -> str:
+def closest_entry(name: str) -> str:
     """Return the entry whose name is the longest beginning of the last part of *name*.
 
-    >>> _closest_entry("someone/Mistral-7B-v0.3-tuned"), _closest_entry("someone/else")
+    >>> closest_entry("someone/Mistral-7B-v0.3-tuned"), closest_entry("someone/else")
     ('mistral_7b_v0_3', 'llama31_8b')
     """
     names, plain = table("hub")["names"], _last_part(name).lower()
     parts = {one.rpartition("/")[2]: entry for one, entry in names.items()}
     begins = [one for one in parts if re.match(rf"{re.escape(one)}(?![a-z0-9.])", plain)]
     return str(parts[max(begins, key=len)]) if begins else "llama31_8b"
+
+
+def vocabulary_of(name: str) -> int | None:
+    """Return how many tokens the tokenizer of a model has, if a table has it.
+
+    >>> vocabulary_of("meta-llama/Meta-Llama-3.1-8B"), vocabulary_of("someone/else")
+    (128256, None)
+    """
+    found = table("megatron_tools")["vocabularies"].get(name)
+    entry = "" if found is not None else find_entry(name)[0]
+    families = table("hub")["vocabularies"]
+    fitting = (families[one] for one in families if entry.startswith(one))
+    found = found if found is not None else next(fitting, None)
+    return None if found is None else int(found)

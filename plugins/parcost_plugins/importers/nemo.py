@@ -12,6 +12,7 @@ from typing import Any
 
 from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
+from parcost_plugins.importers.hub import vocabulary_of
 from parcost_plugins.importers.interpolation import MANDATORY, resolve
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.needs import NEEDS
@@ -29,7 +30,7 @@ _LAYOUT = re.compile(r"^\s*tensor_model_parallel_size:", re.MULTILINE)
 _TOP = re.compile(r"^(?:trainer|model|strategy|exp_manager):", re.MULTILINE)
 #: Top keys of tools that have the same words.
 _OTHERS = re.compile(
-    r"^(?:policy|grpo|modules|actor_rollout_ref|actor|cluster|peft|recipe):", re.MULTILINE
+    r"^(?:policy|grpo|modules|actor_rollout_ref|actor|cluster|peft|recipe|system):", re.MULTILINE
 )
 
 
@@ -175,8 +176,20 @@ class _NeMoReader:
                 found.assume(block, name, default["value"], default["why"])
             if self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS):
                 return
-            why = "the tokenizer has it: write `model mine extends nemo { vocabulary = N }`"
-            found.lack("the vocabulary", why, "model.vocabulary")
+            self._tokenizer(block)
+
+    def _tokenizer(self, block: str) -> None:
+        """Set the vocabulary to that of a known tokenizer, or list that the file lacks it."""
+        found = self._found
+        kind, name = "model.tokenizer.type", "model.tokenizer.tokenizer_name"
+        key = next((one for one in (kind, name) if one in found), None)
+        shown = str(found.value(key, "")) if key else ""
+        size = table("megatron")["tokenizers"].get(shown) or vocabulary_of(shown)
+        if key is not None and size is not None:
+            found.set(block, "vocabulary", digits(int(size)), key)
+            return
+        why = "the tokenizer has it: write `model mine extends nemo { vocabulary = N }`"
+        found.lack("the vocabulary", why, "model.vocabulary")
 
     def _class_of_model(self) -> str | None:
         """Return the model of the catalogue that a class stands for; it is imported."""
@@ -233,7 +246,13 @@ class _NeMoReader:
         found = self._found
         name = self._key("name", ["model.optim."])
         stage = None if name is None else found.word(name, self._table["optimizers"])
-        if name is not None and stage is not None:
+        if found.switch("model.fsdp"):
+            strategy = "model.fsdp_sharding_strategy"
+            shards = found.word(strategy, self._table["shards"]) or "3"
+            found.set("layout", "zero", shards, strategy if strategy in found else "model.fsdp")
+            if name is not None:
+                found.ignore(name, "FSDP shares out its state")
+        elif name is not None and stage is not None:
             found.set("layout", "zero", stage, name)
         for prefix in ("optim.config.", "trainer.strategy.ddp."):
             key = self._key("use_distributed_optimizer", [prefix])

@@ -33,11 +33,20 @@ def _of_trainer(found: SettingCollector) -> None:
     elif kind == "bf16" and found.switch("model.megatron_amp_O2") is not True:
         why = "without megatron_amp_O2 weights and gradients stay in fp32, under autocast"
         found.use("precisions.bf16_fsdp", key, why)
+        _reduction(found)
     elif kind == "bf16" and found.value("model.optim.grad_sync_dtype") == "bf16":
         found.use("precisions.bf16_nemo", "model.optim.grad_sync_dtype")
         found.ignore(key, "the recipe with gradients of 16 bits has it")
     else:
         found.use(f"precisions.{kind}", key)
+
+
+def _reduction(found: SettingCollector) -> None:
+    """Read the type in which FSDP of NeMo 1 reduces gradients."""
+    key = "model.fsdp_grad_reduce_dtype"
+    if found.word(key, table("nemo")["precisions"]) in ("bf16", "fp16"):
+        found.set(f"precision {_LABEL} extends bf16_fsdp", "reduction", "2 B", key)
+        found.assume("training", "precision", _LABEL, "the recipe that this file changes")
 
 
 def _of_plugin(found: SettingCollector) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import prod
 
 from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.collector import read_configuration
@@ -26,7 +27,7 @@ from parcost_plugins.importers.megatron.flags import (
     similar,
 )
 from parcost_plugins.importers.megatron.layout import read_layout
-from parcost_plugins.importers.megatron.model import read_model, read_start
+from parcost_plugins.importers.megatron.model import model_answers, read_model, read_start
 from parcost_plugins.importers.megatron.precision import read_precision
 from parcost_plugins.importers.megatron.rejections import reject
 from parcost_plugins.importers.megatron.schedule import read_schedule
@@ -65,6 +66,18 @@ _SIGNS_OF_YAML = (
     re.compile(r"^MODEL_ARGS:", re.MULTILINE),
     re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre_trainer|post_trainer):", re.MULTILINE),
 )
+#: Of FlagScale: an experiment, and the file of its training.
+_SIGNS_OF_FLAGSCALE = (
+    (
+        re.compile(r"^experiment:", re.MULTILINE),
+        re.compile(r"^ +backend: *megatron", re.MULTILINE),
+    ),
+    (
+        re.compile(r"^system:", re.MULTILINE),
+        re.compile(r"^model:", re.MULTILINE),
+        re.compile(r"^ +tensor_model_parallel_size:", re.MULTILINE),
+    ),
+)
 #: Sections of a ConfigContainer of Megatron-Bridge in YAML: a model and one that no other tool has.
 _SECTIONS_OF_BRIDGE = (
     re.compile(r"^model:", re.MULTILINE),
@@ -86,7 +99,11 @@ class Megatron(Importer):
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has flags of Megatron-LM, or is a recipe of Megatron-Bridge."""
         if name.endswith((".yaml", ".yml")):
-            return any(sign.search(text) for sign in _SIGNS_OF_YAML) or _has_sections(text)
+            return (
+                any(sign.search(text) for sign in _SIGNS_OF_YAML)
+                or any(all(one.search(text) for one in signs) for signs in _SIGNS_OF_FLAGSCALE)
+                or _has_sections(text)
+            )
         if name.endswith(".py"):
             return any(sign in text for sign in _SIGNS_OF_RECIPES)
         return any(sign in text for sign in _SIGNS) or bool(_SIGN_OF_SWIFT.search(text))
@@ -189,6 +206,13 @@ def _start(options: ToolOptions, job: ToolJob) -> None:
         options.ask("model", option, option.unread)
     if job.model is not None:
         read_start(options, job.model)
+    elif (checkpoint := job.checkpoint) is not None:
+        why = f"the checkpoint `{checkpoint.text}` has it"
+        options.draft.ask("model", why, model_answers(checkpoint.text), checkpoint)
+    if job.devices and all(one.text.isdecimal() for one in job.devices):
+        count = prod(int(one.text) for one in job.devices)
+        shown = " * ".join(one.key.rpartition(".")[2] for one in job.devices)
+        options.draft.set("cluster.devices", digits(count), job.devices[0].evolve(key=shown))
 
 
 def _reason_to_ask(option: Option) -> str:

@@ -11,6 +11,8 @@ _DOUBTS = table("megatron")["doubts"]
 #: All topics, for what may decide anything.
 EVERYTHING: Sequence[str] = _DOUBTS["topics"]
 _ANSWERS: Mapping[str, Sequence[str]] = table("megatron")["answers"]
+#: Options with a usual value of attributes that are asked for.
+_NEAR = {"model.kv_heads": "num_attention_heads"}
 #: What is written where a value is asked for.
 _QUESTIONS = {"training.precision": "precision"}
 
@@ -53,7 +55,8 @@ class ToolOptions(OptionSet):
         if path in self._asked:
             return
         self._asked.add(path)
-        number = option.text if option.text.isdecimal() else "VALUE"
+        near = self._options.get(_NEAR.get(path, ""), option)
+        number = near.text if near.text.isdecimal() else "VALUE"
         settings = _ANSWERS.get(path, (f"--set {path}={number}",))
         answers = dict.fromkeys([*option.answers, *settings])
         shown = " ".join([option.key, *option.texts])[:60]

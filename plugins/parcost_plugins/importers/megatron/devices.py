@@ -8,7 +8,9 @@ from parcost_plugins.importers.drafts import Draft, Option, digits
 from parcost_plugins.importers.megatron.flags import CommandLine
 from parcost_plugins.importers.shell.scripts import ShellField
 
-_NODES, _RANKS = ("nnodes", "nodes", "N"), ("nproc-per-node", "ntasks-per-node", "gpus-per-node")
+_NODES = ("nnodes", "nodes", "N", "num-nodes")
+_RANKS = ("nproc-per-node", "ntasks-per-node", "gpus-per-node", "num-gpus")
+_TOTALS = ("np", "n", "ntasks")  # ranks of all nodes, of mpirun and srun
 _VARIABLES = (("WORLD_SIZE",), ("GPUS_PER_NODE", "NNODES"), ("GPUS_PER_NODE", "NUM_NODES"))
 _OF_NODE = ("--gpus-per-node", "--gres", "--ntasks-per-node")
 _ROLES = {*_NODES, *_RANKS}
@@ -22,6 +24,11 @@ def read_devices(draft: Draft, line: CommandLine) -> None:
         if option.name not in _ROLES and option.key.startswith("-"):
             draft.ignore(option, "of the launcher")
     if (ranks or nodes) and _multiply(draft, launcher, ranks, nodes):
+        return
+    total = None if "torchrun" in launcher else _first(launcher, _TOTALS)
+    if total is not None and total.text.isdecimal() and len(total.text) < 9:
+        shown = total.evolve(key=f"{total.key} {total.text}")
+        draft.set("cluster.devices", digits(int(total.text)), shown)
         return
     if line.script is None:
         return

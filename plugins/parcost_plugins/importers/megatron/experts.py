@@ -24,6 +24,9 @@ def read_experts(options: ToolOptions) -> None:
     draft = options.draft
     count = options.whole("num_experts")
     option = options.get("num_experts")
+    deepspeed = options.on("deepspeed")
+    if count == 1 and deepspeed:
+        count = 0  # as Megatron-DeepSpeed counts
     if not count:
         if option is not None and count == 0:
             draft.ignore(option, "a model without experts")
@@ -35,12 +38,18 @@ def read_experts(options: ToolOptions) -> None:
             return
     elif option is not None:
         draft.set("model.experts", digits(count), option)
-        if options.copy("moe_router_topk", "model.top_k", 1) is None:
+        if options.copy("moe_router_topk", "model.top_k", 1) is None and deepspeed:
+            why = "releases of Megatron-DeepSpeed without --topk have 1 expert of each token"
+            options.ask("model.top_k", option, why)
+        elif not draft.has("model.top_k"):
             options.default("moe_router_topk", "model.top_k", "2", "2 experts of each token")
         if options.copy("moe_ffn_hidden_size", "model.expert_ffn", 1) is None:
             why = "as wide as the MLP of a dense layer"
             options.default("moe_ffn_hidden_size", "model.expert_ffn", "ffn", why)
-        _layers(options)
+        if deepspeed and options.copy("expert_interval", "model.moe_every", 1) is None:
+            draft.assume("model.moe_every", "2", "Megatron-DeepSpeed: expert_interval is 2")
+        elif not deepspeed:
+            _layers(options)
         _shared(options)
         bias = options.get("moe_router_enable_expert_bias")
         if bias is not None and bias.text != "false":

@@ -24,7 +24,7 @@ _Namer: TypeAlias = "Callable[[str], str]"
 _CLOSE = 20  # unknown flags that a similar one is sought for
 NO_FLAG = "a word that belongs to no flag"
 _VARIABLES_OF_SWIFT = {"NPROC_PER_NODE": "nproc-per-node", "NNODES": "nnodes"}
-_LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "deepspeed"}
+_LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "mpiexec", "deepspeed"}
 
 
 class CommandLine(NamedTuple):
@@ -200,7 +200,8 @@ _NUMBERS = (
     *("attention_dropout", "recompute_granularity", "recompute_method", "recompute_num_layers"),
     *("recompute_modules", "ddp_bucket_size", "cpu_offloading_num_layers", "attention_backend"),
     *("optimizer_offload_fraction", "flash_attention_version", "cuda_graph_impl"),
-    *("cuda_graph_scope", "cross_entropy_fusion_impl"),
+    *("cuda_graph_scope", "cross_entropy_fusion_impl", "zero_stage", "pp_partition_method"),
+    "expert_interval",
 )
 
 
@@ -249,9 +250,13 @@ def _read(words: Sequence[ShellField], ahead: Sequence[ShellField]) -> CommandLi
         if first is option:
             continue
         repeated.append(option)
-        if first.texts != option.texts:
+        if first.texts != option.texts and not _has_no_effect(option.name):
             problems += _conflict(first, option)
     return CommandLine(options, launcher, strays, repeated, problems)
+
+
+def _has_no_effect(name: str) -> bool:
+    return is_ignored("megatron", name) or name in table("megatron")["reasons"]
 
 
 def _conflict(first: Option, second: Option) -> Iterator[ImportProblem]:

@@ -40,6 +40,7 @@ def _sharding(options: ToolOptions) -> None:
     torch, megatron = options.get("use_torch_fsdp2"), options.get("use_megatron_fsdp")
     optimizer = options.get("use_distributed_optimizer")
     keeps = options.get("torch_fsdp2_no_reshard_after_forward")
+    stage = options.get("zero_stage")
     used = [one for one in (torch, megatron, optimizer) if one is not None and one.text != "false"]
     if torch in used and torch is not None:
         draft.set("layout.zero", "3", torch)
@@ -58,6 +59,8 @@ def _sharding(options: ToolOptions) -> None:
                 draft.set("layout.zero", "3", megatron, options.why(why))
     elif optimizer in used and optimizer is not None:
         draft.set("layout.zero", "1", optimizer)
+    elif stage is not None and stage.text in ("1", "2", "3"):
+        options.copy("zero_stage", "layout.zero", 1)
     else:
         why = "no distributed optimizer: every rank keeps all of the optimizer state"
         options.default("use_distributed_optimizer", "layout.zero", "0", why)

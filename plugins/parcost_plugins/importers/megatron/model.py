@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from parcost_plugins.importers.drafts import Option, digits
-from parcost_plugins.importers.hub import find_entry
+from parcost_plugins.importers.hub import closest_entry, find_entry, vocabulary_of
 from parcost_plugins.importers.megatron.defaults import ToolOptions
 from parcost_plugins.importers.megatron.patterns import LayerListError, pattern
 from parcost_plugins.importers.tables import table
@@ -120,12 +121,15 @@ def _vocabulary(options: ToolOptions) -> None:
     tokenizer = options.get("tokenizer_type")
     if options.copy("vocab_size", "model.vocabulary", 1) is not None or options.has("vocab_size"):
         return
+    merges = options.lookup("merge_file")
+    if tokenizer is None and merges is not None:  # which no other tokenizer has
+        why = options.why("tokenizer_type is GPT2BPETokenizer in pretrain_gpt.py")
+        tokenizer = merges.evolve(texts=("GPT2BPETokenizer",), assumption=why)
     known = table("megatron")["tokenizers"]
     files = options.get("tokenizer_model")
-    sizes = table("megatron_tools")["vocabularies"]
-    if files is not None and files.text in sizes:
-        why = f"the vocabulary of {files.text}"
-        draft.set("model.vocabulary", digits(sizes[files.text]), files, why)
+    size = vocabulary_of(files.text) if files is not None else None
+    if files is not None and size is not None:
+        draft.set("model.vocabulary", digits(size), files, f"the vocabulary of {files.text}")
         return
     if tokenizer is not None and tokenizer.text in known:
         draft.set(
@@ -135,13 +139,11 @@ def _vocabulary(options: ToolOptions) -> None:
             f"the vocabulary of {tokenizer.text}",
         )
         return
-    why = "neither --vocab-size nor a tokenizer of known size: no embedding and no head"
     near = tokenizer or options.get("num_layers")
-    draft.assume("model.vocabulary", "0", why, near)
     if near is not None:
-        lacking = near.evolve(name="vocab_size", key="--vocab-size")
-        why = "not stated, and no tokenizer that is known has it: add it"
-        draft.leave(lacking, why, "model.vocabulary")
+        lacking = near.evolve(key="--vocab-size", texts=())
+        why = "not stated, and no tokenizer that is known has it"
+        options.ask("model.vocabulary", lacking, why)
 
 
 def _norms_and_biases(options: ToolOptions) -> None:
@@ -173,7 +175,7 @@ def _positions(options: ToolOptions) -> None:
     rows = options.get("max_position_embeddings")
     kind = options.get("position_embedding_type")
     rotary = options.get("use_rotary_position_embeddings")
-    known = ("learned_absolute", "rope", "mrope", "yarn", "relative", "none")
+    known = ("learned_absolute", "rope", "rotary", "mrope", "yarn", "alibi", "relative", "none")
     word = options.word("position_embedding_type", *known)
     if rotary is not None and rotary.text != "false":
         word = "rope"
@@ -184,7 +186,12 @@ def _positions(options: ToolOptions) -> None:
         if count is not None:
             draft.set("model.positions", digits(count), rows, why)
     elif not learned and rows is not None:
-        draft.ignore(rows, "positions are rotated: it is a limit of the sequence")
+        draft.ignore(rows, "no table of positions has them: it is a limit of the sequence")
+    if kind is not None and word == "alibi":
+        draft.set("model.alibi", "on", kind)
+    norm = options.get("embed_layernorm")
+    if norm is not None and norm.text != "false":
+        draft.set("model.embedding_norm", "on", norm)
     if kind is not None and word in ("mrope", "relative", "none"):
         draft.leave(kind, "positions are taken as rotated")
 
@@ -221,6 +228,11 @@ def _window(options: ToolOptions) -> None:
         draft.set("model.full_every", str(full), every)
 
 
+def model_answers(name: str) -> Sequence[str]:
+    """Return options that add a model: an entry that a *name* resembles, and a file of its own."""
+    return f"--use catalog.models.{closest_entry(name)}", "--use config.json"
+
+
 def read_start(options: ToolOptions, start: Option) -> None:
     """Use a model of the catalogue, the one that *start* names, with what the file changes."""
     draft = options.draft
@@ -232,7 +244,7 @@ def read_start(options: ToolOptions, start: Option) -> None:
         assumption = assumption or why
     if not entry:
         why = f"`{start.text}` is not in the catalogue"
-        draft.ask("model", why, ["--use catalog.models.llama31_8b"], start)
+        draft.ask("model", why, model_answers(start.text), start)
         return
     draft.use(f"catalog.models.{entry}", assumption, start)
     label = str(entry)

@@ -37,6 +37,7 @@ def read_schedule(options: ToolOptions) -> None:
         option = options.get(name)
         if option is not None:
             draft.set(f"schedule.{attribute}", _state(option), option)
+    _counts(options)
     options.copy("microbatch_group_size_per_virtual_pipeline_stage", "schedule.group", 1)
     option = options.get("no_overlap_p2p_communication")
     if option is not None:
@@ -44,6 +45,21 @@ def read_schedule(options: ToolOptions) -> None:
             draft.set("schedule.transfers", "blocking", option)
         else:
             draft.ignore(option, "without interleaving, Megatron-LM waits for messages anyway")
+
+
+def _counts(options: ToolOptions) -> None:
+    """Read which modules Megatron-DeepSpeed counts as it cuts stages, ``type:transformer``."""
+    option = options.get("pp_partition_method")
+    if option is None:
+        return
+    kinds = option.text.strip("'\"").lower().removeprefix("type:").split("|")
+    if not option.text.strip("'\"").lower().startswith("type:") or "transformer" not in kinds:
+        options.draft.leave(option, "stages have as many layers here: `schedule { stages }`")
+    elif "embedding" in kinds:
+        for name in ("count_embedding", "count_head"):
+            options.draft.set(f"schedule.{name}", "on", option)
+    else:
+        options.draft.ignore(option, "stages have as many layers")
 
 
 def _chunks(options: ToolOptions, pp: int) -> int | None:

@@ -61,6 +61,11 @@ def _dropout(options: ToolOptions) -> None:
 def _recompute(options: ToolOptions) -> None:
     draft = options.draft
     whole, short = options.get("recompute_granularity"), options.get("recompute_activations")
+    early = options.get("checkpoint_activations")
+    if early is not None and early.text != "false" and whole is None and short is None:
+        why = "Megatron-LM up to 2022, Megatron-DeepSpeed: all of every layer"
+        draft.set("training.recompute", "full", early, why)
+        return
     if short is not None and short.text == "false":
         short = None
     layer = options.get("moe_layer_recompute")
