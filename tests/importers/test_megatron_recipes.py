@@ -514,3 +514,22 @@ def test_a_configuration_of_bridge_in_yaml_is_rejected_by_name(
 ) -> None:
     found = Megatron().translate("config.yaml", SECTIONS.replace(old, new, 1))
     assert any(message in problem.message for problem in found.problems)
+
+
+def test_an_unknown_function_leaves_what_is_set_ahead_of_it_in_doubt() -> None:
+    text = """\
+from megatron.bridge.recipes.llama import llama3_8b_pretrain_config
+
+def job_config() -> ConfigContainer:
+    cfg = llama3_8b_pretrain_config()
+    cfg.train.micro_batch_size = 2
+    set_workload(cfg)
+    cfg.train.global_batch_size = 64
+    return cfg
+"""
+    found = Megatron().translate("job.py", text)
+    asked = {one.attribute: one for one in found.questions}
+    assert {"layout.tp", "layout.zero", "training.micro_batch"} <= set(asked)
+    assert "training.global_batch" not in asked
+    assert "--set training.micro_batch=2" in asked["training.micro_batch"].answers
+    assert "`set_workload` may change it" in asked["training.micro_batch"].reason

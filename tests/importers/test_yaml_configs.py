@@ -546,6 +546,97 @@ def test_nothing_of_a_class_is_imported(monkeypatch: pytest.MonkeyPatch) -> None
     assert not [name for name in loaded if name.startswith(("nemo", "antigravity"))]
 
 
+RECIPE = """\
+import nemo_run as run
+from nemo import lightning as nl
+from nemo.collections.llm import LlamaModel, Llama3Config8B, LoRA, pretrain
+from nemo.collections.llm.recipes.precision.mixed_precision import bf16_mixed
+
+def trainer(tp: int = 2, nodes: int = 4, callbacks=None) -> run.Config:
+    strategy = run.Config(
+        nl.MegatronStrategy, tensor_model_parallel_size=tp, context_parallel_size=2
+    )
+    return run.Config(
+        nl.Trainer, strategy=strategy, plugins=bf16_mixed(), num_nodes=nodes, devices=8,
+        callbacks=callbacks,
+    )
+
+def pretrain_recipe(nodes: int = 4, fast: bool = False) -> run.Partial:
+    recipe = run.Partial(
+        pretrain,
+        model=run.Config(LlamaModel, config=run.Config(Llama3Config8B)),
+        trainer=trainer(nodes=nodes, callbacks=[run.Config(TimingCallback)]),
+        data=run.Config(MockDataModule, seq_length=4096, global_batch_size=64, micro_batch_size=1),
+        optim=distributed_fused_adam_with_cosine_annealing(max_lr=3e-4),
+    )
+    if fast:
+        recipe.trainer.strategy.context_parallel_size = 1
+    recipe.trainer.callbacks.append(
+        run.Config(MegatronCommOverlapCallback, tp_comm_overlap=True)
+    )
+    return recipe
+"""
+
+
+def recipe_of(text: str, name: str = "") -> Translation:
+    return NeMo().read(ImportFile("recipe.py", text, ImportOptions(recipe=name)))
+
+
+def test_a_recipe_of_nemo_2_in_python_is_read() -> None:
+    found = recipe_of(RECIPE)
+    expected = {
+        "cluster.devices": "4 * 8",
+        "layout.tp": "2",
+        "layout.cp": "2",
+        "layout.zero": "1",
+        "overlap.tensor": "pipelined",
+        "training.sequence": "4096",
+        "training.micro_batch": "1",
+        "training.global_batch": "64 sequences",
+    }
+    assert expected.items() <= settings(found).items()
+    assert uses(found) == ["frameworks.nemo", "models.llama3_8b", "precisions.bf16"]
+    assert not found.questions
+
+
+def test_a_degree_that_is_code_in_a_recipe_of_nemo_2_raises_a_question() -> None:
+    found = recipe_of(RECIPE.replace("parallel_size=tp", "parallel_size=args.tp"))
+    assert [one.attribute for one in found.questions] == ["layout.tp"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "    return recipe\n",
+            "    recipe.peft = run.Config(LoRA)\n    return recipe\n",
+            "adapters",
+        ),
+        ("    return recipe\n", "    return tune(recipe)\n", "`tune` changes the recipe"),
+        ("run.Partial(\n        pretrain,", "llama3.pretrain_recipe(\n", "is of another file"),
+    ],
+)
+def test_a_recipe_of_nemo_2_that_is_not_followed_is_rejected(
+    old: str, new: str, message: str
+) -> None:
+    (problem,) = recipe_of(RECIPE.replace(old, new, 1)).problems
+    assert message in problem.message
+
+
+def test_several_recipes_of_nemo_2_need_a_name() -> None:
+    text = f"{RECIPE}\n\ndef other_recipe() -> run.Partial:\n    return pretrain_recipe(nodes=1)\n"
+    assert "--recipe other_recipe" in recipe_of(text).problems[0].help
+    assert settings(recipe_of(text, "other_recipe"))["cluster.devices"] == "1 * 8"
+    assert "no recipe `no`" in recipe_of(text, "no").problems[0].message
+
+
+def test_adapters_of_nemo_are_rejected() -> None:
+    text = NEMO_2 + "peft: {_target_: nemo.collections.llm.peft.lora.LoRA, dim: 16}\n"
+    assert "adapters" in nemo(text).problems[0].message
+    text = NEMO_1.replace("mcore_gpt: True", "peft: {peft_scheme: lora}")
+    assert "adapters" in nemo(text).problems[0].message
+
+
 @pytest.mark.parametrize("tool", ["accelerate", "nanotron", "nemo"])
 def test_a_file_is_recognized_by_one_importer(tool: str) -> None:
     from parcost_plugins.importers.accelerate import Accelerate

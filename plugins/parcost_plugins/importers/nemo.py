@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
+from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.hub import vocabulary_of
 from parcost_plugins.importers.interpolation import MANDATORY, resolve
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.nemo_precision import read_precision
+from parcost_plugins.importers.nemo_recipe import read_nemo_recipe
 from parcost_plugins.importers.nemo_writer import NeMoWriter
+from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
@@ -25,6 +28,14 @@ TOOL = "nemo"
 _MODELS = ("model.config.", "model.", "config.")
 _STRATEGIES = ("trainer.strategy.", "model.", "strategy.")
 _BATCHES = ("data.", "model.", "model.config.")
+_MOST_CALLBACKS = 20
+_SIGNS_OF_RECIPES = ("nemo_run", "nemo.collections.llm")
+_ANSWERS = {
+    "precision": "--use catalog.precisions.bf16",
+    "model": "--use catalog.models.llama31_8b",
+    "cluster.devices": "--set cluster.devices=64",
+    "training.global_batch": "--set 'training.global_batch=512 sequences'",
+}
 _CLASSES = re.compile(r"_target_: ['\"]?nemo\.")
 _LAYOUT = re.compile(r"^\s*tensor_model_parallel_size:", re.MULTILINE)
 _TOP = re.compile(r"^(?:trainer|model|strategy|exp_manager):", re.MULTILINE)
@@ -44,7 +55,9 @@ class NeMo(Importer):
     subjects = SUBJECTS
 
     def recognizes(self, name: str, text: str) -> bool:
-        """Return whether the text is YAML with a layout of NeMo or with its classes."""
+        """Return whether the text is YAML of NeMo, by its layout or classes, or a recipe."""
+        if name.endswith(".py"):
+            return any(sign in text for sign in _SIGNS_OF_RECIPES)
         if not name.endswith((".yaml", ".yml")):
             return False
         if _CLASSES.search(text):
@@ -53,7 +66,20 @@ class NeMo(Importer):
 
     def translate(self, name: str, text: str) -> Translation:
         """Return the settings of a configuration."""
-        entries = read_configuration(name, text)
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the settings of a configuration; `--recipe` chooses one of several recipes."""
+        if file.name.endswith(".py"):
+            try:
+                recipe = read_nemo_recipe(file.text, file.options.recipe)
+            except PythonTextError as error:
+                problem = ImportProblem(
+                    message=str(error), start=error.start, end=error.end, help=error.help
+                )
+                return Translation(problems=[problem])
+            return _NeMoReader(recipe.entries, recipe.unread).translation()
+        entries = read_configuration(file.name, file.text)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
         return _NeMoReader(entries).translation()
@@ -62,7 +88,11 @@ class NeMo(Importer):
 class _NeMoReader:
     """Reads the entries of a configuration, whose prefixes are those of NeMo 1 or 2."""
 
-    def __init__(self, entries: Mapping[str, JsonEntry]) -> None:
+    def __init__(
+        self, entries: Mapping[str, JsonEntry], unread: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Read *entries*; *unread* are keys whose value is not known, and why."""
+        self._unread = unread
         self._table: Mapping[str, Any] = table(TOOL)
         self._entries = resolve(entries)
         self._found = SettingCollector(self._entries, self._table)
@@ -80,7 +110,37 @@ class _NeMoReader:
         self._recompute()
         self._optimizer()
         read_precision(found, exported=self._exported)
+        self._reject()
+        self._ask()
         return found.translation()
+
+    def _reject(self) -> None:
+        """Reject adapters, which would be read as full fine-tuning."""
+        for key in ("peft._target_", "model_transform._target_", "model.peft.peft_scheme"):
+            if self._found.value(key) not in (None, "none", "null", ""):
+                self._found.problem(key, "adapters are not in the language yet")
+
+    def _ask(self) -> None:
+        """Ask for what a recipe computes from values that it does not have."""
+        paths = {
+            **self._table["layout"]["numbers"],
+            **self._table["layout"]["switches"],
+            **self._table["batch"],
+            "global_batch_size": "training.global_batch",
+            "num_nodes": "cluster.devices",
+            "devices": "cluster.devices",
+            "use_distributed_optimizer": "layout.zero",
+            "plugins": "precision",
+            "model": "model",
+            "config": "model",
+        }
+        asked: set[str] = set()
+        for key, why in self._unread.items():
+            path = paths.get(key.rpartition(".")[2], "")
+            if path and path not in asked:
+                asked.add(path)
+                answers = _ANSWERS.get(path, f"--set {path}=VALUE")
+                self._found.ask(path, f"`{key}`: {why}", [answers], key)
 
     def _mandatory(self) -> None:
         """List the values that the command line has to give."""
@@ -127,8 +187,9 @@ class _NeMoReader:
         number = None if multiple is None else found.whole(multiple)
         if multiple is not None and number is not None:
             found.set("layout", "vocabulary_multiple", str(number), multiple)
+        callbacks = [f"trainer.callbacks.{place}." for place in range(_MOST_CALLBACKS)]
         for name in ("ub_tp_comm_overlap", "tp_comm_overlap"):
-            key = self._key(name, ("model.", "model.config."))
+            key = self._key(name, ("model.", "model.config.", *callbacks))
             if key is not None and found.switch(key):
                 found.set("overlap", "tensor", "pipelined", key)
 

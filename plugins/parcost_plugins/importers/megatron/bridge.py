@@ -220,8 +220,12 @@ class _BridgeLibrary(CodeLibrary):
         if last in _TABLE["harmless"]["functions"] or name.startswith(("os.", "logging.")):
             return UnreadValue("it is code, and none is run")
         given = [*arguments, *(one.value for one in keywords.values())]
-        if any(isinstance(one, Entity) for one in given):
+        found = [one for one in given if isinstance(one, Entity)]
+        if found:
             self.doubts.append((last, node))
+        for one in found:
+            if one.kind == _CONTAINER or one.kind in _SECTIONS["read"]:
+                _doubt_cells(follower, one, f"`{last}` may change it, and is in another file")
         return Entity(f"?{last}", node)
 
     def _container(self, name: str, base: Mapping[str, Any], node: ast.AST) -> Entity:
@@ -565,6 +569,17 @@ class _RecipeReader:
             self._found.doubts.append(one)
 
 
+def _doubt_cells(follower: Follower, entity: Entity, why: str) -> None:
+    """Mark what is set in an entity so far as uncertain."""
+    for name, cell in list(entity.cells.items()):
+        if isinstance(cell.value, Entity):
+            if cell.value.kind != _PRECISION:
+                _doubt_cells(follower, cell.value, why)
+        elif name != "hf" and cell.value is not None and not isinstance(cell.value, UnreadValue):
+            doubtful = Cell(UnreadValue(why, cell.value), cell.node, cell.key, cell.why)
+            follower.put(entity, name, doubtful)
+
+
 def _rejection(name: str) -> str:
     """Return why models of a name are not in the language, by the words of the name."""
     words = [one.lower() for one in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
@@ -617,7 +632,8 @@ def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
     ((('true',), ''), (('mlp',), ''), (('8',), ''))
     """
     if isinstance(value, UnreadValue):
-        return (), value.why
+        before, _ = _texts(name, value.before) if value.before is not None else ((), "")
+        return before, value.why
     if isinstance(value, DottedName):
         last = value.name.rpartition(".")[2]
         if last.isupper():

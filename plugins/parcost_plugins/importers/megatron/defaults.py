@@ -58,6 +58,10 @@ class ToolOptions(OptionSet):
         near = self._options.get(_NEAR.get(path, ""), option)
         number = near.text if near.text.isdecimal() else "VALUE"
         settings = _ANSWERS.get(path, (f"--set {path}={number}",))
+        if option.text.isdecimal() and _DOUBTS["decides"].get(option.name) == path:
+            whole = path == "training.global_batch"
+            value = f"'{path}={option.text} sequences'" if whole else f"{path}={option.text}"
+            settings = (f"--set {value}", *settings)
         answers = dict.fromkeys([*option.answers, *settings])
         shown = " ".join([option.key, *option.texts])[:60]
         why = f"`{shown}`: {reason}"

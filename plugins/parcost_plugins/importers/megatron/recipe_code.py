@@ -42,9 +42,10 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 @record
 class UnreadValue:
-    """A value that is not known, and why."""
+    """A value that is not known, and why; *before* is what it was ahead of that."""
 
     why: str
+    before: Any = None
 
 
 @record
@@ -333,6 +334,9 @@ class Follower:
                 return self._library.method(self, owner, node, arguments, keywords)
             if isinstance(owner, dict):
                 return self._of_dictionary(owner, node.func.attr, arguments)
+            if isinstance(owner, list) and node.func.attr == "append" and self._log is None:
+                owner += arguments
+                return None
         real = self.aliases.get(name, name)
         return self._library.call(self, real, node, arguments, keywords)
 
