@@ -109,6 +109,7 @@ distributed:
 """
     values = settings(read(text))
     assert values["training.micro_batches"] == "16"
+    assert values["training.global_batch"] == "(8 * 16 * layout.dp) sequences"
     assert values["training.micro_batch"] == "8"
     assert values["training.sequence"] == "1024"
     assert values["layout.zero"] == "3"
@@ -118,6 +119,13 @@ distributed:
     ("old", "new", "attribute", "reason"),
     [
         ("  torch_dtype: float32\n", "", "precision", "weights have the type of the checkpoint"),
+        ("torch_dtype: float32", "torch_dtype: auto", "precision", "model.torch_dtype is auto"),
+        (
+            "pretrained_model_name_or_path: meta-llama/Llama-3.1-70B",
+            "n_layer: 12\n  n_embd: 768",
+            "model",
+            "the class of the model takes sizes of its own",
+        ),
         ("torch.optim.AdamW", "dion.Muon", "precision", "and this is dion.Muon"),
         ("meta-llama/Llama-3.1-70B", "a/b", "model", "`a/b` is in no table"),
         ("checkpointing: true", "checkpointing: selective", "training.recompute", "is not known"),

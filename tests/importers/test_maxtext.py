@@ -105,6 +105,32 @@ def test_sizes_of_a_model_are_read(tmp_path: Path) -> None:
     assert {block.kind for block in read(MODEL).blocks} == {"model"}
 
 
+def test_windows_of_a_decoder_that_alternates_are_read() -> None:
+    """Three of four layers of OLMo 3 have a window; its norms span all heads."""
+    text = """\
+decoder_block: "olmo3"
+base_emb_dim: 512
+base_num_query_heads: 8
+base_num_kv_heads: 8
+base_mlp_dim: 1024
+base_num_decoder_layers: 8
+head_dim: 64
+sliding_window_size: 256
+use_qk_norm: true
+vocab_size: 1000
+"""
+    values = settings(MaxText().translate("a.yml", text))
+    assert {
+        "model.window": "256",
+        "model.full_every": "4",
+        "model.qk_norm": "on",
+        "model.qk_norm_whole": "on",
+    }.items() <= values.items()
+    plain = settings(MaxText().translate("a.yml", text.replace("olmo3", "hy3")))
+    assert "model.window" not in plain
+    assert plain["model.qk_norm"] == "on"
+
+
 def test_a_scale_multiplies_the_sizes_of_base_yml() -> None:
     """64 = 2^6: two thirds of the power for each size, 64 layers of 8192 with 64 heads."""
     values = settings(read("run_name: x\nglobal_parameter_scale: 64\nper_device_batch_size: 4\n"))

@@ -568,7 +568,7 @@ def test_one_of_several_configurations_is_chosen() -> None:
     assert values(found)["recompute.alternate"] == "on"
     (problem,) = of_recipe("").problems
     assert "4 configurations: llama3_8b, llama3_8b_narrow, llama3_8b_muon" in problem.message
-    assert problem.help.startswith("choose one: --recipe")
+    assert problem.help.startswith("choose one: --recipe llama3_8b | --recipe llama3_8b_narrow |")
     (problem,) = of_recipe("llama3_8b_mouon").problems
     assert "did you mean `llama3_8b_muon`?" in problem.help
 

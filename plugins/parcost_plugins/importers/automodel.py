@@ -9,7 +9,12 @@ import re
 from collections.abc import Mapping
 
 from parcost import Importer, ImportProblem, Translation, hookimpl
-from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
+from parcost_plugins.importers.collector import (
+    AUTO,
+    SettingCollector,
+    digits,
+    read_configuration,
+)
 from parcost_plugins.importers.hub import read_hub_model
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.lacking import find_lacking
@@ -31,6 +36,11 @@ _FUSED = "FusedAdam"  # of Transformer Engine: moments of fp32, and a master cop
 _ADAM = {"torch.optim.AdamW", "torch.optim.Adam"}
 _ANSWERS = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.bf16_fsdp")
 _SECTIONS = ("step_scheduler.", "distributed.", "model._target_", "model.pretrained")
+_SIZES = tuple(
+    f"model.{part}{name}"
+    for part in ("", "config.")
+    for name in ("n_layer", "n_embd", "num_hidden_layers", "hidden_size")
+)
 _NONE = ("none", "None", "null", None)
 
 
@@ -99,6 +109,10 @@ def _model(found: SettingCollector) -> None:
             continue
         read_hub_model(found, key, value)
         return
+    sizes = next((key for key in _SIZES if key in found), "")
+    if sizes:
+        reason = "the class of the model takes sizes of its own"
+        found.ask("model", reason, ["--use config.json", "--use catalog.models.gpt2_small"], sizes)
 
 
 def _size(found: SettingCollector, name: str) -> int | None:
@@ -195,6 +209,9 @@ def _batch(found: SettingCollector, stages: int) -> None:
         count = found.whole(steps)
         if count is not None:
             found.set("training", "micro_batches", digits(count), steps)
+        if count is not None and each is not None and whole is None:
+            value = f"({digits(each)} * {digits(count)} * layout.dp) sequences"
+            found.assume("training", "global_batch", value, "batch_size x grad_acc_steps x dp")
     else:
         key = _LOCAL
     part = f"{_MESH}pipeline.pp_microbatch_size"
@@ -228,16 +245,19 @@ def _batch(found: SettingCollector, stages: int) -> None:
 def _precision(found: SettingCollector) -> None:
     """Read the type that weights are stored in, and what FSDP multiplies and reduces in."""
     key = next((k for k in ("model.torch_dtype", "model.dtype") if k in found), "")
-    if not key:
-        reason = "model.torch_dtype is not stated: weights have the type of the checkpoint"
-        found.ask("precision", reason, _ANSWERS)
+    policy = f"{_MESH}mp_policy."
+    multiplied = found.word(f"{policy}param_dtype", _TABLE["dtypes"]) or "2 B"
+    reduced = found.word(f"{policy}reduce_dtype", _TABLE["dtypes"]) or "4 B"
+    if not key or found.value(key) == AUTO:
+        stated = "auto" if key else "not stated"
+        reason = f"model.torch_dtype is {stated}: weights have the type of the checkpoint"
+        narrow, wide = _ANSWERS
+        more = " --set 'precision.reduction=4 B'" if reduced == "4 B" else ""
+        found.ask("precision", reason, (f"{narrow}{more}", wide), key)
         return
     size = found.word(key, _TABLE["dtypes"])
     if size is None:
         return
-    policy = f"{_MESH}mp_policy."
-    multiplied = found.word(f"{policy}param_dtype", _TABLE["dtypes"]) or "2 B"
-    reduced = found.word(f"{policy}reduce_dtype", _TABLE["dtypes"]) or "4 B"
     if multiplied == "4 B":
         found.ask("precision", "products run in fp32", ("--use catalog.precisions.fp32",), key)
     base = "bf16_fsdp" if size == "4 B" else "bf16_pure"

@@ -12,7 +12,6 @@ from parcost_plugins.importers.tables import table
 _TABLE = table("maxtext")
 _GATED = {("silu", "linear"), ("gelu", "linear"), ("swiglu",)}
 _OWN = "own"
-_SLIDING = ("gemma2", "gemma3", "gpt_oss")
 
 
 def read_name(
@@ -169,7 +168,7 @@ def _attention(found: SettingCollector, block: str, decoder: str) -> None:
     """Set windows and the norms behind attention and feed-forward."""
     window = found.whole("sliding_window_size", least=0)
     kind = found.value("attention_type")
-    if window and (decoder in _SLIDING or kind == "local_sliding"):
+    if window and ("full_every" in _TABLE["decoders"][decoder] or kind == "local_sliding"):
         found.set(block, "window", digits(window), "sliding_window_size")
     if kind in ("chunk", "compressed", "block_diffusion"):
         found.problem("attention_type", f"attention of type `{kind}` is not in the language")

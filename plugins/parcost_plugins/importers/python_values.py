@@ -122,8 +122,8 @@ def choose_function(
         guess = f"did you mean `{near[0]}`? " if near else ""
         raise PythonTextError(message, start, start + 3, f"{guess}it has {listed}")
     message = f"the file has {len(names)} configurations: {listed}"
-    example = tops[0] if tops else names[0]
-    raise PythonTextError(message, start, start + 3, f"choose one: --recipe {example}")
+    ways = " | ".join(f"--recipe {name}" for name in names)
+    raise PythonTextError(message, start, start + 3, f"choose one: {ways}")
 
 
 def static_value(node: ast.expr, names: Mapping[str, Any]) -> Any:
