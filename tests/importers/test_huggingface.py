@@ -194,6 +194,11 @@ def test_the_imported_spec_is_what_is_evaluated(run_command: Run) -> None:
             OF_MPT,
         ),
         ({"model_type": "nemotron", "kv_channels": 64}, {**OF_NEMOTRON, "head_dim": "64"}),
+        (
+            {"model_type": "cohere2", "use_gated_activation": True, "sliding_window": None},
+            {"norm": "layer", "norm_weights": "1", "norms": "1", "parallel_residual": "on"}
+            | {"tied": "on"},
+        ),
     ],
 )
 def test_keys_that_depend_on_others(

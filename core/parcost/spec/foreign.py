@@ -112,7 +112,8 @@ def importer_for(
         ways = " or ".join(f"`--from {one}`" for one in sorted(found))
         raise failure("ambiguous-format", message, name, f"choose one by {ways}")
     names = ", ".join(f"`{known}`" for known in sorted(importers))
-    help = f"name its format by `--from`: {names}" if names else None
+    known = f"if it is of one of these formats, name it by `--from`: {names}; " if names else ""
+    help = f"{known}files of other tools are not read: describe the job in a spec"
     message = f"`{name}` is not a spec, and its format was not recognised"
     raise failure("not-a-spec", message, name, help)
 

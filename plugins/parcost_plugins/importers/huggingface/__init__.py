@@ -171,7 +171,11 @@ def _head_problem(entries: Mapping[str, JsonEntry], model_type: str) -> Translat
     names = entry.value if isinstance(entry.value, list) else [entry.value]
     for name, (ending, what) in product(map(str, names), TABLE["heads"].items()):
         if name.endswith(ending):
-            advice = f"`--as {model_type}` evaluates this model with the head of a language model"
+            advice = TABLE["help"]["lacking"]
+            if model_type in TABLE["families"]:
+                advice = (
+                    f"`--as {model_type}` evaluates this model with the head of a language model"
+                )
             return problem_at(entry, f"`{name}`: {what} {ABSENT}", advice)
     return None
 
