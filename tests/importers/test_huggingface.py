@@ -265,6 +265,13 @@ def test_what_no_model_can_say_is_an_error_at_its_key(
     assert f"config.json:{line}:" in done.err
 
 
+def test_a_number_of_experts_under_another_name_raises_a_question_with_its_value() -> None:
+    text = config_text(moe_num_active_primary_experts=2, moe_num_primary_experts=64, moe_width=256)
+    found = HuggingFace().translate("config.json", text).questions
+    (question,) = (one for one in found if one.attribute == "model.experts")
+    assert question.answers[0] == "--set model.experts=64"
+
+
 @pytest.mark.parametrize(
     ("part", "key", "value", "message"),
     [

@@ -33,6 +33,8 @@ from parcost_plugins.importers.tables import is_listed
 ABSENT = "not in the language yet"
 _MOST_UNKNOWN = 2000  # keys; a configuration has some tens
 _CORE = ("layers", "hidden", "heads", "vocabulary")
+#: Names that a number of routed experts may have, of types that no table has.
+_NUMBER_OF_EXPERTS = re.compile(r"(?:num|n)_(?!.*(?:shared|active|selected|per_|group)).*experts?$")
 _NONE_AT_ZERO = (
     *("kv_lora", "q_lora", "nope_dim", "rope_dim", "ffn"),
     *("experts", "expert_ffn", "shared_experts", "shared_ffn"),
@@ -368,6 +370,11 @@ class Configuration:
                 [value, self._family.defaults.get(key)],
                 close[0],
             )
+        for key in names if "experts" not in self._settings else ():
+            if _NUMBER_OF_EXPERTS.search(key) and "experts" not in asked:
+                asked.add("experts")
+                reason = f"`{key}` is not a key of transformers, and may be their number"
+                self._question("experts", reason, [self._entries[key].value, 0], key)
         for name in _CORE:
             setting = self._settings.get(name)
             if name in asked:
