@@ -1206,7 +1206,7 @@ def test_check_says_what_eval_says_of_all_but_prices(run: Run) -> None:
     done = run("check", "long.par", long=long)
     assert done.code == 1
     assert "error[schedule-length]: 50000 micro-batches on pp 4 are 200000 passes" in done.out
-    assert "help: larger micro-batches are fewer: 32768 of them at most" in done.out
+    assert "help: at most 32768 micro-batches can be simulated: use larger ones" in done.out
     claims = "expect {\n  mfuu >= 1 %\n  memory >= 3 s\n  mfu = 40 %\n}\n"
     done = run("check", "claims.par", claims=GOOD + claims)
     assert done.code == 2
@@ -1264,7 +1264,7 @@ def test_problems_of_points_are_shown_up_to_a_limit(run: Run) -> None:
     done = run("eval", "a.par", a=swept)
     assert done.code == 1
     assert done.err.count("error[documents-fill]") == 100
-    assert "error[too-many-problems]: 30 more problems are not shown" in done.err
+    assert "error[too-many-problems]: 30 further problems are not shown" in done.err
     rows = run("eval", "a.par", "--format", "csv", a=swept).out.splitlines()
     assert len(rows) == 1 + 130
 
@@ -1274,7 +1274,7 @@ def test_claims_are_judged_up_to_a_number_of_errors(run: Run) -> None:
     done = run("eval", "a.par", a=f"{GOOD}expect {{\n{claims}\n}}\n")
     assert done.code == 2
     assert done.err.count("error[unknown-name]") == 100
-    assert "100 claims have errors, and the others are not judged" in done.err
+    assert "100 claims have errors; further claims are not checked" in done.err
     assert "a.par:109:3" in done.err  # the first of the others
 
 

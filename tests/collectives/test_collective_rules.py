@@ -86,7 +86,7 @@ def test_an_operation_outside_of_a_named_algorithm_is_an_error(
     found = ids(8, choice, layout)["collective-operation"]
     said = choice.partition(" = ")[2]
     assert found.message == (
-        f"`{said}` does not do `{operation}`, which the ranks of `{group}` need: it is for {does}"
+        f"`{said}` does not support `{operation}`, which the ranks of `{group}` need, only {does}"
     )
     assert found.labels[0].span.text == choice
 
@@ -95,7 +95,7 @@ def test_points_whose_algorithm_can_are_evaluated_beside_those_whose_cannot() ->
     text = TEXT.format(tp=8, choice="data = [auto, ring, tree]", layout="zero = 1", reduces="off")
     rows = parcost.load_text(text)[0].evaluate().rows()
     assert [row["feasible"] for row in rows] == [True, True, False]
-    assert "`tree` does not do `reduce_scatter`" in rows[2]["reason"]
+    assert "`tree` does not support `reduce_scatter`" in rows[2]["reason"]
     alone = TEXT.format(tp=8, choice="data = ring", layout="zero = 1", reduces="off")
     step = parcost.load_text(alone)[0].evaluate().result.figure("step_time")
     assert rows[1]["step_time"] == step
@@ -117,7 +117,7 @@ def test_an_algorithm_for_experts_that_a_dense_model_lacks_is_idle() -> None:
     text = TEXT.format(tp=8, choice="expert = ring", layout="zero = 0", reduces="off")
     (said,) = (d for d in parcost.load_text(text)[0].check() if d.id == "no-effect")
     assert said.message == "`collectives.expert` has no effect"
-    assert said.help == "read with a model that has experts"
+    assert said.help == "it needs a model that has experts"
 
 
 @pytest.mark.parametrize("shard, needs", [(12, False), (6, True), (4, True)])
@@ -129,4 +129,4 @@ def test_groups_that_share_out_a_state_apart_sum_what_each_of_them_has(
     found = ids(8, "data = pat", layout)
     assert set(found) == ({"collective-operation"} if needs else set())
     if needs:
-        assert "`pat` does not do `all_reduce`" in found["collective-operation"].message
+        assert "`pat` does not support `all_reduce`" in found["collective-operation"].message

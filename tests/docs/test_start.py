@@ -96,7 +96,7 @@ def test_roofline_ridges_are_the_peak_over_the_bandwidth() -> None:
     assert figure("roofline", "h100.node") == pytest.approx(989e12 / (450e9 * 0.82), rel=1e-3)
     assert figure("roofline", "h100.network") == pytest.approx(989e12 / (50e9 * 0.9), rel=1e-3)
     narrow = figure("roofline", "h100.memory", h100__compute="fp8")
-    assert 1.5 * narrow == pytest.approx(886, abs=0.5)  # of 2 n / 3 FLOPs for each byte
+    assert 1.5 * narrow == pytest.approx(886, abs=0.5)  # of 2 n / 3 FLOP/B
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "etp = 3, tp = 1",
             "",
             "expert-width-divide",
-            "an expert of width 2048 is not divisible by etp = 3",
+            "an expert hidden size of 2048 is not divisible by etp = 3",
             "nearest legal: etp = 2 or 4",
         ),
         (
@@ -82,14 +82,14 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "distribution = balanced, capacity_factor = 0.8",
             "capacity-drops",
             DROPS,
-            "1 drops none; left out, experts take every token",
+            "1 drops none; without a capacity factor experts take all tokens",
         ),
         (
             "ep = 64",
             "node_limit = 4",
             "node-limit-copies",
-            "a limit of units saves nothing while every expert gets a copy of its own",
-            "`deduplicate = on` sends one copy per unit",
+            "`node_limit` saves nothing if every expert gets its own copy of a token",
+            "`deduplicate = on` sends one copy per node",
         ),
     ],
 )
@@ -114,7 +114,7 @@ def test_dropped_tokens_of_skewed_loads_are_reported_above_the_mean(
             "a capacity factor of 1.25 drops 6.6 % of the tokens: the busiest expert is sent "
             "1.78 times the mean"
         )
-        assert help == "1.78 drops none; left out, experts take every token"
+        assert help == "1.78 drops none; without a capacity factor experts take all tokens"
     assert not failures(mixture("ep = 8", loads.format(1.78), model=few))
     skewed = failures(mixture("ep = 8", "imbalance = 1.645, capacity_factor = 1.25"))
     assert skewed["capacity-drops"][0].startswith("a capacity factor of 1.25 drops 24 % of the")
@@ -125,7 +125,7 @@ def test_a_token_cannot_visit_more_experts_than_there_are(mixture: Mixture) -> N
     model few extends mixtral_8x7b { top_k = 9 }"""
     study = mixture("", model=model, training="model = few")
     assert failures(study) == {
-        "experts-visited": ("a token visits 9 of 8 experts", "top_k is at most 8")
+        "experts-visited": ("top_k = 9 is more than the 8 experts", "top_k is at most 8")
     }
 
 
@@ -133,7 +133,7 @@ def test_shared_experts_divide_like_an_mlp(mixture: Mixture) -> None:
     study = mixture("tp = 3, ep = 1, sequence_parallel = on", devices=192)
     assert failures(study) == {
         "shared-width-divide": (
-            "shared experts of width 2048 are not divisible by tp = 3",
+            "a hidden size of shared experts of 2048 is not divisible by tp = 3",
             "nearest legal: tp = 2 or 4",
         )
     }
@@ -144,7 +144,7 @@ def test_a_limited_token_finds_its_experts(mixture: Mixture) -> None:
     study = mixture("ep = 256", "deduplicate = on, node_limit = 1", devices=256, model=MANY)
     assert failures(study) == {
         "node-limit-experts": (
-            "1 units hold 8 experts, and a token visits 16",
+            "1 nodes hold 8 experts, and top_k is 16",
             "node_limit = 2 at least",
         )
     }

@@ -129,5 +129,7 @@ def test_the_checklist_counts_every_bucket_of_the_reduction(tmp_path: Path) -> N
     (rows,) = (
         s.rows for _, s in report.result.sections if s.title == "Checklist of data parallelism"
     )
-    (share,) = (row[1][0] for row in rows if row[0] == "reduction hides")
+    (share,) = (
+        row[1][0] for row in rows if row[0] == "share of the gradient reduction that is hidden"
+    )
     assert share == pytest.approx(1 - exposed / total, abs=1e-6)

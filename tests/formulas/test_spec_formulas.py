@@ -208,7 +208,7 @@ def test_the_reader(text: str, inputs: Mapping[str, float], expected: float) -> 
     assert math.isclose(float(compute(text, inputs)), expected)
 
 
-@pytest.mark.parametrize("text", ["lines of the ledger", "n / Q", "n of all", "(n", "n ? 1"])
+@pytest.mark.parametrize("text", ["sum over terms", "n / Q", "n of all", "(n", "n ? 1"])
 def test_the_reader_refuses_prose(text: str) -> None:
     with pytest.raises(AssertionError):
         compute(text, {"n": 1.0})

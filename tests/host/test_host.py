@@ -219,7 +219,7 @@ def test_gradients_of_weights_take_no_more_kernels_than_the_backward_pass() -> N
     study = scenario().replace({"ours.weight_kernels": 21})
     (result,) = study.evaluate().results
     (refused,) = [d for d in result.diagnostics if d.id == "too-many-weight-kernels"]
-    assert refused.message == "21 of 20 backward kernels make gradients of weights"
+    assert refused.message == "`weight_kernels` 21 is more than `backward_kernels` 20"
     assert refused.help == "write at most 20"
     assert not result.faults
 

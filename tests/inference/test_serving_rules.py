@@ -63,7 +63,7 @@ MIXTURE = SERVING.replace(
                 "use catalog.models.llama3_70b",
                 "model plan {{ parameters = 70 G, layers = 80, kv_heads = 8, head_dim = 128 }}",
             ).format(more="tp = 8, fabric = wire"),
-            "8 devices send activations, and `plan` has no hidden size",
+            "8 serving devices send activations, and `plan` has no hidden size",
             "write `hidden = ...`",
         ),
         (
@@ -81,7 +81,7 @@ MIXTURE = SERVING.replace(
         (
             "serving-expert-ranks",
             MIXTURE.format(more="tp = 2, ep = 8, attention_replicas = 2, fabric = wire"),
-            "4 devices of a stage do not divide into ep = 8 parts",
+            "4 devices of a stage are not divisible by ep = 8",
             "multiple of 8",
         ),
         (
@@ -93,19 +93,19 @@ MIXTURE = SERVING.replace(
         (
             "serving-no-fabric",
             SERVING.format(more="tp = 8"),
-            "8 devices serve together",
+            "8 serving devices need a fabric",
             "fabric = hgx_h100",
         ),
         (
             "serving-context",
             SERVING.format(more="tp = 8, fabric = wire, context = 2000, longest = 1000"),
-            "2000 tokens on average, and room for 1000",
+            "2000 tokens on average, and `longest` is 1000",
             "at least",
         ),
         (
             "serving-cannot-run",
             SERVING.format(more="tp = 8, fabric = wire, collective = nccl"),
-            "with `nccl` the all-reduces of 8 ranks take for ever",
+            "with `nccl` the all-reduces of 8 ranks have no finite time",
             "collective = auto",
         ),
         (

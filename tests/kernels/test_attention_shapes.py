@@ -341,7 +341,7 @@ def test_a_device_without_a_table_needs_what_a_study_says() -> None:
                 "head_rate d64 { size = 64, forward = 30 %, backward = 30 % }"
             ),
             "head-sizes-ascend",
-            "heads of 64 stand behind heads of 128",
+            "head size 64 follows head size 128",
         ),
         (
             (
@@ -349,9 +349,9 @@ def test_a_device_without_a_table_needs_what_a_study_says() -> None:
                 "head_rate d128 { size = 128, forward = 50 %, backward = 40 % }"
             ),
             "head-efficiency",
-            "at 0.2 of the peak a head of 64 takes longer than one of 128",
+            "at 0.2 of the peak, head size 64 takes longer than head size 128",
         ),
-        ("", "no-head-rate", "`flash_2` has no rate of any head"),
+        ("", "no-head-rate", "`flash_2` needs a rate for some head size"),
     ],
 )
 def test_rates_that_contradict_themselves_are_refused(heads: str, id_: str, message: str) -> None:

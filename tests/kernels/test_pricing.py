@@ -69,7 +69,7 @@ def test_an_operator_without_a_price_is_a_fault(study_with: StudyWith) -> None:
     work(study)
     (fault,) = study.faults
     assert fault.plugin.name == "kernels.pricing"
-    assert "kernel model `tiled` cannot price the Scan `selective scan`" in fault.message
+    assert "kernel model `tiled` cannot estimate the Scan `selective scan`" in fault.message
 
 
 def test_formulas_name_their_numbers(study_with: StudyWith) -> None:

@@ -355,4 +355,4 @@ def test_sizes_of_streams_ascend(study_with: StudyWith) -> None:
         for _, c in study.contributions("checks")
         if c.id == "streaming-ascends" and not c.holds
     ]
-    assert found.message == "`b` has 1000 B and stands behind `a` with 1000000 B"
+    assert found.message == "`b` has 1000 B and follows `a` with 1000000 B"

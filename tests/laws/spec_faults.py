@@ -1,4 +1,4 @@
-"""What a spec may never do: make a plugin fail, give a number that is none, take for ever."""
+"""What a spec may never do: make a plugin fail, give a number that is none, have no finite time."""
 
 from __future__ import annotations
 

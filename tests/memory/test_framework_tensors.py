@@ -237,7 +237,7 @@ def test_naming_operators_has_no_effect_unless_layers_are_recomputed() -> None:
     )
     (scenario,) = parcost.load_text(text)
     (warned,) = [d for d in scenario.evaluate().diagnostics if d.id == "no-effect"]
-    assert warned.help == "read with `training.recompute = full`"
+    assert warned.help == "it needs `training.recompute = full`"
 
 
 # --- Offloading layers ---------------------------------------------------------------------------

@@ -212,7 +212,10 @@ def test_a_sweep_over_shares_gives_what_each_gives_alone(bind: Bind) -> None:
 def test_offloading_needs_a_link_to_the_host(bind: Bind, part: str) -> None:
     study = offloaded(bind, {f"offload.{part}": 0.5, "layout.zero": 3}, {})
     found = diagnose(failures(study)["offload-needs-host-bandwidth"], study)
-    assert found.message == f"50 % of the {part} go to the host, and the device has no link to it"
+    assert (
+        found.message
+        == f"50 % of the {part} are offloaded to the host, and the device has no `host_bandwidth`"
+    )
 
 
 def test_an_outer_state_on_the_host_needs_a_link_too(bind: Bind) -> None:

@@ -192,7 +192,7 @@ def test_stages_are_listed_where_there_are_some(bind: Bind) -> None:
 
     assert rows({}, 1) == []
     assert rows({"layout.pp": 2, "training.global_batch": [8, 16]}, 2) == []
-    columns = ("stage", "at its fullest", "of the usable", "micro-batches alive")
+    columns = ("stage", "peak memory", "of the usable", "micro-batches in flight")
     room = {"plain.memory": 100e9, "memory.usable": 0.8}
     (found,) = rows({"layout.pp": 2, **room}, 2)
     assert found[0] == columns
@@ -352,7 +352,7 @@ def test_requirements_of_offloading(
     ("values", "message"),
     [
         ({"offload.optimizer": 0.25, "plain.host_bandwidth": 1.0}, "the host updates 25 % of the optimizer state: host memory bandwidth is needed to time the CPU optimizer update"),
-        ({"offload.activations": 0.25}, "25 % of the activations go to the host, and the device has no link to it"),
+        ({"offload.activations": 0.25}, "25 % of the activations are offloaded, and the device has no `host_bandwidth`"),
     ],
 )  # fmt: skip
 def test_insufficient_offload_memory_is_an_error_with_the_share(

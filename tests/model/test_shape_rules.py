@@ -32,7 +32,7 @@ def failures(study: Study) -> dict[str, str]:
         ("top_k = 2", "experts-routed", "`experts` is 0"),
         ("q_lora = 64", "latent-queries", "`kv_lora` is 0"),
         ("full_every = 2", "window-full", "no window"),
-        ("window = 4096", "window-wide", "4096 tokens bounds nothing in a sequence of 2048"),
+        ("window = 4096", "window-wide", "4096 tokens is not shorter than the sequence of 2048"),
         ("experts = 8, dense_first = 5", "dense-layers", "the first 5 layers are dense"),
         ("experts = 8, parameters = 1 G", "nominal-experts", "has 8 experts"),
     ],

@@ -27,14 +27,14 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
         (
             "run-known-twice",
             "run { tokens = 1 T tokens, device_time = 1 h, speed = 1 tokens, devices = 8 }",
-            "`device_time` and `speed` say how fast the run is",
+            "`device_time` and `speed` state the speed of the run",
         ),
         (
             "run-known-twice",
             JOB + "run { tokens = 1 T tokens, speed = 100 tokens }",
-            "`speed` says how fast the run is, and the step says so too",
+            "`speed` states the speed of the run, and so does the step",
         ),
-        ("run-speed-unknown", "run { tokens = 1 T tokens, devices = 8 }", "no training job"),
+        ("run-speed-unknown", "run { tokens = 1 T tokens, devices = 8 }", "needs a training job"),
         ("run-devices-unknown", "run { tokens = 1 T tokens, device_time = 1 h }", "no cluster"),
         (
             "reliability-devices-unknown",
@@ -45,7 +45,7 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
         (
             "mtbf-known-twice",
             "reliability { restart = 1 min, mtbf = 3 h, device_mtbf = 9 h, devices = 2 }",
-            "`device_mtbf` says it again",
+            "`device_mtbf` gives it a second time",
         ),
         (
             "checkpoint-size-unknown",
@@ -62,11 +62,11 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
             "checkpoint { size = 1 TB, storage = 1 GB/s, interval = 1 h, asynchronous = on }",
             "copy rate of a shard",
         ),
-        ("checkpoint-interval-unknown", "checkpoint { blocking = 30 s }", "never fails"),
+        ("checkpoint-interval-unknown", "checkpoint { blocking = 30 s }", "without failures"),
         (
             "checkpoint-shards",
             JOB + "checkpoint { storage = 1 TB/s, interval = 1 h, shards = 17 }",
-            "17 shards need as many devices, and the cluster has 16",
+            "17 shards are more than the 16 devices of the cluster",
         ),
         (
             "checkpoint-background",
@@ -78,15 +78,15 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
             "reliability { restart = 2 h, mtbf = 1 h }\ncheckpoint { blocking = 30 s }",
             "the job fails every 3600 s",
         ),
-        ("data-untrained", "data { stall = 1 ms }", "no training job"),
-        ("data-not-prefetched", JOB + "data { prefetch = off }", "that time is unknown"),
+        ("data-untrained", "data { stall = 1 ms }", "needs a training job"),
+        ("data-not-prefetched", JOB + "data { prefetch = off }", "the rate of loaders is needed"),
         (
             "power-unknown",
             "run { tokens = 1 T tokens, device_time = 1 h, devices = 8 }\nenergy { }",
             "power of a device is unknown",
         ),
-        ("energy-unused", "energy { power = 700 W }", "about a run"),
-        ("price-unused", "price { device_hour = 2 USD/h }", "about a run"),
+        ("energy-unused", "energy { power = 700 W }", "needs a run"),
+        ("price-unused", "price { device_hour = 2 USD/h }", "needs a run"),
     ],
 )
 def test_a_rule_speaks_in_the_words_of_the_spec(rule: str, text: str, says: str) -> None:

@@ -181,8 +181,8 @@ def test_the_words_of_rules(monkeypatch: pytest.MonkeyPatch) -> None:
         next(rules._run(Fake({**JOB, Run: values})))  # type: ignore[arg-type]
         for values in ({"speed": 1.0}, {"speed": 1.0, "device_time": 1.0})
     )
-    assert (one.inputs["say"], one.inputs["given"]) == ("says", "`speed`")
-    assert (both.inputs["say"], both.inputs["given"]) == ("say", "`device_time` and `speed`")
+    assert (one.inputs["say"], one.inputs["given"]) == ("states", "`speed`")
+    assert (both.inputs["say"], both.inputs["given"]) == ("state", "`device_time` and `speed`")
     rhythm = SimpleNamespace(
         saved=SimpleNamespace(writing=None), interval=5.0, blocking=3.0, restart=2.0, mtbf=9.0
     )

@@ -477,7 +477,7 @@ def test_a_sequence_divides_into_two_shares_for_each_rank() -> None:
     assert failures(study("cp = 16", sequence=1000)) == [
         (
             "context-divides-sequence",
-            "a sequence of 1000 tokens does not divide into 32 parts: each of the cp ranks has two, one from either end",
+            "a sequence of 1000 tokens is not divisible by 32 parts: each of the cp ranks has two, one from either end",
             "take 992 or 1024 tokens, or cp = 4",
         )
     ]
@@ -509,7 +509,7 @@ def test_a_hybrid_has_a_degree_between_a_ring_and_ulysses() -> None:
 def test_words_of_another_algorithm_are_refused() -> None:
     assert failures(study("cp = 16", "ulysses = 4"))[0][:2] == (
         "ulysses-without-hybrid",
-        "`ulysses = 4` is the inner degree of a hybrid, and the algorithm is `ring`",
+        "`ulysses = 4` is the group size of a hybrid, and the algorithm is `ring`",
     )
     assert failures(study("cp = 16", "latent = on"))[0][0] == "latent-without-mla"
     mla = "use catalog.models.deepseek_v2_lite"
@@ -525,7 +525,7 @@ def test_partners_beyond_the_fast_domain_are_warned_of_with_the_price() -> None:
     # 2 x 65,536 tokens x 128 x 2 B is 33.6 MB: at 10 and at 50 GB/s
     assert (id_, message) == (
         "tp-cp-wider-than-fast-domain",
-        "tp 8 x cp 2 = 16 ranks reach beyond level `node`: a block of keys and values takes 3.36 ms, and 0.671 ms inside of it",
+        "tp 8 x cp 2 = 16 ranks cross level `node`: a block of keys and values takes 3.36 ms, and 0.671 ms inside of it",
     )
     (check,) = [c for _, c in of.contributions("checks") if c.id == id_]
     assert check.severity == "warning"

@@ -452,7 +452,7 @@ def test_a_sequence_divides_into_shares(
     below, above = sequence // parts * parts, (sequence // parts + 1) * parts
     why = ": each of the cp ranks has two, one from either end" if twice else ""
     assert complaint.message == (
-        f"a sequence of {sequence} tokens does not divide into {parts} parts{why}"
+        f"a sequence of {sequence} tokens is not divisible by {parts} parts{why}"
     )
     assert complaint.help is not None
     tokens, _, ranks = complaint.help.partition(", or cp = ")
@@ -505,7 +505,7 @@ def test_partners_beyond_a_node_are_warned_of_with_both_times() -> None:
     sizes = {**CP_3, "layout": "tp = 2, cp = 3", "devices": 6, "latency": "1 ms"}
     (found,) = failures(**sizes, node=2).values()
     assert found.message == (
-        "tp 2 x cp 3 = 6 ranks reach beyond level `node`: a block of keys and values takes "
+        "tp 2 x cp 3 = 6 ranks cross level `node`: a block of keys and values takes "
         "12.8 ms, and 2.18 ms inside of it"
     )
     assert found.notes == ("a block is 11.8 MB, and 5.87 times slower there",)

@@ -40,11 +40,14 @@ def checklist(bind: Bind, values: dict[str, Any], **more: Any) -> dict[Any, Any]
     return {row[0]: tuple(row[1:]) for row in rows}
 
 
-START_UP = "buckets outweigh their start-up"
-MAY_HIDE, HIDES = "reduction may hide", "reduction hides"
-LARGER = "larger micro-batches have more to hide it under"
-ACCUMULATE = "gradients accumulate before they are reduced"
-NARROW = "gradients travel in 16 bits"
+START_UP = "buckets take longer to send than to start"
+MAY_HIDE, HIDES = (
+    "gradient reduction overlaps with backward",
+    "share of the gradient reduction that is hidden",
+)
+LARGER = "larger micro-batches hide more of it"
+ACCUMULATE = "micro-batches per gradient reduction"
+NARROW = "bytes per reduced gradient"
 VIEWS = "buckets are views of the gradients"
 ROOM = "every rank has room for what it holds"
 LINK = "replicas exchange over"
@@ -54,11 +57,11 @@ def test_a_checklist_says_what_was_found(bind: Bind) -> None:
     rows = checklist(bind, {})
     memory = rows[ROOM][0][0]
     assert rows == {
-        START_UP: ((1e9, "B"), "yes", "more than 0 MB, P alpha B"),
+        START_UP: ((1e9, "B"), "yes", "more than 0 MB: ranks x latency x bandwidth"),
         MAY_HIDE: ("on", "yes", ""),
         HIDES: ((0.75, "%"), "no", LARGER),
         ACCUMULATE: (1.0, "no", "one micro-batch: every pass is followed by a reduction"),
-        NARROW: ((4.0, "B"), "no", "half the bytes, at the price of rounding"),
+        NARROW: ((4.0, "B"), "no", "16 bits halve the bytes, with rounding errors"),
         VIEWS: ("on", "yes", ""),
         ROOM: ((memory, "GiB"), "yes", ""),
         LINK: ("net", (1e9, "B/s"), "of each rank, in one direction"),
@@ -93,7 +96,7 @@ def test_a_bucket_outweighs_what_all_ranks_take_to_start(
 ) -> None:
     """Two ranks of 2 ms each at 1 GB/s: 4 MB."""
     rows = checklist(bind, {"overlap.bucket": bucket, "wire.net.latency": 2e-3})
-    assert rows[START_UP] == ((bucket, "B"), enough, "more than 4 MB, P alpha B")
+    assert rows[START_UP] == ((bucket, "B"), enough, "more than 4 MB: ranks x latency x bandwidth")
 
 
 @pytest.mark.parametrize(("target", "hides"), [(0.25, "yes"), (0.2, "no")])

@@ -125,19 +125,19 @@ def test_a_model_that_no_stage_fits_has_to_be_cut() -> None:
 def test_a_study_says_what_it_calls_as_fast_and_what_hidden() -> None:
     study, outcome = study_and_outcome(targets__as_fast=1, targets__exposed=1)
     found = sections(study, outcome)
-    # any stage that fits will do then, and any reduction hides
+    # any stage that fits will do then, and any share of the gradient reduction that is hidden
     fitting = [row[0] for row in found["ZeRO stages"].rows if row[2] == "yes"]
     (note,) = found["ZeRO stages"].notes
     assert note == f"take {fitting[0]}: of those that fit, none is more than 100 % faster"
     rows = {row[0]: row for row in found["Checklist of data parallelism"].rows}
-    assert rows["reduction hides"][2] == "yes"
+    assert rows["share of the gradient reduction that is hidden"][2] == "yes"
 
 
 def test_what_may_be_exposed_may_be_all_of_it() -> None:
     """Without overlap all of the reduction is exposed, which is as much as the target says."""
     study, outcome = study_and_outcome(overlap__gradients="off", targets__exposed=1)
     rows = {row[0]: row for row in sections(study, outcome)["Checklist of data parallelism"].rows}
-    assert rows["reduction hides"][1:] == ((0.0, "%"), "yes", "")
+    assert rows["share of the gradient reduction that is hidden"][1:] == ((0.0, "%"), "yes", "")
 
 
 def test_one_replica_has_no_stages_and_no_checklist() -> None:
@@ -149,10 +149,10 @@ def test_one_replica_has_no_stages_and_no_checklist() -> None:
 def test_the_checklist_says_what_does_not_hold() -> None:
     study, outcome = study_and_outcome(overlap__gradients="off", overlap__bucket=1e5)
     rows = {row[0]: row for row in sections(study, outcome)["Checklist of data parallelism"].rows}
-    assert rows["buckets outweigh their start-up"][2] == "no"
-    assert rows["reduction may hide"][1:3] == ("off", "no")
-    assert rows["gradients travel in 16 bits"][2] == "no"
-    assert rows["gradients accumulate before they are reduced"][1] == 8
+    assert rows["buckets take longer to send than to start"][2] == "no"
+    assert rows["gradient reduction overlaps with backward"][1:3] == ("off", "no")
+    assert rows["bytes per reduced gradient"][2] == "no"
+    assert rows["micro-batches per gradient reduction"][1] == 8
 
 
 def test_a_communicator_takes_294_mib_in_a_ring_of_16_channels() -> None:

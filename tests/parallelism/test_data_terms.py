@@ -806,6 +806,6 @@ def test_what_would_do_in_place_of_a_meeting_that_is_too_long(bind: Bind) -> Non
     found = complaints(bind, workers(period=10, fragments=3, steps=4))
     assert found["overlap-long"].help == "take 3 steps or fewer"
     assert found["overlap-long"].message == (
-        "a meeting under way for 4 steps is not over before the next: 3 parts meet in 10 steps"
+        "an exchange of 4 steps does not end before the next one: 3 fragments are exchanged in 10 steps"
     )
     assert complaints(bind, workers(3))["workers-divide"].help == "take 2 or 4 workers"

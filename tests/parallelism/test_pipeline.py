@@ -164,7 +164,7 @@ def test_fewer_layers_than_stages_are_refused_however_they_are_dealt(bind: Bind)
     values = {"layout.pp": 8, "small.layers": 6, "schedule.assignment": "front"}
     (found,) = complaints(bind(values), "layers-few")
     assert found.message == "6 layers are too few for pp 8"
-    assert found.help == "at most 6 stages have something to do"
+    assert found.help == "at most 6 stages have a layer"
 
 
 def test_a_list_of_stages_must_cover_the_stages_and_the_layers(bind: Bind) -> None:

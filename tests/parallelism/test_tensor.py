@@ -543,15 +543,15 @@ def test_an_overlap_names_what_it_cannot_cut() -> None:
     assert failures(odd) == [
         (
             "chunks-divide",
-            "2048 tokens of a micro-batch do not divide into 3 chunks",
+            "2048 tokens of a micro-batch are not divisible by 3 chunks",
             "as many chunks as tensor-parallel ranks always divide: `chunks = layout.tp`",
         )
     ]
     assert failures(study("tp = 8", overlap="tensor = split_batch")) == [
         (
             "split-batch-halves",
-            "a micro-batch of 1 sequences does not split into two halves",
-            "`overlap.tensor = split_batch` runs one half beside the other's collectives: take micro_batch = 2",
+            "a micro-batch of 1 sequences cannot be split into two halves",
+            "`overlap.tensor = split_batch` overlaps one half with the collectives of the other: write micro_batch = 2",
         )
     ]
 

@@ -61,7 +61,7 @@ def test_bars_of_the_step_stand_beside_their_labels(charts: Mapping[str, Chart])
 
 
 def test_a_roofline_names_its_products_and_its_limits(charts: Mapping[str, Chart]) -> None:
-    """An H100: 989 TFLOP/s, 3.35 TB/s, so that the ridge is at 295 FLOPs for each byte."""
+    """An H100: 989 TFLOP/s, 3.35 TB/s, so that the ridge is at 295 FLOP/B."""
     drawn = set(texts(charts["roofline"]))
     assert {"989 TFLOP/s", "3.35 TB/s", "295.2 FLOP/B"} <= drawn
     named = {row["called"] for row in charts["roofline"].rows if row["kind"] == "product"}

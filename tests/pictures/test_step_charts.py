@@ -60,7 +60,7 @@ def test_1f1b_is_drawn_as_it_runs(rows: Rows) -> None:
 
 
 def test_products_stand_below_the_roof_of_an_h100(rows: Rows) -> None:
-    """989.4 TFLOP/s dense bf16 over 3.35 TB/s: the ridge is at 295 FLOPs for each byte."""
+    """989.4 TFLOP/s dense bf16 over 3.35 TB/s: the ridge is at 295 FLOP/B."""
     roofs = [(row["intensity"][0], row["rate"][0]) for row in rows("roofline", kind="roof")]
     assert any(
         intensity == pytest.approx(989.4e12 / 3.35e12, rel=0.002)

@@ -51,11 +51,11 @@ FAULTY: dict[str, tuple[dict[str, Any], str]] = {
     "id": ({"id": 7}, "`7` 7 where text is expected"),
     "subject": ({"subject": None}, "None where text is expected"),
     "message": ({"message": b"no"}, "b'no' where text is expected"),
-    "no input": ({"message": "{tp} no"}, "words that cannot be said: KeyError: 'tp'"),
-    "no help": ({"help": "{tp}"}, "words that cannot be said: KeyError: 'tp'"),
-    "format": ({"message": "{x:zz}", "inputs": {"x": 1.5}}, "cannot be said: ValueError: "),
-    "inputs": ({"inputs": None}, "words that cannot be said: AttributeError: "),
-    "empty": ({"message": "{x}", "inputs": {"x": np.ones(0)}}, "cannot be said: IndexError: "),
+    "no input": ({"message": "{tp} no"}, "words that cannot be formatted: KeyError: 'tp'"),
+    "no help": ({"help": "{tp}"}, "words that cannot be formatted: KeyError: 'tp'"),
+    "format": ({"message": "{x:zz}", "inputs": {"x": 1.5}}, "cannot be formatted: ValueError: "),
+    "inputs": ({"inputs": None}, "words that cannot be formatted: AttributeError: "),
+    "empty": ({"message": "{x}", "inputs": {"x": np.ones(0)}}, "cannot be formatted: IndexError: "),
     "input": ({"message": "{x}", "inputs": {"x": Unspeakable()}}, "be said: GeneratorExit"),
 }
 

@@ -156,7 +156,7 @@ def test_casting_before_a_gather_halves_it_and_no_sum() -> None:
     wide, small = sent_bytes(study("", layout)), sent_bytes(study("fp8_tensor_gather", layout))
     for name in ("tensor all-gather", "output gradient all-gather"):
         assert small[name] == wide[name] / 2
-    for name in ("tensor reduce-scatter", "activation hop", "input gradient reduce-scatter"):
+    for name in ("tensor reduce-scatter", "activation send/recv", "input gradient reduce-scatter"):
         assert small[name] == wide[name]
 
 

@@ -47,8 +47,8 @@ def test_a_usual_job_has_no_warning() -> None:
 def test_a_global_batch_as_micro_batch() -> None:
     """256 sequences of 4096 tokens are 1,048,576 tokens on a rank; 158 are 647,168."""
     assert messages(micro_batch=256, batch=4096) == {
-        "implausible-micro-batch": "`training.micro_batch` is 1,048.58 K tokens on a rank, "
-        "and plausible is at most 650 K tokens on a rank"
+        "implausible-micro-batch": "`training.micro_batch` is 1,048.58 K tokens on a rank; "
+        "plausible values are at most 650 K tokens on a rank"
     }
     assert messages(micro_batch=158, batch=8 * 158) == {}
     assert set(messages(micro_batch=159, batch=8 * 159)) == {"implausible-micro-batch"}
@@ -65,8 +65,8 @@ def test_context_parallelism_shares_the_tokens() -> None:
 @pytest.mark.parametrize(
     ("bucket", "said"),
     [
-        ("25 kB", "is 0.025 MB, and plausible is at least 0.1 MB"),
-        ("25 GB", "is 25,000 MB, and plausible is at most 20,000 MB"),
+        ("25 kB", "is 0.025 MB; plausible values are at least 0.1 MB"),
+        ("25 GB", "is 25,000 MB; plausible values are at most 20,000 MB"),
         ("0.1 MB", ""),
         ("20 GB", ""),
     ],
@@ -94,7 +94,7 @@ def test_a_utilisation_beyond_any_that_was_measured() -> None:
     assert messages(rates % "75 %", **fast) == {}
     told = messages(f"{rates % '75 %'}\nplausible {{ mfu = 40 % }}", **fast)
     assert "% of the bf16 peak" in told["implausible-mfu"]
-    assert "is below 40 %" in told["implausible-mfu"]
+    assert "no known measured run reaches 40 %" in told["implausible-mfu"]
     narrow = {**fast, "precision": "fp8_current"}
     told = messages("plausible { mfu = 1 % }", **narrow)
     assert told == {}
@@ -112,6 +112,6 @@ def test_a_sweep_is_warned_of_at_its_points() -> None:
     (scenario,) = parcost.load_text(text + "overlap { bucket = [25 MB, 25 GB, 25 kB] }\n")
     said = [d for d in scenario.check() if d.id == "implausible-bucket"]
     assert {d.message.partition(" is ")[2] for d in said} == {
-        "0.025 MB, and plausible is at least 0.1 MB (at bucket = 25 kB)",
-        "25,000 MB, and plausible is at most 20,000 MB (at bucket = 25 GB)",
+        "0.025 MB; plausible values are at least 0.1 MB (at bucket = 25 kB)",
+        "25,000 MB; plausible values are at most 20,000 MB (at bucket = 25 GB)",
     }

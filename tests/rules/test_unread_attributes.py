@@ -115,7 +115,7 @@ def test_an_unread_attribute_is_a_warning(written: str, named: str, needs: str) 
     listed = named.replace("`, `", f"`, `{owner}.").replace("`", f"`{owner}.", 1)
     assert found.message == f"{listed} {'have' if ',' in named else 'has'} no effect"
     assert found.help is not None
-    assert found.help.startswith("read with ")
+    assert found.help.startswith("it needs ")
     if needs:
         assert unread_warnings(merged(written, needs)) == []
 

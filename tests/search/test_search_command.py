@@ -389,7 +389,7 @@ def test_with_several_limits_the_help_names_possible_others(run: Run) -> None:
     text = SPEC + f"search {{ longest_step = {1.1 * step} s, least_mfu = 99 % }}\n"
     code, _, err = run(text, *NARROW)
     assert code == 1
-    assert "counted under the first limit that it breaks: loosen one of them" in err
+    assert "layout counts under the first limit that it exceeds: loosen one of them" in err
 
 
 def test_nothing_fits_says_how_much_the_smallest_needs(run: Run) -> None:
@@ -510,7 +510,7 @@ sys.exit(main(sys.argv[1:]))"""
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        ('search { axes = "tp, qp" }', "nothing that is called `qp` can be chosen"),
+        ('search { axes = "tp, qp" }', "no axis is called `qp`"),
         (
             "search { objective = cost_per_million_tokens }",
             "no objective is called `cost_per_million_tokens`",
@@ -542,7 +542,7 @@ def test_flags_and_sweeps_go_before_what_the_block_names_in_vain(run: Run) -> No
 
 def test_unknown_axes_are_refused() -> None:
     (scenario,) = parcost.load_text(SPEC)
-    with pytest.raises(SpecError, match="nothing that is called `tpp` can be chosen"):
+    with pytest.raises(SpecError, match="no axis is called `tpp`"):
         space(scenario, {}, ["tpp"])
 
 

@@ -54,7 +54,7 @@ def test_a_link_called_a_spec_is_none(run: Run) -> None:
     for arguments in (["a.par"], ["specs"], ["specs/link.par"], ["specs/*.par"]):
         done = run("check", *arguments)
         assert done.code == 2
-        assert "is a link to `.env`, which is no spec" in done.text
+        assert "is a link to `.env`, which is not a spec" in done.text
         assert "hunter2" not in done.text
 
 

@@ -233,7 +233,7 @@ def failures(*levels: dict[str, Any]) -> dict[str, Check]:
             ({**PORT, "kind": "torus"},),
             "torus-dimensions",
             "level `l0` is a torus, and its dimensions are left out",
-            "write how many units lie along each: `dimensions = [16, 16]`",
+            "write the number of units along each: `dimensions = [16, 16]`",
         ),
         (
             ({**PORT, "kind": "torus", "dimensions": (4, 4), "size": 64.0},),
@@ -244,23 +244,23 @@ def failures(*levels: dict[str, Any]) -> dict[str, Check]:
         (
             ({**NODE, "kind": "rail"}, PORT),
             "rail-first",
-            "level `l0` is made of rails, and no node lies inside it",
+            "level `l0` is a rail, and no node level lies inside it",
             "rails join devices of the same place in their nodes: write a level `node` before",
         ),
         (
             (NODE, {**PORT, "kind": "fat_tree", "radix": 6.0}),
             "fat-tree-full",
             "level `l1` has 64 ports to join, and three levels of switches of radix 6 join 54",
-            "take switches of radix 8",
+            "write `radix = 8`",
         ),
         (
             (NODE, {**PORT, "size": 2.0}, {**dragonfly(routing="minimal", size=10.0)}),
             "dragonfly-links",
             (
                 "8 global links of a group of level `l2` cannot reach each of 9 other groups, as "
-                "minimal routing would have to"
+                "minimal routing needs"
             ),
-            "`ports = 9`, or leave the routing to be adaptive",
+            "`ports = 9`, or adaptive routing",
         ),
     ],
 )

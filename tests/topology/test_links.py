@@ -176,4 +176,4 @@ training {{ sequence = 4096, global_batch = 32 sequences }}
         _ = parcost.load_text(text.format(ports=""))[0].first
     (found,) = error.value.diagnostics
     assert found.id == "not-given"
-    assert found.message == "`bandwidth` is `per_unit`, which needs `ports`"
+    assert found.message == "`bandwidth = per_unit` needs `ports`"

@@ -140,7 +140,7 @@ def test_pages_list_a_million_ranks_and_ten_million_members_at_most(
         page("ranks", given)
     assert len(page("ranks", given, [0])[0].rows) == 1
     monkeypatch.setattr(views, "_MOST_RANKS", 63)
-    with pytest.raises(SpecError, match="64 ranks are too many to look at one by one"):
+    with pytest.raises(SpecError, match="64 ranks are too many to list"):
         page("stages", given)
     monkeypatch.undo()
     assert (views._MOST_RANKS, views._MOST_LISTED) == (10**6, 10**7)
@@ -286,7 +286,7 @@ def test_a_dragonfly_reaches_each_other_group_by_a_link_where_routes_are_straigh
     said = diagnose(failed_rules(given)["dragonfly-links"], given)
     assert said.message == (
         "2 global links of a group of level `pod` cannot reach each of 3 other groups, as minimal "
-        "routing would have to"
+        "routing needs"
     )
 
 

@@ -122,7 +122,7 @@ def test_a_fabric_joins_all_devices() -> None:
     found = diagnostic_of(study(NODE, {**NETWORK, "size": 4.0}), "fabric-small")
     assert found.message == "the levels of the fabric join 32 devices, and the cluster has 64"
     assert found.notes == ("`network` joins 4 units of 8 devices each",)
-    assert found.help == ("give level `network` a size of 8, or leave it out: it then joins all")
+    assert found.help == ("write a size of 8 for level `network`, or no size: it then joins all")
 
 
 def test_a_fabric_may_join_more_than_the_devices() -> None:
@@ -170,7 +170,7 @@ def test_a_misspelled_degree_stands_for_one_and_the_rest_come_last() -> None:
 def test_only_the_last_level_may_leave_its_size_out() -> None:
     given = study({**NODE, "size": None}, {**NETWORK, "size": 4.0})
     assert diagnostic_of(given, "level-without-size").message == (
-        "level `node` has no size, and another level lies around it"
+        "level `node` has no size, and is not the last level"
     )
     assert "fabric-small" not in failures(given)
 

@@ -146,7 +146,7 @@ def test_a_refused_layout_has_no_stages(tmp_path: Path, show: Show) -> None:
 def test_a_sweep_has_no_single_placement(tmp_path: Path, show: Show) -> None:
     path = tmp_path / "sweep.par"
     path.write_text(SPEC.replace("tp = 8", "tp = [4, 8]"), encoding="utf-8")
-    assert "a sweep has no single placement" in show(path, "--ranks", code=2)
+    assert "a sweep has several placements" in show(path, "--ranks", code=2)
 
 
 def test_the_process_groups_of_a_job_are_counted(tmp_path: Path, show: Show) -> None:

@@ -81,7 +81,7 @@ def test_sizes_are_those_that_simulators_expect(tmp_path: Path, chakra_traces: M
     ranks, groups = chakra_traces.read(tmp_path)
     calls = [n for n in ranks[0] if n.type == chakra_traces.COLL]
     tensor = [n for n in calls if groups[n.attrs["pg_name"]] == [0, 1]]
-    whole = 1024 * 1024 * 2  # the residual stream of a micro-batch
+    whole = 1024 * 1024 * 2  # hidden states of a micro-batch
     by_type = {
         kind: {n.attrs["comm_size"] for n in tensor if n.attrs["comm_type"] == kind}
         for kind in (chakra_traces.ALL_GATHER, chakra_traces.REDUCE_SCATTER)

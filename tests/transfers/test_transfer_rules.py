@@ -29,19 +29,19 @@ def problems(body: str, before: str = "") -> list[Any]:
             "shard-of-whole",
             f"operation = all_reduce, size = 1 MB shard, ranks = 8, {OWN}",
             "every rank of `all_reduce` has the whole buffer",
-            "give the size of the buffer",
+            "write the size of the buffer",
         ),
         (
             "transfer-links",
             "operation = all_reduce, size = 1 MB, ranks = 8",
-            "`x` is given nothing to go over",
-            "give a `bandwidth`",
+            "needs one source of its bandwidth, and has none",
+            "write one of: `bandwidth`",
         ),
         (
             "transfer-links",
             f"operation = all_reduce, size = 1 MB, group = tp, {OWN}",
-            "`x` is given a `bandwidth` and a `group` to go over",
-            "give a `bandwidth`",
+            "and has a `bandwidth` and a `group`",
+            "write one of: `bandwidth`",
         ),
         (
             "transfer-dimensions",
@@ -50,13 +50,13 @@ def problems(body: str, before: str = "") -> list[Any]:
                 f"dimensions = [4, 5], {OWN}"
             ),
             "a torus of 4 x 5 = 20 places does not fit 16 ranks",
-            "multiply up to the ranks",
+            "whose product is the number of ranks",
         ),
         (
             "transfer-ranks",
             f"operation = all_reduce, size = 1 MB, {OWN}",
-            "`x` does not say how many ranks take part",
-            "give `ranks`",
+            "`x` needs its number of ranks",
+            "write `ranks`",
         ),
         (
             "transfer-ranks",
@@ -79,8 +79,8 @@ def problems(body: str, before: str = "") -> list[Any]:
         (
             "transfer-network",
             f"operation = all_reduce, size = 1 MB, ranks = 16, nodes = 2, {OWN}",
-            "2 nodes are joined by a network of no bandwidth",
-            "give `network_bandwidth`",
+            "2 nodes need a bandwidth of the network",
+            "write `network_bandwidth`",
         ),
         (
             "transfer-level",
@@ -91,7 +91,7 @@ def problems(body: str, before: str = "") -> list[Any]:
         (
             "transfer-algorithm",
             f"operation = broadcast, size = 1 MB, ranks = 8, algorithm = pairwise, {OWN}",
-            "`pairwise` does not do `broadcast`",
+            "`pairwise` does not support `broadcast`",
             "`van_de_geijn`",
         ),
         (
@@ -121,7 +121,7 @@ def problems(body: str, before: str = "") -> list[Any]:
         (
             "transfer-pieces",
             f"operation = broadcast, size = 1 MB, ranks = 8, pieces = 4, {OWN}",
-            "`auto` does not cut its message in pieces",
+            "`auto` sends its message in one piece",
             "`double_tree`, `ring`",
         ),
         (
@@ -131,7 +131,7 @@ def problems(body: str, before: str = "") -> list[Any]:
                 f"dimensions = [4, 4], {OWN}"
             ),
             "= 16 places does not fit 32 ranks",
-            "make the dimensions multiply up",
+            "whose product is the number of ranks",
         ),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_group_of_the_layout_brings_its_own_ranks() -> None:
         "cluster { devices = 64 }\nlayout { tp = 8 }",
     )
     assert found.id == "transfer-group"
-    assert "`ranks` would not count" in found.message
+    assert "`ranks` would have no effect" in found.message
     assert found.help == "leave `ranks` out, or `group`"
 
 

@@ -139,7 +139,7 @@ def _first(report: Report, code: int, on_page: bool) -> Iterator[Problem]:
     shown = [d for result in report.results for d in verdicts(result)] if on_page else []
     yield from _problems(found[:_MOST_PROBLEMS], code, shown)
     if len(found) > _MOST_PROBLEMS:
-        message = f"{len(found) - _MOST_PROBLEMS:,} more problems are not shown"
+        message = f"{len(found) - _MOST_PROBLEMS:,} further problems are not shown"
         help = "`--format jsonl` gives the reason at each point"
         more = Diagnostic("too-many-problems", message, place=report.path, help=help)
         yield from _problems([more], code)

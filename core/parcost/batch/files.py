@@ -157,7 +157,7 @@ def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejecti
         if any(place.is_relative_to(root) for root in roots):
             yield _regular(Spec(path, in_directory=True))
         else:
-            message = f"`{path}` leads out of the project by a link"
+            message = f"`{path}` is a link to a file outside the project"
             yield reject(path, "link-escapes", message, "name it, or the directory that it is in")
 
 

@@ -184,7 +184,7 @@ class BatchRun:
 
         said = str(error) or type(error).__name__
         message = f"the worker that evaluated `{spec.path}` died: {said}"
-        help = "the system may have ended it for want of memory, or a plugin; --jobs 1 shows which"
+        help = "memory may have run out, or a plugin ended it; --jobs 1 shows the file"
         found = [Diagnostic("worker-died", message, place=spec.path, help=help)]
         rejected = Rejection(path=spec.path, diagnostics=found, exit_code=FAULT)
         return CachedResult([entry_of(rejected, self.question.part)])

@@ -107,7 +107,7 @@ def only_study(
         message = f"`{path}` has no study called `{study}`"
         help = did_you_mean(study, known) or "it has " + ", ".join(known)
     else:
-        message = f"`{path}` has {len(known)} studies, and this takes one at a time"
+        message = f"`{path}` has {len(known)} studies, and this command needs one"
         help = "pick one with --study: " + ", ".join(known)
     raise SpecError([Diagnostic("unknown-study", message, place=path, help=help)])
 

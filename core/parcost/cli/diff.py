@@ -62,10 +62,10 @@ def command(
 ) -> int:
     """Compare two versions of specs: attributes, time and memory, term by term.
 
-    A and B are files or directories. A revision of git is compared with the files that are
-    there now, or with a second one: `parcost diff main -- specs/`. A single file is compared
-    with what --set makes of it. So are files of one job of other tools. A job that does not
-    fit is compared all the same.
+    A and B are files or directories. A git revision is compared with the working tree, or
+    with a second revision: `parcost diff main -- specs/`. A single file, or several files of one
+    job of other tools, is compared with itself changed by --set. Jobs that do not fit are
+    compared too.
     """
     from attrs import evolve
 
@@ -143,7 +143,7 @@ def _sides(
     old, dots, new = first.partition("..")
     for revision in filter(None, (old, new)):
         if not is_revision(revision):
-            message = f"`{revision}` is no file, and no revision of a git repository here"
+            message = f"`{revision}` is neither a file nor a git revision of this repository"
             raise click.UsageError(message)
     paths = repository_paths(rest or ["."])
     before = _revision_side(old or "HEAD", paths, values, reading, stack)

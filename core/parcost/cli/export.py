@@ -130,7 +130,7 @@ def settings_of(
         if scenario.axes:
             name, values = scenario.axes[0]
             help = f"pick one, such as --set {name}={plain_value(values[0])}"
-            message = f"`{name}` is swept, and a job has one value of it"
+            message = f"`{name}` is swept; an exported job has one value"
             raise failure("export-sweep", message, scenario.path, help)
         found = rules(study).failed
     except SpecError as error:

@@ -65,7 +65,7 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 @click.option(
     "--axes",
     metavar="NAME,...",
-    help="Search only these axes; the spec sets the others. By default all axes of plugins.",
+    help="Search only these axes; the spec sets the others. By default all axes are searched.",
 )
 @click.option(
     "--objective",
@@ -97,9 +97,13 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
 @click.option(
     "--headroom",
     metavar="SHARE",
-    help="Memory of the fullest device that stays free, such as '10 %'.",
+    help="Share of the usable memory to keep free, such as '10 %'.",
 )
-@click.option("--full", is_flag=True, help="Print every listed layout, the rules, the front.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Print every listed layout, the violated rules and the Pareto front.",
+)
 @click.option(
     "--front",
     is_flag=True,
@@ -125,12 +129,13 @@ def _refuse_processes(_: click.Context, __: click.Parameter, value: str | None) 
     "--emit",
     metavar="TOOL",
     help="Write the best layout as settings of a tool: megatron, torchtitan, deepspeed, ...; "
-    "`parcost export --list` has them. The report is printed where --out takes the settings.",
+    "`parcost export --list` has them. With --out the settings go to a file, and the report to "
+    "stdout.",
 )
 @click.option(
     "--rank",
     type=click.IntRange(1),
-    help="Of the listed layouts, the one that --emit writes; the first by default.",
+    help="Rank of the layout that --emit writes; 1 by default.",
 )
 @options.study
 @options.overrides
@@ -165,8 +170,9 @@ def command(
     the spec: degrees, micro-batch, recomputation, ZeRO stage, schedule, overlap. A sweep in
     the spec restricts its attribute to the listed values. The objective and limits are
     attributes of the spec, as `search { most_memory = 70 GiB }`, or of --set
-    'search.most_memory=70 GiB'. All legal layouts are bounded. Then they are replayed, the
-    lowest bound first, until no other layout can be better.
+    'search.most_memory=70 GiB'. The search computes a lower bound of the
+    step time of all legal layouts. It evaluates them in order of this bound, until no other layout
+    can be better.
     """
     from parcost.batch.scenarios import only_study
     from parcost.language.errors import SpecError

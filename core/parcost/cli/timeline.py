@@ -61,9 +61,9 @@ def command(
 ) -> int:
     """Draw the passes of every pipeline device over time, or write a trace of the step.
 
-    A table has one line per device, cut in the middle if the page is too narrow. It lists the
-    passes of warm-up, steady state and drain of each device. It also lists idle time, and the most
-    micro-batches in flight. Table and JSON leave once-per-step terms out; COLUMNS sets the width.
+    A table has one line per device, cut in the middle if the page is too narrow. It counts the
+    passes of each device in warm-up, steady state and drain. It also has the idle share and the
+    most micro-batches in flight. Table and JSON omit once-per-step terms; COLUMNS sets the width.
     A trace has every term: perfetto for the viewers of Perfetto and Chrome, chakra for simulators.
     """
     from parcost.batch.scenarios import evaluate

@@ -70,7 +70,7 @@ class Check(Record):
         try:
             call(_message, self, first_failure(self))
         except CallError as error:
-            return f"gave the rule `{self.id}` words that cannot be said: {error.text}"
+            return f"gave the rule `{self.id}` words that cannot be formatted: {error.text}"
         return ""
 
 
@@ -92,7 +92,7 @@ def check_message(check: Check, point: int) -> CheckMessage:
     try:
         return call(_message, check, point)
     except CallError as error:
-        message = f"the words of the rule `{check.id}` cannot be said: {error.text}"
+        message = f"the words of the rule `{check.id}` cannot be formatted: {error.text}"
         raise FaultError(message) from error
 
 

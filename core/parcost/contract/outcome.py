@@ -139,7 +139,7 @@ class Outcome:
         if self._step_formula is None:
             made = Formula(
                 text="sum of the ledger",
-                source="exposed, by the ledger",
+                source="exposed time of each term",
                 value=self.step_seconds,
                 explain=partial(_step_formula, self.ledger),
             )
@@ -203,7 +203,7 @@ def exposed_seconds(lines: Iterable[LedgerLine]) -> Formula:
     for line in lines:
         name = f"{line.name}, {line.pass_}" if line.pass_ else line.name
         seconds[name] = seconds.get(name, 0.0) + line.exposed
-    return formula("sum(t)", t=(seconds, "s"), source="exposed, by the ledger")
+    return formula("sum(t)", t=(seconds, "s"), source="exposed time of each term")
 
 
 def _step_formula(ledger: Sequence[LedgerLine]) -> Formula:

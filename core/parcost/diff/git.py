@@ -101,7 +101,7 @@ def _size_of(named: str, line: bytes) -> int:
     parts = line.decode("ascii", "replace").split()
     if len(parts) == 3 and parts[1] == "blob" and parts[2].isdecimal():
         return int(parts[2])
-    message = f"the object {named} is not in this clone, and nothing is fetched"
+    message = f"the object {named} is not in this clone, and parcost fetches nothing"
     raise failure("git", f"git: {message}", "git", "fetch it, or compare two files")
 
 

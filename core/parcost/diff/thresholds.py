@@ -42,7 +42,7 @@ class Threshold:
         """
         found = _TEXT.fullmatch(text)
         if found is None:
-            message = f"`{text}` is no limit of a change; write 'step_time > +2 %'"
+            message = f"`{text}` is not a limit; write 'step_time > +2 %'"
             raise ThresholdError(message)
         number = float(found["number"].replace(" ", ""))
         return cls(found["figure"], found["relation"], number / 100)

@@ -92,7 +92,7 @@ def expectations(claims: Claims, known: KnownFigures | None = None) -> Sequence[
     for block, module in claims.blocks:
         for item in block.items:
             if len(problems) == _MOST_ERRORS:
-                message = f"{_MOST_ERRORS} claims have errors, and the others are not judged"
+                message = f"{_MOST_ERRORS} claims have errors; further claims are not checked"
                 raise SpecError([*problems, problem("too-many-errors", message, item.span)])
             try:
                 name, relation, value, tolerance = _claim(item)
@@ -328,7 +328,7 @@ def _absolute_tolerance(
                     "wrong-dimension",
                     f"this tolerance is in {slack.dimension}",
                     item.span,
-                    help="write it in percent, or in the unit of the figure",
+                    help="write the tolerance in percent, or in the unit of the figure",
                 )
             ]
         )

@@ -309,7 +309,7 @@ def _step(study: Study, warnings: Sequence[Check]) -> tuple[Outcome, Sequence[Ch
 
 
 def duration_check(study: Study) -> Check:
-    """Return the rule that every term ends: an algorithm that cannot run takes for ever."""
+    """Return the rule that every term ends: an algorithm that cannot run has none."""
     settle(study, "terms", "memory")  # nothing has been added up before
     holds: Any = True
     names: list[str] = []
@@ -331,8 +331,8 @@ def _ends(holds: Any, names: Sequence[str]) -> Check:
         id="cannot-run",
         holds=holds,
         subject="",
-        message="{terms} would take for ever",
+        message="no finite time for {terms}",
         inputs={"terms": " and ".join(list(dict.fromkeys(names))[:4]) or "the step"},
-        help="an algorithm that cannot run over these ranks takes for ever, and so does a "
-        "rate of next to nothing",
+        help="name an algorithm that can run over these ranks, or `auto`; or correct a rate "
+        "that is almost zero",
     )

@@ -44,7 +44,9 @@ def rules(study: Study) -> Rules:
     asked = [check for _, check in study.contributions("checks")] if study.trains else []
     answers = [answer for _, answer in study.contributions("calculations")]
     if not study.trains and not answers and study.plugins.absences:
-        message = "nothing computes this study: it has no pipeline, and no calculation"
+        message = (
+            "the study has nothing to evaluate: neither a training step nor a calculator block"
+        )
         notes = tuple(study.plugins.absences)
         raise SpecError([Diagnostic("missing-plugin", message, notes=notes, place=study.path)])
     stated = [answer for answer in answers if isinstance(answer, Check)]

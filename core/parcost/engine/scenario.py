@@ -281,7 +281,7 @@ class Scenario:
         """Return the first errors, up to a limit."""
         if len(errors) <= MOST_ERRORS:
             return errors
-        message = f"{len(errors) - MOST_ERRORS} more errors are not shown"
+        message = f"{len(errors) - MOST_ERRORS} further errors are not shown"
         return [*errors[:MOST_ERRORS], Diagnostic("too-many-errors", message, place=self.path)]
 
     def _replacer(self, points: Mapping[int, Any]) -> Any:
@@ -314,7 +314,9 @@ class Scenario:
             bound, binder = self._bind(points)
             for axis in binder.axes.values():
                 if axis.structural and axis.key in grid:
-                    message = f"`{axis.name}` decides too much to be swept here"
+                    message = (
+                        f"`{axis.name}` cannot be swept: the structure of the study depends on it"
+                    )
                     raise SpecError([Diagnostic("swept-argument", message, place=self.path)])
             yield at, bound, points
 

@@ -220,7 +220,7 @@ class SpecStudy(Study):
 
     def replace(self, values: Mapping[str, Any]) -> Study:
         if self._replace is None:
-            message = "the study was built by hand, and has no text to change"
+            message = "the study was built from objects, and has no text to edit"
             raise SpecError([Diagnostic("no-text", message, place=self.path or self.name)])
         return self._replace(values)
 
@@ -425,7 +425,7 @@ def _usable_algorithms(study: SpecStudy, operation: str, algorithm: str) -> Sequ
         libraries = [name for _, name in study.contributions("library")]
         who = f"no algorithm of the library `{libraries[0]}`" if libraries else "no plugin"
         message = f"{who} offers `{operation}`"
-        help = "another library may, or an algorithm by its name" if libraries else None
+        help = "choose another `collectives.library`, or name an algorithm" if libraries else None
         place = study.path or study.name
         notes = tuple(study.plugins.absences)
         raise SpecError([Diagnostic("no-collective", message, notes=notes, help=help, place=place)])

@@ -241,7 +241,7 @@ def _figure(plugin: Plugin, figure: Figure, leaves: _Leaves) -> Iterator[Item]:
 def _interval(plugin: Plugin, interval: Interval, unit: str, leaves: _Leaves) -> Iterator[Item]:
     write = _writer(unit)
     sources = dict.fromkeys((interval.formula.source, interval.upper.source))
-    yield Heading(f"{interval.name}: where measured values lie")
+    yield Heading(f"{interval.name}: interval of measured values")
     yield from _facts(
         ("interval", interval_of(interval, unit)),
         ("low end", _equation(interval.formula, write)),

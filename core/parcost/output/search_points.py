@@ -180,7 +180,7 @@ class ParquetPoints:
         try:
             import duckdb  # noqa: F401
         except ImportError:
-            message = "Parquet is written by DuckDB, which is not installed"
+            message = "Parquet needs DuckDB, which is not installed"
             otherwise = "FILE.csv and FILE.jsonl need nothing"
             raise MissingExtraError(message, "parquet", otherwise) from None
         self._space = space

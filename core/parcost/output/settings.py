@@ -279,7 +279,7 @@ def _remarks(
             why = f": {writer.reasons[path]}" if path in writer.reasons else ""
             yield f"  {path}{equals} {text}{why}"
     if settings.needs:
-        yield "To be added, as no spec has it:"
+        yield "Add by hand (not in a spec):"
         yield from (f"  {line}" for line in settings.needs)
 
 

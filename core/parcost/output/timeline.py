@@ -123,12 +123,12 @@ def _places(device: Sequence[Activity]) -> dict[int, str]:
 def _legend(devices: Sequence[Sequence[Activity]]) -> str:
     kinds = {op.kind for device in devices for a in device for op in _ops(a.op)}
     said = list(dict.fromkeys(_KEY[kind] for kind in ("F", "B", "BW", "W") if kind in kinds))
-    said.append("a number the micro-batch")
+    said.append("number: micro-batch")
     if any(len(_places(device)) > 1 for device in devices):
-        said.append("a letter the stage of those that the device holds")
+        said.append("letter: stage on the device")
     if any(isinstance(a.op, Pair) for device in devices for a in device):
-        said.append("+ two passes at once")
-    return ", ".join([*said, "dots idle"])
+        said.append("+: two passes at once")
+    return ", ".join([*said, "dots: idle"])
 
 
 def _unit(devices: Sequence[Sequence[Activity]]) -> str:
@@ -142,7 +142,7 @@ def _phases(trace: StepTrace, end: float) -> Table:
     ends with the backward pass behind the last forward one. Without it all forward
     passes are warm-up, as in GPipe.
     """
-    head = ("device", "stages", "warm-up", "steady", "drain", "idle", "alive")
+    head = ("device", "stages", "warm-up", "steady", "drain", "idle", "in flight")
     rows = []
     for d, device in enumerate(trace.activities()[:_SHOWN]):
         kinds = [{op.kind for op in _ops(a.op)} for a in device]

@@ -85,16 +85,18 @@ def nothing_found(
     place = space.scenario.path
     broken = {says: n for says, n in limits.items() if n}
     if not broken:
-        message = f"none of {legal:,} legal layouts fits: {large:,} need more memory than there is"
+        message = (
+            f"none of {legal:,} legal layouts fits: {large:,} need more memory than a device has"
+        )
         least = f"the least that one needs is {quantity(needed, 'GiB')}; " if needed < 1e18 else ""
-        help = f"{least}take more devices, or let more be sharded or recomputed"
+        help = f"{least}take more devices, or allow more sharding or recomputation"
         return Diagnostic("nothing-fits", message, place=place, help=help)
     fitting = legal - large
     if len(broken) == 1:
         says = next(iter(broken))
         message = f"none of {fitting:,} layouts that fit has {says}"
         if says.startswith(OUTCOME):
-            help = "evaluate one of them for the reason"
+            help = "`parcost eval` of one of them shows the reason"
         else:
             help = "loosen that limit"
         goals = [goal for _, goal in space.scenario.first.contributions("search_goals")]
@@ -103,14 +105,14 @@ def nothing_found(
     else:
         said = ", ".join(f"`{says}` leaves out {n:,}" for says, n in broken.items())
         message = f"none of {fitting:,} layouts that fit is within the limits: {said}"
-        help = "a layout is counted under the first limit that it breaks: loosen one of them"
+        help = "a layout counts under the first limit that it exceeds: loosen one of them"
     return Diagnostic("nothing-within-limits", message, place=place, help=help)
 
 
 def out_of_time(space: Space, legal: int) -> Diagnostic:
     """Return the diagnostic if the time limit is reached before any layout was found."""
-    message = f"none of {legal:,} legal layouts was found to be good before time ran out"
-    help = "give it more time with `--budget`, or axes fewer values"
+    message = f"none of {legal:,} legal layouts was evaluated before the time limit"
+    help = "increase `--budget`, or give axes fewer values"
     return Diagnostic("out-of-time", message, place=space.scenario.path, help=help)
 
 

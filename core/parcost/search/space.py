@@ -246,7 +246,7 @@ class Space:
         if len(studies) > 1:
             names = ", ".join(f"`{name}`" for name in degrees)
             message = f"what cuts the model depends on one of {names}, and a search cannot tell"
-            help = "give these their values by `--set`, or say the number of stages plainly"
+            help = "set them with `--set`, or write the number of stages as a number"
             path = self.scenario.path
             raise SpecError([Diagnostic("stages-depend", message, place=path, help=help)])
         (study,) = studies
@@ -452,7 +452,7 @@ def _check_block(study: SpecStudy, path: str) -> None:
     """Reject an attribute of a block that stands inside of another one."""
     block, _ = find(study, path)
     if not any(block is own for blocks in study.blocks.values() for own in blocks):
-        message = f"a search cannot choose `{path}`, which stands inside of another block"
+        message = f"a search cannot choose `{path}`, which is in a nested block"
         help = "write a block for each of its values, and choose among them by name, as in "
         help += "`cluster { fabric = [slow, fast] }`"
         place = study.path or study.name
@@ -519,5 +519,5 @@ def attribute_of_axis(
         return short.get(name, name)
     help = did_you_mean(name, [*offered, *short]) or "axes are " + ", ".join(offered)
     help += "; any other attribute is one with its values, as in `--over layout.order=...`"
-    message = f"nothing that is called `{name}` can be chosen"
+    message = f"no axis is called `{name}`"
     raise SpecError([Diagnostic("unknown-axis", message, help=help, place=study.path)])

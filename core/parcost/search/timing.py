@@ -200,7 +200,7 @@ class ScheduleTimes:
         return known
 
     def _ends(self) -> NDArray[np.bool_]:
-        """Return which layouts end: others have a pass or a message that takes for ever."""
+        """Return which layouts end: others have a pass or a message without a finite time."""
         sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
         return np.isfinite(sum(sums, start=np.zeros(1)))
 

@@ -181,7 +181,7 @@ def _answer(text: str, status: int = 200) -> Response:
 
 def _overtime_answer(_: Request, __: Exception, seconds: float) -> Response:
     message = f"the evaluation took longer than {seconds:g} s, and was ended"
-    help = "make a sweep smaller, or start with a larger `--time-limit`"
+    help = "make a sweep smaller, or start `parcost serve` with a larger `--time-limit`"
     return refuse(504, "evaluation-out-of-time", message, help)
 
 

@@ -88,7 +88,9 @@ def bound_socket(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError):
         raise AddressError(f"`{host}` is no address") from None
     if ipaddress.ip_address(str(where[0]).partition("%")[0]).is_unspecified:
-        message = f"`{host}` is every address of this machine; name the one that others use"
+        message = (
+            f"`{host}` stands for all addresses of this machine; write the address that clients use"
+        )
         raise AddressError(message)
     made = socket.socket(family, socket.SOCK_STREAM)
     try:

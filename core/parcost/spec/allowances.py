@@ -134,7 +134,7 @@ def _problem(
 ) -> Diagnostic | None:
     """Return what is wrong with an allowance, if anything."""
     if shape is None:
-        message = f"`parcost: {one_line(said)}` is no allowance"
+        message = f"`parcost: {one_line(said)}` is not an allowance"
         return problem("malformed-allowance", message, comment, help=_HOW)
     id = shape["id"]
     page = rules().get(id)

@@ -344,7 +344,7 @@ class Binder:
         help = None
         if definition.label and len(header.words) == 1:
             like = f"`{definition.type.kind} {definition.label} extends NAME {{ ... }}`"
-            help = f"write them, or take what is left out from a like block: {like}"
+            help = f"write them, or extend a similar block: {like}"
         return problem("missing-attribute", message, header.kind.span, notes=docs, help=help)
 
     def is_given(self, definition: Definition, name: str) -> bool:

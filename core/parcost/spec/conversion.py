@@ -159,7 +159,7 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
                     "empty-list",
                     f"`{name}` lists nothing",
                     span,
-                    help="leave it out where it has a default",
+                    help="leave the attribute out to use its default",
                     notes=[f"{name}: {field.doc}"],
                 )
             ]
@@ -381,7 +381,7 @@ def _qualified(
         assert scope.definition is not None
         by = binder.attribute(scope.definition, factor).value
         if not isinstance(by, v.Quantity):
-            message = f"`{name}` is `{word}`, which needs `{factor}`"
+            message = f"`{name} = {word}` needs `{factor}`"
             help = f"write `{factor} = ...` beside it"
             raise SpecError([problem("not-given", message, node.span, help=help)])
         return evolve(value, number=value.number / by.number, axes=value.axes | by.axes), word

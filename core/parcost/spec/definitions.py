@@ -309,7 +309,7 @@ def _duplicate(again: s.Block, first: s.Block, name: str) -> Diagnostic:
         again.kind.span,
         "again here",
         also=[(first.kind.span, "first here")],
-        help="write one, or studies that differ in it: `study NAME { ... }`",
+        help="write one value, or several studies: `study NAME { ... }`",
     )
 
 

@@ -185,7 +185,7 @@ class Loader:
         self._begin()
         place = real_path(path, name)
         if path.suffix == sources.SUFFIX != place.suffix and place.exists():
-            message = f"`{name}` is a link to `{place.name}`, which is no spec"
+            message = f"`{name}` is a link to `{place.name}`, which is not a spec"
             raise failure("not-a-spec", message, name)
         key = ":".join((*reading.key, str(place)))
         if key in self._modules and self._fresh(key, path):
@@ -303,7 +303,7 @@ class Loader:
                     "empty-file",
                     f"`{source.name}` is empty",
                     place=source.name,
-                    help="write blocks, or import some: `parcost catalog` lists what there is",
+                    help="write blocks, or import entries that `parcost catalog` lists",
                 )
             )
         return module
@@ -496,7 +496,7 @@ class Loader:
         try:
             path = (module.path.parent / target.value).resolve()
         except (OSError, ValueError, RuntimeError):  # a null byte, or links in a circle
-            message = f"`{target.value}` is no path of a file"
+            message = f"`{target.value}` is not a path of a file"
             raise SpecError([problem("unreadable-file", message, target.span)]) from None
         if not path.is_relative_to(root.resolve()):
             raise SpecError(
@@ -506,12 +506,12 @@ class Loader:
                         f"`{target.value}` lies outside of the project",
                         target.span,
                         "this climbs out",
-                        help="import from the project's own folder, or from a catalogue by name",
+                        help="import from the folder of the project, or from a catalogue by name",
                     )
                 ]
             )
         if path.suffix != sources.SUFFIX == Path(target.value).suffix:
-            message = f"`{target.value}` is a link to `{path.name}`, which is no spec"
+            message = f"`{target.value}` is a link to `{path.name}`, which is not a spec"
             raise SpecError([problem("not-a-spec", message, target.span)])
         key = str(path)
         if key in self._open:

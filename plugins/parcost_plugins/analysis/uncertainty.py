@@ -32,7 +32,7 @@ def checks(study: Study) -> Iterator[Check]:
                 subject=f"{block_name(found)}.low",
                 message="measured / predicted of `{name}` is from {low} to {high}",
                 inputs={"name": block_name(found), "low": found.low, "high": found.high},
-                help="the low end is at most the high one",
+                help="`low` is at most `high`",
             )
 
 

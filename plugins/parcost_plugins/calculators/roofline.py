@@ -14,7 +14,7 @@ from parcost.numeric import maximum
 from parcost_plugins.vocabulary import Level, Roofline
 
 _NOTE = (
-    "{compute} peak over bandwidth in one direction: work of fewer FLOPs for each byte waits "
+    "{compute} peak over bandwidth in one direction: work with fewer FLOPs per byte is limited "
     "for the level"
 )
 _SOURCE = "Williams, Waterman, Patterson 2009, with a link in the place of the memory"
@@ -63,7 +63,7 @@ def _ridge(label: str, name: str, peak: Real, rate: Real) -> Figure:
         title=f"ridge of {name}",
         value=formula("F / B", F=(peak, "FLOP/s"), B=(rate, "B/s"), source=_SOURCE),
         unit="",
-        note="FLOPs for each byte",
+        note="FLOP/B",
     )
 
 

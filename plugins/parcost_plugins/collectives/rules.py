@@ -70,7 +70,7 @@ def _operation_check(study: Study, role: str, name: str, operation: str, group: 
         id="collective-operation",
         holds=group.ranks <= 1,
         subject=f"collectives.{role}",
-        message="`{name}` does not do `{operation}`, which the ranks of `{group}` need: it is for "
+        message="`{name}` does not support `{operation}`, which the ranks of `{group}` need, only "
         "{does}",
         inputs={
             "name": name,
@@ -79,7 +79,7 @@ def _operation_check(study: Study, role: str, name: str, operation: str, group: 
             "does": " and ".join(f"`{one}`" for one in does),
             "others": ", ".join(f"`{one}`" for one in others),
         },
-        help="`{operation}` is done by {others}; `auto` takes the fastest",
+        help="algorithms of `{operation}` are {others}; `auto` chooses the fastest",
     )
 
 

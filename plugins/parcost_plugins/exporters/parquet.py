@@ -39,7 +39,7 @@ class Parquet(FileExporter):
         try:
             import duckdb
         except ImportError:
-            message = "Parquet is written by DuckDB, which is not installed"
+            message = "Parquet needs DuckDB, which is not installed"
             otherwise = "`--format csv` and `jsonl` need nothing"
             raise MissingExtraError(message, "parquet", otherwise) from None
         with temporary_folder() as folder:

@@ -75,7 +75,7 @@ def checks(study: Study) -> Iterator[Check]:
         id="too-many-weight-kernels",
         holds=framework.weight_kernels <= framework.backward_kernels,
         subject=f"{block_name(framework)}.weight_kernels",
-        message="{weights} of {backward} backward kernels make gradients of weights",
+        message="`weight_kernels` {weights} is more than `backward_kernels` {backward}",
         inputs={"weights": framework.weight_kernels, "backward": framework.backward_kernels},
         help="write at most {backward}",
     )
@@ -83,7 +83,7 @@ def checks(study: Study) -> Iterator[Check]:
         id="compiles-no-layers",
         holds=mode(study) == "eager" or framework.compiled_issue is not None,
         subject="kernels.mode" if study[KernelChoice].mode else f"{block_name(framework)}.mode",
-        message="`{framework}` compiles no layers",
+        message="`{framework}` has no issue time of compiled layers",
         inputs={"framework": block_name(framework)},
         help="write `mode = eager`, or `compiled_issue` of the framework",
     )
@@ -93,7 +93,7 @@ def checks(study: Study) -> Iterator[Check]:
         subject="kernels.cuda_graphs"
         if study[KernelChoice].cuda_graphs
         else f"{block_name(framework)}.cuda_graphs",
-        message="`{framework}` captures no CUDA graphs",
+        message="`{framework}` has no issue time of CUDA graphs",
         inputs={"framework": block_name(framework)},
         help="write `cuda_graphs = none`, or `graph_issue` of the framework",
     )

@@ -47,14 +47,14 @@ ESSENTIAL = (
 #: Why no tool has a setting for these.
 REASONS: Mapping[str, str] = {
     "model.parameters": "a model of a stated size has no layers to start with",
-    "term": "a cost of the spec's own has no setting",
-    "tensor_parallel": "what is left out of the estimate",
-    "kernels": "a measured or assumed efficiency, or what the tool decides",
-    "routing.distribution": "how tokens spread over experts comes out of training",
-    "routing": "how experts are estimated",
-    "overlap.multiprocessors": "what collectives take from compute is estimated, and not set",
+    "term": "custom terms have no setting",
+    "tensor_parallel": "terms that the estimate leaves out",
+    "kernels": "efficiencies are measured or assumed; the tool has its own kernels",
+    "routing.distribution": "training decides the distribution of tokens over experts",
+    "routing": "an assumption of the estimate",
+    "overlap.multiprocessors": "an assumption of the estimate",
     "overlap.first_bucket": "the tool decides",
-    "schedule.assignment": "stages are dealt as listed",
+    "schedule.assignment": "the list of stages is exported instead",
 }
 _MOST_RANKS = 16  # of a node; larger units of a fabric are racks
 

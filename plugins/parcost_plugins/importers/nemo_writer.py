@@ -32,7 +32,7 @@ _REASONS: Mapping[str, str] = {
     "overlap": "no key sets it",
     "training.loss": "NeMo decides",
     "training.loss_chunks": "NeMo decides",
-    "training.documents": "which documents are packed is the data loader's",
+    "training.documents": "the data loader packs documents",
     "training.flash_attention": "`model.use_flash_attention` and the device decide",
 }
 

@@ -146,7 +146,7 @@ class _EntryReader:
     def _visit(self, start: int, end: int, depth: int) -> None:
         self._count += 1
         if self._count > MOST_VALUES:
-            message = f"it has more than {MOST_VALUES:,} values, aliases written out"
+            message = f"it has more than {MOST_VALUES:,} values, aliases expanded"
             raise YamlTextError(message, start, end)
         if depth > _DEEPEST:
             raise YamlTextError("it nests too deeply", start, end)

@@ -200,13 +200,13 @@ def _parts(replica: Replica, next_: ServingPhase, sheet: Sheet) -> Iterator[Figu
             "K (1 - max(1 - k / K, 0)^(n g)), k of K experts for each token",
             K=float(serving.model.experts),
             k=serving.model.top_k,
-            note="by even chance",
+            note="with uniform routing",
         )
 
 
 def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[Figure]:
     serving, model = replica.serving, replica.serving.model
-    on_one = "on the fullest device"
+    on_one = "on the device with the highest memory"
     if model.is_latent:
         width = {"r": model.kv_lora, "r'": model.rope_dim}
         text = "L (r + r') e, r and r' of the compressed cache"
@@ -234,7 +234,7 @@ def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[F
         "weights_memory",
         "weights on a device",
         "GiB",
-        "psi w, psi parameters of the fullest device",
+        "psi w, psi parameters of the device with the highest memory",
         psi=replica.device_parameters,
         note=on_one,
     )
@@ -251,7 +251,7 @@ def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[F
         "largest batch",
         "",
         "floor((usable - weights_memory - overhead) / (k kv_sequence))",
-        note="sequences that find room in the cache",
+        note="sequences that fit into the cache",
     )
     yield sheet("devices", "devices", "", "t g p")
 

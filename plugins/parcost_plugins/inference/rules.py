@@ -60,7 +60,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         id="serving-replicas",
         holds=divides(1.0, replicas) & (replicas >= 1),
         subject=f"{name}.attention_replicas",
-        message="there are {replicas} groups of tp = {tp} devices, which is no whole number",
+        message="there are {replicas} groups of tp = {tp} devices, which is not a whole number",
         inputs={"replicas": replicas, "tp": tp, "ep": serving.ep},
         help="ep a multiple of tp, or a divisor of it",
     )
@@ -69,7 +69,7 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         id="serving-no-fabric",
         holds=(serving.fabric is not None) | (devices == 1),
         subject=f"{name}.fabric",
-        message="{devices} devices serve together, and their fabric is unknown",
+        message="{devices} serving devices need a fabric",
         inputs={"devices": devices},
         help="`use catalog.fabrics.hgx_h100` and write `fabric = hgx_h100`",
     )
@@ -77,9 +77,9 @@ def prerequisites(serving: Serving) -> Iterator[Check]:
         id="serving-context",
         holds=serving.context <= serving.longest,
         subject=f"{name}.context",
-        message="a sequence has {context} tokens on average, and room for {longest}",
+        message="a sequence has {context} tokens on average, and `longest` is {longest}",
         inputs={"context": serving.context, "longest": serving.longest},
-        help="`longest` is at least `context`",
+        help="write `longest` of at least `context`",
     )
 
 
@@ -100,7 +100,7 @@ def _nominal_checks(serving: Serving) -> Iterator[Check]:
         id="serving-no-width",
         holds=(model.hidden > 0) | (devices == 1),
         subject=subject,
-        message="{devices} devices send activations, and `{model}` has no hidden size",
+        message="{devices} serving devices send activations, and `{model}` has no hidden size",
         inputs={**inputs, "devices": devices},
         help="write `hidden = ...` in the model",
     )
@@ -132,7 +132,7 @@ def _experts(serving: Serving) -> Iterator[Check]:
         id="serving-expert-ranks",
         holds=divides(ep, ranks),
         subject=f"{name}.ep",
-        message="{ranks} devices of a stage do not divide into ep = {ep} parts",
+        message="{ranks} devices of a stage are not divisible by ep = {ep}",
         inputs={"ranks": ranks, "ep": ep},
         help="tp x attention_replicas a multiple of {ep}",
     )
@@ -169,7 +169,7 @@ def ends(replica: Replica, first: ServingPhase, next_: ServingPhase) -> Check:
         id="serving-cannot-run",
         holds=maximum(first.seconds, next_.seconds) < INFINITY,
         subject=f"{block_name(serving)}.collective",
-        message="with `{algorithm}` the all-reduces of {tp} ranks take for ever",
+        message="with `{algorithm}` the all-reduces of {tp} ranks have no finite time",
         inputs={"algorithm": serving.collective, "tp": serving.tp},
         help="another algorithm, or what this one needs to know: `collective = auto` is the "
         "fastest of those that can run",

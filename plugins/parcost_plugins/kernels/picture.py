@@ -41,7 +41,7 @@ def charts(study: Study, outcome: Outcome) -> Iterator[Chart]:  # noqa: ARG001
         columns={
             "called": "product",
             "pass_": "pass",
-            "intensity": "FLOPs for each byte",
+            "intensity": "arithmetic intensity (FLOP/B)",
             "rate": "reaches",
             "share": "of the roof",
             "formula": "formula",
@@ -149,7 +149,7 @@ _X = {
     "field": "intensity",
     "type": "quantitative",
     "scale": {"type": "log", "nice": False},
-    "axis": {"title": "FLOPs for each byte (FLOP/B)", "format": ",.12~g", "tickCount": 6},
+    "axis": {"title": "arithmetic intensity (FLOP/B)", "format": ",.12~g", "tickCount": 6},
 }
 _Y = {
     "field": "tera",

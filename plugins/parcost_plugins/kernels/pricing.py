@@ -42,7 +42,7 @@ def terms(study: Study) -> Iterator[Work]:
         priced = model.price(operator, study)
         if priced is None:
             kind = type(operator).__name__
-            message = f"kernel model `{choice.model}` cannot price the {kind} `{operator.name}`"
+            message = f"kernel model `{choice.model}` cannot estimate the {kind} `{operator.name}`"
             raise TypeError(message)
         yield Work(
             name=operator.name,
@@ -106,7 +106,7 @@ def checks(study: Study) -> Iterator[Check]:
             id="streaming-ascends",
             holds=below.size < above.size,
             subject=f"{block_name(above)}.size",
-            message="`{above}` has {size} B and stands behind `{below}` with {before} B",
+            message="`{above}` has {size} B and follows `{below}` with {before} B",
             inputs={
                 "above": block_name(above),
                 "below": block_name(below),
@@ -152,7 +152,7 @@ def _attention_checks(study: Study) -> Iterator[Check]:
             },
             help=f"the kernels that it has: {', '.join(has)}"
             if has
-            else "say what it reaches: `kernels.attention_forward_efficiency` and "
+            else "write its efficiency: `kernels.attention_forward_efficiency` and "
             "`attention_backward_efficiency`",
         )
         if kernel is not None:
@@ -166,7 +166,7 @@ def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
         id="no-head-rate",
         holds=bool(kernel.heads),
         subject=subject,
-        message="`{kernel}` has no rate of any head",
+        message="`{kernel}` needs a rate for some head size",
         inputs={"kernel": subject},
         help="write at least one `head_rate`",
     )
@@ -176,7 +176,7 @@ def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
             id="head-sizes-ascend",
             holds=below.size < above.size,
             subject=f"{block_name(above)}.size",
-            message="heads of {above} stand behind heads of {below}",
+            message="head size {above} follows head size {below}",
             inputs=inputs,
             help="write the sizes from the smallest upwards",
         )
@@ -186,10 +186,10 @@ def _head_checks(kernel: AttentionKernel) -> Iterator[Check]:
                 id="head-efficiency",
                 holds=(low * above.size >= high * below.size) | (below.size >= above.size),
                 subject=f"{block_name(below)}.{pass_}",
-                message="at {share:.4g} of the peak a head of {below} takes longer than one of "
+                message="at {share:.4g} of the peak, head size {below} takes longer than head size "
                 "{above}",
                 inputs={**inputs, "share": low},
-                help="it could be padded to the larger",
+                help="a head could be padded to the larger size",
             )
 
 

@@ -35,7 +35,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
         return
     room = study[MemoryBudget].usable * study[Cluster].device.memory
     alone = outcome.pipeline.chunks == 1
-    columns = ("stage", "at its fullest", "of the usable", "micro-batches alive")
+    columns = ("stage", "peak memory", "of the usable", "micro-batches in flight")
     rows: list[tuple[object, ...]] = []
     for device, (held, alive) in enumerate(
         zip(outcome.device_memory, outcome.device_alive, strict=True)
@@ -87,7 +87,7 @@ def _largest_model(study: Study, sheet: Sheet) -> Figure:
         "largest model whose state this layout holds",
         "G",
         "M tp pp / (weights / W + gradients / G + optimizer / O), shared out over so many ranks",
-        note="as if all were dense: fewer ranks share out experts" if mixed else "",
+        note="computed as for a dense model: experts are sharded over fewer ranks" if mixed else "",
     )
 
 
@@ -103,7 +103,9 @@ def _by_class(study: Study, outcome: Outcome) -> Iterator[Figure]:
         if line.term.per_micro_batch:
             kind = "activations"
         found[kind][line.name] = found[kind].get(line.name, 0.0) + line.bytes_
-    sheet = Sheet(source="on the fullest device", M=(study[Cluster].device.memory, "B"))
+    sheet = Sheet(
+        source="on the device with the highest peak", M=(study[Cluster].device.memory, "B")
+    )
     for tag, title in _STATE.items():
         held = (found[tag], "B")
         yield sheet(f"{tag}_memory", f"memory of {title}", "GiB", "sum(m)", m=held)
@@ -169,7 +171,7 @@ def _by_stage(outcome: Outcome) -> Iterator[Figure]:
             f"memory of device {device} of the pipeline",
             "GiB",
             Formula(
-                text="terms of the stages of a device, at the fullest moment",
+                text="memory terms of the stages of a device, at the peak",
                 inputs={"device": float(device)},
                 value=held,
             ),

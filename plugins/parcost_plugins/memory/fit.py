@@ -71,7 +71,7 @@ def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
             "GiB usable",
             inputs=inputs,
             notes=("it may run out of memory: a step is tight from {tight:g} to {most:g} %",),
-            help="leave more room, or write from where on it is tight: `memory {{ tight = ... }}`",
+            help="free more memory, or change the threshold: `memory {{ tight = ... }}`",
             severity="warning",
             factor=inf,
             verdict="tight in memory",

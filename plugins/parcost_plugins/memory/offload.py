@@ -84,20 +84,20 @@ def checks(study: Study) -> Iterator[Check]:
                 id="offload-needs-host-bandwidth",
                 holds=(away == 0) | (device.host_bandwidth is not None),
                 subject=f"offload.{name}",
-                message=f"{{share:.4g}} % of the {name} go to the host, and the device has no "
-                "link to it",
+                message=f"{{share:.4g}} % of the {name} are offloaded, and the device has no "
+                "`host_bandwidth`",
                 inputs={"share": 100.0 * away},
-                help="give the device a `host_bandwidth`, such as 64 GB/s per_direction",
+                help="write `host_bandwidth` in the device, such as 64 GB/s per_direction",
             )
     if _is_offloaded(offload.parameters):
         yield Check(
             id="offload-needs-sharding",
             holds=(offload.parameters == 0) | (zero == 3),
             subject="offload.parameters",
-            message="ZeRO {zero} uses parameters where they are: only those that are gathered "
-            "for each layer can be kept on the host",
+            message="ZeRO {zero} keeps parameters on the device: only ZeRO 3, which gathers "
+            "them layer by layer, can offload them",
             inputs={"zero": zero},
-            help="say `layout {{ zero = 3 }}`",
+            help="write `layout {{ zero = 3 }}`",
         )
     if _is_offloaded(offload.optimizer) and offload.update == "host":
         yield Check(
@@ -107,16 +107,16 @@ def checks(study: Study) -> Iterator[Check]:
             message="the host updates {share:.4g} % of the optimizer state: host memory "
             "bandwidth is needed to time the CPU optimizer update",
             inputs={"share": 100.0 * offload.optimizer},
-            help="give `host_memory_bandwidth` per device, such as "
-            "--set offload.host_memory_bandwidth=50GB/s, or say `update = device`",
+            help="write `host_memory_bandwidth` per device, such as "
+            "--set offload.host_memory_bandwidth=50GB/s, or `update = device`",
         )
     if study[LocalUpdates].offload:
         yield Check(
             id="offload-needs-host-bandwidth",
             holds=device.host_bandwidth is not None,
             subject="local_updates.offload",
-            message="the outer state is kept on the host, and the device has no link to it",
-            help="give the device a `host_bandwidth`, such as 64 GB/s per_direction",
+            message="the outer state is on the host, and the device has no `host_bandwidth`",
+            help="write `host_bandwidth` in the device, such as 64 GB/s per_direction",
         )
 
 
@@ -133,7 +133,7 @@ def outcome_checks(study: Study, outcome: Outcome) -> Iterator[Check]:
         subject="offload.host_memory",
         message="a device keeps {needs:.1f} GiB on its host, which has {room:.1f} GiB for it",
         inputs={"needs": needs / 2.0**30, "room": room / 2.0**30},
-        help="keep less there, or share it over more ranks",
+        help="offload less, or shard over more ranks",
     )
 
 

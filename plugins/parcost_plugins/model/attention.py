@@ -41,7 +41,7 @@ def checks(study: Study) -> list[Check]:
             id="kv-heads-share",
             holds=model.heads % model.kv_heads == 0,
             subject=f"{block_name(model)}.kv_heads",
-            message="{heads} heads do not share {kv} KV heads evenly",
+            message="{heads} heads are not divisible by {kv} KV heads",
             inputs={"heads": model.heads, "kv": model.kv_heads},
         )
     ]
@@ -92,7 +92,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             elements=rank.heads,
             total=model.heads,
             count=count,
-            source="one for every head, which the ranks share out",
+            source="one for every head; ranks have equal parts",
         )
 
 

@@ -40,7 +40,7 @@ def parameters(study: Study) -> Iterator[Parameters]:
             count=count,
             replicated=True,
             place="before",
-            source="every rank adds positions to whole tokens",
+            source="every rank adds position embeddings to whole tokens",
         )
 
 

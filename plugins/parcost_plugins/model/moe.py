@@ -144,7 +144,7 @@ def flops(study: Study) -> Iterator[ModelFlops]:
         name="mixture of experts",
         per_token=2 * layers * model.hidden * per_layer,
         kind="matmul",
-        source="2 FLOPs per matrix parameter that the token meets",
+        source="2 FLOPs per active matrix parameter",
     )
 
 

@@ -46,8 +46,8 @@ def _positions(model: Model, sequence: Real) -> Iterator[Check]:
             id="positions-few",
             holds=sequence <= model.positions,
             subject="training.sequence",
-            message="a sequence of {sequence} tokens has positions that `{model}` lacks: it "
-            "learns {rows} of them",
+            message="a sequence of {sequence} tokens is longer than the {rows} learned "
+            "positions of `{model}`",
             inputs={
                 "sequence": sequence,
                 "model": block_name(model),
@@ -60,7 +60,7 @@ def _positions(model: Model, sequence: Real) -> Iterator[Check]:
             id="alibi-with-positions",
             holds=False,
             subject=f"{block_name(model)}.alibi",
-            message="positions are a bias on the scores, and {rows} rows of them are learned too",
+            message="the model has ALiBi and a table of {rows} learned positions",
             inputs={"rows": model.positions},
             help="leave out `positions`, or `alibi`",
         )
@@ -72,16 +72,16 @@ def _mixture(model: Model) -> Iterator[Check]:
             id="nominal-experts",
             holds=False,
             subject=f"{block_name(model)}.experts",
-            message="a nominal model has no parts, and `{model}` has {experts} experts",
+            message="a nominal model has no experts, and `{model}` has {experts}",
             inputs={"model": block_name(model), "experts": model.experts},
-            help="leave out `parameters`, which is then counted, or `experts`",
+            help="leave out `parameters`, to count them from the layers, or `experts`",
         )
     if model.dense_first > model.layers:
         yield Check(
             id="dense-layers",
             holds=False,
             subject=f"{block_name(model)}.dense_first",
-            message="the first {dense} layers are dense, and there are {layers}",
+            message="`dense_first` is {dense}, and the model has {layers} layers",
             inputs={"dense": model.dense_first, "layers": model.layers},
         )
 
@@ -213,7 +213,7 @@ def _window(model: Model, training: Training) -> Check:
         id="window-wide",
         holds=training.sequence > model.window,
         subject=f"{block_name(model)}.window",
-        message="a window of {window} tokens bounds nothing in a sequence of {sequence}",
+        message="a window of {window} tokens is not shorter than the sequence of {sequence}",
         inputs={"window": model.window, "sequence": training.sequence},
         severity="warning",
     )
@@ -227,9 +227,9 @@ def _documents(training: Training) -> Iterator[Check]:
             id="documents-fill",
             holds=sequence == total,
             subject="training.documents",
-            message="documents of {total} tokens do not fill a sequence of {sequence}",
+            message="documents of {total} tokens do not add up to the sequence of {sequence}",
             inputs={"total": total, "sequence": sequence},
-            help="padding is a document of its own: list it too",
+            help="padding counts as a document: list it too",
         )
     if training.document is not None:
         each: Real = training.document
@@ -246,7 +246,7 @@ def _documents(training: Training) -> Iterator[Check]:
                 id="documents-twice",
                 holds=False,
                 subject="training.document",
-                message="documents are listed, and said to have {each} tokens each",
+                message="`documents` lists documents, and `document` gives {each} tokens for each",
                 inputs={"each": each},
                 help="leave one of `documents` and `document` out",
             )

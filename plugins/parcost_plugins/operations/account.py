@@ -98,7 +98,7 @@ def draw(study: Study, energy: Energy, busy: Real | Formula = 1.0) -> Formula | 
         w=energy.waiting_activity,
         k=energy.host_power,
         PUE=energy.pue,
-        source="shares of the design power, times what stands beside the devices",
+        source="shares of the design power, times hosts, network and cooling",
     )
 
 

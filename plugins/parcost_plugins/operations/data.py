@@ -27,7 +27,7 @@ def stall(study: Study) -> Iterator[Once]:
     yield Once(
         name="data stall",
         cause=LOADING,
-        seconds=formula(text, inputs, source="loaders work beside the devices"),
+        seconds=formula(text, inputs, source="loaders run in parallel to the devices"),
         when="fill",
         count=on_first(study),
         resource="host",
@@ -46,14 +46,14 @@ def loader_warning(study: Study, outcome: Outcome) -> Iterator[Check]:
         severity="warning",
         subject="data.rate",
         message="loading the next batch takes {loading:.4g} s and the step {step:.4g} s: "
-        "every step waits {wait:.4g} s more than is shown",
+        "every step waits {wait:.4g} s longer than the step time shown",
         inputs={
             "loading": loading,
             "step": step,
             "wait": data.stall + loading - step,
             "needed": step_tokens(study) / maximum(step, sys.float_info.min),
         },
-        help="loaders that deliver {needed:.4g} tokens/s keep up; or say what is waited for: "
+        help="loaders that deliver {needed:.4g} tokens/s are fast enough; or write the wait: "
         "`data {{ stall = {wait:.4g} s }}`",
         factor=loading / maximum(step, sys.float_info.min),
     )

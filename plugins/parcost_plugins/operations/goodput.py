@@ -116,7 +116,7 @@ def goodput(study: Study) -> Iterator[Figure]:
         title="goodput",
         value=useful,
         unit="%",
-        note="of wall time, left by checkpoints, by failures and by the work that they undo",
+        note="of wall time, after checkpoints, failures and lost work",
     )
 
 
@@ -196,5 +196,5 @@ def _optima(found: Rhythm, mtbf: Real) -> Iterator[Figure]:
             source=failures.YOUNG,
         ),
         unit="%",
-        note="good where checkpoint, interval and restart are all short beside M",
+        note="accurate if checkpoint, interval and restart are short compared to M",
     )

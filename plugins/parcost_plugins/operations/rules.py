@@ -66,7 +66,7 @@ def _plausibility(study: Study) -> Iterator[Check]:
                 "tokens_per_parameter",
                 run.tokens / _parameters(study),
                 "run.tokens",
-                unit="tokens for each parameter",
+                unit="tokens per parameter",
                 remedy="write the tokens of the whole run; fine-tuning has fewer than training "
                 "from scratch, and may allow this rule",
             )
@@ -112,11 +112,11 @@ def _run(study: Study) -> Iterator[Check]:
         id="run-known-twice",
         holds=len(given) <= (0 if study.all(Training) else 1),
         subject=f"run.{given[0]}" if given else "run.tokens",
-        message="{given} {say} how fast the run is, and {too}",
+        message="{given} {say} the speed of the run, and {too}",
         inputs={
             "given": " and ".join(f"`{name}`" for name in given),
-            "say": "says" if len(given) == 1 else "say",
-            "too": "the step says so too" if study.all(Training) else "one of them is enough",
+            "say": "states" if len(given) == 1 else "state",
+            "too": "so does the step" if study.all(Training) else "one of them is enough",
         },
         help="leave out {given}, or the training job" if study.all(Training) else "leave one out",
     )
@@ -138,7 +138,7 @@ def _reliability(study: Study) -> Iterator[Check]:
         id="reliability-alone",
         holds=bool(study.all(Checkpoint)) or not study.all(Training),
         subject="reliability.restart",
-        message="work does not outlive a failure: there is no `checkpoint`",
+        message="a failure loses the whole run: there is no `checkpoint`",
         help="write `checkpoint {{ storage = 1 TB/s }}` or `checkpoint {{ blocking = 30 s }}`",
     )
     devices = failing_devices(study, reliability)
@@ -146,9 +146,9 @@ def _reliability(study: Study) -> Iterator[Check]:
         id="mtbf-known-twice",
         holds=reliability.mtbf is None or reliability.device_mtbf is None,
         subject="reliability.mtbf",
-        message="`mtbf` is that of the whole job, and `device_mtbf` says it again",
+        message="`mtbf` is the value of the whole job, and `device_mtbf` gives it a second time",
         inputs={"devices": devices if devices is not None else "all"},
-        help="leave one out: `mtbf` is `device_mtbf` over {devices} devices",
+        help="leave one out: `mtbf` is `device_mtbf` / {devices} devices",
     )
 
 
@@ -177,13 +177,13 @@ def _checkpoint(study: Study) -> Iterator[Check]:
         holds=direct or not checkpoint.asynchronous or copies,
         subject="checkpoint.asynchronous",
         message="the copy rate of a shard from device to host is unknown",
-        help="write `host_bandwidth = 25 GB/s` and the `shards` that the state is cut into",
+        help="write `host_bandwidth = 25 GB/s` and the number of `shards`",
     )
     yield Check(
         id="checkpoint-interval-unknown",
         holds=checkpoint.interval is not None or bool(study.all(Reliability)),
         subject="checkpoint",
-        message="a job that never fails has no best interval between checkpoints",
+        message="without failures there is no best interval between checkpoints",
         help="write `interval = 30 min`, or `reliability {{ restart = 10 min }}`",
     )
     if checkpoint.shards is not None and study.get(Cluster) is not None:
@@ -191,7 +191,7 @@ def _checkpoint(study: Study) -> Iterator[Check]:
             id="checkpoint-shards",
             holds=checkpoint.shards <= study[Cluster].devices,
             subject="checkpoint.shards",
-            message="{shards} shards need as many devices, and the cluster has {devices}",
+            message="{shards} shards are more than the {devices} devices of the cluster",
             inputs={"shards": checkpoint.shards, "devices": study[Cluster].devices},
             help="at most {devices}",
         )
@@ -236,13 +236,13 @@ def _data(study: Study) -> Iterator[Check]:
         id="data-untrained",
         holds=bool(study.all(Training)),
         subject="data",
-        message="`data` is about a step, and there is no training job",
+        message="`data` needs a training job, and the spec has none",
     )
     yield Check(
         id="data-not-prefetched",
         holds=data.prefetch or data.rate is not None,
         subject="data.prefetch",
-        message="without prefetching every step waits for its batch, and that time is unknown",
+        message="without prefetching every step waits for its batch: the rate of loaders is needed",
         help="write `rate = 2 M tokens`, the tokens per second of all loaders together",
     )
 
@@ -274,7 +274,7 @@ def _devices_used_check(study: Study, kind: str) -> Check:
         holds=spent,
         subject=kind,
         severity="warning",
-        message=f"`{kind}` is about a run, and there is none",
+        message=f"`{kind}` needs a run, and the spec has none",
         help="write `run {{ tokens = 15 T tokens, device_time = 30 M h }}`",
     )
 

@@ -45,7 +45,7 @@ def step_speed(study: Study, outcome: Outcome) -> Speed:
             "ratio(compute, T)",
             compute=(exposed_seconds(lines), "s"),
             T=(outcome.step_formula, "s"),
-            source="the ledger: exposed seconds of the device's units and of its memory",
+            source="exposed seconds of compute and of device memory",
         ),
     )
 

@@ -93,7 +93,7 @@ def terms(study: Study) -> list[Edge]:
     call = study.collective("point_to_point", message, group, algorithm)
     return [
         Edge(
-            name="activation hop",
+            name="activation send/recv",
             cause=HOPS,
             seconds=call.formula if not is_array(pp) else where(pp > 1, call.seconds, 0.0),
             formula=call.formula,
@@ -114,7 +114,7 @@ def _message(study: Study) -> Formula:
         h=training.model.hidden,
         e=(training.precision.activation, "B"),
         t=layout.tp if layout.sequence_parallel else 1.0,
-        source="the residual stream of a micro-batch",
+        source="hidden states of a micro-batch",
     )
 
 
@@ -145,7 +145,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "point_to_point", message, study.group("pp"), study[CollectiveChoice].pipeline
     )
     sheet = Sheet(
-        source="the residual stream of a micro-batch",
+        source="hidden states of a micro-batch",
         m=cut.micro_batches,
         v=cut.chunks,
         n=(message, "B"),
@@ -212,9 +212,9 @@ def checks(study: Study) -> Iterator[Check]:
         id="chunks-alone",
         holds=(stages(study) > 1) | (v == 1),
         subject="schedule.chunks",
-        message="{chunks} chunks have nothing to interleave with: pp is 1",
+        message="{chunks} chunks cannot interleave: pp is 1",
         inputs={"chunks": v},
-        help="chunks are turns between stages: take `chunks = 1`, or pp = 2 or more",
+        help="interleaving needs two stages: write `chunks = 1`, or pp = 2 or more",
     )
     yield from _limits(study)
 
@@ -232,7 +232,7 @@ def _division_check(study: Study) -> Check:
             subject="layout.pp",
             message="{counted} are too few for {stages}",
             inputs={"counted": counted, "stages": _stages(study), "most": most},
-            help="at most {most} stages have something to do",
+            help="at most {most} stages have a layer",
         )
     holds = (layers + ends) % cut == 0
     by_chunks = all_of((chunks(study) > 1) & ((layers + ends) % stages(study) == 0))
@@ -325,7 +325,7 @@ def _limits(study: Study) -> Iterator[Check]:
             "most": LONGEST_ORDER,
             "fewer": LONGEST_ORDER // virtual,
         },
-        help="larger micro-batches are fewer: {fewer} of them at most",
+        help="at most {fewer} micro-batches can be simulated: use larger ones",
         reads=_PASSES,
     )
     if study.has_structures:

@@ -53,7 +53,7 @@ def _contents(outcome: Outcome) -> Iterator[dict[str, Any]]:
             causes: dict[str, dict[str, Any]] = {}
             for line in moments[moment]:
                 causes.setdefault(line.cause, {})[line.name] = line.bytes_
-            every = formula("sum(M)", M=(_sums(causes), "B"), source="of all causes")
+            every = formula("sum(M)", M=(_sums(causes), "B"), source="over all causes")
             if causes:
                 yield {
                     "kind": "total",

@@ -409,7 +409,7 @@ def _front_spec(*, logarithmic: bool) -> dict[str, Any]:
         "field": "gib",
         "type": "quantitative",
         "scale": {"zero": False},
-        "axis": {"title": "memory of the fullest device (GiB)"},
+        "axis": {"title": "peak memory (GiB)"},
     }
     color: dict[str, Any] = {
         "field": "kind",

@@ -162,7 +162,7 @@ def _price(operator: Stream, study: Study) -> Formula:
     _, model = study.plugins.offers("kernels")[chosen]
     priced: Formula | None = model.price(operator, study)
     if priced is None:
-        raise TypeError(f"kernel model `{chosen}` cannot price the Stream `{operator.name}`")
+        raise TypeError(f"kernel model `{chosen}` cannot estimate the Stream `{operator.name}`")
     return priced
 
 

@@ -32,7 +32,7 @@ def recipe(study: Study) -> Iterator[Check]:
                 subject=f"{name}.{attribute}",
                 message="`{attribute}` is for a narrow type, and the recipe has none: {complaint}",
                 inputs={"attribute": attribute, "complaint": complaint},
-                help="`narrow = fp8` or `narrow = fp4` runs linear layers in one",
+                help="`narrow = fp8` or `narrow = fp4` selects the type of linear layers",
             )
         yield Check(
             id="kept-narrow",
@@ -40,7 +40,7 @@ def recipe(study: Study) -> Iterator[Check]:
             subject=f"{name}.kept",
             message="inputs of linear layers are kept in {kept} B and multiplied in {wide} B",
             inputs={"kept": precision.kept, "wide": precision.activation},
-            help="only a recipe with a `narrow` type has them that small",
+            help="only a recipe with a `narrow` type keeps fewer bytes",
         )
         return
     yield Check(

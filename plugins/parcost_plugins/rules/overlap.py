@@ -20,7 +20,7 @@ def rules(study: Study) -> Iterator[Check]:
         else "overlap.multiprocessors",
         message="collectives take {taken} multiprocessors, and the device has {of}",
         inputs={"taken": taken, "of": of},
-        help="take fewer than {of}; a device whose collectives have engines of their own takes 0",
+        help="take fewer than {of}; 0 if the device has separate engines for collectives",
     )
     yield Check(
         id="first-bucket-large",

@@ -59,7 +59,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
         id="power-cap-low",
         holds=cap > share * power,
         subject=f"{block_name(device)}.power_cap",
-        message="a cap of {cap:g} W leaves nothing to compute with: {share:g} % of {power:g} W are "
+        message="a cap of {cap:g} W leaves no power for compute: {share:g} % of {power:g} W are "
         "drawn at any clock",
         inputs=inputs,
         help="take more than {least:g} W",
@@ -82,7 +82,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
             subject=f"{block_name(device)}.power_cap",
             message="the cap does not slow kernels with a measured rate in {given}",
             inputs={"given": " and ".join(f"`kernels.{name}`" for name in given)},
-            help="leave {given} out, or write what is reached under the cap",
+            help="leave {given} out, or write the rates measured under the cap",
             severity="warning",
         )
 
@@ -107,7 +107,7 @@ def _check(device: Device, wide: str, narrow: str, holds: Mask, slow: Real, fast
             "slow": slow / 1e12,
             "ratio": fast / slow,
         },
-        help="mark the sparse one `sparse`: it is halved",
+        help="mark the sparse one `sparse`: parcost halves it",
         severity="warning",
         factor=slow / fast,
     )

@@ -445,7 +445,7 @@ def rules(study: Study) -> Iterator[Check]:
                     subject=f"{block_name(block)}.{written[0]}",
                     message=f"{listed} {'has' if len(written) == 1 else 'have'} no effect",
                     inputs={"waits_for": idle.waits_for},
-                    help="read with {waits_for}",
+                    help="it needs {waits_for}",
                     severity="warning",
                 )
     yield from _levels(study)
@@ -516,7 +516,7 @@ def _levels(study: Study, *, priced: bool = False) -> Iterator[Check]:
                         "level": level.label,
                         "waits_for": waits_for,
                     },
-                    help="read with {waits_for}",
+                    help="it needs {waits_for}",
                     severity="warning",
                 )
 

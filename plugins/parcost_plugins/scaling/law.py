@@ -21,7 +21,7 @@ def rules(law: ScalingLaw) -> Iterator[Check]:
         id="scaling-law-size",
         holds=given,
         subject=f"{block_name(law)}.scale",
-        message="a scale gives the loss at a size, and there is no size",
+        message="`scale` predicts the loss at a model size, and no size is written",
         help="write `small = 65 M`, `large = 1 T`, or both",
     )
     yield Check(
@@ -30,7 +30,7 @@ def rules(law: ScalingLaw) -> Iterator[Check]:
         subject=f"{block_name(law)}.floor",
         message="a floor of {floor} adds to an unknown loss: there is no `scale`",
         inputs={"floor": law.floor},
-        help="write `scale`, or leave the floor out: ratios are of the loss above it",
+        help="write `scale`, or leave the floor out: ratios refer to the loss above it",
     )
 
 

@@ -31,12 +31,12 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="longest span",
         value=longest,
         unit="s",
-        note="time of a step without a barrier before the optimizer, including hops",
+        note="time of a step without a barrier before the optimizer, including send/recv",
     )
     yield Figure(
         name="span_bubble",
         title="pipeline bubble of the longest span",
         value=formula("span > 0 ? 1 - ideal / span : 0", ideal=(ideal, "s"), span=(longest, "s")),
         unit="%",
-        note="idle share of the longest span, hops included",
+        note="idle share of the longest span, including send/recv",
     )

@@ -108,9 +108,9 @@ def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]
         id="level-without-size",
         holds=not endless,
         subject="cluster.fabric",
-        message="level `{level}` has no size, and another level lies around it",
+        message="level `{level}` has no size, and is not the last level",
         inputs={"level": endless[0] if endless else ""},
-        help="only the last level may leave its size out, and joins all that there is",
+        help="only the last level may have no size: it joins all devices",
     )
     if (last.level.size is None and not last.level.dimensions) or endless:
         return
@@ -128,7 +128,7 @@ def _level_checks(cluster: Cluster, levels: tuple[Tier, ...]) -> Iterator[Check]
             "needed": ceil_div(cluster.devices, last.below),
         },
         notes=["`{last}` joins {size} units of {below} devices each"],
-        help="give level `{last}` a size of {needed}, or leave it out: it then joins all",
+        help="write a size of {needed} for level `{last}`, or no size: it then joins all",
     )
 
 
@@ -222,7 +222,7 @@ def _fast_domain(study: Study) -> Iterator[Check]:
             "the activation is sequence {s} x micro_batch {b} x hidden {h} x {e} B = {n:.4g} MB",
             "placed out to `{outermost}`, by {how_there}; inside of `{level}`, by {how_inside}",
         ],
-        help="a tp that divides {cap} stays inside, where `tp` comes first in `layout.order`",
+        help="a tp that divides {cap} stays inside if `tp` is first in `layout.order`",
         factor=there.seconds / maximum(inside.seconds, sys.float_info.min),
     )
 

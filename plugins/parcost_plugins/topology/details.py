@@ -85,7 +85,7 @@ def _rail(group: Group) -> Iterator[Figure]:
             "%",
             share,
             letters,
-            note="in an exchange of all ranks with all; a ring joins devices of the same place",
+            note="in an all-to-all; a ring joins devices of the same position",
         )
 
 
@@ -168,7 +168,7 @@ def _boundary(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "a boundary of stages needs",
         "GB/s",
         "m v n / T",
-        note="of one rank, one direction, spread over the step",
+        note="of one rank, in one direction, mean over the step",
     )
     yield sheet(
         "pp_headroom",

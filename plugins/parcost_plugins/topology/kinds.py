@@ -59,7 +59,7 @@ def _torus(tier: Tier) -> Iterator[Check]:
             "level": tier.name,
             "dimensions": " x ".join(map(str, level.dimensions)) or "left out",
         },
-        help="write how many units lie along each: `dimensions = [16, 16]`",
+        help="write the number of units along each: `dimensions = [16, 16]`",
     )
     if level.size is not None and level.dimensions:
         yield Check(
@@ -85,7 +85,7 @@ def _rail(tier: Tier, *, first: bool) -> Iterator[Check]:
         id="rail-first",
         holds=not first,
         subject=f"{tier.name}.kind",
-        message="level `{level}` is made of rails, and no node lies inside it",
+        message="level `{level}` is a rail, and no node level lies inside it",
         inputs={"level": tier.name},
         help="rails join devices of the same place in their nodes: write a level `node` before",
     )
@@ -111,7 +111,7 @@ def _fat_tree(tier: Tier) -> Iterator[Check]:
             "needed": 2 * ceil((4 * ends) ** (1 / 3) / 2),
         },
         notes=["a fat tree of three levels has radix^3 / 4 ports"],
-        help="take switches of radix {needed}",
+        help="write `radix = {needed}`",
     )
 
 
@@ -126,7 +126,7 @@ def _dragonfly(tier: Tier) -> Iterator[Check]:
         holds=links >= others if level.routing == "minimal" else True,
         subject=f"{tier.name}.routing",
         message="{links} global links of a group of level `{level}` cannot reach each of "
-        "{others} other groups, as minimal routing would have to",
+        "{others} other groups, as minimal routing needs",
         inputs={"links": links, "level": tier.name, "others": others},
-        help="`ports = {others}`, or leave the routing to be adaptive",
+        help="`ports = {others}`, or adaptive routing",
     )

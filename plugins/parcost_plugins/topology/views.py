@@ -34,7 +34,7 @@ def _ranks(study: Study, only: Sequence[int]) -> Section:
     listed = len(wanted) * sum(ranks.groups[name].shape[1] for name in several)
     if listed > _MOST_LISTED:
         message = f"the groups of {len(wanted):,} ranks list {listed:,} members"
-        help = f"{_MOST_LISTED:,} are the most; name some ranks: `--ranks=0-7`"
+        help = f"at most {_MOST_LISTED:,} are listed; select ranks: `--ranks=0-7`"
         raise SpecError([Diagnostic("show-size", message, help=help, place=study.path)])
     rows = [
         (
@@ -204,11 +204,11 @@ def _fabric(study: Study) -> Section:
 def _ranks_of_job(study: Study) -> Ranks:
     layout, devices = study[Layout], study[Cluster].devices
     if is_array(devices, layout.tp, layout.cp, layout.dp, layout.ep, layout.etp):
-        message = "a sweep has no single placement"
-        help = "pick a point: `--set layout.tp=8`"
+        message = "a sweep has several placements"
+        help = "choose one value: `--set layout.tp=8`"
         raise SpecError([Diagnostic("show-sweep", message, help=help, place=study.path)])
     if devices > _MOST_RANKS:
-        message = f"{devices:,.0f} ranks are too many to look at one by one"
+        message = f"{devices:,.0f} ranks are too many to list"
         help = f"{_MOST_RANKS:,} are the most"
         raise SpecError([Diagnostic("show-size", message, help=help, place=study.path)])
     return Ranks.of(study)

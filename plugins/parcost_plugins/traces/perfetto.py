@@ -79,9 +79,7 @@ def _check_size(trace: StepTrace) -> None:
         f"{cut.stages} devices and {cut.micro_batches:g} micro-batches"
     )
     most = int(cut.micro_batches * _MOST_SLICES / found)
-    help = (
-        f"a trace has {_MOST_SLICES:,} at most: fewer micro-batches look alike, up to some {most}"
-    )
+    help = f"a trace has {_MOST_SLICES:,} at most: use about {most} micro-batches"
     raise SpecError([Diagnostic("trace-size", message, help=help, place=trace.path)])
 
 

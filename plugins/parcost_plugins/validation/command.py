@@ -71,8 +71,8 @@ _MOST_TOLD = 50
     "--intervals",
     "file",
     metavar="FILE.par",
-    help="Write the ranges of measured / predicted by kind of run, from which intervals "
-    "are computed, as a block `accuracy` with the name of the file.",
+    help="Write a block `accuracy`: ranges of measured / predicted by kind of run. Intervals "
+    "are computed from it.",
 )
 @click.option(
     "--fail-over",
@@ -88,8 +88,8 @@ _MOST_TOLD = 50
     "uses",
     multiple=True,
     metavar="ENTRY",
-    help="Of a log: the device or the fabric that it is compared with, such as "
-    "catalog.fabrics.hgx_h100. By default what the name of its device says.",
+    help="Device or fabric to compare a LOG with, such as catalog.fabrics.hgx_h100. By default "
+    "it is chosen by the name of the device in the log.",
 )
 @options.overrides
 @options.selection
@@ -113,13 +113,13 @@ def command(
 ) -> int:
     """Compare predictions with measured runs.
 
-    RUNS.jsonl has a run on each line, and a directory stands for all such files in it. The
-    default is the published runs of the package. Each run becomes a study, which is evaluated
+    RUNS.jsonl has one run per line, and a directory stands for all such files in it. By
+    default the published runs of the package are used. Each run becomes a study, which is evaluated
     with the constants of the catalogue only. Inconsistent rows are listed by line and reason;
     the others are scored, and the exit code is 1.
 
-    LOG is what nccl-tests or rccl-tests printed. Each size is compared with the prediction on a
-    fabric of the catalogue, by the fastest algorithm and by each.
+    LOG is the output of nccl-tests or rccl-tests. Each size is compared with the prediction on a
+    fabric of the catalogue, for the fastest and for each algorithm.
     """
     from parcost_plugins.validation.collective_log import is_log
     from parcost_plugins.validation.hardware import families_of

@@ -99,8 +99,8 @@ class Framework:
     compiled_issue: Real | None = quantity(
         SECONDS,
         default=None,
-        doc="of the host for one kernel of a compiled layer; it compiles no layers where this is "
-        "left out",
+        doc="of the host for one kernel of a compiled layer; without it the framework compiles no "
+        "layers",
     )
     compiled_call: Real = quantity(
         SECONDS, default=0.0, doc="of the host for one call of a compiled layer: its guards"

@@ -40,7 +40,7 @@ def plausibility(
             severity="warning",
             holds=holds,
             subject=subject,
-            message="`{subject}` is {value:,.6g}{unit}, and plausible is at "
+            message="`{subject}` is {value:,.6g}{unit}; plausible values are at "
             f"{name} {{limit:,.6g}}{{unit}}",
             inputs={
                 "subject": subject,

@@ -100,14 +100,14 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
                 title=f"ridge of {at.name}",
                 value=formula("F / B", F=(peak, "FLOP/s"), B=(at.bandwidth, "B/s")),
                 unit="",
-                note=f"{compute} FLOPs for each byte that one device sends",
+                note=f"{compute} FLOPs per byte sent by one device",
             )
         yield Figure(
             name=f"communication_to_computation.{at.name}",
             title=f"communication over computation, {at.name}",
             value=formula("busy / compute", busy=(at.busy, "s"), compute=(at.compute, "s")),
             unit="",
-            note="seconds of a step that each is busy, hidden or not",
+            note="busy seconds of a step, hidden or exposed",
         )
         if (needed := wanted.get(at.name)) is not None:
             yield Figure(
@@ -119,7 +119,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
                     value=needed,
                 ),
                 unit="GB/s",
-                note="of one port, in one direction, everything else as it is",
+                note="of one port, in one direction, other values unchanged",
             )
 
 

@@ -59,11 +59,11 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
         return
     yield Section(
         title="What recomputation saves",
-        columns=("with", "memory", "FLOPs", "step", "for each ms", ""),
+        columns=("with", "memory", "FLOPs", "step", "saved per ms", ""),
         rows=[_row(saving) for saving in sorted(found, key=lambda one: one.rank)],
         notes=[
             f"each part alone, against no recomputation: {_amounts(base.outcome)}",
-            "memory of the fullest device; FLOPs of the busiest",
+            "memory: of the device with the highest peak; FLOPs: of the busiest device",
             *_without_effect(found),
         ],
     )

@@ -75,11 +75,11 @@ def section(
         else:
             count = len(orders)
             tried_orders = (
-                "1 other order of the degrees was"
+                "1 other `layout.order` was"
                 if count == 1
-                else f"{count} other orders of the degrees were"
+                else f"{count} other values of `layout.order` were"
             )
-            notes.append(f"{tried_orders} tried, and not faster")
+            notes.append(f"{tried_orders} tried, none is faster")
     return Section(
         title="Levers",
         columns=("with", "step", "change"),

@@ -14,7 +14,11 @@ def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
     held: dict[str, Real] = {}
     for line in outcome.memory_lines:
         held[line.name] = held.get(line.name, 0.0) + line.bytes_
-    used = formula("sum(M)", M=(held, "B"), source="terms of the fullest device")
+    used = formula(
+        "sum(M)",
+        M=(held, "B"),
+        source="memory terms at the peak, on the device with the highest peak",
+    )
     yield Figure(
         name="memory",
         column=3,
@@ -22,14 +26,14 @@ def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
         value=outcome.memory_bytes,
         unit="GiB",
         formula=used,
-        note="on the fullest device at its fullest moment",
+        note="peak, on the device with the highest peak",
         brief="usable",
         whole=budget.usable * device.memory,
     )
     yield Figure(
         name="headroom",
         column=5,
-        title="memory left",
+        title="headroom",
         value=formula(
             "usable capacity - memory",
             usable=attribute(budget, "usable"),
@@ -37,5 +41,5 @@ def room(study: Study, outcome: Outcome) -> Iterator[Figure]:
             memory=(used, "B"),
         ),
         unit="GiB",
-        note="of the usable share of the capacity",
+        note="usable memory - memory",
     )

@@ -56,7 +56,7 @@ def utilisation(study: Study, outcome: Outcome) -> Iterator[Figure]:
             peak=(peak, "FLOP/s"),
         ),
         unit="%",
-        note=f"{of_peak} {executed}, all that is executed, on the average device",
+        note=f"{of_peak} {executed}, including recomputation, mean over devices",
         brief="including recomputation",
     )
 

@@ -40,7 +40,7 @@ def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
             "compute": compute,
             "mfu": 100.0 * mfu,
         },
-        help="something is not modeled: see which plugins were left out",
+        help="a cost is not modeled: check which plugins were left out",
     )
     known = study.get(PlausibleRange)
     most = None if known is None else getattr(known, _MOST.get(compute, "mfu"))
@@ -51,10 +51,10 @@ def rules(study: Study, outcome: Outcome) -> Iterator[Check]:
         severity="warning",
         holds=(mfu <= most) | (mfu > 1.0),  # which is an error already
         subject="cluster.device",
-        message="the step reaches {mfu:.3g} % of the {compute} peak of its devices, and the most "
-        "that is known of a measured run is below {most:g} %",
+        message="the step reaches {mfu:.3g} % of the {compute} peak of its devices; no known "
+        "measured run reaches {most:g} %",
         inputs={"mfu": 100.0 * mfu, "compute": compute, "most": 100.0 * most},
-        help="check the peak of the device, and efficiencies that the spec sets, such as "
+        help="check the peak of the device, and efficiencies in the spec such as "
         "`kernels.gemm_efficiency`",
         factor=mfu / maximum(most, 1e-300),
     )

@@ -38,13 +38,13 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
         ),
     )
     yield sheet("pipeline_stages", "pipeline stages", "", "p")
-    yield sheet("layers_dealt", "layers dealt to the virtual stages", "", "sum(l)")
+    yield sheet("layers_dealt", "layers assigned to the virtual stages", "", "sum(l)")
     yield sheet(
         "layers_per_stage",
         "layers per device",
         "",
         "L / p",
-        note=f"on the average; dealt {min(dealt)} to {max(dealt)} to a virtual stage",
+        note=f"mean; {min(dealt)} to {max(dealt)} on a virtual stage",
     )
     yield sheet("layers_per_virtual_stage", "layers per virtual stage", "", "L / (p v)")
 
@@ -80,7 +80,7 @@ def sizes(study: Study) -> Iterator[Figure]:
             "routed experts over those that a token visits",
             "",
             "E / k",
-            note="parameters of their layers over the compute of them",
+            note="parameters / compute of their layers",
         )
 
 
@@ -98,14 +98,14 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "exposed communication over the rest of the busy time",
         "%",
         "ratio(sent, T - sent - idle)",
-        note="may pass 100 %; `exposed_communication` is the share of the step",
+        note="may exceed 100 %; `exposed_communication` is the share of the step",
     )
     yield sheet(
         "scaling_efficiency",
         "scaling efficiency",
         "%",
         "ratio(T - sent - idle, T)",
-        note="share of the step that neither waits nor sends in the open",
+        note="share of the step without idle time and exposed communication",
     )
     sheet.letters["efficiency"] = sheet.letters["scaling_efficiency"]
     yield sheet("equivalent_devices", "devices' worth of work", "", "N efficiency")
@@ -128,7 +128,7 @@ def rates(study: Study, outcome: Outcome) -> Iterator[Figure]:
     run = Formula(
         text="replay of the order of the schedule",
         inputs={"schedule": outcome.pipeline.schedule, "m": outcome.pipeline.micro_batches},
-        source="without what happens once per step",
+        source="without once-per-step terms",
         value=outcome.makespan_seconds,
     )
     yield sheet("pipeline_time", "makespan of the pipeline", "s", run)

@@ -73,7 +73,7 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
         makespan = formula("ideal + bubble", letters)
         yield Figure(
             name="bubble_average",
-            title="average idle share of the pipeline's makespan",
+            title="mean idle share of the pipeline's makespan",
             value=formula(
                 "ratio(makespan - sum(busy) / p, makespan)",
                 makespan=(makespan, "s"),
@@ -81,7 +81,7 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
                 p=outcome.pipeline.stages,
             ),
             unit="%",
-            note="over all devices; uneven stages raise it above the bubble",
+            note="mean over devices; with uneven stages it exceeds the bubble",
         )
     yield Figure(
         name="bubble_overhead",
@@ -100,7 +100,7 @@ def losses(study: Study, outcome: Outcome) -> Iterator[Figure]:
             T=(outcome.step_formula, "s"),
         ),
         unit="%",
-        note="of the step, on the busiest device; excluding the time by which it slows compute",
+        note="of the step, on the busiest device, excluding compute slowdown",
         brief="of the step, excluding compute slowdown",
     )
 

@@ -61,7 +61,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
         "one device's bytes over the bandwidth of all ends",
         "s",
         "V / E",
-        note="a figure that is quoted and bounds nothing: every device has a port of its own",
+        note="often quoted, but no limit: every device has its own port",
     )
     if network.compute is not None:
         yield sheet("of_compute", "the bound beside compute", "%", "bound / C")

@@ -87,7 +87,7 @@ def _rules(network: Network, g: Real) -> Iterator[Check]:
         id="network-groups",
         holds=g > 1,
         subject=f"{block_name(network)}.groups",
-        message="`{label}` has {groups} group, and nothing to join",
+        message="`{label}` has {groups} group, so it has no global links",
         inputs={"label": block_name(network), "groups": g},
         help="a dragonfly has two groups or more",
     )
@@ -95,7 +95,7 @@ def _rules(network: Network, g: Real) -> Iterator[Check]:
         id="network-groups-divide",
         holds=divides(g, network.devices),
         subject=f"{block_name(network)}.groups",
-        message="{devices} devices do not divide into {groups} groups",
+        message="{devices} devices are not divisible by {groups} groups",
         inputs={"devices": network.devices, "groups": g},
         severity="warning",
     )

@@ -33,7 +33,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         subject=f"{block_name(network)}.devices",
         message="three levels of switches of radix {radix} join {three}, and `{label}` has {ends}",
         inputs={"radix": r, "three": three, "label": block_name(network), "ends": ends},
-        help="take switches of more ports",
+        help="write a larger radix",
     )
     sheet = Sheet(
         block_name(network),
@@ -80,5 +80,5 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         t_port=(network.port_latency, "s"),
         t_switch=(network.switch_latency, "s"),
         t_cable=(network.cable_latency, "s"),
-        note="on the wire: software adds far more",
+        note="on the wire; software adds much more",
     )

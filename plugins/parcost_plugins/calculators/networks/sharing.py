@@ -135,7 +135,7 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
         id="sharing-sweep",
         holds=not is_array(*numbers),
         subject=f"{label}.flow",
-        message="`{label}` is a sweep, and flows are followed one point at a time",
+        message="`{label}` is swept; flows are simulated at one point",
         inputs={"label": label},
         help="write a study for each point",
     )
@@ -144,8 +144,8 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
         id="sharing-size",
         holds=size <= _MOST,
         subject=f"{label}.flow",
-        message="{flows} flows over {resources} resources are too many to follow: their product "
-        "is {size:,}, and {most:,} is the most",
+        message="{flows} flows over {resources} resources are too many to simulate: the "
+        "limit of their product is {most:,}, and it is {size:,}",
         inputs={"flows": len(moving), "resources": len(known), "size": size, "most": _MOST},
     )
     nowhere = unknown or not moving or not all(f.over.split() for f in moving.values())

@@ -117,7 +117,7 @@ def _missing_inputs(e: Estimate) -> Iterator[Check]:
             holds=False,
             subject=f"{block_name(e)}.compute",
             message="the compute and traffic of the step are unknown",
-            help="give `compute`, or `parameters` with `peak` or `stream`",
+            help="write `compute`, or `parameters` with `peak` or `stream`",
         )
         for _ in range(_is_empty(e))
     )
@@ -126,9 +126,9 @@ def _missing_inputs(e: Estimate) -> Iterator[Check]:
             id="estimate-inner",
             holds=False,
             subject=f"{block_name(e)}.reduction",
-            message="`{reduction}` reduces within the node first, and that rate is unknown",
+            message="`{reduction}` reduces within the node first, and needs the bandwidth there",
             inputs={"reduction": e.reduction},
-            help="give `inner`, the bandwidth within the node",
+            help="write `inner`, the bandwidth within the node",
         )
         for _ in range(e.reduction != "flat" and e.outer is not None and e.inner is None)
     )

@@ -46,7 +46,7 @@ def _sizes(grid: Grid) -> Iterator[Figure]:
         "devices",
         "",
         "tp cp pp dp ep" if apart else "tp cp pp dp",
-        note="experts multiply them" if apart else "experts reuse them",
+        note="expert parallelism adds ranks" if apart else "experts reuse them",
     )
     yield sheet("replica", "devices of one replica", "", "tp cp pp")
     yield sheet("nodes", "nodes", "", "ceil(devices / node)")
@@ -110,7 +110,7 @@ def _rules(grid: Grid) -> Iterator[Check]:
         severity="warning",
         message="tp x cp = {within} does not fit into a node of {node} devices",
         inputs={"within": within, "node": grid.node},
-        help="the rest of the group is reached over the slower links between nodes",
+        help="the other ranks of the group are reached over the slower links between nodes",
     )
 
 

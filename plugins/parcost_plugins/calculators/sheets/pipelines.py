@@ -135,9 +135,9 @@ def _target_check(sketch: PipelineSketch, target: Real) -> Check:
         id="pipeline-target",
         holds=(target < 1.0) if sketch.target_of == "step" else True,
         subject=f"{block_name(sketch)}.target",
-        message="a bubble of all of the step leaves no time to work, and any pipeline has less",
+        message="with a bubble of 100 % no time is left to compute",
         inputs={},
-        help="take less than 100 %, or write `target_of = busy`",
+        help="write less than 100 %, or `target_of = busy`",
     )
 
 
@@ -259,7 +259,7 @@ def _fewest_micro_batches(sketch: PipelineSketch, makespan: Real) -> Iterator[Fi
         "most stages with at most the target",
         "",
         f"floor(x m v + {_ROUNDING}) + 1",
-        note="idling (p - 1) / v slots",
+        note="idle for (p - 1) / v slots",
     )
 
 

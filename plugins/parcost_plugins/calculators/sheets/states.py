@@ -128,7 +128,7 @@ def _device_figures(state: StateSheet) -> Iterator[Figure]:
         "copies of the state that replicas hold together",
         "",
         "dp per_device / (N (w + g + o) / (tp pp))",
-        note="1 where everything is shared out",
+        note="1 if everything is sharded",
     )
 
 

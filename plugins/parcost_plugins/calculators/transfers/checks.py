@@ -31,7 +31,7 @@ def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
             id="transfer-algorithm",
             holds=False,
             subject=subject,
-            message="`{name}` does not do `{operation}`",
+            message="`{name}` does not support `{operation}`",
             inputs={"name": name, "operation": operation},
             help="these do: " + ", ".join(f"`{other}`" for other in offered),
         )
@@ -44,11 +44,11 @@ def runs(study: Study, transfer: Transfer, group: Group) -> Iterator[Check]:
             id="transfer-pieces",
             holds=name in cutting,
             subject=f"{block_name(transfer)}.pieces",
-            message="`{name}` does not cut its message in pieces",
+            message="`{name}` sends its message in one piece",
             inputs={"name": name},
-            help="name one that does: " + ", ".join(f"`{c}`" for c in sorted(cutting))
+            help="name a pipelined one: " + ", ".join(f"`{c}`" for c in sorted(cutting))
             if cutting
-            else "no algorithm of this operation does; `chunks` splits it into several calls",
+            else "this operation has no pipelined algorithm; `chunks` splits it into several calls",
         )
         if name not in cutting:
             return
@@ -116,7 +116,7 @@ def _size(study: Study, transfer: Transfer) -> Iterator[Check]:
             subject=subject,
             message="every rank of `{operation}` has the whole buffer, so there is no shard",
             inputs=inputs,
-            help="give the size of the buffer",
+            help="write the size of the buffer",
         )
 
 
@@ -137,9 +137,9 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
         id="transfer-links",
         holds=len(ways) == 1,
         subject=f"{name}.{ways[-1] if ways else 'bandwidth'}",
-        message="`{name}` is given {ways} to go over",
-        inputs={"name": name, "ways": " and ".join(f"a `{w}`" for w in ways) or "nothing"},
-        help="give a `bandwidth`, or a `level` of the fabric, or a `group` of the layout",
+        message="`{name}` needs one source of its bandwidth, and has {ways}",
+        inputs={"name": name, "ways": " and ".join(f"a `{w}`" for w in ways) or "none"},
+        help="write one of: `bandwidth`, a `level` of the fabric, a `group` of the layout",
     )
     if transfer.level:
         known = level_names(study)
@@ -155,9 +155,9 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
         id="transfer-network",
         holds=(transfer.nodes <= 1) | (transfer.network_bandwidth is not None),
         subject=f"{name}.nodes",
-        message="{nodes} nodes are joined by a network of no bandwidth",
+        message="{nodes} nodes need a bandwidth of the network",
         inputs={"nodes": transfer.nodes},
-        help="give `network_bandwidth`: of one port of a node, per direction",
+        help="write `network_bandwidth` of one port of a node, per direction",
     )
 
 
@@ -176,7 +176,7 @@ def _layout_check(transfer: Transfer) -> Check:
         holds=not said,
         subject=f"{block_name(transfer)}.{said[0] if said else 'group'}",
         message="the ranks and links of group `{group}` come from the layout and the fabric, "
-        "and {said} would not count",
+        "so {said} would have no effect",
         inputs={
             "group": transfer.group,
             "said": " and ".join(f"`{name}`" for name in said),
@@ -192,9 +192,9 @@ def _ranks(transfer: Transfer) -> Iterator[Check]:
             id="transfer-ranks",
             holds=False,
             subject=f"{name}.ranks",
-            message="`{name}` does not say how many ranks take part",
+            message="`{name}` needs its number of ranks",
             inputs={"name": name},
-            help="give `ranks`, or `nodes` and `ranks_per_node`, or a `group` of the layout",
+            help="write `ranks`, or `nodes` and `ranks_per_node`, or a `group` of the layout",
         )
         return
     if transfer.ranks is not None:
@@ -234,6 +234,6 @@ def _ranks(transfer: Transfer) -> Iterator[Check]:
                 "product": product,
                 "P": P,
             },
-            help="make the dimensions multiply up to the ranks; ranks in a part of a larger "
-            "torus have dimensions of their own",
+            help="write dimensions whose product is the number of ranks; for a part of a larger "
+            "torus, write those of the part",
         )

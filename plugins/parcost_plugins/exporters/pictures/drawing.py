@@ -70,7 +70,7 @@ def _library() -> Any:
     try:
         import vl_convert
     except ImportError:
-        message = "pictures are drawn by vl-convert, which is not installed"
+        message = "pictures need vl-convert, which is not installed"
         raise MissingExtraError(message, "pictures") from None
     return vl_convert
 

@@ -113,7 +113,7 @@ def _environment() -> Any:
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError:
-        message = "the page is filled by Jinja, which is not installed"
+        message = "the page needs Jinja, which is not installed"
         raise MissingExtraError(message, "pictures") from None
     return Environment(
         loader=FileSystemLoader(_FOLDER),

@@ -46,7 +46,7 @@ _NEEDS = (
 )
 _REASONS: Mapping[str, str] = {
     **REASONS_OF_MEGATRON,
-    "framework": "Megatron-Bridge's own recipe runs it: `catalog.frameworks.nemo`",
+    "framework": "launch times and kernels of Megatron-Bridge itself: `catalog.frameworks.nemo`",
     "layout.vocabulary_multiple": "the class of the model pads its vocabulary",
 }
 

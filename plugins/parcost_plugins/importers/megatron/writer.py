@@ -35,19 +35,19 @@ _NEEDS = (
 )
 REASONS_OF_MEGATRON: Mapping[str, str] = {
     **REASONS,
-    "framework": "Megatron-Core's own kernels and host run it: `catalog.frameworks.megatron_core`",
-    "precision": "no flag changes it by itself",
+    "framework": "launch times and kernels of Megatron-Core: `catalog.frameworks.megatron_core`",
+    "precision": "no flag changes this value alone",
     "compression": "no flag compresses gradients",
     "local_updates": "no flag lets replicas train on their own",
     "layout.order": "only tp-cp-dp-pp and tp-cp-pp-dp have flags",
-    "layout.zero": "ZeRO 2 and 3 are Megatron-FSDP's",
-    "schedule.kind": "Megatron-LM has 1F1B, plain and interleaved",
+    "layout.zero": "ZeRO 2 and 3 need Megatron-FSDP",
+    "schedule.kind": "Megatron-LM has 1F1B and interleaved 1F1B",
     "schedule.transfers": "without interleaving Megatron-LM waits for messages",
-    "overlap.tensor": "backward's collectives run beside products of gradients in any case",
-    "recompute": "no flag recomputes this by itself",
-    "training.documents": "which documents are packed is the data loader's",
+    "overlap.tensor": "Megatron-LM always overlaps collectives of backward with weight gradients",
+    "recompute": "no flag recomputes this part alone",
+    "training.documents": "the data loader packs documents",
     "sharding.accumulate": "Megatron-FSDP reduces gradients in every micro-batch",
-    "kernels.fused_accumulation": "Megatron-FSDP takes --no-gradient-accumulation-fusion",
+    "kernels.fused_accumulation": "Megatron-FSDP needs --no-gradient-accumulation-fusion",
     "model.positions": "learned positions need --position-embedding-type learned_absolute",
 }
 

@@ -16,7 +16,7 @@ def ranks(study: Study) -> Figure:
     """Return the devices that one copy of the model takes: sequence parallelism adds none."""
     layout = study[Layout]
     sheet = Sheet(
-        source="sequence parallelism shares the tensor-parallel ranks, and adds no device",
+        source="sequence parallelism uses the tensor-parallel ranks, and adds no device",
         t=layout.tp,
         c=layout.cp,
         p=float(layout.pp),

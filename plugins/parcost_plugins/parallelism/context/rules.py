@@ -27,23 +27,23 @@ def words(study: Study) -> Iterator[Check]:
         id="ulysses-without-hybrid",
         holds=True if kind == "hybrid" else context.ulysses == 1,
         subject="context.ulysses",
-        message="`ulysses = {u}` is the inner degree of a hybrid, and the algorithm is `{kind}`",
+        message="`ulysses = {u}` is the group size of a hybrid, and the algorithm is `{kind}`",
         inputs={"u": context.ulysses, "kind": kind},
-        help="`algorithm = hybrid` trades within {u} ranks; `algorithm = ulysses` within all",
+        help="`algorithm = hybrid` exchanges within {u} ranks; `algorithm = ulysses` within cp",
     )
     yield Check(
         id="latent-without-mla",
         holds=not context.latent or study[Training].model.is_latent,
         subject="context.latent",
         message="the model has no latent attention: there are no compressed keys and values",
-        help="leave `latent` out: whole keys and values travel",
+        help="leave `latent` out: whole keys and values are sent",
     )
     yield Check(
         id="latent-under-ulysses",
         holds=not context.latent or kind != "ulysses",
         subject="context.latent",
-        message="`ulysses` trades whole heads: no compressed keys and values travel",
-        help="leave `latent` out, or say `algorithm = ring`, `all_gather` or `hybrid`",
+        message="`ulysses` exchanges whole heads: compressed keys and values cannot be sent",
+        help="leave `latent` out, or write `algorithm = ring`, `all_gather` or `hybrid`",
     )
 
 
@@ -64,7 +64,7 @@ def splits(study: Study) -> Iterator[Check]:
         id="context-divides-sequence",
         holds=sequence % parts == 0,
         subject="training.sequence",
-        message="a sequence of {sequence} tokens does not divide into {parts} parts{why}",
+        message="a sequence of {sequence} tokens is not divisible by {parts} parts{why}",
         inputs={
             "sequence": sequence,
             "parts": parts,
@@ -86,9 +86,9 @@ def _hybrid(found: ContextExchange) -> Check:
         id="hybrid-degree",
         holds=(cp == 1) | ((cp % u == 0) & (u > 1) & (u < cp)),
         subject="context.ulysses",
-        message="a hybrid of cp = {cp} cannot trade within {u} ranks",
+        message="a hybrid of cp = {cp} cannot have all-to-all groups of {u} ranks",
         inputs={"cp": cp, "u": u},
-        help="`ulysses` divides cp and is neither 1 (a ring) nor cp (`algorithm = ulysses`)",
+        help="`ulysses` divides cp, and is neither 1 (a ring) nor cp (`algorithm = ulysses`)",
     )
 
 
@@ -140,7 +140,7 @@ def placement(study: Study) -> Iterator[Check]:
         severity="warning",
         holds=holds,
         subject="layout.cp",
-        message="tp {tp} x cp {cp} = {product} ranks reach beyond level `{level}`: a block of keys "
+        message="tp {tp} x cp {cp} = {product} ranks cross level `{level}`: a block of keys "
         "and values takes {there:.3g} ms, and {inside:.3g} ms inside of it",
         inputs={
             "tp": layout.tp,
@@ -153,7 +153,7 @@ def placement(study: Study) -> Iterator[Check]:
             "slower": there.seconds / maximum(inside, 1e-300),
         },
         notes=["a block is {n:.4g} MB, and {slower:.3g} times slower there"],
-        help="a ring still hides it where a block takes longer to work on: see `cp_overlap`",
+        help="a ring hides it if the compute of a block takes longer: see `cp_overlap`",
         factor=there.seconds / maximum(inside, 1e-300),
     )
 

@@ -112,40 +112,40 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     half, hides = precision.reduction > 2, share <= study[Targets].exposed
     rows = [
         (
-            "buckets outweigh their start-up",
+            "buckets take longer to send than to start",
             (overlap.bucket, "B"),
             _yes_or_no(overlap.bucket >= least),
-            f"more than {least / 1e6:.3g} MB, P alpha B",
+            f"more than {least / 1e6:.3g} MB: ranks x latency x bandwidth",
         ),
         (
-            "reduction may hide",
+            "gradient reduction overlaps with backward",
             "on" if hides_gradients(study) else "off",
             _yes_or_no(hides_gradients(study)),
             "",
         ),
         (
-            "reduction hides",
+            "share of the gradient reduction that is hidden",
             (round(1.0 - share, 6), "%"),
             _yes_or_no(hides),
-            "" if hides else "larger micro-batches have more to hide it under",
+            "" if hides else "larger micro-batches hide more of it",
         ),
         (
-            "gradients accumulate before they are reduced",
+            "micro-batches per gradient reduction",
             m,
             _yes_or_no(m > 1),
             "" if m > 1 else "one micro-batch: every pass is followed by a reduction",
         ),
         (
-            "gradients travel in 16 bits",
+            "bytes per reduced gradient",
             (precision.reduction, "B"),
             _yes_or_no(not half),
-            "half the bytes, at the price of rounding" if half else "",
+            "16 bits halve the bytes, with rounding errors" if half else "",
         ),
         *_room_rows(study, outcome),
     ]
     return Section(
         title="Checklist of data parallelism",
-        columns=("check", "value", "ok", "otherwise"),
+        columns=("check", "value", "ok", "note"),
         rows=rows,
     )
 

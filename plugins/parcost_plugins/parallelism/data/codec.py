@@ -53,7 +53,7 @@ def codec_work(study: Study) -> Iterator[Work | Once]:
             F=(flops, "FLOP"),
             peak=(peak, "FLOP/s"),
             mu=products,
-            source="compression streams over the gradients; PowerSGD multiplies them too",
+            source="compression reads and writes the gradients; PowerSGD also multiplies them",
         )
         name = kind.label("gradient compression")
         if every:

@@ -50,16 +50,16 @@ def _sharding(study: Study) -> Iterator[Check]:
         id="shard-without-zero",
         holds=(shard == replicas) if layout.zero == 0 else True,
         subject="sharding.shard",
-        message="nothing is sharded over {shard} of {replicas} ranks without ZeRO",
+        message="`shard = {shard}` has no effect on {replicas} ranks without ZeRO",
         inputs=inputs,
-        help="say `layout {{ zero = 1 }}`, 2 or 3, or leave the shard out",
+        help="write `layout {{ zero = 1 }}`, 2 or 3, or leave the shard out",
     )
     yield Check(
         id="shard-of-experts",
         holds=(shard == replicas) | (layout.ep == 1),
         subject="sharding.shard",
         message="with ep {ep}, experts are sharded over all ranks that hold the same ones, and "
-        "shards of {shard} ranks out of {replicas} are not modelled",
+        "sharding over {shard} of {replicas} ranks is not modeled",
         inputs=inputs,
         help="leave the shard out",
     )
@@ -102,9 +102,9 @@ def _local_update_checks(study: Study) -> Iterator[Check]:
                 id="workers-one",
                 holds=False,
                 subject="local_updates.period",
-                message="one worker has no other to synchronise with every {period} steps",
+                message="one worker cannot synchronise with another every {period} steps",
                 inputs={"period": local.period},
-                help="say how many `workers` there are: `layout.dp` is every replica",
+                help="write the number of `workers`: `layout.dp` is the number of replicas",
                 severity="warning",
             )
         return
@@ -122,8 +122,8 @@ def _local_update_checks(study: Study) -> Iterator[Check]:
         id="workers-experts",
         holds=(workers == 1) | (layout.ep == 1),
         subject="local_updates.workers",
-        message="ep {ep} spreads experts over replicas, and {workers} workers train apart: that "
-        "is not modelled",
+        message="ep {ep} distributes experts over replicas, which is not modeled with {workers} "
+        "workers of local SGD",
         inputs=inputs,
         help="take ep = 1, or one worker",
     )
@@ -137,17 +137,17 @@ def _local_update_checks(study: Study) -> Iterator[Check]:
         id="fragments-many",
         holds=local.fragments <= local.period,
         subject="local_updates.fragments",
-        message="{fragments} parts cannot meet in {period} steps one by one",
+        message="{fragments} fragments do not fit into {period} steps, one exchange per step",
         inputs=inputs,
-        help="take {period} parts or fewer, or a longer period",
+        help="take {period} fragments or fewer, or a longer period",
     )
     yield Check(
         id="overlap-long",
         holds=(local.fragments > local.period)
         | (local.overlap_steps * local.fragments <= local.period),
         subject="local_updates.overlap_steps",
-        message="a meeting under way for {steps} steps is not over before the next: {fragments} "
-        "parts meet in {period} steps",
+        message="an exchange of {steps} steps does not end before the next one: {fragments} "
+        "fragments are exchanged in {period} steps",
         inputs=inputs,
         help="take {most} steps or fewer",
     )
@@ -162,17 +162,17 @@ def _compression(study: Study) -> Iterator[Check]:
         id="compression-needs-whole-gradients",
         holds=method not in _NEEDS_WHOLE or layout.zero == 0,
         subject="compression.method",
-        message="`{method}` gives every rank the whole gradient, and ZeRO {zero} keeps a share",
+        message="`{method}` gives every rank the whole gradient, and ZeRO {zero} shards gradients",
         inputs=inputs,
-        help="take `zero = 0`, or fp16, bf16, int8 or int4, which a reduce-scatter can carry",
+        help="take `zero = 0`, or fp16, bf16, int8 or int4, which a reduce-scatter supports",
     )
     replicas = layout.dp * layout.cp / study[LocalUpdates].workers
     yield Check(
         id="compression-hybrid",
         holds=sharding.shard == replicas,
         subject="compression.method",
-        message="shards of {shard} out of {replicas} ranks reduce twice, and compressing both is "
-        "not modelled",
+        message="shards of {shard} out of {replicas} ranks reduce in two stages, and compression "
+        "of both is not modeled",
         inputs={"shard": sharding.shard, "replicas": replicas},
         help="leave `sharding.shard` out, or the compression",
     )

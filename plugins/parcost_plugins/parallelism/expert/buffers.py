@@ -32,7 +32,7 @@ def memory(study: Study) -> Iterator[Memory]:
             T=exchange.tokens,
             P=exchange.group.ranks,
             x=(token, "B"),
-            source="a place for every token that may arrive, and for its result",
+            source="room for every token that may arrive, and for its result",
         ),
         count=map_stages(min, layer_counts(study, moe=True), 1),
         once_per_device=True,

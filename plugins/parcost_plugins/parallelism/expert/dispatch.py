@@ -89,7 +89,7 @@ def _rules(one: Dispatch) -> Iterator[Check]:
             "dispatch-visits",
             "top_k",
             one.top_k <= one.experts,
-            "a token visits {top} of {experts} experts",
+            "top_k = {top} is more than the {experts} experts",
             {"top": one.top_k, "experts": one.experts},
         ),
         (
@@ -109,7 +109,7 @@ def _sheet(one: Dispatch) -> Sheet:
     """Return the letters of a dispatch: P ranks, T tokens of each, k of E experts."""
     sheet = Sheet(
         block_name(one),
-        source="expectation under routing by chance",
+        source="expected value under random routing",
         P=one.ranks,
         E=one.experts,
         T=one.tokens,

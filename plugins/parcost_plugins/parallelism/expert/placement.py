@@ -136,7 +136,7 @@ def _rules(one: Placement) -> Iterator[Check]:
             id="placement-baseline",
             holds=not blind or one.groups is not None,
             subject=name,
-            message="`{name}` states a local share, and nothing to compare it with",
+            message="`{name}` states a local share, and needs a baseline",
             inputs={"name": name},
             help="`groups = ...` for a random placement, or `baseline_remote = ...`",
         )

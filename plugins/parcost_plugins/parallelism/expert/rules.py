@@ -46,7 +46,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         id="expert-width-divide",
         holds=model.expert_ffn % etp == 0,
         subject="layout.etp",
-        message="an expert of width {width} is not divisible by etp = {etp}",
+        message="an expert hidden size of {width} is not divisible by etp = {etp}",
         inputs={"width": model.expert_ffn, "etp": etp},
         help=_nearest_divisors(model.expert_ffn, ranks / ep, etp, "etp"),
     )
@@ -54,7 +54,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
         id="experts-visited",
         holds=model.top_k <= experts,
         subject=f"{block_name(model)}.top_k",
-        message="a token visits {top} of {experts} experts",
+        message="top_k = {top} is more than the {experts} experts",
         inputs={"top": model.top_k, "experts": experts},
         help="top_k is at most {experts}",
     )
@@ -63,7 +63,7 @@ def _shape(model: Model, layout: Layout) -> Iterator[Check]:
             id="shared-width-divide",
             holds=model.shared_width % tp == 0,
             subject="layout.tp",
-            message="shared experts of width {width} are not divisible by tp = {tp}",
+            message="a hidden size of shared experts of {width} is not divisible by tp = {tp}",
             inputs={"width": model.shared_width, "tp": tp},
             help=_nearest_divisors(model.shared_width, 0.0, tp, "tp"),
         )
@@ -146,7 +146,7 @@ def _drop_checks(study: Study) -> Iterator[Check]:
             "load": load,
             "enough": ceil(100 * load) / 100,
         },
-        help="{enough:g} drops none; left out, experts take every token",
+        help="{enough:g} drops none; without a capacity factor experts take all tokens",
         severity="warning",
         factor=factor / load,
     )
@@ -190,7 +190,7 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
         id="node-limit-experts",
         holds=where(limit < units, limit * per_unit, model.top_k) >= model.top_k,
         subject=f"{place}.node_limit",
-        message="{limit} units hold {held} experts, and a token visits {top}",
+        message="{limit} nodes hold {held} experts, and top_k is {top}",
         inputs={"limit": limit, "held": limit * per_unit, "top": model.top_k, "need": need},
         help="node_limit = {need} at least",
     )
@@ -199,8 +199,8 @@ def _travel(study: Study, model: Model) -> Iterator[Check]:
             id="node-limit-copies",
             holds=False,
             subject=f"{place}.node_limit",
-            message="a limit of units saves nothing while every expert gets a copy of its own",
-            help="`deduplicate = on` sends one copy per unit",
+            message="`node_limit` saves nothing if every expert gets its own copy of a token",
+            help="`deduplicate = on` sends one copy per node",
             severity="warning",
         )
 

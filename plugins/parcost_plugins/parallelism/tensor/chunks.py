@@ -88,5 +88,5 @@ def _loss(
 def _seconds(model: Any, gemm: Gemm, study: Study) -> Formula:
     priced: Formula | None = model.price(gemm, study)
     if priced is None:
-        raise TypeError(f"kernel model `{model.name}` cannot price the product `{gemm.name}`")
+        raise TypeError(f"kernel model `{model.name}` cannot estimate the product `{gemm.name}`")
     return priced

@@ -130,7 +130,7 @@ def _times(outcome: Outcome) -> Iterator[Figure]:
         elif line.kind == "work" and line.resource in ("compute", "hbm"):
             compute[name] = compute.get(name, 0.0) + line.exposed
     sheet = Sheet(
-        source="lines of the ledger",
+        source="sum over terms",
         exposed=(exposed, "s"),
         hidden=(hidden, "s"),
         compute=(compute, "s"),

@@ -118,10 +118,10 @@ def overlap(study: Study) -> Iterator[Check]:
             id="split-batch-halves",
             holds=b % 2 == 0,
             subject="training.micro_batch",
-            message="a micro-batch of {b} sequences does not split into two halves",
+            message="a micro-batch of {b} sequences cannot be split into two halves",
             inputs={"b": b, "above": b + 1},
-            help="`overlap.tensor = split_batch` runs one half beside the other's collectives: "
-            "take micro_batch = {above}",
+            help="`overlap.tensor = split_batch` overlaps one half with the collectives of the "
+            "other: write micro_batch = {above}",
         )
     if mode != "pipelined":
         return
@@ -130,7 +130,7 @@ def overlap(study: Study) -> Iterator[Check]:
         holds=layout.sequence_parallel,
         subject="overlap.tensor",
         message="an all-reduce of whole activations cannot be pipelined with a product",
-        help="`layout.sequence_parallel = on` makes it a gather before and a scatter after",
+        help="`layout.sequence_parallel = on` replaces it by an all-gather and a reduce-scatter",
     )
     q = study[Overlap].chunks
     tokens = training.sequence * training.micro_batch / layout.cp
@@ -138,7 +138,7 @@ def overlap(study: Study) -> Iterator[Check]:
         id="chunks-divide",
         holds=tokens % q == 0,
         subject="overlap.chunks",
-        message="{tokens} tokens of a micro-batch do not divide into {q} chunks",
+        message="{tokens} tokens of a micro-batch are not divisible by {q} chunks",
         inputs={"tokens": tokens, "q": q},
         help="as many chunks as tensor-parallel ranks always divide: `chunks = layout.tp`",
     )

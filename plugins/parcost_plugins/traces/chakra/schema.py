@@ -80,7 +80,7 @@ def messages() -> ChakraMessages:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError:
-        message = "Chakra traces are written by protobuf, which is not installed"
+        message = "Chakra traces need protobuf, which is not installed"
         raise MissingExtraError(message, "chakra", "`--format perfetto` needs nothing") from None
     file = descriptor_pb2.FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
     types = descriptor_pb2.FieldDescriptorProto
