@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from attrs import evolve
 
@@ -72,6 +73,20 @@ def test_a_pair_is_as_long_as_its_kernels_its_messages_or_its_longer_half(
 ) -> None:
     found = make.step(*passes(make, compute, net), p=2, m=4.0, schedule="dualpipe")
     assert found.run.times.pair(1, 0) == pair
+
+
+def test_a_resource_is_busy_in_a_pair_although_its_work_is_hidden(make: Any) -> None:
+    """The host launches the kernels of both halves one after another, whatever it hides under."""
+    works = passes(make, (10.0, 5.0, 5.0), (4.0, 2.0, 2.0))
+    host = [make.work("host", s, k, resource="host", window="") for k, s in (("F", 14.0), ("B", 7))]
+    alone, free = (
+        make.step(*works, *more, p=2, m=4.0, schedule="dualpipe").run.times.pair(1, 0)
+        for more in (host, ())
+    )
+    assert (alone, free) == (21.0, 20.0)
+    beside = evolve(host[0], seconds=np.array([14.0, 40.0]))  # where it sticks out of a pass
+    many = make.step(*works, beside, host[1], p=2, m=4.0, schedule="dualpipe")
+    assert many.run.times.pair(1, 0)[0] == alone
 
 
 def test_messages_on_two_resources_hide_beside_each_other(make: Any) -> None:

@@ -8,7 +8,7 @@ never takes longer than both halves in sequence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from parcost.contract.terms import Work
 from parcost.engine.maxima import total
@@ -63,7 +63,7 @@ def pair_times(forward: Load, backward: Load, share: Real) -> PairTimes:
     if not exposed:
         return PairTimes(seconds=apart, exposed={}, gain=0.0, works=len(forward.works))
     least = maximum(maximum(first, second), kernels)
-    for resource in _resources(forward, exposed):  # hidden or not, it is busy
+    for resource in _resources(forward):  # hidden or not, it is busy
         busy = forward.busy_seconds(("F",), resource) + backward.busy_seconds(
             ("R", "B", "W"), resource
         )
@@ -72,9 +72,9 @@ def pair_times(forward: Load, backward: Load, share: Real) -> PairTimes:
     return PairTimes(seconds=apart - gain, exposed=exposed, gain=gain, works=len(forward.works))
 
 
-def _resources(load: Load, which: Iterable[int]) -> set[str]:
-    """Return the resources that some of the works of a load keep busy, and all that others do."""
-    found = {load.works[i].resource for i in which}
+def _resources(load: Load) -> set[str]:
+    """Return the resources that the works of a load keep busy, but for those of its kernels."""
+    found = {work.resource for work in load.works if work.resource not in KERNELS}
     return found.union(*(work.also for work in load.works))
 
 
