@@ -37,12 +37,14 @@ _APART: Mapping[Pass, Pass] = {**_WHOLE, "W": "W"}  # where W is an op of its ow
 class Load:
     """All work of one micro-batch on one virtual stage.
 
-    *counts* are how often each of *works* occurs, in order; *took*, *exposed*, *hidden* and
-    *covered* (hidden by the term's own hosts, which it slows down) are its seconds.
+    *counts* are how often each of *works* occurs, in order, and *shares* the further resources
+    that it keeps busy; *took*, *exposed*, *hidden* and *covered* (hidden by the term's own hosts,
+    which it slows down) are its seconds.
     """
 
     works: Sequence[Work]
     counts: Sequence[float]
+    shares: Sequence[Iterable[tuple[str, Real]]]
     took: Sequence[Real]
     exposed: list[Real]
     hidden: list[Real]
@@ -61,10 +63,10 @@ class Load:
     def busy_seconds(self, passes: Iterable[Pass], resource: str) -> Real:
         """Return the seconds of *passes* in which *resource* has something to do."""
         if not self._busy:
-            for work, time in zip(self.works, self.took, strict=True):
+            for work, time, shares in zip(self.works, self.took, self.shares, strict=True):
                 key = (work.pass_, work.resource)
                 self._busy[key] = self._busy.get(key, 0.0) + time
-                for other, share in shared_resources(work):
+                for other, share in shares:
                     key = (work.pass_, other)
                     self._busy[key] = self._busy.get(key, 0.0) + share * time
         return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
@@ -122,6 +124,9 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         work.seconds * times if times and times != 1 else work.seconds if times else 0.0
         for work, times in zip(works, counts, strict=True)
     ]
+    shares = [
+        shared_resources(work) if times else () for work, times in zip(works, counts, strict=True)
+    ]
     zeros: list[Real] = [0.0] * len(works)
     exposed, hidden, covered = list(took), zeros[:], zeros[:]
     seconds: dict[Pass, Real] = dict.fromkeys(PASSES, 0.0)
@@ -142,6 +147,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
     load = Load(
         works=works,
         counts=counts,
+        shares=shares,
         took=took,
         exposed=exposed,
         hidden=hidden,
@@ -153,7 +159,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         pass_, window = key
         if window:
             own = hosts.get(key, ())
-            _hide(load, guests[key], _sums(works, took, own), _shared(works, took, own))
+            _hide(load, guests[key], _sums(works, took, own), _shared(shares, took, own))
             continue
         whole = [
             i
@@ -163,7 +169,7 @@ def load(works: Sequence[Work], stage: int, *, split: bool = False) -> Load:
         under = _sums(works, exposed, whole)
         under[""] = total(works[i].slowdown * covered[i] for i in whole)
         less = _sums(works, hidden, whole)
-        for other, time in _shared(works, took, whole).items():
+        for other, time in _shared(shares, took, whole).items():
             less[other] = less.get(other, 0.0) + time
         _hide(load, guests[key], under, less)
     return load
@@ -181,6 +187,7 @@ def load_where(split: Mask, works: Sequence[Work], stage: int) -> Load:
     return Load(
         works=works,
         counts=apart.counts,
+        shares=apart.shares,
         took=apart.took,
         exposed=choose(apart.exposed, fused.exposed),
         hidden=choose(apart.hidden, fused.hidden),
@@ -201,12 +208,12 @@ def _sums(
 
 
 def _shared(
-    works: Sequence[Work], seconds: Sequence[Real], members: Iterable[int]
+    shares: Sequence[Iterable[tuple[str, Real]]], seconds: Sequence[Real], members: Iterable[int]
 ) -> dict[str, Real]:
     """Return the seconds in which *members* keep further resources busy, by resource."""
     found: dict[str, Real] = {}
     for i in members:
-        for other, share in shared_resources(works[i]):
+        for other, share in shares[i]:
             found[other] = found.get(other, 0.0) + share * seconds[i]
     return found
 
@@ -309,7 +316,7 @@ def _crowd(
         used[works[i].resource] = used.get(works[i].resource, 0.0) + covered[i]
     for i in guests:
         over: dict[str, Real] = {}
-        needs = [(other, part, part * took[i]) for other, part in shared_resources(works[i])]
+        needs = [(other, part, part * took[i]) for other, part in load.shares[i]]
         for other, _, time in needs:
             room = maximum(works[i].share * idle_seconds(other) - used.get(other, 0.0), 0.0)
             over[other] = maximum(time - room, 0.0)

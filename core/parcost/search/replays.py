@@ -12,6 +12,7 @@ import numpy as np
 from parcost.contract.validation import declarations
 from parcost.engine.reduce import reduce, reduce_step
 from parcost.engine.schedule_calls import schedule_blame
+from parcost.records import replace_values
 from parcost.search.scores import ScoredLayouts
 
 if TYPE_CHECKING:
@@ -97,12 +98,12 @@ class _PointSelection:
 
     def term(self, term: Any) -> Any:
         """Return a term with its numbers at each point."""
-        numbers: dict[str, Any] = {}
-        type_: Any = type(term)
-        for field in attrs.fields(type_):
-            value = getattr(term, field.name)
-            if getattr(value, "ndim", 0):
-                numbers[field.name] = self.number(value)
-            elif field.name == declarations(type_).series:
-                numbers[field.name] = tuple(self.number(v) for v in value)
-        return attrs.evolve(term, **numbers)
+        declared = declarations(type(term))
+        values = zip(declared.varying, declared.numbers(term), strict=True)
+        numbers: dict[str, Any] = {
+            name: self.number(value) for name, value in values if getattr(value, "ndim", 0)
+        }
+        if declared.series:
+            series = getattr(term, declared.series)
+            numbers[declared.series] = tuple(self.number(value) for value in series)
+        return replace_values(term, numbers) if numbers else term

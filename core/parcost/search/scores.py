@@ -417,11 +417,10 @@ class Scores:
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield a term that is counted by row, once for each of the counts that choices make."""
-        key = (place, index, id(term.count))
+        key = (place, index, hook, plugin.name, term.count)
         if key not in self._rows:
-            found = self._counts(place, index, hook, plugin, term)
-            self._rows[key] = term.count, found  # a row is kept, so that its id stays its own
-        for count, mask in self._rows[key][1]:
+            self._rows[key] = self._counts(place, index, hook, plugin, term)
+        for count, mask in self._rows[key]:
             if mask is None:
                 yield plugin, replace_values(term, {"count": count})
             else:
