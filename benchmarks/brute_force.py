@@ -69,10 +69,11 @@ def compare_space(seed: int, layouts: int) -> SpaceReport:
     try:
         whole = space(scenario, axes, list(axes))
     except SpecError as error:
-        return SpaceReport(said=[], legal=0, fit=0) if _is_expected(error) else _broken(error)
+        return SpaceReport(said=[], legal=0, fit=0) if _is_expected(error) else _report_error(error)
     axes = {axis.attribute: list(axis.values) for axis in whole.axes}
     alone = {
-        _key(axes, at): _evaluation(scenario, at, objective) for at in _sample(seed, axes, layouts)
+        _key(axes, at): _evaluation(scenario, at, objective)
+        for at in _draw_layouts(seed, axes, layouts)
     }
     fits = {key: one for key, one in alone.items() if one is not None and one.layout is not None}
     request = SearchRequest(objective=objective, keep=5, budget_seconds=math.inf)
@@ -84,14 +85,14 @@ def compare_space(seed: int, layouts: int) -> SpaceReport:
             found = search(whole, evolve(request, front=True))
     except SpecError as error:
         said = [f"{error.diagnostics[0].message}, but {key} is fine" for key in fits]
-        return SpaceReport(said=said[:3]) if _is_expected(error) else _broken(error)
-    said = [*_listed(scenario, found, objective), *_beaten(whole, found, fits)]
+        return SpaceReport(said=said[:3]) if _is_expected(error) else _report_error(error)
+    said = [*_check_listed(scenario, found, objective), *_check_missing(whole, found, fits)]
     if seed % 2:
-        said += _scores(axes, lines, alone)
+        said += _check_scores(axes, lines, alone)
     return SpaceReport(said=said[:5], legal=found.legal, fit=found.legal - found.large)
 
 
-def _sample(seed: int, axes: Mapping[str, list[Any]], most: int) -> Iterator[dict[str, Any]]:
+def _draw_layouts(seed: int, axes: Mapping[str, list[Any]], most: int) -> Iterator[dict[str, Any]]:
     rng = random.Random(seed)
     size = math.prod(map(len, axes.values()))
     for number in rng.sample(range(size), min(most, size)):
@@ -111,15 +112,15 @@ def _evaluation(scenario: Scenario, at: dict[str, Any], objective: str) -> Layou
 
 
 def _key(axes: Mapping[str, Any], at: Mapping[str, Any]) -> str:
-    return json.dumps([_plain(at[name]) for name in axes])
+    return json.dumps([_plain_value(at[name]) for name in axes])
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     value = plain_value(value)
     return value.strip('"') if isinstance(value, str) else value
 
 
-def _listed(scenario: Scenario, found: SearchResult, objective: str) -> Iterator[str]:
+def _check_listed(scenario: Scenario, found: SearchResult, objective: str) -> Iterator[str]:
     """Yield which of the layouts that are listed are others alone."""
     if not found.proven:
         yield f"not proven: {found.gap}, {found.faults}"
@@ -129,11 +130,13 @@ def _listed(scenario: Scenario, found: SearchResult, objective: str) -> Iterator
             yield f"listed, and does not run alone: {layout.values}"
             continue
         for name in ("cost", "value", "seconds", "bytes_"):
-            if not _alike(getattr(layout, name), getattr(one, name)):
+            if not _agree(getattr(layout, name), getattr(one, name)):
                 yield f"{name} {getattr(layout, name)} is {getattr(one, name)}: {layout.values}"
 
 
-def _beaten(whole: Any, found: SearchResult, fits: Mapping[str, LayoutEvaluation]) -> Iterator[str]:
+def _check_missing(
+    whole: Any, found: SearchResult, fits: Mapping[str, LayoutEvaluation]
+) -> Iterator[str]:
     """Yield the layouts that should be listed."""
     words = {axis.attribute for axis in whole.choices}
     degrees = {_degrees(layout.values, words) for layout in found.best}
@@ -149,14 +152,14 @@ def _beaten(whole: Any, found: SearchResult, fits: Mapping[str, LayoutEvaluation
 def _degrees(values: Mapping[str, Any], words: set[str]) -> tuple[Any, ...]:
     return tuple(
         sorted(
-            (name, _plain(value))
+            (name, _plain_value(value))
             for name, value in values.items()
-            if name not in words and not isinstance(_plain(value), str)
+            if name not in words and not isinstance(_plain_value(value), str)
         )
     )
 
 
-def _scores(
+def _check_scores(
     axes: Mapping[str, Any], lines: Sequence[str], alone: Mapping[str, LayoutEvaluation | None]
 ) -> Iterator[str]:
     """Yield which scores are not what layouts are alone."""
@@ -172,13 +175,13 @@ def _scores(
             yield f"bound {row['step_time_lower_bound_seconds']} is above {seconds} s: {key}"
         if row["memory_lower_bound_bytes"] > bytes_ * (1 + DISAGREE):
             yield f"bound {row['memory_lower_bound_bytes']} is above {bytes_} B: {key}"
-        if row["exact"] and not _alike(row["step_time_seconds"], seconds):
+        if row["exact"] and not _agree(row["step_time_seconds"], seconds):
             yield f"exact {row['step_time_seconds']} is {seconds} s: {key}"
-        if row["exact"] and not _alike(row["memory_bytes"], bytes_):
+        if row["exact"] and not _agree(row["memory_bytes"], bytes_):
             yield f"exact {row['memory_bytes']} is {bytes_} B: {key}"
 
 
-def _alike(one: float, other: float) -> bool:
+def _agree(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=DISAGREE)
 
 
@@ -186,7 +189,7 @@ def _is_expected(error: SpecError) -> bool:
     return error.diagnostics[0].id in {"empty-space", "nothing-fits", "nothing-within-limits"}
 
 
-def _broken(error: SpecError) -> SpaceReport:
+def _report_error(error: SpecError) -> SpaceReport:
     first = error.diagnostics[0]
     return SpaceReport(said=[f"{first.id}: {first.message}"])
 

@@ -98,7 +98,8 @@ class _PointSelection:
 
     def term(self, term: Any) -> Any:
         """Return a term with its numbers at each point."""
-        declared = declarations(type(term))
+        type_: Any = type(term)
+        declared = declarations(type_)
         values = zip(declared.varying, declared.numbers(term), strict=True)
         numbers: dict[str, Any] = {
             name: self.number(value) for name, value in values if getattr(value, "ndim", 0)
