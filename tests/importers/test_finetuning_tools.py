@@ -123,6 +123,7 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
         ("trl", "--bf16", "--bf16 --use_peft", "`use_peft`: LoRA adapters are not"),
         ("trl", "scripts/sft.py", "scripts/grpo.py", "`trl/scripts/grpo.py`: a rollout engine"),
         ("trl", "scripts/sft.py", "scripts/dpo.py", "a reference model beside the trained one"),
+        ("trl", "--bf16", "--bf16 --rank 64", "`rank` is 64: LoRA adapters are not"),
         ("trl", "--bf16", "--bf16 --beta 0.1", "`beta` is 0.1: a reference model beside"),
         ("trl", "--bf16", "--bf16 --optim adafactor", "`optim` is adafactor: the state of an"),
         (
@@ -386,6 +387,30 @@ if [[ ${1} != slurm ]]; then deepspeed --include localhost:0-3@b:0,2,4,6 --modul
     assert "precisions.bf16_zero_paper" in uses(found)
     (asked,) = read("openrlhf", OPENRLHF, script.replace("--bf16", "")).questions
     assert asked.attribute == "precision"
+
+
+def test_fine_tuning_of_verl_is_read() -> None:
+    """64 sequences of a step over 8 ranks; each sequence on two of them."""
+    script = """MODEL=$HOME/hub/models--Qwen--Qwen3-4B/snapshots/0123abc
+torchrun --standalone --nnodes=1 --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer \\
+  data.train_files=$HOME/x.parquet data.max_length=4096 data.train_batch_size=64 \\
+  data.micro_batch_size_per_gpu=2 model.partial_pretrain=$MODEL optim.lr=1e-5 \\
+  model.enable_gradient_checkpointing=True ulysses_sequence_parallel_size=2
+"""
+    found = read("verl", VERL, script)
+    assert not found.questions
+    assert not found.unknown
+    values = settings(found)
+    assert values["training.model"] == "qwen3_4b"
+    assert values["training.global_batch"] == "64 sequences"
+    assert values["training.micro_batch"] == "2"
+    assert values["training.recompute"] == "full"
+    assert values["layout.zero"] == "3"
+    assert values["layout.cp"] == "2"
+    assert values["cluster.devices"] == "8"
+    assert {"precisions.bf16_fsdp", "frameworks.pytorch_fsdp"} <= set(uses(found))
+    asked = read("verl", VERL, script.replace("=True", "_of_tomorrow=True")).questions
+    assert {one.attribute for one in asked} == {"training.recompute"}
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,16 @@ def ask_for_model(found: SettingCollector, key: str) -> None:
 
 
 def _last_part(name: str) -> str:
-    """Return the last part of a path, with the dots that ModelScope writes as ``___``."""
+    """Return the last part of a path, or the model of a folder of a cache.
+
+    ModelScope writes dots as ``___``.
+
+    >>> _last_part("models--Qwen--Qwen2.5-14B/snapshots/cf98f3"), _last_part("a/Qwen2___5-3B/")
+    ('Qwen2.5-14B', 'Qwen2.5-3B')
+    """
+    cached = re.search(r"models--[\w.-]+?--([\w.-]+)/snapshots/", name)
+    if cached is not None:
+        return cached[1]
     return name.rstrip("/").rpartition("/")[2].replace("___", ".")
 
 

@@ -27,6 +27,7 @@ from parcost_plugins.importers.finetuning.readers import (
     read_trl,
 )
 from parcost_plugins.importers.finetuning.torchtune import read_torchtune
+from parcost_plugins.importers.finetuning.verl import read_verl
 from parcost_plugins.importers.lacking import find_lacking, is_deciding
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
@@ -39,7 +40,7 @@ _READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
     "torchtune": read_torchtune,
     "trl": read_trl,
     "ms_swift": read_swift,
-    "verl": None,
+    "verl": read_verl,
     "openrlhf": read_openrlhf,
     "areal": None,
     "nemo_rl": None,

@@ -51,7 +51,7 @@ def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProb
             return entries
         return JobKeys(entries=resolve(entries), unread={}, assumed={})
     try:
-        environment = dict(file.options.environment)
+        environment = {"HOME": "~", **dict(file.options.environment)}
         script = read_script(file.text, environment, file.neighbor, file.name)
     except ShellTextError as error:
         return ImportProblem(message=str(error), start=error.start, end=error.end)

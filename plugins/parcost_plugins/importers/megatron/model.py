@@ -254,7 +254,7 @@ def read_start(options: ToolOptions, start: Option) -> None:
     if draft.has("model."):
         label = "changed"
         draft.label("model", f"{label} extends {entry}")
-    draft.set("training.model", label, start, start.assumption)
+    draft.set("training.model", label, start, assumption)
     for name in _SHAPES:
         option = options.get(name)
         if option is not None:
