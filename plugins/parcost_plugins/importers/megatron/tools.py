@@ -79,11 +79,10 @@ def reject_reinforcement(draft: Draft, options: Mapping[str, Option]) -> None:
 
 
 def swift_job(options: Mapping[str, Option]) -> ToolJob:
-    """Return the job of a command of ms-swift. Without a model, its checkpoint names it."""
+    """Return the job of a command of ms-swift."""
     job = ToolJob("ms_swift")
-    name = next((one for one in ("model", "load", "mcore_model") if one in options), "")
     for option in options.values():
-        if option.name == name:
+        if option.name == "model":
             job.model = option
         else:
             job.add(option)
