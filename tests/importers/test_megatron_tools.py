@@ -152,6 +152,12 @@ def test_variables_of_primus_have_their_defaults_or_values() -> None:
     assert "--set-env TP=VALUE" in question.answers
 
 
+@pytest.mark.parametrize(("model", "asks"), [("gpt_oss_20B", False), ("deepseek_v2_lite", True)])
+def test_latent_attention_that_is_off_changes_models_that_have_it(model: str, asks: bool) -> None:
+    text = f"{PRIMUS.replace('small', model)}      multi_latent_attention: false\n"
+    assert bool(primus(text, {}).questions) is asks
+
+
 def test_a_dispatcher_of_primus_turbo_is_deepep() -> None:
     text = f"{PRIMUS}      num_experts: 4\n      use_turbo_deepep: true\n"
     assert values(primus(text))["routing.dispatcher"] == "deepep"

@@ -453,6 +453,14 @@ def test_fsdp_of_nemo_1_shards_whatever_the_optimizer_is(more: str, zero: str) -
     assert settings(found)["layout.zero"] == zero
 
 
+def test_experts_of_nemo_1_have_their_exchange() -> None:
+    more = "num_moe_experts: 8\n  moe_token_dispatcher_type: alltoall\n"
+    found = nemo(NEMO_1.replace("mcore_gpt: True", f"{more}  moe_expert_capacity_factor: 1.5"))
+    expected = {"model.experts": "8", "routing.dispatcher": "alltoall"}
+    assert expected.items() <= settings(found).items()
+    assert settings(found)["routing.capacity_factor"] == "1.5"
+
+
 def test_fsdp_of_nemo_1_reduces_in_the_type_of_its_key() -> None:
     text = NEMO_1.replace("megatron_amp_O2: True", "fsdp: True\n  fsdp_grad_reduce_dtype: bf16")
     found = nemo(text)

@@ -229,6 +229,7 @@ class _NeMoReader:
             if key is not None and value is not None:
                 found.set(block, "gated" if name == "activation" else "norm", value, key)
         self._positions(block)
+        self._exchange()
         self._dropout()
         if base and found.has_block(block):
             found.assume("training", "model", "nemo", "the model that this file changes")
@@ -271,6 +272,18 @@ class _NeMoReader:
         number = None if rows is None else found.whole(rows)
         if learned and rows is not None and number is not None:
             found.set(block, "positions", digits(number), rows)
+
+    def _exchange(self) -> None:
+        """Read how tokens reach their experts, and how many each expert takes."""
+        found, words = self._found, table("megatron")["words"]
+        key = self._key("moe_token_dispatcher_type", _MODELS)
+        word = None if key is None else found.word(key, words["moe_token_dispatcher_type"])
+        if key is not None and word is not None:
+            found.set("routing", "dispatcher", word, key)
+        key = self._key("moe_expert_capacity_factor", _MODELS)
+        factor = None if key is None else found.value(key)
+        if key is not None and isinstance(factor, int | float) and factor > 0:
+            found.set("routing", "capacity_factor", str(factor), key)
 
     def _dropout(self) -> None:
         key = self._key("hidden_dropout", _MODELS)

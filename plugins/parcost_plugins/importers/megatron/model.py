@@ -257,6 +257,11 @@ def read_start(options: ToolOptions, start: Option) -> None:
     draft.set("training.model", label, start, assumption)
     for name in _SHAPES:
         option = options.get(name)
+        if option is not None and name == "multi_latent_attention":
+            latent = str(entry).startswith(tuple(table("hub")["latent"]))
+            if latent is (option.text != "false"):
+                draft.ignore(option, f"as {start.text} has it")
+                continue
         if option is not None:
             shown = " ".join(option.texts)[:40]
             why = f"`{option.key}` {shown} changes the shape of {start.text}"

@@ -201,7 +201,8 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | Imp
 
 def _extend(job: ToolJob, file: ImportFile, name: str, place: JsonEntry, depth: int) -> None:
     """Add the keys of a file of a model, and of those that it extends; its own win."""
-    text = file.neighbor(name) or file.neighbor(f"models/{name}")
+    texts = (file.neighbor(name), file.neighbor(f"models/{name}"))
+    text = next((one for one in texts if one and one != file.text), None)
     option = _option("", f"model: {name}", place)
     if name in _TOOLS["primus"]["bases"]:  # whose values are the defaults of the table
         return
