@@ -173,9 +173,10 @@ def _spec_text(
     kinds = {one.kind for one in found.blocks}
     values = resolved_attributes(study, ())
     own = {p: values[p].text for p in writer.outside if p in values and values[p].text}
-    blocks = [_completed(one, texts, imported, own) for one in found.blocks]
-    labels = {(one.kind, one.label.partition(" ")[0]) for one in found.blocks if one.label}
-    labels.update(imported.items())
+    written = {one.kind: one.label.partition(" ")[0] for one in found.blocks if one.label}
+    stand_in = {**imported, **written}
+    blocks = [_completed(one, texts, stand_in, own) for one in found.blocks]
+    labels = {*imported.items(), *written.items()}
     lines = [line.text for line in spec_lines(evolve(found, blocks=blocks))]
     for one in texts:
         outside = one.kind in writer.outside
@@ -191,14 +192,17 @@ def _spec_text(
 def _completed(
     block: ImportedBlock,
     texts: Iterable[SpecBlock],
-    imported: Mapping[str, str],
+    stand_in: Mapping[str, str],
     own: Mapping[str, str],
 ) -> ImportedBlock:
-    """Return a block with what the tool has no part in: references, and attributes by path."""
+    """Return a block with what the tool has no part in: references, and attributes by path.
+
+    A reference is to the block of its kind in *stand_in*, if the tool has one.
+    """
     if block.label:
         return block
     found = {
-        name: imported.get(kind, label)
+        name: stand_in.get(kind, label)
         for text in texts
         if text.kind == block.kind and not text.label
         for name, (kind, label) in text.references.items()

@@ -235,12 +235,12 @@ def combine(operator: ast.operator, left: Any, right: Any) -> Any:
             return found
     lists = [one for one in (left, right) if isinstance(one, list)]
     times = next((one for one in (left, right) if isinstance(one, int)), None)
-    joined: list[Any] = []
+    joined: list[Any] | None = None
     if isinstance(operator, ast.Add) and len(lists) == 2:
         joined = left + right
     elif isinstance(operator, ast.Mult) and len(lists) == 1 and times is not None:
         joined = lists[0] * min(times, _LONGEST // max(len(lists[0]), 1) + 1)
-    if 0 < len(joined) <= _LONGEST:
+    if joined is not None and len(joined) <= _LONGEST:
         return joined
     raise UnreadError("it is code, and none is run")
 

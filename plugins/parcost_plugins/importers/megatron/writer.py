@@ -48,6 +48,8 @@ REASONS_OF_MEGATRON: Mapping[str, str] = {
     "training.documents": "the data loader packs documents",
     "sharding.accumulate": "Megatron-FSDP reduces gradients in every micro-batch",
     "kernels.fused_accumulation": "Megatron-FSDP needs --no-gradient-accumulation-fusion",
+    "model.clamped": "--activation-func-clamp-value takes a limit that no spec has, 7 of gpt-oss: "
+    "export with --set model.clamped=off, and add it",
     "model.positions": "learned positions need --position-embedding-type learned_absolute",
 }
 
@@ -65,7 +67,7 @@ class MegatronWriter(JobWriter):
     def settings(self, job: Job, same: dict[str, str]) -> ToolSettings:
         """Return the script of a job."""
         text = _script(job, flags_of(job, same))
-        return ToolSettings(text=text, same=same, needs=list(needs_of(job, same)))
+        return ToolSettings(text=text, same=same, needs=list(needs_of(job)))
 
 
 def flags_of(job: Job, same: dict[str, str]) -> Mapping[str, Flags]:
@@ -84,7 +86,7 @@ def flags_of(job: Job, same: dict[str, str]) -> Mapping[str, Flags]:
     }
 
 
-def needs_of(job: Job, same: Mapping[str, str]) -> Iterator[str]:
+def needs_of(job: Job) -> Iterator[str]:
     """Yield what a user has to add to the flags."""
     yield from _NEEDS
     nodes, _, known = job.nodes()
@@ -92,8 +94,6 @@ def needs_of(job: Job, same: Mapping[str, str]) -> Iterator[str]:
         yield "the rendezvous of the nodes: --rdzv-endpoint, or --node-rank and --master-addr"
     if not known:
         yield "--nproc-per-node: the fabric of the spec has no nodes, so check it"
-    if "model.clamped" in same:
-        yield "--activation-func-clamp-value: where gate and up are clamped; 7 of gpt-oss"
 
 
 def _script(job: Job, groups: Mapping[str, Flags]) -> str:
@@ -154,8 +154,6 @@ def _model(job: Job, same: dict[str, str]) -> Flags:
             flags["window_attn_skip_freq"] = [str(model.full_every)]
     if model.sinks:
         flags["softmax_type"] = ["learnable"]
-    if model.clamped:
-        same["model.clamped"] = "--activation-func-clamp-value takes the limit, which no spec has"
     if model.experts:
         flags |= _experts(job, same)
     else:
