@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,10 +50,16 @@ def test_files_of_one_job_are_one_number_in_every_command(run_command: Run) -> N
     assert checked.code == 0, checked.out
 
 
+MINIMAL = (Path(__file__).parents[2] / "specs/examples/minimal.par").read_text("utf-8")
+
+
 def test_an_option_that_no_file_reads_is_a_warning(run_command: Run) -> None:
     files = ("config.json", "ds.json")
     done = run_command("check", *MACHINE, "--recipe", "x", *files, files=FILES)
     assert "warning[import-option]: `--recipe x` changes nothing" in " ".join(done.out.split())
+    spec = run_command("check", "job.par:x", "--as", "llama", files={"job.par": MINIMAL})
+    for option in ("--recipe x", "--as llama"):
+        assert f"`{option}` changes nothing of what `job.par` says" in " ".join(spec.out.split())
     assert "import-option" not in run_command("check", *MACHINE, *files).out
 
 

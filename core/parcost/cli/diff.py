@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +13,7 @@ from parcost.cli import options
 from parcost.cli.jobs import is_one_job
 from parcost.cli.messages import Reporter, write_message
 from parcost.cli.output_files import OutputFile
+from parcost.language.escapes import quote_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,10 +123,12 @@ def _sides(
     first, *rest = names
     if Path(first).exists() and len(names) <= _SEVERAL:
         if rest and values and Path(rest[0]).exists() and Path(first).samefile(rest[0]):
-            given = " ".join(f"--set {quote(f'{path}={text}')}" for path, text in values.items())
+            given = " ".join(
+                f"--set {quote_word(f'{path}={text}')}" for path, text in values.items()
+            )
             raise click.UsageError(
                 "both sides are one file, and `--set` is of both; to compare the file with what it "
-                f"makes of it, write `parcost diff {quote(first)} {given}`"
+                f"makes of it, write `parcost diff {quote_word(first)} {given}`"
             )
         if rest:
             return (

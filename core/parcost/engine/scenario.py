@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
-from shlex import quote
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -24,6 +23,7 @@ from parcost.engine.study import SpecStudy
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
+from parcost.language.escapes import quote_word
 from parcost.numeric import all_of, any_of, quiet
 from parcost.plugins.discovery import Plugins
 from parcost.report.report import Report
@@ -117,17 +117,17 @@ class Scenario:
         """Return that command, with each option and its value in one string."""
         active, reading = self.first.plugins, self.module.reading
         return [
-            " ".join(["parcost eval", *map(quote, (self.path, *reading.files))]),
-            *([f"--from {quote(reading.tool)}"] if reading.tool else []),
-            *([f"--recipe {quote(reading.recipe)}"] if reading.recipe else []),
-            *([f"--as {quote(reading.family)}"] if reading.family else []),
+            " ".join(["parcost eval", *map(quote_word, (self.path, *reading.files))]),
+            *([f"--from {quote_word(reading.tool)}"] if reading.tool else []),
+            *([f"--recipe {quote_word(reading.recipe)}"] if reading.recipe else []),
+            *([f"--as {quote_word(reading.family)}"] if reading.family else []),
             *(["--text-only"] if reading.text_only else []),
-            *(f"--set-env {quote(f'{name}={value}')}" for name, value in reading.environment),
-            *(f"--use {quote(entry)}" for entry in reading.uses),
-            *([f"--study {quote(self.name)}"] if self.study is not None else []),
+            *(f"--set-env {quote_word(f'{name}={value}')}" for name, value in reading.environment),
+            *(f"--use {quote_word(entry)}" for entry in reading.uses),
+            *([f"--study {quote_word(self.name)}"] if self.study is not None else []),
             *(f"--without {name}" for name in active.left_out),
-            *(f"--plugin {quote(path)}" for path in active.files),
-            *(f"--set {quote(f'{path}={text}')}" for path, text in self.settings.items()),
+            *(f"--plugin {quote_word(path)}" for path in active.files),
+            *(f"--set {quote_word(f'{path}={text}')}" for path, text in self.settings.items()),
         ]
 
     @property

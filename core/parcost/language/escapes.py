@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from shlex import quote
 
 # What `str.isprintable` accepts is safe, and so are the blanks that lay a text out.
 _SUSPECT = re.compile(r"[^\x20-\x7e]")
@@ -23,6 +24,17 @@ def escape_line(text: str) -> str:
     \x1b[2J\n
     """
     return text if text.isprintable() else _escape_matches(text, _escape, "")
+
+
+def quote_word(text: str) -> str:
+    r"""Return *text* as one word of a shell, in one line.
+
+    >>> print(quote_word("a b"), quote_word("a\nb"))
+    'a b' $'a\nb'
+    """
+    if text.isprintable():
+        return quote(text)
+    return "$'" + text.encode("unicode_escape").decode().replace("'", "\\'") + "'"
 
 
 def escape_lines(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
@@ -21,7 +20,7 @@ from parcost.engine.session import Session
 from parcost.language import numbers
 from parcost.language.diagnostics import Diagnostic, Label, Severity
 from parcost.language.errors import PluginError, SpecError
-from parcost.language.escapes import escape_line
+from parcost.language.escapes import escape_line, quote_word
 from parcost.output import search as search_output
 from parcost.output.diagnostics import as_data
 from parcost.output.report_page import report_page
@@ -227,7 +226,7 @@ class LiveStudy:
                 for word in ("--set", f"{path}={text}")
             ),
         ]
-        return escape_line(" ".join(("parcost", name, *map(quote, (own.path, *words)))))
+        return escape_line(" ".join(("parcost", name, *map(quote_word, (own.path, *words)))))
 
     def _problems(
         self,

@@ -169,8 +169,13 @@ def translate(
     return with_questions(importer, found)
 
 
-def unused_options(files: Sequence[ImportedFile], options: ImportOptions) -> Iterator[Diagnostic]:
-    """Yield a warning of each option that changes nothing of what any file is read as."""
+def unused_options(
+    files: Sequence[ImportedFile], options: ImportOptions, spec: str = ""
+) -> Iterator[Diagnostic]:
+    """Yield a warning of each option that changes nothing of what any file is read as.
+
+    Without files the options were given for a *spec*, which uses none of them.
+    """
     given: list[tuple[str, ImportOptions]] = [
         (f"--set-env {name}", evolve(options, environment=_without(options.environment, name)))
         for name, _ in options.environment
@@ -184,11 +189,11 @@ def unused_options(files: Sequence[ImportedFile], options: ImportOptions) -> Ite
     for option, without in given:
         if any(_differs(file, options, without) for file in files):
             continue
-        names = ", ".join(f"`{file.source.name}`" for file in files)
+        names = [file.source.name for file in files] or [spec]
         yield Diagnostic(
             "import-option",
-            f"`{option}` changes nothing of what {names} says",
-            place=files[0].source.name,
+            f"`{option}` changes nothing of what {_names(names)} says",
+            place=names[0],
             help="leave it out, or check the name and the file",
             severity=Severity.WARNING,
         )

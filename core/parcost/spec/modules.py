@@ -26,7 +26,13 @@ from parcost.contract.importers import (
 from parcost.contract.offers import Catalogue
 from parcost.contract.origin import Origin
 from parcost.language import syntax as s
-from parcost.language.diagnostics import Diagnostic, did_you_mean, nearest_names, problem
+from parcost.language.diagnostics import (
+    Diagnostic,
+    Severity,
+    did_you_mean,
+    nearest_names,
+    problem,
+)
 from parcost.language.errors import SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
@@ -297,7 +303,7 @@ class Loader:
             self._merge_files(module, plain=not isinstance(source, ForeignSource))
         finally:
             self._open.pop()
-        if not tree.items and not found:
+        if not tree.items and not any(one.severity is Severity.ERROR for one in found):
             module.diagnostics.append(
                 Diagnostic(
                     "empty-file",
@@ -322,7 +328,10 @@ class Loader:
         Texts of other files that it is read from are added to *beside*.
         """
         if plain or path is None or (path.suffix == sources.SUFFIX and not reading.tool):
-            return source, *parse(source)
+            tree, errors = parse(source)
+            alone = all(name.endswith(sources.SUFFIX) for name in reading.files)
+            unused = unused_options((), reading, source.name) if alone else ()
+            return source, tree, [*errors, *unused]
         given = self._added_kinds(reading)
         job = self.foreign_job([(source, path)], reading, beside)
         return parse_foreign(job, {*reading.settings, *given})

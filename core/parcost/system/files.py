@@ -155,7 +155,11 @@ def _suggestion(name: str) -> str | None:
     """Return a help line with the file beside *name* that is called nearly so, if any."""
     path = Path(name)
     try:
-        beside = [entry.stem for entry in path.parent.iterdir() if entry.suffix == path.suffix]
+        beside = [
+            entry.stem
+            for entry in path.parent.iterdir()
+            if entry.suffix == path.suffix and entry.exists()
+        ]
     except (OSError, ValueError):
         return None
     close = nearest_names(path.stem, beside, 1, _NEAR) if path.suffix else []

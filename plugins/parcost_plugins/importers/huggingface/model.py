@@ -325,6 +325,8 @@ class Configuration:
                 f"{near} heads divide it; or state the size of a head as `head_dim`",
             )
         size = self._number("head_dim")
+        if size == 0:
+            self._error("head_dim", f"{heads} heads of size 0 are no attention", "state its size")
         if self._family.row.get("square") and hidden and size and heads * size != hidden:
             self._error(
                 "head_dim",

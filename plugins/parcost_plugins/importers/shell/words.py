@@ -31,6 +31,7 @@ _ASSIGNMENT = re.compile(rf"({_NAME})(\[[^]\n]{{1,200}}\])?(\+?)=")
 _REDIRECTING = ("<", ">", ">>", "<<", "<<-", "<<<", "&>", "&>>", ">&", "<&", "<>", ">|")
 _DECLARING = ("export", "local", "declare", "readonly", "typeset")
 _ENDS = ("then", "do", "else", "elif", "fi", "done", "esac", "}")
+_MOST_WORDS = 30_000  # and operators, of a script
 _DEEPEST = 40  # commands and references inside of others
 
 
@@ -259,10 +260,15 @@ class _WordReader:
         self.stop = end
         self.depth = depth
         self._bare = bare
+        self._count = 0
         self._documents: list[tuple[str, bool, bool, list[WordPart]]] = []
 
     def token(self) -> ShellToken | None:
         """Return the next word or operator; None is the end."""
+        self._count += 1
+        if self._count > _MOST_WORDS:
+            message = f"a script has {_MOST_WORDS:,} words at most"
+            raise ShellTextError(message, self.at, min(self.at + 1, self.stop))
         common = _COMMON.match(self.text, self.at, self.stop)
         if common is not None:
             first, self.at = common.span(1)
