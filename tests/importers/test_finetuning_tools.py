@@ -312,6 +312,17 @@ def test_a_variable_without_a_value_raises_an_error(run_command: Run) -> None:
     assert "--set-env LENGTH=" in done.err
 
 
+def test_two_narrow_types_exclude_one_another() -> None:
+    one = next(one for one in importers() if one.name == "trl")
+    text = TRL.replace("--bf16", "--fp16 --bf16")
+    assert text != TRL
+    messages = {problem.message for problem in one.read(ImportFile("run.sh", text)).problems}
+    assert messages == {
+        "`bf16`: bf16 and fp16 exclude one another",
+        "`fp16`: bf16 and fp16 exclude one another",
+    }
+
+
 @pytest.mark.parametrize("tool", FILES)
 def test_broken_and_hostile_texts_are_problems_at_a_place(tool: str) -> None:
     name, text = FILES[tool]

@@ -156,7 +156,7 @@ def test_the_command_is_quoted(spec: str) -> None:
     hostile = LiveStudy.of(Subject(path=spec, overrides={"layout.tp": "2; rm -rf /"}))
     command = hostile._command("eval", FormChange(values={"layout.pp": "$(id)\x1b"}, uses=("a.b",)))
     assert f"parcost eval {spec} --use a.b --set 'layout.tp=2; rm -rf /'" in command
-    assert "--set 'layout.pp=$(id)\\x1b'" in command
+    assert "--set $'layout.pp=$(id)\\x1b'" in command
 
 
 def shown_step(html: str) -> str:

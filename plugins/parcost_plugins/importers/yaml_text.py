@@ -53,7 +53,10 @@ def read_mapping(text: str) -> Mapping[str, JsonEntry]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark.index if error.problem_mark else 0
-        raise YamlTextError(error.problem or str(error), at) from None
+        reason = error.problem or str(error)
+        if error.context and reason.startswith("but "):  # the half of a sentence
+            reason = f"{error.context}, {reason}"
+        raise YamlTextError(reason, at) from None
     except yaml.YAMLError as error:
         raise YamlTextError(" ".join(str(error).split()), getattr(error, "position", 0)) from None
     except RecursionError:

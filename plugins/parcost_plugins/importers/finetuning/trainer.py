@@ -179,6 +179,10 @@ class TrainerKeys:
         found = self.found
         for name in ("bf16", "fp16", "fsdp"):  # other keys are read in their place
             found.value(self.key(name))
+        narrow = [key for on, key in map(self.switch, ("bf16", "fp16")) if on]
+        if len(narrow) > 1:
+            for key in narrow:
+                found.problem(key, "bf16 and fp16 exclude one another")
         found.value("config_file")
         kind = str(found.value(_KIND, "")).upper()
         if self.has("deepspeed") or kind == "DEEPSPEED":
