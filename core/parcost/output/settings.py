@@ -176,7 +176,8 @@ def _spec_text(
     written = {one.kind: one.label.partition(" ")[0] for one in found.blocks if one.label}
     stand_in = {**imported, **written}
     blocks = [_completed(one, texts, stand_in, own) for one in found.blocks]
-    labels = {*imported.items(), *written.items()}
+    labels = {(one.kind, one.label.partition(" ")[0]) for one in found.blocks if one.label}
+    labels.update(imported.items())
     lines = [line.text for line in spec_lines(evolve(found, blocks=blocks))]
     for one in texts:
         outside = one.kind in writer.outside
@@ -195,9 +196,9 @@ def _completed(
     stand_in: Mapping[str, str],
     own: Mapping[str, str],
 ) -> ImportedBlock:
-    """Return a block with what the tool has no part in: references, and attributes by path.
+    """Return a block with the references and attributes that the tool has no part in.
 
-    A reference is to the block of its kind in *stand_in*, if the tool has one.
+    A reference points to the block of its kind in *stand_in*, if the tool has one.
     """
     if block.label:
         return block
