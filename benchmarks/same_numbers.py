@@ -47,9 +47,8 @@ def shipped_specs() -> Iterator[tuple[str, Any]]:
     """Yield the report of each shipped spec."""
     for folder in SPECS:
         for line in _output("eval", str(ROOT / folder), "--format", "jsonl").splitlines():
-            row = json.loads(line)
-            path = Path(row.pop("path", "")).name
-            yield f"{path}: {row['name']}", row
+            row = json.loads(line.replace(f"{ROOT}/", ""))
+            yield f"{row['path']}: {row['name']}", row
 
 
 def published_runs() -> Iterator[tuple[str, Any]]:
