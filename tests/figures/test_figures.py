@@ -154,8 +154,8 @@ def test_every_utilisation_says_its_convention(bind: Bind) -> None:
         "of the dense bf16 peak; attention counted causal, excluding recomputation"
     )
     assert found["hfu"].note == (
-        "of the dense bf16 peak; attention counted causal, all that is executed, "
-        "on the average device"
+        "of the dense bf16 peak; attention counted causal, including recomputation, "
+        "mean over devices"
     )
 
 
