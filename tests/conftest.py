@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,9 +22,12 @@ from hypothesis import settings
 import parcost
 from parcost import KernelModel, Op, Schedule, Study, hookimpl
 from parcost.cli import main
+from parcost.contract.plugin import Plugin
 from parcost.language.parse import parse
 from parcost.language.text import Source
+from parcost.plugins import discovery
 from parcost.plugins.discovery import load
+from parcost.plugins.registry import Registry
 from parcost.spec import modules
 from parcost.spec.modules import Loader, Module
 
@@ -105,6 +108,37 @@ def catalogue_trees() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Loader, "_module", shared_module)
         patch.setattr(modules, "parse", tree)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_plugins() -> Iterator[None]:
+    """Look for installed plugins, and ask what each offers, only where something has changed."""
+    found: dict[Any, Any] = {}
+    entry_points, register = discovery.entry_points, discovery.register
+
+    def find(**chosen: str) -> Any:
+        folders = (Path(folder) for folder in sys.path)
+        times = tuple(f.stat().st_mtime_ns if f.exists() else 0 for f in folders)
+        key = (*sys.path, *times, *chosen.items())
+        if key not in found:
+            found[key] = entry_points(**chosen)
+        return found[key]
+
+    def ask_once(plugins: Sequence[Plugin]) -> Registry:
+        if not all(p.distribution and isinstance(p.module, ModuleType) for p in plugins):
+            return register(plugins)
+        members = [(plugin, *vars(plugin.module).values()) for plugin in plugins]
+        key = tuple(id(one) for _, *values in members for one in values)
+        key = (*(str(plugin) for plugin in plugins), *key)
+        if key not in found:
+            found[key] = (members, register(plugins))  # members live on, so no id is used again
+        return found[key][1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discovery, "entry_points", find)
+        patch.setattr(discovery, "_origin", cache(discovery._origin))
+        patch.setattr(discovery, "register", ask_once)
         yield
 
 

@@ -46,3 +46,13 @@ def try_each(
         return try_rows
 
     return decorate
+
+
+def mark_most(rows: Iterable[Any], every: int = 5) -> list[Any]:
+    """Return the rows of ``pytest.mark.parametrize``, of which one in *every* is fast."""
+    marked = []
+    for number, row in enumerate(rows):
+        values = row if isinstance(row, tuple) else (row,)
+        slow = [pytest.mark.slow] if number % every else []
+        marked.append(pytest.param(*values, marks=slow))
+    return marked

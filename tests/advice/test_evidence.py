@@ -31,6 +31,7 @@ def rests_on(
     return section
 
 
+@pytest.mark.slow
 def test_an_efficiency_that_is_left_out_is_listed_with_what_it_moves() -> None:
     section = rests_on()
     rows = {row[0]: row for row in section.rows}
@@ -50,12 +51,14 @@ def test_a_written_efficiency_has_no_note() -> None:
     assert not [note for note in section.notes if "no efficiency" in note]
 
 
+@pytest.mark.slow
 def test_measured_times_leave_no_efficiency_out() -> None:
     curve = "curve([1 KiB, 15 us], [1 MiB, 40 us], [1 GiB, 25 ms])"
     names = [row[0] for row in rests_on(network=curve).rows]
     assert "network.efficiency" not in names
 
 
+@pytest.mark.slow
 def test_counts_are_no_values_to_take_a_tenth_off() -> None:
     """118.8 multiprocessors are none, so that who vouches for 132 does not matter."""
     guess = (

@@ -43,6 +43,7 @@ def test_the_bandwidth_that_would_do_is_the_least_that_does(overlap: str) -> Non
     assert short > endless * 1.01
 
 
+@pytest.mark.slow
 def test_the_slack_to_an_unlimited_link_may_be_set() -> None:
     lax = result(more="targets { slack = 5 % }").figure("needed_bandwidth.network")
     strict = result(more="targets { slack = 0.1 % }").figure("needed_bandwidth.network")
@@ -72,6 +73,7 @@ def test_the_ridge_is_the_peak_over_what_a_device_has_of_the_level() -> None:
     assert result().figure("ridge.network") == pytest.approx(989e12 / 12.5e9)
 
 
+@pytest.mark.slow
 def test_the_table_names_levels_from_the_fastest() -> None:
     table = rows(result(), "Compute and communication by level")
     assert [row[0] for row in table] == ["node", "network"]
@@ -89,6 +91,7 @@ overlap { gradients = off, parameters = off }
 """
 
 
+@pytest.mark.slow
 def test_the_level_with_the_time_is_the_level_to_buy() -> None:
     # 128 replicas on four leaves of 32 nodes: each of a rail's ports carries the gradients
     # from node to node, and the 32 ports of a leaf share what crosses the spine.
@@ -100,6 +103,7 @@ def test_the_level_with_the_time_is_the_level_to_buy() -> None:
     assert abs(helps.get("bandwidth of `spine` x 2", 0.0)) < 0.1
 
 
+@pytest.mark.slow
 def test_levels_are_called_by_lines_that_a_study_may_draw() -> None:
     ratio = result().figure("communication_to_computation.network")
 
@@ -115,6 +119,7 @@ def test_levels_are_called_by_lines_that_a_study_may_draw() -> None:
     assert label(f"{below}, communication_bound = {ratio * 0.99}") == "far beyond the ridge"
 
 
+@pytest.mark.slow
 def test_transfers_are_listed_with_their_exposure() -> None:
     told = {row[0]: row for row in rows(result(overlap="off"), "Communication of a step")}
     assert told["parameter all-gather"][-1] == "critical"
@@ -122,6 +127,7 @@ def test_transfers_are_listed_with_their_exposure() -> None:
     assert told["parameter all-gather"][2][0] == pytest.approx(2 * 8.03e9 / 2, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_stage_sends_forward_and_backward_for_each_micro_batch() -> None:
     text = """
 use catalog.devices.h100_sxm
@@ -137,6 +143,7 @@ training { sequence = 1024, global_batch = 5 sequences, micro_batch = 1 }
     assert times == [2 * 5]
 
 
+@pytest.mark.slow
 def test_a_link_inside_the_node_is_no_bottleneck_of_a_small_exchange() -> None:
     table = {row[0]: row for row in rows(result(), "Compute and communication by level")}
     assert table["network"][4] in ("near the ridge", "compute-bound", "communication-bound")

@@ -35,6 +35,7 @@ def step(layout: str) -> float:
     return float(result(layout).figure("step_time"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["dp-tp-pp", "pp-dp-tp"])
 def test_an_order_that_spreads_tensor_parallel_ranks_names_a_better_one(order: str) -> None:
     degrees = "tp = 8, pp = 2"
@@ -47,6 +48,7 @@ def test_an_order_that_spreads_tensor_parallel_ranks_names_a_better_one(order: s
     assert title.startswith('layout.order = "tp-')  # on neighbouring devices
 
 
+@pytest.mark.slow
 def test_where_no_order_is_faster_none_is_named() -> None:
     section = helps(result("tp = 8, pp = 2"))
     assert not [row for row in section.rows if "layout.order" in row[0]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import parcost
 
 SPEC = """
@@ -31,6 +33,7 @@ def test_a_small_model_fits_one_device() -> None:
     assert strategies("gpt2_small", 1)["nothing is split"] == ("one device", "yes")
 
 
+@pytest.mark.slow
 def test_seven_billion_parameters_need_sharding() -> None:
     """18 x 6.7e9 = 121 GB are more than 80 GB; 6 + 12 / 8 bytes are 50 GB."""
     told = strategies("llama2_7b", 8)
@@ -46,6 +49,7 @@ def test_an_indivisible_layout_is_an_error() -> None:
     assert "16.0" not in why
 
 
+@pytest.mark.slow
 def test_a_plan_needs_its_block() -> None:
     (scenario,) = parcost.load_text(
         SPEC.format(model="gpt2_small", devices=1, batch=8, tp=1).replace("plan { }", "")

@@ -28,6 +28,7 @@ def section_rows(targets: str, batch: int = 8, devices: int = 4) -> list[tuple[o
     return [tuple(row) for s in sections if "targets" in s.title for row in s.rows]
 
 
+@pytest.mark.slow
 def test_the_fewest_micro_batches_are_found() -> None:
     """The bubble shrinks with every micro-batch: the number found suffices, one less does not."""
     (row,) = [r for r in section_rows("bubble = 12 %") if "micro-batches" in str(r[0])]
@@ -51,6 +52,7 @@ def test_an_unreachable_target_is_reported_with_the_closest_value() -> None:
     assert len(section.rows) == 3
 
 
+@pytest.mark.slow
 def test_without_a_target_nothing_is_tried() -> None:
     assert section_rows("") == []
 

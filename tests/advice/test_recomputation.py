@@ -44,6 +44,7 @@ def test_a_row_is_the_difference_of_two_jobs() -> None:
     assert mark == ""
 
 
+@pytest.mark.slow
 def test_norms_save_two_inputs_of_each_layer() -> None:
     """32 layers hold the outputs of two norms: 4,096 tokens x 4,096 x 2 B, and fragments of it."""
     memory = table("none")["recompute.norms = on"][0]
@@ -52,6 +53,7 @@ def test_norms_save_two_inputs_of_each_layer() -> None:
     assert -memory[0] == pytest.approx(held, rel=0.15)
 
 
+@pytest.mark.slow
 def test_rows_do_not_depend_on_what_is_in_use() -> None:
     plain, used = table("none"), table("selective", norms="on")
     assert {name: row[:-1] for name, row in used.items()} == {
@@ -63,6 +65,7 @@ def test_rows_do_not_depend_on_what_is_in_use() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_most_bytes_for_each_second_stand_first() -> None:
     (section,) = [s for _, s in report("none").sections if s.title == "What recomputation saves"]
     worth = [row[4][0] for row in section.rows if row[4] != "-"]

@@ -43,6 +43,7 @@ def step(text: str, values: dict[str, Any]) -> float:
     return float(result(text, values).figure("step_time"))
 
 
+@pytest.mark.slow
 def test_more_chunks_are_a_lever_where_the_bubble_is_large() -> None:
     # The bubble is 3 of 11 slots of 8 micro-batches; with v chunks it is 3 / v of them.
     found = result(DENSE)
@@ -57,6 +58,7 @@ def test_more_chunks_are_a_lever_where_the_bubble_is_large() -> None:
     assert change == pytest.approx(seconds / now - 1)
 
 
+@pytest.mark.slow
 def test_two_stages_have_chunks_as_a_lever_and_one_stage_has_none() -> None:
     # Two stages idle 1 of 4 + 1 slots of 4 micro-batches; one stage idles none.
     two = result(DENSE, {"layout.pp": 2, "layout.tp": 8, "cluster.devices": 128})
@@ -65,6 +67,7 @@ def test_two_stages_have_chunks_as_a_lever_and_one_stage_has_none() -> None:
     assert not any(title.startswith("schedule") for title, *_ in rows(one))
 
 
+@pytest.mark.slow
 def test_how_tokens_are_sent_is_a_lever() -> None:
     found = {title: seconds for title, seconds, _ in rows(result(EXPERTS))}
     once = step(EXPERTS, {"routing.deduplicate": "on"})
@@ -74,6 +77,7 @@ def test_how_tokens_are_sent_is_a_lever() -> None:
     assert found[dispatcher] == pytest.approx(step(EXPERTS, {"routing.dispatcher": name}))
 
 
+@pytest.mark.slow
 def test_illegal_and_oversized_layouts_are_no_levers() -> None:
     # Without recomputation the fullest stage needs 50.4 GiB of 79.65, with a margin of 8 %.
     small = result(DENSE, {"memory.usable": 0.65, "training.recompute": "full"})
@@ -91,6 +95,7 @@ def test_unsupported_features_are_no_levers() -> None:
     assert not [title for title, *_ in found if title.startswith("schedule")]
 
 
+@pytest.mark.slow
 def test_a_screen_has_two_settings_and_a_part_of_the_machine() -> None:
     first, second, third, *_ = rows(result(EXPERTS))
     assert [" = " in title for title, *_ in (first, second, third)] == [True, True, False]

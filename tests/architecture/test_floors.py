@@ -143,6 +143,7 @@ def test_functions_import_only_what_is_heavy(name: str) -> None:
         assert not in_function or target.partition(".")[0] in HEAVY, f"{name}:{line}: {target}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["--help"], ["fmt", "--check"]], ids=lambda c: c[0])
 def test_numpy_is_not_imported_to(command: list[str], tmp_path: Path) -> None:
     if command[0] == "fmt":

@@ -40,6 +40,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Developed:
     return developed
 
 
+@pytest.mark.slow
 def test_another_plugin_is_another_environment() -> None:
     before = Environment().digest
     assert Environment().digest == before

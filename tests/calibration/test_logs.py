@@ -48,6 +48,7 @@ def run(text: str, *arguments: str) -> Result:
     return CliRunner().invoke(command, ["-", *arguments], input=text, standalone_mode=True)
 
 
+@pytest.mark.slow
 def test_a_line_comes_back_from_a_log_on_one_node() -> None:
     told = run(log(8, 1, 3e-6, 450e9), "--operation", "all_reduce")
     assert told.exit_code == 0, told.output
@@ -64,6 +65,7 @@ def test_the_algorithm_bandwidth_is_printed_beside_the_link() -> None:
     assert "algorithm bandwidth            257.1 GB/s" in told.stdout
 
 
+@pytest.mark.slow
 def test_ports_of_a_node_share_what_a_ring_over_nodes_achieves() -> None:
     told = run(log(16, 2, 10e-6, 400e9), "--operation", "all_reduce")
     assert "level network" in told.stdout
@@ -94,6 +96,7 @@ def test_the_block_prices_the_collective_as_it_was_measured(tmp_path: Path) -> N
         )
 
 
+@pytest.mark.slow
 def test_the_written_block_is_canonical(tmp_path: Path) -> None:
     from parcost.language.format import format_text
 
@@ -106,6 +109,7 @@ def test_the_written_block_is_canonical(tmp_path: Path) -> None:
     assert format_text(out.read_text()) == out.read_text()
 
 
+@pytest.mark.slow
 def test_logs_of_both_levels_make_a_whole_fabric(tmp_path: Path) -> None:
     for name, nodes, bandwidth in (("in.log", 1, 250e9), ("across.log", 2, 160e9)):
         text = "# Collective test starting: all_reduce_perf\n" + log(16, nodes, 5e-6, bandwidth)
@@ -119,6 +123,7 @@ def test_logs_of_both_levels_make_a_whole_fabric(tmp_path: Path) -> None:
     assert "Add the levels" not in told.stdout
 
 
+@pytest.mark.slow
 def test_logs_that_contradict_each_other_widen_the_interval(tmp_path: Path) -> None:
     for name, bandwidth in (("day.log", 200e9), ("night.log", 300e9)):
         text = "# Collective test starting: all_reduce_perf\n" + log(8, 1, 5e-6, bandwidth)
@@ -144,6 +149,7 @@ def test_an_interval_holds_what_timings_with_noise_were_made_from() -> None:
     assert 80 <= held <= 98
 
 
+@pytest.mark.slow
 @given(
     alpha=st.floats(1e-7, 1e-4),
     bandwidth=st.floats(1e9, 1e12),
@@ -209,6 +215,7 @@ def test_the_newer_header_says_which_collective_it_was() -> None:
     assert found.operation == "all_to_all"
 
 
+@pytest.mark.slow
 def test_json_is_read() -> None:
     rows = [{"size": n, "out_of_place": {"time": ring(n, 2, 6e-6, 1e11) * 1e6}} for n in SIZES]
     devices = [{"rank": r, "hostname": "n0", "device_info": "Example"} for r in range(2)]
@@ -306,6 +313,7 @@ def test_two_timings_say_nothing_of_the_error() -> None:
     assert told.output.count("two sizes") == 2
 
 
+@pytest.mark.slow
 def test_the_device_of_a_log_without_one_is_an_option() -> None:
     text = "size_B time_us\n" + "".join(
         f"{2**i} {3 + 2**i * 1.75 / 478.6e3}\n" for i in (20, 25, 30)
@@ -315,6 +323,7 @@ def test_the_device_of_a_log_without_one_is_an_option() -> None:
     assert "450 GB/s" in run(text, *options, "--device", "h100_sxm").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bandwidth", "warned"), [(478.6e9, True), (369e9, False)])
 def test_a_fit_above_the_line_rate_of_its_device_is_a_warning(
     bandwidth: float, warned: bool

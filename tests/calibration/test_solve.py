@@ -57,6 +57,7 @@ def solve_grids(constants: Sequence[Constant], *grids: TimeGrid, folds: int = 5)
 WORK = [float(w) for w in np.geomspace(0.01, 10.0, 20)]
 
 
+@pytest.mark.slow
 def test_two_constants_come_back_from_exact_rows() -> None:
     truth = [w / 0.77 + 0.05 for w in WORK]
     found = solve_grids([RATE, FIXED], grid([RATE, FIXED], WORK, truth))
@@ -88,6 +89,7 @@ def test_a_configuration_that_was_measured_often_counts_once() -> None:
     assert solve_grids([RATE], both).values[0].value == pytest.approx(0.88, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_fit_is_the_least_of_all_values() -> None:
     """Brute force over the sum that `soft_l1` means, on rows with noise."""
     rng = np.random.default_rng(1)

@@ -10,6 +10,8 @@ import parcost
 import parcost_specs
 from parcost_plugins.vocabulary import Cluster, Device, slowdown
 
+from ..rows import mark_most
+
 ROOT = Path(parcost_specs.__file__).parent
 DEVICES = sorted(p.stem for p in (ROOT / "devices").glob("*.par"))
 SYSTEMS = sorted(p.stem for p in (ROOT / "systems").glob("*.par"))
@@ -68,6 +70,7 @@ def result(name: str, tp: int) -> parcost.Result:
     return parcost.load_text(text)[0].evaluate().result
 
 
+@pytest.mark.slow
 def test_collectives_take_multiprocessors_of_graphics_processors_alone() -> None:
     taken = {name: device_called(name).collective_multiprocessors for name in DEVICES}
     engines = [name for name in DEVICES if name.startswith(("tpu", "gaudi", "train", "inferentia"))]
@@ -95,7 +98,7 @@ def test_the_catalogue_has_more_than_forty_devices_and_a_dozen_systems() -> None
     assert len(SYSTEMS) >= 12
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("name", mark_most(DEVICES))
 def test_a_small_model_runs_at_a_plausible_share_of_the_peak(name: str) -> None:
     found = result(name, tp=1)
     assert not found.faults
@@ -104,7 +107,7 @@ def test_a_small_model_runs_at_a_plausible_share_of_the_peak(name: str) -> None:
     assert 0.08 < found.figure("mfu") < 0.80
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("name", mark_most(DEVICES))
 def test_splitting_the_tensors_of_a_small_model_never_pays(name: str) -> None:
     assert result(name, tp=1).figure("mfu") > result(name, tp=8).figure("mfu")
 

@@ -10,6 +10,8 @@ import parcost
 from parcost import Outcome, Report, Scenario
 from parcost.numeric import all_of
 
+from ..rows import mark_most
+
 SPECS = Path(__file__).parents[2] / "specs"
 
 
@@ -27,7 +29,7 @@ def outcome_of(report: Report) -> Outcome:
     return report.result.outcome
 
 
-@pytest.mark.parametrize("scenario", scenarios("runs"), ids=run_name)
+@pytest.mark.parametrize("scenario", mark_most(scenarios("runs")), ids=run_name)
 def test_a_published_run_is_predicted_within_its_tolerance(scenario: Scenario) -> None:
     report = scenario.evaluate()
     assert not outcome_of(report).faults
@@ -36,7 +38,7 @@ def test_a_published_run_is_predicted_within_its_tolerance(scenario: Scenario) -
     assert report.result.expectations
 
 
-@pytest.mark.parametrize("scenario", scenarios("examples"), ids=run_name)
+@pytest.mark.parametrize("scenario", mark_most(scenarios("examples"), 6), ids=run_name)
 def test_a_worked_example_evaluates(scenario: Scenario) -> None:
     report = scenario.evaluate()
     for result in report.results:

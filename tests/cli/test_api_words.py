@@ -47,6 +47,7 @@ def test_the_package_lists_its_names() -> None:
     assert {"load", "evaluate", "Report", "hookimpl"} <= set(dir(parcost))
 
 
+@pytest.mark.slow
 def test_help_lists_functions_and_classes() -> None:
     import pydoc
 
@@ -55,6 +56,7 @@ def test_help_lists_functions_and_classes() -> None:
         assert name in text
 
 
+@pytest.mark.slow
 def test_a_sweep_is_a_data_frame() -> None:
     (scenario,) = parcost.load_text(SPEC)
     report = scenario.replace({"layout.tp": [1, 2]}).evaluate()

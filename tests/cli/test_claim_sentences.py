@@ -71,6 +71,7 @@ def test_shares_differ_by_points(screen: Run) -> None:
     assert f"{90 - mfu:.3g} points less, and 2 % is allowed" in out
 
 
+@pytest.mark.slow
 def test_a_measured_value_outside_the_interval_is_named_though_the_claim_holds(
     screen: Run,
 ) -> None:
@@ -81,11 +82,13 @@ def test_a_measured_value_outside_the_interval_is_named_though_the_claim_holds(
     assert "was expected" not in inside
 
 
+@pytest.mark.slow
 def test_a_claim_to_lie_within_the_interval_says_so(screen: Run) -> None:
     out = screen("step_time = 2 s within interval")
     assert re.search(r"FAIL: .*% more, and 2 s is outside the interval \(", out)
 
 
+@pytest.mark.slow
 def test_many_claims_leave_room_for_the_rest(screen: Run) -> None:
     out = screen("\n".join(f"step_time = {n / 100} s +- 1 %" for n in range(1, 31)))
     assert out.count("FAIL") == 4

@@ -94,6 +94,7 @@ def test_a_relative_cache_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert default_place() == tmp_path / "other" / "parcost"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tp", "columns"),
     [

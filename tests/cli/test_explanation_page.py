@@ -51,6 +51,7 @@ def test_the_answer_comes_first_and_nothing_is_wider_than_a_screen(explain: Run,
     assert facts[0].split()[0] in ("value", "exposed")
 
 
+@pytest.mark.slow
 def test_values_stand_in_one_column_below_what_they_are_part_of(explain: Run) -> None:
     table = explain("step_time").partition("where measured")[0].partition("----")[2]
     rows = re.findall(r"^(( +)(\S.*?) +[\d.,]+ m?u?s)(?:  \S.*)?$", table, re.MULTILINE)
@@ -120,6 +121,7 @@ def test_a_leaf_says_what_it_is_and_where_the_spec_has_it(
         assert leaf in page
 
 
+@pytest.mark.slow
 def test_a_figure_of_many_letters_inside_another_is_one_row_with_its_command(explain: Run) -> None:
     page = explain("mfu")
     assert "`parcost explain a.par step_time`" in words(page)

@@ -53,6 +53,7 @@ def test_an_answer_that_is_not_computed_does_not_run_either(run_command: Run) ->
     assert "run" not in done.out.lower().replace("--", "")
 
 
+@pytest.mark.slow
 def test_sentences_wrap_for_a_person_alone(
     run_command: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ def test_sentences_wrap_for_a_person_alone(
 TWO = "study first { layout { tp = 8 } }\nstudy second { layout { tp = 4 } }\n"
 
 
+@pytest.mark.slow
 def test_a_table_of_several_files_names_the_file_of_each_study(
     run_command: Run, tmp_path: Path
 ) -> None:
@@ -104,6 +106,7 @@ REST = (
 )
 
 
+@pytest.mark.slow
 def test_all_that_a_device_lacks_is_reported_at_once(run_command: Run) -> None:
     first = run_command("eval", "a.par", a=DEVICE)
     assert first.code == 2

@@ -37,6 +37,7 @@ datacenter { pue = 1.2 }
 )
 
 
+@pytest.mark.slow
 def test_the_bubble_is_one_number_in_every_format(run_command: Run) -> None:
     def out(*arguments: str) -> str:
         return str(run_command(*arguments, a=PIPELINE).out)
@@ -65,6 +66,7 @@ def test_the_bubble_is_one_number_in_every_format(run_command: Run) -> None:
     assert f"{100 * bubble:.4g}" in scenario.evaluate()._repr_html_()
 
 
+@pytest.mark.slow
 def test_many_warnings_leave_the_split_by_cause(run_command: Run) -> None:
     done = run_command("eval", "a.par", a=WARNED)
     assert done.out.count("warning: ") == 3
@@ -85,6 +87,7 @@ def test_chosen_figures_stand_alone(run_command: Run) -> None:
         assert part not in out
 
 
+@pytest.mark.slow
 def test_days_cost_energy_and_carbon_stand_on_the_screen(run_command: Run) -> None:
     (scenario,) = parcost.load_text(PAID)
     result = scenario.evaluate().result
@@ -100,6 +103,7 @@ def test_days_cost_energy_and_carbon_stand_on_the_screen(run_command: Run) -> No
     assert "training time" not in bare
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names, text, said",
     [
@@ -132,6 +136,7 @@ def test_a_claim_says_what_its_figure_needs(run_command: Run) -> None:
     assert "there is no figure `energy` here: it needs `energy { }`" in done.err
 
 
+@pytest.mark.slow
 def test_a_sweep_has_no_single_result() -> None:
     text = PIPELINE + "schedule { kind = [gpipe, one_f_one_b] }\n"
     (scenario,) = parcost.load_text(text)
@@ -146,6 +151,7 @@ def test_a_sweep_has_no_single_result() -> None:
 LABELS = r"^  (\S.*?)  +(?:[\d.,-]+ (?:m?s|%|[KMGT]?iB)|[\d.,]+(?: |$))"
 
 
+@pytest.mark.slow
 def test_every_word_of_the_screen_can_be_explained(run_command: Run) -> None:
     text = PAID.replace("cluster  { devices = 16 }", "cluster  { devices = 32 }")
     screen = run_command("eval", "a.par", a=text).out
@@ -168,6 +174,7 @@ def test_the_terms_of_a_cause_add_up_to_it(run_command: Run) -> None:
     assert in_ms == pytest.approx(float(total), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "term, said",
     [

@@ -51,6 +51,7 @@ def text_lines(text: str) -> list[str]:
     return sorted(re.sub(r"[\s─━=-]+", "", text))
 
 
+@pytest.mark.slow
 @given(table=tables(), width=st.integers(1, 120))
 def test_a_table_loses_no_character_however_narrow(table: Table, width: int) -> None:
     wanted = "".join([c.title for c in table.columns] + [c for r in table.rows for c in r.cells])

@@ -19,6 +19,7 @@ training { sequence = 8192, micro_batch = 1, global_batch = 128 sequences }
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "stated"), [("GB", "this is 55.26 GB (51.46 GiB)"), ("GiB", "")])
 def test_a_claim_has_its_value_in_its_own_kind_of_bytes(
     unit: str, stated: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

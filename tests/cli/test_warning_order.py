@@ -56,6 +56,7 @@ def warnings(folder: Path) -> list[str]:
     return [d.id for d in report.diagnostics if d.severity.value == "warning"]
 
 
+@pytest.mark.slow
 def test_the_largest_loss_comes_first(screen: Run, tmp_path: Path) -> None:
     # 3 s over the 0.1 s of light lose time, 8,000 for 8,192 tokens little; then what is too fast:
     # 50 TB/s over 100 GB/s more than 90 TB/s over 1.8 TB/s; what has no effect is last
@@ -72,11 +73,13 @@ def test_the_largest_loss_comes_first(screen: Run, tmp_path: Path) -> None:
     assert "2 more warnings: --warnings" in out
 
 
+@pytest.mark.slow
 def test_what_may_not_fit_comes_before_what_is_slow(screen: Run, tmp_path: Path) -> None:
     screen(f"{SPEC}memory {{ tight = 40 % }}\n")  # it takes half of the device
     assert warnings(tmp_path)[:2] == ["memory-tight", "implausible-latency"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recompute", ["none", "full"])
 @pytest.mark.parametrize("micro", [1, 16])
 def test_a_screen_has_forty_lines_whatever_there_is_to_warn_of(
@@ -97,6 +100,7 @@ def test_a_factor_is_a_number() -> None:
         assert "factor" in problem(bad)
 
 
+@pytest.mark.slow
 def test_the_interval_of_memory_stands_alone_in_brackets(screen: Run) -> None:
     plain = re.sub(r"latency = 3 s", "latency = 3 us", SPEC)
     lines = screen(plain).splitlines()

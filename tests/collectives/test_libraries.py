@@ -116,6 +116,7 @@ def session() -> Session:
     return Session(load(("foreign", Foreign())))
 
 
+@pytest.mark.slow
 def test_an_algorithm_of_another_plugin_moves_no_study_of_a_library() -> None:
     text = SPEC.format(device="h100_sxm", more="")
     plain = parcost.load_text(text)[0].evaluate().result.figure("step_time")

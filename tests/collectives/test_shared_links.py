@@ -204,6 +204,7 @@ def test_ranks_of_the_same_place_stay_on_their_rail() -> None:
     assert found == pytest.approx(1e9 * 7 / 8 / 50e9)
 
 
+@pytest.mark.slow
 @settings(max_examples=min(25, settings().max_examples))
 @given(
     g=st.sampled_from([2, 4, 8]),

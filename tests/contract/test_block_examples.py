@@ -40,6 +40,7 @@ def test_a_study_of_the_examples_evaluates() -> None:
     assert scenario.evaluate().exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_study_without_training_is_shown_a_block_that_works(
     run_command: Callable[..., Any],
 ) -> None:

@@ -29,6 +29,7 @@ def test_a_term_per_step_is_spent_once(bind: Bind) -> None:
     assert found["checkpoint"] == 3.0
 
 
+@pytest.mark.slow
 def test_a_term_per_micro_batch_is_spent_in_each(bind: Bind) -> None:
     text = "term loader { seconds = 2 ms, per = micro_batch }"
     assert lines(bind, text, training__global_batch=32)["loader"] == pytest.approx(4 * 2e-3)

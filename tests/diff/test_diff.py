@@ -41,6 +41,7 @@ def by_name(numbers: list[Any]) -> dict[str, Any]:
     return {number["name"]: number for number in numbers}
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_both_evaluations(run_command: Run) -> None:
     found = data(run_command, "a.par", "--set", "layout.tp=4", files={"a.par": SPEC})
     (study,) = found["studies"]
@@ -81,6 +82,7 @@ def test_terms_add_up_to_the_change_of_the_step(run_command: Run) -> None:
     assert sum(n["difference"] for n in study["memory"]) == pytest.approx(memory, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_attributes_that_are_written_stand_before_those_that_follow(run_command: Run) -> None:
     files = {"a.par": SPEC, "b.par": SPEC.replace("tp = 2", "tp = 4")}
     (study,) = data(run_command, "a.par", "b.par", files=files)["studies"]
@@ -92,6 +94,7 @@ def test_attributes_that_are_written_stand_before_those_that_follow(run_command:
     assert "what follows: layout.dp" in page
 
 
+@pytest.mark.slow
 def test_a_comment_is_no_change(run_command: Run) -> None:
     files = {"a.par": SPEC, "b.par": f"# a comment\n{SPEC}"}
     found = data(run_command, "a.par", "b.par", files=files)
@@ -99,6 +102,7 @@ def test_a_comment_is_no_change(run_command: Run) -> None:
     assert "0 studies differ, 1 is the same" in run_command("diff", "a.par", "b.par").out
 
 
+@pytest.mark.slow
 def test_directories_are_compared_file_by_file(run_command: Run) -> None:
     files = {
         "old/same.par": SPEC,
@@ -254,6 +258,7 @@ def test_a_revision_is_compared_with_the_files_of_now(run_command: Run, reposito
     assert repository.exists()
 
 
+@pytest.mark.slow
 def test_two_revisions_are_compared(run_command: Run, repository: Path) -> None:
     git("commit", "-q", "-a", "-m", "two")
     (repository / "lib/site.par").write_text("nothing at all")
@@ -263,6 +268,7 @@ def test_two_revisions_are_compared(run_command: Run, repository: Path) -> None:
     assert study["attributes"][0]["name"] == "layout.tp"
 
 
+@pytest.mark.slow
 def test_a_folder_below_the_top_is_its_own_start(
     run_command: Run, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +283,7 @@ def test_a_file_that_a_revision_lacks_is_an_error(run_command: Run, repository: 
     assert "there is no file" in done.err
 
 
+@pytest.mark.slow
 def test_files_of_a_revision_have_the_names_that_git_gives_them(
     run_command: Run, repository: Path
 ) -> None:
@@ -299,6 +306,7 @@ def test_a_limit_of_nothing_that_is_compared_is_refused(run_command: Callable[..
     assert "no study is on both sides" in done.err
 
 
+@pytest.mark.slow
 def test_a_whole_path_is_compared_with_the_revision(run_command: Run, repository: Path) -> None:
     found = data(run_command, "main", str(repository / "specs"))["studies"]
     assert found == data(run_command, "main", "specs")["studies"]

@@ -60,6 +60,7 @@ def _runs() -> Iterator[Run]:
             )
 
 
+@pytest.mark.slow
 def test_the_table_of_runs_is_current(runs: list[Run], golden: Callable[[Path, str], None]) -> None:
     """``pytest --update`` writes it again."""
     made, mark, by_hand = PAGE.read_text().partition(MARK)

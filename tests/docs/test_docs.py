@@ -57,6 +57,7 @@ def test_a_whole_spec_evaluates(text: str) -> None:
         assert scenario.evaluate().exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", examples("python test"))
 def test_an_example_runs(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
@@ -103,6 +104,7 @@ def step_and_memory(text: str, plugin: ModuleType) -> tuple[float, float]:
     return float(outcome.step_seconds), float(outcome.memory_bytes)
 
 
+@pytest.mark.slow
 def test_the_plugin_of_the_tutorial_grows_as_its_page_says() -> None:
     """16 layers of 54,534,144 parameters on a rank, a head of 131,334,144 and a norm of 4,096."""
     text = (ROOT / "docs" / "tutorial" / "plugin.md").read_text(encoding="utf-8")
@@ -292,6 +294,7 @@ def test_the_whole_catalogue_and_every_spec_is_checked() -> None:
     assert main(["check", str(ROOT / "specs")]) == 0
 
 
+@pytest.mark.slow
 def test_the_documents_can_be_made_by_the_documented_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "parcost.references.language"],

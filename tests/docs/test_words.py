@@ -89,6 +89,7 @@ def sources() -> list[Path]:
     return [path for path in found if path.is_file() and not path.name.endswith(".min.js")]
 
 
+@pytest.mark.slow
 def test_no_sentence_of_the_list_is_left() -> None:
     left = []
     for path in sources():

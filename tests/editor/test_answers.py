@@ -97,6 +97,7 @@ def test_hover_has_the_facts(open_text: Open, part: str, delta: int, words: list
     assert [word for word in words if word not in shown] == []
 
 
+@pytest.mark.slow
 def test_hover_of_an_attribute_has_its_rules_and_an_example(open_text: Open) -> None:
     shown = text_at(open_text(SPEC), "tp = 4")
     assert "- `heads-divide` (error): attention heads" in shown
@@ -155,6 +156,7 @@ def test_a_source_cannot_leave_its_block_of_code(open_text: Open) -> None:
 # --- completion ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_item_is_a_block_a_statement_or_an_attribute(open_text: Open) -> None:
     top = labels(open_text, SPEC + "|")
     assert {"cluster", "use", "study", "expect"} <= set(top)
@@ -213,6 +215,7 @@ def test_files_beside_the_spec_are_proposed(open_text: Open, tmp_path: Path) -> 
     assert labels(open_text, 'use "../|') == {}  # which no spec may import
 
 
+@pytest.mark.slow
 def test_what_is_proposed_gives_no_new_error(open_text: Open) -> None:
     """Taking a word of an attribute leaves the spec as good as it was."""
     for word in labels(open_text, SPEC + "training { recompute = | }"):
@@ -351,6 +354,7 @@ def test_problems_of_rules_last_until_the_next_evaluation(
     assert {d.id for d in state.diagnostics} == {"syntax"}
 
 
+@pytest.mark.slow
 def test_a_line_above_each_study(open_text: Open, documents: Documents) -> None:
     state = evaluate(documents, open_text(SPEC))
     report = documents.session.load_text(SPEC, state.analysis.path)[0].evaluate()
@@ -453,6 +457,7 @@ def test_one_module_knows_a_library(library: str, modules: set[str]) -> None:
     assert found == modules
 
 
+@pytest.mark.slow
 def test_a_file_of_thousands_of_studies_is_shown_in_part(session: Session, tmp_path: Path) -> None:
     """The first 200 are bound, and a warning stands at the first of the others."""
     path = tmp_path / "many.par"

@@ -225,6 +225,7 @@ def predicted(row: Mapping[str, Any]) -> float:
     return TOKENS * units_by_hand(8 * ranks, 8, groups) / float(term.seconds) / 1e9
 
 
+@pytest.mark.slow
 def test_measured_dispatchers_are_met() -> None:
     """The rates are those of B200 and of 32 ranks of H100; of other rows none was taken.
 

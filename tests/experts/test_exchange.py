@@ -265,6 +265,7 @@ def test_experts_that_stay_on_their_rank_exchange_nothing(mixture: Mixture) -> N
     assert not works(dense)
 
 
+@pytest.mark.slow
 def test_a_sweep_over_ranks_equals_its_points(mixture: Mixture) -> None:
     for routing in (EVEN, "deduplicate = on", "distribution = dirichlet, concentration = 6400"):
         swept = seconds(mixture("ep = [1, 8, 16, 64]", routing))

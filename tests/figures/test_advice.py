@@ -42,6 +42,7 @@ def helps(study: Study) -> dict[str, tuple[float, float]]:
     return {title: (step, change) for title, (step, _), (change, _) in rows}
 
 
+@pytest.mark.slow
 def test_twice_the_machine_gains_what_it_takes_of_the_step(bind: Bind) -> None:
     # 3 s of work, 1.75 s of all-reduce over 8 ranks, 60 ms of update, at half the bandwidth.
     study = bind(terms=machine, parameters=parameters(1e9 / 4))
@@ -60,6 +61,7 @@ def test_the_strongest_lever_is_first(bind: Bind) -> None:
     assert steps == sorted(steps)
 
 
+@pytest.mark.slow
 def test_overlap_that_is_off_is_tried(bind: Bind) -> None:
     values = {"overlap.bucket": 1e8}
     study = bind(values, terms=machine, parameters=parameters(1e9 / 4))
@@ -71,6 +73,7 @@ def test_overlap_that_is_off_is_tried(bind: Bind) -> None:
     assert step == pytest.approx(evaluate(gathered).step_seconds - 0.4375 * 4 / 5)
 
 
+@pytest.mark.slow
 def test_a_plugin_without_arrays_is_called_point_by_point(bind: Bind) -> None:
     def scalar(study: Study) -> list[Work]:
         return [forward_work(1.0 if study[Cluster].device.bf16 > 1.5e14 else 2.0)]
@@ -102,6 +105,7 @@ def test_a_job_value_without_provenance_is_a_choice(bind: Bind) -> None:
     assert [row[0] for row in found.rows] == ["plain.bf16"]  # of the device, and no other
 
 
+@pytest.mark.slow
 def test_a_device_value_without_provenance_is_the_weakest() -> None:
     text = """
 use catalog.devices.h100_sxm

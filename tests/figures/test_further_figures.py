@@ -47,6 +47,7 @@ def test_a_pipeline_is_counted(bind: Bind) -> None:
     assert found["layers_per_stage"] == found["layers_per_virtual_stage"] == 2.0
 
 
+@pytest.mark.slow
 def test_both_directions_of_a_device_are_alive_at_once(bind: Bind) -> None:
     """DualPipe keeps one micro-batch more than there are stages, on every device."""
     study = bind(

@@ -112,6 +112,7 @@ def test_a_ring_buffer_is_no_gradient_of_the_model(tmp_path: Path) -> None:
     assert report.result.figure("state_memory") == pytest.approx(state, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_checklist_counts_every_bucket_of_the_reduction(tmp_path: Path) -> None:
     """Under ZeRO 2 the last bucket of each micro-batch never hides: the share says so."""
     path = tmp_path / "zero2.par"

@@ -192,6 +192,7 @@ _trees = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(_trees)
 def test_any_expression_computes(tree: tuple[str, float]) -> None:
     text, expected = tree

@@ -136,6 +136,7 @@ def test_formulas_of_shipped_specs_compute_their_numbers(
     assert len(texts["algorithms"]) <= MOST_ALGORITHMS, "\n".join(sorted(texts["algorithms"]))
 
 
+@pytest.mark.slow
 def test_formulas_of_a_step_compute_their_numbers() -> None:
     """A few specs of every test run: a step, buckets, a run's cost, transfers, and a torus."""
     paths = ("minimal", "buckets", "run_cost", "tensor_parallel", "networks", "torus")
@@ -164,6 +165,7 @@ def test_every_input_is_in_the_base_of_its_unit() -> None:
                             assert units.unit(unit), f"{path}: {name}: {letter} in {unit}"
 
 
+@pytest.mark.slow
 def test_tensor_collectives_of_a_step_count_all_stages() -> None:
     """DeepSeek-V2: 60 attentions and 60 MLPs reduce their output, forward and again.
 

@@ -73,6 +73,7 @@ def test_many_hostile_inputs_end_in_diagnostics(kind: str, count: int) -> None:
     assert not faults_of_a_new_process(kind, count, seed=2)
 
 
+@pytest.mark.slow
 def test_a_campaign_goes_on_where_its_log_ends(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     first = hostile.campaign({"byte": hostile.CHUNK + 5}, 3, 1, log, 0.0)

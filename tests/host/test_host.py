@@ -85,6 +85,7 @@ def exposed_host_seconds(found: Outcome, pass_: str = "") -> float:
     return float(sum(line.exposed for line in lines))
 
 
+@pytest.mark.slow
 def test_a_host_that_is_faster_than_the_device_hides() -> None:
     """A layer takes 0.73 ms forward, the host 10 kernels of 10 us."""
     device, both = outcome(), outcome(issue="10 us")
@@ -352,6 +353,7 @@ def test_another_plugin_may_stand_in_for_the_host() -> None:
     assert result.figure("step_time") == pytest.approx(2 * 2 * 4 * 0.01)
 
 
+@pytest.mark.slow
 def test_graphs_are_a_lever_where_the_host_is_waited_for() -> None:
     def changes(issue: str) -> dict[str, float]:
         (result,) = scenario(issue=issue).evaluate().results

@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 Run = Callable[..., Any]
 
 SCRIPT = """--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000
@@ -24,6 +26,7 @@ def assumed(out: str) -> dict[str, str]:
     return {one["attribute"]: one["value"] for one in result["assumed"]}
 
 
+@pytest.mark.slow
 def test_assumed_values_are_on_the_screen_and_in_json(run_command: Run) -> None:
     page = run_command("eval", "train.args", *MACHINE, files={"train.args": SCRIPT})
     assert "Assumed: training.precision = fp32 (Megatron-LM" in " ".join(page.out.split())
@@ -36,6 +39,7 @@ def test_assumed_values_are_on_the_screen_and_in_json(run_command: Run) -> None:
     assert "model.layers" not in found  # which the file states
 
 
+@pytest.mark.slow
 def test_an_imported_spec_says_the_same(run_command: Run) -> None:
     texts = {"train.args": SCRIPT}
     before = run_command("eval", "train.args", *MACHINE, "--format", "json", files=texts)
@@ -50,6 +54,7 @@ def test_a_value_of_the_command_line_is_not_assumed(run_command: Run) -> None:
     assert "layout.zero" not in assumed(done.out)
 
 
+@pytest.mark.slow
 def test_constants_of_the_catalogue_are_not_listed(run_command: Run) -> None:
     spec = """use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100

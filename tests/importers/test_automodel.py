@@ -161,6 +161,7 @@ def test_what_cannot_run_or_be_written_is_an_error(old: str, new: str, message: 
     assert message in problems(IMPORTER, RECIPE.replace(old, new), "run.yaml")[0][0]
 
 
+@pytest.mark.slow
 def test_a_key_that_is_renamed_raises_a_question(run_command: Callable[..., Any]) -> None:
     text = RECIPE.replace("  tp_size: 4", "  tensor_width: 4")
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ..rows import mark_most
+
 Run = Callable[..., Any]
 
 #: A dense model of 32 layers on 8 devices, all of it stated.
@@ -26,6 +28,7 @@ def replaced(old: str, new: str) -> dict[str, str]:
     return {"train.sh": SCRIPT.replace(old, new)}
 
 
+@pytest.mark.slow
 def test_a_complete_script_asks_nothing(run_command: Run) -> None:
     done = run_command("eval", *MACHINE, "train.sh", files={"train.sh": SCRIPT})
     assert done.code == 0
@@ -34,15 +37,18 @@ def test_a_complete_script_asks_nothing(run_command: Run) -> None:
 
 @pytest.mark.parametrize(
     ("key", "strange", "attribute"),
-    [
-        ("--bf16", "--use-bf16-please", "training.precision"),
-        ("--use-distributed-optimizer", "--zero-optimizer", "layout.zero"),
-        ("--tensor-model-parallel-size 2", "--tensor-width 2", "layout.tp"),
-        ("--swiglu", "--swiglu-fused", "model.gated"),
-        ("--num-query-groups 8", "--num-kv-groups 8", "model.kv_heads"),
-        ("--num-layers 32", "--num-layers 32 --recompute-all", "training.recompute"),
-        ("--num-layers 32", "--num-layers 32 --moe-count 8", "model.experts"),
-    ],
+    mark_most(
+        [
+            ("--bf16", "--use-bf16-please", "training.precision"),
+            ("--use-distributed-optimizer", "--zero-optimizer", "layout.zero"),
+            ("--tensor-model-parallel-size 2", "--tensor-width 2", "layout.tp"),
+            ("--swiglu", "--swiglu-fused", "model.gated"),
+            ("--num-query-groups 8", "--num-kv-groups 8", "model.kv_heads"),
+            ("--num-layers 32", "--num-layers 32 --recompute-all", "training.recompute"),
+            ("--num-layers 32", "--num-layers 32 --moe-count 8", "model.experts"),
+        ],
+        4,
+    ),
 )
 def test_an_unknown_key_of_a_subject_is_a_question(
     run_command: Run, key: str, strange: str, attribute: str
@@ -65,6 +71,7 @@ def test_an_answer_settles_the_question_and_the_warning(run_command: Run) -> Non
     assert "--zero-optimizer" not in done.err + done.out
 
 
+@pytest.mark.slow
 def test_an_entry_replaces_what_is_assumed(run_command: Run) -> None:
     files = replaced("--bf16", "")
     given = ("--use", "catalog.precisions.bf16")
@@ -83,6 +90,7 @@ def test_an_entry_that_contradicts_is_an_error_at_both_places(run_command: Run) 
     assert "use catalog.precisions.fp32" in done.err
 
 
+@pytest.mark.slow
 def test_a_key_that_resembles_nothing_is_a_warning(run_command: Run) -> None:
     files = replaced("--bf16", "--bf16 --warp-factor 9")
     done = run_command("eval", *MACHINE, "train.sh", files=files)
@@ -116,6 +124,7 @@ def test_keys_of_two_tools_are_an_error(run_command: Run) -> None:
     assert "--from deepspeed" in done.err
 
 
+@pytest.mark.slow
 def test_a_file_of_too_many_keys_is_refused(run_command: Run) -> None:
     config = {"model_type": "llama", **{f"warp_{n}": n for n in range(20_000)}}
     done = run_command("eval", "config.json", files={"config.json": json.dumps(config)})
@@ -123,6 +132,7 @@ def test_a_file_of_too_many_keys_is_refused(run_command: Run) -> None:
     assert "a configuration has 20,000 keys at most" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "key", "attribute"),
     [

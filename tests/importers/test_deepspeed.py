@@ -144,6 +144,7 @@ def test_a_batch_that_is_no_product_is_an_error_at_the_key(run_command: Callable
     assert "`gradient_accumulation_steps` is `training.micro_batches` here" in done.out
 
 
+@pytest.mark.slow
 def test_an_evaluation_warns_of_what_a_file_does_not_set(run_command: Callable[..., Any]) -> None:
     done = run_command(
         "check", "ds.json", "--from", "deepspeed",

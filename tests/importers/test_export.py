@@ -23,6 +23,8 @@ from parcost.output.settings import (
 )
 from parcost_plugins.vocabulary import Training
 
+from ..rows import mark_most
+
 Run = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 TOOLS = ("megatron", "megatron_bridge", "torchtitan", "torchtitan@0.2.2", "deepspeed", "nemo")
@@ -111,6 +113,7 @@ def test_a_script_of_ours_has_no_unknown_key(run_command: Run) -> None:
     assert "without effect: $@: what a user adds to the flags" in done.err
 
 
+@pytest.mark.slow
 def test_what_has_no_setting_is_named(run_command: Run) -> None:
     text = SPEC + "kernels { gemm_efficiency = 70 % }\ncompression { method = int8 }\n"
     text += 'term extra { seconds = 1 ms, per = step, source = "a guess" }\n'
@@ -127,21 +130,24 @@ def test_what_has_no_setting_is_named(run_command: Run) -> None:
 
 @pytest.mark.parametrize(
     ("tool", "change", "message"),
-    [
-        (
-            "megatron",
-            ("kind = interleaved, chunks = 4", "kind = zb_h1"),
-            "`schedule.kind` is zb_h1",
-        ),
-        ("megatron", ("llama3_8b", "olmo2_7b"), "`model.qk_norm_whole` is on"),
-        ("nemo", ("zero = 1", "zero = 2"), "`layout.zero` is 2"),
-        ("nemo", ("llama3_8b", "gemma2_9b"), "`model.norms` is 4"),
-        ("torchtitan", ("llama3_8b", "llama2_7b"), "no flavor of the model `llama2_7b`"),
-        ("torchtitan", ("recompute = selective", "recompute = none"), "has no `ulysses`"),
-        ("nemo", ("zero = 1", "zero = 3"), "`layout.zero` is 3"),
-        ("deepspeed", ("zero = 1", "zero = 3"), "takes no ZeRO 3"),
-        ("deepspeed", ("algorithm = ulysses", "algorithm = ring"), "not by `ring`"),
-    ],
+    mark_most(
+        [
+            (
+                "megatron",
+                ("kind = interleaved, chunks = 4", "kind = zb_h1"),
+                "`schedule.kind` is zb_h1",
+            ),
+            ("megatron", ("llama3_8b", "olmo2_7b"), "`model.qk_norm_whole` is on"),
+            ("nemo", ("zero = 1", "zero = 2"), "`layout.zero` is 2"),
+            ("nemo", ("llama3_8b", "gemma2_9b"), "`model.norms` is 4"),
+            ("torchtitan", ("llama3_8b", "llama2_7b"), "no flavor of the model `llama2_7b`"),
+            ("torchtitan", ("recompute = selective", "recompute = none"), "has no `ulysses`"),
+            ("nemo", ("zero = 1", "zero = 3"), "`layout.zero` is 3"),
+            ("deepspeed", ("zero = 1", "zero = 3"), "takes no ZeRO 3"),
+            ("deepspeed", ("algorithm = ulysses", "algorithm = ring"), "not by `ring`"),
+        ],
+        4,
+    ),
 )
 def test_another_job_is_an_error(
     run_command: Run, tool: str, change: tuple[str, str], message: str
@@ -154,6 +160,7 @@ def test_another_job_is_an_error(
     assert ".par:" in done.err  # the line that sets it
 
 
+@pytest.mark.slow
 def test_wrong_input_is_a_diagnostic(run_command: Run) -> None:
     assert "did you mean `megatron`?" in run_command("export", "megatorn", "job.par", job=SPEC).err
     unwritten = run_command("export", "nanotron", "job.par", job=SPEC)
@@ -184,6 +191,7 @@ def test_a_name_with_a_newline_stays_in_its_comment(run_command: Run) -> None:
     assert "\nrm -rf" not in done.out
 
 
+@pytest.mark.slow
 def test_torchtitan_gets_toml_and_python(run_command: Run) -> None:
     job = (
         SPEC.replace("frameworks.megatron_core", "frameworks.torchtitan")
@@ -214,6 +222,7 @@ def test_torchtitan_gets_toml_and_python(run_command: Run) -> None:
     assert "num_pp_microbatches=32" in new
 
 
+@pytest.mark.slow
 def test_deepspeed_gets_numbers(run_command: Run) -> None:
     job = """
 use catalog.devices.h100_sxm
@@ -238,6 +247,7 @@ training { sequence = 4096, micro_batch = 2, global_batch = 96 sequences, recomp
     assert "the model, in code, and its sequences of 4096 tokens" in done.err
 
 
+@pytest.mark.slow
 def test_an_export_evaluates_to_the_same_step(run_command: Run) -> None:
     """Through files and options, as a user would."""
     assert run_command("export", "megatron", "job.par", "--out", "run.sh", job=SPEC).code == 0
@@ -273,6 +283,7 @@ def test_a_search_emits_its_best_layout(run_command: Run) -> None:
     assert "no plugin writes" in run_command("search", "job.par", "--emit", "x").err
 
 
+@pytest.mark.slow
 def test_what_a_writer_leaves_out_is_listed(tmp_path: Path, run_command: Run) -> None:
     plugin = tmp_path / "others.py"
     plugin.write_text(
@@ -314,6 +325,7 @@ def settings_writers():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "change", "message"),
     [
@@ -349,6 +361,7 @@ def test_the_commands_of_the_guide_run(run_command: Run) -> None:
     assert run_command("eval", "--from", "megatron", "run.sh", *machine).code == 0
 
 
+@pytest.mark.slow
 def test_a_model_without_a_job_lists_what_a_job_needs(run_command: Run) -> None:
     config = {
         "model_type": "llama", "vocab_size": 128256, "num_hidden_layers": 32, "hidden_size": 4096,
@@ -437,6 +450,7 @@ def test_every_study_that_a_tool_can_run_comes_back(tool: str) -> None:
     assert count >= (5 if "torchtitan" in tool else 80)
 
 
+@pytest.mark.slow
 def test_several_studies_are_refused(run_command: Run) -> None:
     done = run_command("export", "megatron", "a.par", "b.par", a=SPEC, b=SPEC)
     assert done.code == 2

@@ -11,6 +11,7 @@ from parcost import ImportFile, Translation
 from parcost.contract.importers import PLAIN
 from parcost_plugins.importers.finetuning import importers
 
+from ..rows import mark_most
 from .translations import assumptions, settings, uses
 
 Run = Callable[..., Any]
@@ -96,7 +97,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("tool", FILES)
+@pytest.mark.parametrize("tool", mark_most(FILES, 4))
 def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
     name, text = FILES[tool]
     done = run_command("check", name, files={name: text})
@@ -108,36 +109,68 @@ def test_a_file_belongs_to_one_tool(run_command: Run, tool: str) -> None:
 
 @pytest.mark.parametrize(
     ("tool", "old", "new", "message"),
-    [
-        ("llamafactory", "full", "lora", "`finetuning_type` is lora: LoRA adapters are not"),
-        ("llamafactory", "finetuning_type: full\n", "", "is left out, and LLaMA-Factory 0.9 takes"),
-        ("llamafactory", "full", "full\nuse_muon: true", "`use_muon`: the optimizer Muon is not"),
-        ("llamafactory", "stage: sft", "stage: ppo", "`stage` is ppo: a rollout engine"),
-        ("llamafactory", "Llama-3.1-8B", "Llama-3.2-11B-Vision", "a vision tower is not"),
-        ("axolotl", "bf16: true", "adapter: lora", "`adapter` is lora: LoRA adapters are not"),
-        ("axolotl", "bf16: true", "adapter: qlora", "`adapter` is qlora: a frozen model in 4 or"),
-        ("axolotl", "bf16: true", "rl: grpo", "`rl` is grpo: a rollout engine"),
-        ("axolotl", "adamw_torch_fused", "muon", "the optimizer Muon is not in the language yet"),
-        ("torchtune", ".llama3_1_8b", ".lora_llama3_1_8b", "LoRA adapters are not in the language"),
-        ("torchtune", "modules.loss.Linear", "rlhf.loss.DPO", "a reference model beside"),
-        ("trl", "--bf16", "--bf16 --use_peft", "`use_peft`: LoRA adapters are not"),
-        ("trl", "scripts/sft.py", "scripts/grpo.py", "`trl/scripts/grpo.py`: a rollout engine"),
-        ("trl", "scripts/sft.py", "scripts/dpo.py", "a reference model beside the trained one"),
-        ("trl", "--bf16", "--bf16 --rank 64", "`rank` is 64: LoRA adapters are not"),
-        ("trl", "--bf16", "--bf16 --beta 0.1", "`beta` is 0.1: a reference model beside"),
-        ("trl", "--bf16", "--bf16 --optim adafactor", "`optim` is adafactor: the state of an"),
-        (
-            "ms_swift",
-            "--train_type full",
-            "",
-            "`tuner_type` is left out, and ms-swift 4 takes lora",
-        ),
-        ("ms_swift", "swift sft", "swift rlhf --rlhf_type grpo", "`rlhf_type` is grpo: a rollout"),
-        ("verl", "", "", "`verl.trainer.main_ppo`: a rollout engine"),
-        ("openrlhf", "", "", "`openrlhf.cli.train_ppo_ray`: a rollout engine"),
-        ("areal", "", "", "`rollout.backend` is sglang:d4: a rollout engine"),
-        ("nemo_rl", "", "", "`grpo.num_prompts_per_step` is 64: a rollout engine"),
-    ],
+    mark_most(
+        [
+            ("llamafactory", "full", "lora", "`finetuning_type` is lora: LoRA adapters are not"),
+            (
+                "llamafactory",
+                "finetuning_type: full\n",
+                "",
+                "is left out, and LLaMA-Factory 0.9 takes",
+            ),
+            (
+                "llamafactory",
+                "full",
+                "full\nuse_muon: true",
+                "`use_muon`: the optimizer Muon is not",
+            ),
+            ("llamafactory", "stage: sft", "stage: ppo", "`stage` is ppo: a rollout engine"),
+            ("llamafactory", "Llama-3.1-8B", "Llama-3.2-11B-Vision", "a vision tower is not"),
+            ("axolotl", "bf16: true", "adapter: lora", "`adapter` is lora: LoRA adapters are not"),
+            (
+                "axolotl",
+                "bf16: true",
+                "adapter: qlora",
+                "`adapter` is qlora: a frozen model in 4 or",
+            ),
+            ("axolotl", "bf16: true", "rl: grpo", "`rl` is grpo: a rollout engine"),
+            (
+                "axolotl",
+                "adamw_torch_fused",
+                "muon",
+                "the optimizer Muon is not in the language yet",
+            ),
+            (
+                "torchtune",
+                ".llama3_1_8b",
+                ".lora_llama3_1_8b",
+                "LoRA adapters are not in the language",
+            ),
+            ("torchtune", "modules.loss.Linear", "rlhf.loss.DPO", "a reference model beside"),
+            ("trl", "--bf16", "--bf16 --use_peft", "`use_peft`: LoRA adapters are not"),
+            ("trl", "scripts/sft.py", "scripts/grpo.py", "`trl/scripts/grpo.py`: a rollout engine"),
+            ("trl", "scripts/sft.py", "scripts/dpo.py", "a reference model beside the trained one"),
+            ("trl", "--bf16", "--bf16 --rank 64", "`rank` is 64: LoRA adapters are not"),
+            ("trl", "--bf16", "--bf16 --beta 0.1", "`beta` is 0.1: a reference model beside"),
+            ("trl", "--bf16", "--bf16 --optim adafactor", "`optim` is adafactor: the state of an"),
+            (
+                "ms_swift",
+                "--train_type full",
+                "",
+                "`tuner_type` is left out, and ms-swift 4 takes lora",
+            ),
+            (
+                "ms_swift",
+                "swift sft",
+                "swift rlhf --rlhf_type grpo",
+                "`rlhf_type` is grpo: a rollout",
+            ),
+            ("verl", "", "", "`verl.trainer.main_ppo`: a rollout engine"),
+            ("openrlhf", "", "", "`openrlhf.cli.train_ppo_ray`: a rollout engine"),
+            ("areal", "", "", "`rollout.backend` is sglang:d4: a rollout engine"),
+            ("nemo_rl", "", "", "`grpo.num_prompts_per_step` is 64: a rollout engine"),
+        ]
+    ),
 )
 def test_what_the_language_lacks_is_an_error_at_its_key(
     run_command: Run, tool: str, old: str, new: str, message: str
@@ -151,6 +184,7 @@ def test_what_the_language_lacks_is_an_error_at_its_key(
     assert "step time" not in done.out
 
 
+@pytest.mark.slow
 def test_a_variable_that_decides_adapters_raises_an_error(run_command: Run) -> None:
     files = {"run.sh": TRL.replace("--bf16", "--bf16 --use_peft $PEFT")}
     done = run_command("eval", "run.sh", files=files)
@@ -278,6 +312,7 @@ def test_a_value_that_is_unknown_raises_a_question(
     assert {one.attribute for one in read(tool, old, new).questions} == {attribute}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "key", "attribute"),
     [
@@ -305,6 +340,7 @@ def test_a_key_of_another_release_raises_a_question(
     assert "of_tomorrow" in done.err
 
 
+@pytest.mark.slow
 def test_a_variable_without_a_value_raises_an_error(run_command: Run) -> None:
     files = {"run.sh": TRL.replace("--max_length 4096", "--max_length $LENGTH")}
     done = run_command("eval", "run.sh", files=files)
@@ -323,7 +359,7 @@ def test_two_narrow_types_exclude_one_another() -> None:
     }
 
 
-@pytest.mark.parametrize("tool", FILES)
+@pytest.mark.parametrize("tool", mark_most(FILES, 4))
 def test_broken_and_hostile_texts_are_problems_at_a_place(tool: str) -> None:
     name, text = FILES[tool]
     one = next(one for one in importers() if one.name == tool)

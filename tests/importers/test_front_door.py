@@ -38,6 +38,7 @@ MACHINE = (
 )
 
 
+@pytest.mark.slow
 def test_files_of_one_job_are_one_number_in_every_command(run_command: Run) -> None:
     both = ("config.json", "ds.json")
     figures = run_command("figures", *MACHINE, *both, "step_time", files=FILES)

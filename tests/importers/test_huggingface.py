@@ -13,6 +13,8 @@ import parcost
 from parcost_plugins.importers.huggingface import HuggingFace
 from parcost_plugins.importers.json_text import JsonTextError, read_object
 
+from ..rows import mark_most
+
 Run = Callable[..., Any]
 
 # Configurations of published models, and how many parameters their authors count.
@@ -135,6 +137,7 @@ def test_a_configuration_is_evaluated_at_once(run_command: Run) -> None:
     assert "step time" in done.out
 
 
+@pytest.mark.slow
 def test_the_imported_spec_is_what_is_evaluated(run_command: Run) -> None:
     spec = run_command("import", "config.json", files={"config.json": config_text()}).out
     job = JOB.replace('use "config.json" as model\n', "").replace("layout { tp = 1 }\n", "")
@@ -146,60 +149,67 @@ def test_the_imported_spec_is_what_is_evaluated(run_command: Run) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "attributes"),
-    [
-        ({"num_key_value_heads": None}, {}),
-        ({"num_key_value_heads": 2}, {"kv_heads": "2"}),
-        ({"model_type": "qwen2", **GROUPS}, {"qkv_biases": "on", "kv_heads": "8"}),
-        ({"attention_bias": True}, {"qkv_biases": "on", "output_bias": "on"}),
-        ({"mlp_bias": True}, {"mlp_biases": "on"}),
-        (
-            {**QWEN3, "sliding_window": 128, "use_sliding_window": False},
-            {"qk_norm": "on", **SIZES},
-        ),
-        (
-            {**QWEN3, "sliding_window": 128, "use_sliding_window": True, "max_window_layers": 2},
-            {"qk_norm": "on", **SIZES, "window": "128", "full_layers": "[0, 1]"},
-        ),
-        ({"model_type": "mistral", **GROUPS}, {"window": "4096", "kv_heads": "8"}),
-        ({"model_type": "mistral", **GROUPS, "sliding_window": None}, {"kv_heads": "8"}),
-        (
-            {**OLMO3, "layer_types": ["sliding_attention", "full_attention"] * 2},
-            {**OF_OLMO3, "window": "128", "full_every": "2"},
-        ),
-        (
-            {**OLMO3, "layer_types": ["full_attention", *["sliding_attention"] * 3]},
-            {**OF_OLMO3, "window": "128", "full_layers": "[0]"},
-        ),
-        ({**OLMO3, "layer_types": ["full_attention"] * 4}, OF_OLMO3),
-        ({**OLMO3, "layer_types": ["sliding_attention"] * 4}, {**OF_OLMO3, "window": "128"}),
-        ({**OLMO3}, {**OF_OLMO3, "window": "128", "full_every": "4"}),
-        ({**MIXTURE, "mlp_only_layers": [0, 1]}, {**OF_MIXTURE, "dense_first": "2"}),
-        ({**MIXTURE, "decoder_sparse_step": 2}, {**OF_MIXTURE, "moe_every": "2"}),
-        ({**MIXTURE, "mlp_only_layers": [3]}, {**OF_MIXTURE, "dense_layers": "[3]"}),
-        (
-            {**MIXTURE, "mlp_only_layers": [0], "decoder_sparse_step": 2},
-            {**OF_MIXTURE, "moe_every": "2"},
-        ),
-        ({**MIXTURE, "num_experts": 0}, {"qk_norm": "on", **SIZES}),
-        (
-            {**MPT, "attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 2}},
-            {**OF_MPT, "alibi": "on", "kv_heads": "2"},
-        ),
-        (
-            {**MPT, "attn_config": {"attn_type": "multiquery_attention", "alibi": False}},
-            {**OF_MPT, "kv_heads": "1", "positions": "256"},
-        ),
-        (
-            {**MPT, "attn_config": {"alibi": False, "rope": True}},
-            OF_MPT,
-        ),
-        ({"model_type": "nemotron", "kv_channels": 64}, {**OF_NEMOTRON, "head_dim": "64"}),
-        (
-            {"model_type": "cohere2", "use_gated_activation": True, "sliding_window": None},
-            {"norm": "layer", "norm_weights": "1", "norms": "1", "parallel_residual": "on"}
-            | {"tied": "on"},
-        ),
-    ],
+    mark_most(
+        [
+            ({"num_key_value_heads": None}, {}),
+            ({"num_key_value_heads": 2}, {"kv_heads": "2"}),
+            ({"model_type": "qwen2", **GROUPS}, {"qkv_biases": "on", "kv_heads": "8"}),
+            ({"attention_bias": True}, {"qkv_biases": "on", "output_bias": "on"}),
+            ({"mlp_bias": True}, {"mlp_biases": "on"}),
+            (
+                {**QWEN3, "sliding_window": 128, "use_sliding_window": False},
+                {"qk_norm": "on", **SIZES},
+            ),
+            (
+                {
+                    **QWEN3,
+                    "sliding_window": 128,
+                    "use_sliding_window": True,
+                    "max_window_layers": 2,
+                },
+                {"qk_norm": "on", **SIZES, "window": "128", "full_layers": "[0, 1]"},
+            ),
+            ({"model_type": "mistral", **GROUPS}, {"window": "4096", "kv_heads": "8"}),
+            ({"model_type": "mistral", **GROUPS, "sliding_window": None}, {"kv_heads": "8"}),
+            (
+                {**OLMO3, "layer_types": ["sliding_attention", "full_attention"] * 2},
+                {**OF_OLMO3, "window": "128", "full_every": "2"},
+            ),
+            (
+                {**OLMO3, "layer_types": ["full_attention", *["sliding_attention"] * 3]},
+                {**OF_OLMO3, "window": "128", "full_layers": "[0]"},
+            ),
+            ({**OLMO3, "layer_types": ["full_attention"] * 4}, OF_OLMO3),
+            ({**OLMO3, "layer_types": ["sliding_attention"] * 4}, {**OF_OLMO3, "window": "128"}),
+            ({**OLMO3}, {**OF_OLMO3, "window": "128", "full_every": "4"}),
+            ({**MIXTURE, "mlp_only_layers": [0, 1]}, {**OF_MIXTURE, "dense_first": "2"}),
+            ({**MIXTURE, "decoder_sparse_step": 2}, {**OF_MIXTURE, "moe_every": "2"}),
+            ({**MIXTURE, "mlp_only_layers": [3]}, {**OF_MIXTURE, "dense_layers": "[3]"}),
+            (
+                {**MIXTURE, "mlp_only_layers": [0], "decoder_sparse_step": 2},
+                {**OF_MIXTURE, "moe_every": "2"},
+            ),
+            ({**MIXTURE, "num_experts": 0}, {"qk_norm": "on", **SIZES}),
+            (
+                {**MPT, "attn_config": {"attn_type": "grouped_query_attention", "kv_n_heads": 2}},
+                {**OF_MPT, "alibi": "on", "kv_heads": "2"},
+            ),
+            (
+                {**MPT, "attn_config": {"attn_type": "multiquery_attention", "alibi": False}},
+                {**OF_MPT, "kv_heads": "1", "positions": "256"},
+            ),
+            (
+                {**MPT, "attn_config": {"alibi": False, "rope": True}},
+                OF_MPT,
+            ),
+            ({"model_type": "nemotron", "kv_channels": 64}, {**OF_NEMOTRON, "head_dim": "64"}),
+            (
+                {"model_type": "cohere2", "use_gated_activation": True, "sliding_window": None},
+                {"norm": "layer", "norm_weights": "1", "norms": "1", "parallel_residual": "on"}
+                | {"tied": "on"},
+            ),
+        ]
+    ),
 )
 def test_keys_that_depend_on_others(
     run_command: Run, changes: dict[str, Any], attributes: dict[str, str]
@@ -312,6 +322,7 @@ def test_an_unknown_key_is_listed(run_command: Run) -> None:
     assert "unknown: warp_factor" in listed.err
 
 
+@pytest.mark.slow
 def test_a_list_of_unknown_keys_has_an_end(run_command: Run) -> None:
     text = config_text(**{f"warp_{i}": i for i in range(1, 1002)})
     done = run_command("import", "config.json", files={"config.json": text})
@@ -326,6 +337,7 @@ TOWER = {
 }
 
 
+@pytest.mark.slow
 def test_a_model_with_a_tower_is_evaluated_as_text_on_demand_only(run_command: Run) -> None:
     files = {"config.json": json.dumps(TOWER)}
     done = run_command("eval", *OPTIONS, "config.json", files=files)
@@ -376,6 +388,7 @@ def test_adapters_and_diffusion_transformers_are_refused_by_name(
     assert "not in the language yet" in done.err
 
 
+@pytest.mark.slow
 def test_an_unknown_type_is_read_as_another_one_on_demand(run_command: Run) -> None:
     text = json.dumps({**SMALL, **MIXTURE, "model_type": "warp_moe"})
     done = run_command("import", "config.json", files={"config.json": text})
@@ -407,19 +420,21 @@ def test_windows_of_a_type_that_has_none_are_read_on_demand_only(run_command: Ru
 
 @pytest.mark.parametrize(
     ("key", "attribute"),
-    [
-        ("num_hidden_layers", "layers"),
-        ("hidden_size", "hidden"),
-        ("num_attention_heads", "heads"),
-        ("num_key_value_heads", "kv_heads"),
-        ("vocab_size", "vocabulary"),
-        ("intermediate_size", "ffn"),
-        ("num_experts", "experts"),
-        ("num_experts_per_tok", "top_k"),
-        ("moe_intermediate_size", "expert_ffn"),
-        ("head_dim", "head_dim"),
-        ("tie_word_embeddings", "tied"),
-    ],
+    mark_most(
+        [
+            ("num_hidden_layers", "layers"),
+            ("hidden_size", "hidden"),
+            ("num_attention_heads", "heads"),
+            ("num_key_value_heads", "kv_heads"),
+            ("vocab_size", "vocabulary"),
+            ("intermediate_size", "ffn"),
+            ("num_experts", "experts"),
+            ("num_experts_per_tok", "top_k"),
+            ("moe_intermediate_size", "expert_ffn"),
+            ("head_dim", "head_dim"),
+            ("tie_word_embeddings", "tied"),
+        ]
+    ),
 )
 def test_a_misspelled_key_that_decides_raises_a_question(
     run_command: Run, key: str, attribute: str

@@ -118,6 +118,7 @@ def test_what_another_file_sets_is_not_missing(run_command: Run) -> None:
     assert study_of(done.out)[Training].model.vocabulary == 151936
 
 
+@pytest.mark.slow
 def test_deepspeed_takes_the_model_of_a_config(run_command: Run) -> None:
     deepspeed = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True},
                  "zero_optimization": {"stage": 3}}  # fmt: skip
@@ -168,6 +169,7 @@ def test_layers_that_transformers_leaves_out_come_from_the_script(run_command: R
     assert study_of(done.out)[Training].model.prediction_layers == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["eval", "search", "show", "timeline"])
 def test_files_of_one_job_are_one_study(run_command: Run, command: str) -> None:
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
@@ -187,6 +189,7 @@ def test_two_complete_files_are_two_studies(run_command: Run) -> None:
     assert "each file is a study" in done.err
 
 
+@pytest.mark.slow
 def test_a_use_takes_a_file_of_the_job(run_command: Run) -> None:
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
     given = (*machine, "--set", "cluster.devices=8", "--use", "config.json")

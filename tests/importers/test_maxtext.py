@@ -240,6 +240,7 @@ def test_types_of_weights_change_the_recipe() -> None:
     assert values["training.precision"] == "maxtext"
 
 
+@pytest.mark.slow
 def test_a_key_that_is_renamed_raises_a_question(run_command: Callable[..., Any]) -> None:
     text = RUN.replace("ici_tensor_parallelism", "ici_tensor_parallel_size")
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")

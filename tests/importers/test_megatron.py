@@ -35,6 +35,7 @@ def test_llama_70b_has_its_published_parameters(tmp_path: Path) -> None:
     assert figures(tmp_path, LLAMA, 64).figure("parameters") == 70_553_706_496
 
 
+@pytest.mark.slow
 def test_the_vocabulary_is_padded_by_the_default(tmp_path: Path) -> None:
     # 128 x tp 4 = 512: 250.5 times, so 251 x 512 = 128,512 rows. The fullest stage has one of
     # the two tables, a fourth of it on each rank, at 2 bytes for each parameter.

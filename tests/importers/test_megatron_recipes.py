@@ -128,6 +128,7 @@ def test_a_file_without_arguments_is_an_error(run_command: Run, text: str) -> No
     assert "error[import]" in done.err
 
 
+@pytest.mark.slow
 def test_references_that_grow_without_end_are_an_error() -> None:
     doubling = "".join(f"A{n + 1}=$A{n}$A{n}\n" for n in range(60))
     text = f"A0=xxxxxxxx\n{doubling}python a.py {small('--save $A60')}\n"
@@ -198,6 +199,7 @@ def llama_64gpu_config():
 '''
 
 
+@pytest.mark.slow
 def test_a_recipe_is_read(tmp_path: Path) -> None:
     found = translate(Megatron(), "recipe.py", RECIPE)
     expected = {
@@ -317,6 +319,7 @@ def test_the_file_is_recognized() -> None:
     assert not importer.recognizes("notes.txt", "buy milk")
 
 
+@pytest.mark.slow
 def test_a_translation_is_what_is_evaluated(run_command: Run) -> None:
     options = ["--set", "cluster.devices=64", "--format", "jsonl"]
     direct = run_command("eval", *MACHINE, *options, "run.args", files={"run.args": LLAMA})
@@ -414,6 +417,7 @@ def test_a_recipe_starts_from_one_of_the_library() -> None:
     assert not found.questions
 
 
+@pytest.mark.slow
 def test_one_of_several_recipes_is_chosen(run_command: Run) -> None:
     text = recipe("cfg = llama3_8b_pretrain_config()", "small_config") + recipe(
         "cfg = llama31_405b_pretrain_config()", "large_config"

@@ -298,6 +298,7 @@ def test_resolvers_of_nemo_are_computed() -> None:
     assert found["training.global_batch"] == "64 sequences"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_no_damage_of_a_file_raises(seed: int) -> None:
     draw = random.Random(seed)

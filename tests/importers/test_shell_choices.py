@@ -174,6 +174,7 @@ def test_a_word_of_a_composed_command_has_its_place() -> None:
         assert text[word.start : word.end] == word.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [

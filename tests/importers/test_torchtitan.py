@@ -434,6 +434,7 @@ def test_the_file_is_recognized() -> None:
     assert not importer.recognizes("a.py", "print()")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text"), [("run.toml", TOML), ("config.py", PYTHON)])
 def test_a_translation_is_what_is_evaluated(run_command: Run, name: str, text: str) -> None:
     direct = run_command("eval", *MACHINE, "--format", "jsonl", name, files={name: text})

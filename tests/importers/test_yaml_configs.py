@@ -19,6 +19,7 @@ from parcost_plugins.importers.yaml_text import (
     read_mapping,
 )
 
+from ..rows import mark_most
 from .translations import assumptions, names, problems, settings, uses
 
 # Text -------------------------------------------------------------------------------------------
@@ -58,29 +59,31 @@ def laughs(depth: int) -> str:
 
 @pytest.mark.parametrize(
     ("text", "message", "part"),
-    [
-        (laughs(9), f"more than {MOST_VALUES:,} values", None),
-        ("a: &a [*a]\n", "nests too deeply", None),
-        ("a: &a {b: *a}\n", "nests too deeply", None),
-        ("a: " + "[" * 2000 + "]" * 2000, "nests too deeply", None),
-        (
-            "a: !!python/object/apply:os.system [ls]\n",
-            "asks for an object",
-            "!!python/object/apply:os.system [ls]",
-        ),
-        ("a: !Thing {x: 1}\n", "`!Thing` asks for an object", "!Thing {x: 1}"),
-        ("a: !!binary aGk=\n", "`!!binary` are not read", "!!binary aGk="),
-        ("!!python/name:os.system x: 1\n", "asks for an object", None),
-        ("a: 1\na: 2\n", "`a` stands here a second time", "a: 2"),
-        ("? [x, y]\n: 1\n", "a key is a plain value", None),
-        ("a: [1\n", "expected ',' or ']'", None),
-        ("a: \x07\n", "special characters are not allowed", None),
-        ("- a\n", "a mapping is expected", None),
-        ("", "a mapping is expected", None),
-        ("a: 1\n---\nb: 2\n", "but found another document", None),
-        ("<<: 3\n", "a merge key takes mappings", None),
-        ("a: x" + "y" * LONGEST, "more than the 131,072 of a configuration", None),
-    ],
+    mark_most(
+        [
+            (laughs(9), f"more than {MOST_VALUES:,} values", None),
+            ("a: &a [*a]\n", "nests too deeply", None),
+            ("a: &a {b: *a}\n", "nests too deeply", None),
+            ("a: " + "[" * 2000 + "]" * 2000, "nests too deeply", None),
+            (
+                "a: !!python/object/apply:os.system [ls]\n",
+                "asks for an object",
+                "!!python/object/apply:os.system [ls]",
+            ),
+            ("a: !Thing {x: 1}\n", "`!Thing` asks for an object", "!Thing {x: 1}"),
+            ("a: !!binary aGk=\n", "`!!binary` are not read", "!!binary aGk="),
+            ("!!python/name:os.system x: 1\n", "asks for an object", None),
+            ("a: 1\na: 2\n", "`a` stands here a second time", "a: 2"),
+            ("? [x, y]\n: 1\n", "a key is a plain value", None),
+            ("a: [1\n", "expected ',' or ']'", None),
+            ("a: \x07\n", "special characters are not allowed", None),
+            ("- a\n", "a mapping is expected", None),
+            ("", "a mapping is expected", None),
+            ("a: 1\n---\nb: 2\n", "but found another document", None),
+            ("<<: 3\n", "a merge key takes mappings", None),
+            ("a: x" + "y" * LONGEST, "more than the 131,072 of a configuration", None),
+        ]
+    ),
 )
 def test_a_text_that_is_no_configuration_is_an_error(
     text: str, message: str, part: str | None

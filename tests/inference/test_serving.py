@@ -36,6 +36,7 @@ def chat(more: str, figure: str, text: str = SERVING) -> float:
 # --- worked examples ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_token_of_a_70b_model_takes_8_milliseconds_at_full_bandwidth() -> None:
     more = "context = 0, longest = 1, all_reduce = 15 us"
     by_hand = 2 * (LLAMA3_70B - TABLE) / (8 * 3.35e12)
@@ -165,6 +166,7 @@ def test_learned_positions_are_looked_up() -> None:
     assert chat(more, "weights", text) == chat(more, "weights") + 2 * 4096 * 8192
 
 
+@pytest.mark.slow
 def test_the_context_grows_while_an_answer_is_made() -> None:
     more = "prompt = 1000, output = 500, all_reduce = 0 s"
     assert chat(more, "cache_seconds") == pytest.approx(1250 * 327_680 / (8 * 3.35e12))
@@ -283,6 +285,7 @@ def test_efficiencies_are_those_of_training_by_default() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_sweep_of_batches_gives_what_each_point_gives_alone() -> None:
     text = SERVING.format(more="batch = [1, 16, 256], context = 1000, longest = 1000")
     rows = parcost.load_text(text)[0].evaluate().rows()
@@ -299,6 +302,7 @@ def test_the_table_names_what_bounds_each_phase() -> None:
     assert bounds == {"prefill": "compute", "decode": "memory bandwidth"}
 
 
+@pytest.mark.slow
 def test_a_sweep_of_degrees_reaches_beyond_a_node_as_each_point_does_alone() -> None:
     nodes = SERVING.replace(
         "level net",

@@ -414,6 +414,7 @@ def test_a_fused_kernel_contradicts_stored_scores(flash: str, kernel: str, holds
 sizes = st.integers(min_value=1, max_value=400)
 
 
+@pytest.mark.slow
 @settings(max_examples=min(25, settings().max_examples), deadline=None)
 @given(
     lengths=st.lists(st.integers(min_value=1, max_value=500), min_size=2, max_size=12, unique=True),
@@ -428,6 +429,7 @@ def test_no_token_is_worth_less_in_a_longer_sequence(lengths: list[int], kernel:
     assert all(a <= b * (1 + 1e-12) for a, b in pairwise(each))
 
 
+@pytest.mark.slow
 @settings(max_examples=min(25, settings().max_examples), deadline=None)
 @given(heads=st.lists(sizes, min_size=2, max_size=12, unique=True))
 def test_no_larger_head_is_faster(heads: list[int]) -> None:

@@ -44,6 +44,7 @@ def test_under_zero_a_rank_streams_over_its_share(bind: Bind, name: str, zero: i
     assert whole.bytes_ == pytest.approx(8 * shared.bytes_)
 
 
+@pytest.mark.slow
 def test_clipping_reads_fp32_gradients_twice_and_writes_them_once(study_with: StudyWith) -> None:
     term = once_term(study_with("memory_efficiency = 50 %"), "gradient norm and clipping")
     assert term.bytes_ == 12 * LLAMA3_8B

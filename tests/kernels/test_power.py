@@ -103,6 +103,7 @@ def test_power_falls_with_the_square_of_the_voltage_on_a_board_that_was_left_out
     assert misses[0] < misses[1]
 
 
+@pytest.mark.slow
 def test_products_and_attention_slow_down_and_streams_do_not() -> None:
     free = parcost.load_text(spec())[0].evaluate().result
     capped = parcost.load_text(spec("power_cap = 500 W"))[0].evaluate().result
@@ -122,6 +123,7 @@ def test_products_and_attention_slow_down_and_streams_do_not() -> None:
     assert ratios[norm] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_lifting_the_cap_is_among_what_would_help() -> None:
     result = parcost.load_text(spec("power_cap = 400 W"))[0].evaluate().result
     rows = [row for _, s in result.sections for row in s.rows]

@@ -41,6 +41,7 @@ def test_products_count_two_flops_per_multiplication(study_with: StudyWith) -> N
     assert found.flops == 2 * 4096 * 128_256 * 4096
 
 
+@pytest.mark.slow
 def test_streams_can_be_left_out(study_with: StudyWith) -> None:
     study = study_with("memory_bound = off")
     found = work(study)

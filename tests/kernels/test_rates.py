@@ -61,6 +61,7 @@ def test_linear_layers_and_experts_run_in_the_narrow_type_and_nothing_else(
     assert seconds(core(), study, ConstantKernels()) == pytest.approx(CORE, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_an_h100_multiplies_1_87_times_as_fast_in_fp8(study_with: StudyWith) -> None:
     wide, narrow = study_with("model = constant"), study_with("model = constant", recipe=FP8)
     product = gemm(4096, 4096, 4096)
@@ -241,6 +242,7 @@ def test_odd_rows_are_slower_than_rows_that_are_copied_by_words(
     assert found[0] / found[1] == pytest.approx(times, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_experts_pad_their_tokens(study_with: StudyWith) -> None:
     strict = study_with(f"{WHOLE}, misaligned_efficiency = 50 %, odd_efficiency = 50 %")
     free = study_with(f"{WHOLE}, misaligned_efficiency = 1, odd_efficiency = 1")

@@ -106,6 +106,7 @@ def test_the_best_tile_is_taken() -> None:
     assert quantised_flops(gemm(64, 64, 64), 1.0, 1.0) == 2 * 64**3 / 0.7
 
 
+@pytest.mark.slow
 def test_the_tiles_of_every_study_are_those_of_cublas_and_a_study_may_have_others(
     study_with: StudyWith,
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_non_operator_is_not_priced(study_with: StudyWith) -> None:
     assert TiledKernels().price(object(), study_with()) is None
 
 
+@pytest.mark.slow
 def test_arrays_cost_what_their_elements_cost(study_with: StudyWith) -> None:
     swept = study_with(micro_batch="[1, 2, 4, 8]")
     for i, micro_batch in enumerate((1, 2, 4, 8)):

@@ -260,6 +260,7 @@ def test_a_span_beyond_the_text_is_shown_at_its_end(offset: int) -> None:
     assert "^" in render(Diagnostic("x", "m", (Label(Span(source, offset, offset + 2)),)))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200), st.integers(0, 200), st.integers(0, 200), st.text(max_size=10))
 def test_anything_can_be_shown(text: str, start: int, length: int, label: str) -> None:
     source = Source("net.par", text)

@@ -95,6 +95,7 @@ def test_a_file_that_is_too_large_is_not_read(
     assert message(Path("large.par")).startswith("error[file-too-large]: `large.par` has ")
 
 
+@pytest.mark.slow
 def test_nothing_is_reported_twice() -> None:
     for path in FILES:
         found = [

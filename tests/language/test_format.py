@@ -97,6 +97,7 @@ def spellings(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(bodies())
 def test_formatting_keeps_meaning_and_comments(text: str) -> None:

@@ -500,6 +500,7 @@ def test_a_tree_is_never_deep_even_where_brackets_are_few() -> None:
     assert [d.id for d in found_in(f"a = {deep}")] == ["nesting-too-deep"]
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_not_deep() -> None:
     assert len(value(" + ".join(["1"] * 40_000)).operands) == 40_000
 

@@ -9,6 +9,8 @@ from spec_generator import Generator, bases, read
 from parcost import SpecError
 from parcost.engine.session import Session
 
+from ..rows import mark_most
+
 GENERATOR = Generator()
 SESSION = Session(GENERATOR.plugins)
 
@@ -69,7 +71,7 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", mark_most(FOUND))
 def test_what_once_failed_no_longer_does(name: str) -> None:
     base, more = FOUND[name]
     spec = bases()[base] if base else read("", "")
@@ -130,6 +132,7 @@ def test_magnitudes_that_overflow_in_products_are_refused(text: str, near: str) 
     assert said.help == f"the nearest legal value is {near}"
 
 
+@pytest.mark.slow
 def test_the_bases_run_and_have_every_block() -> None:
     kinds = set()
     for spec in bases().values():

@@ -829,6 +829,7 @@ def without_effect(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in WITHOUT and not has_effect(name)]
 
 
+@pytest.mark.slow
 def test_some_attributes_have_an_effect() -> None:
     assert not without_effect(random.Random(1).sample(sorted(places()), 5))
 

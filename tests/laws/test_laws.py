@@ -214,10 +214,12 @@ def below_their_bounds(seed: int, numbers: range, monkeypatch: pytest.MonkeyPatc
         yield "no collective was estimated"
 
 
+@pytest.mark.slow
 def test_more_bandwidth_is_never_slower() -> None:
     assert not list(slower_with_more_bandwidth(20, range(6)))
 
 
+@pytest.mark.slow
 def test_more_work_is_never_faster() -> None:
     assert not list(faster_with_more_work(21, range(8)))
 

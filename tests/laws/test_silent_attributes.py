@@ -92,6 +92,7 @@ def silent(base: str, *kinds: str) -> Iterator[str]:
                 yield f"{kind}.{name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["offload", "local_updates"])
 def test_some_attributes_change_something_or_are_named(kind: str) -> None:
     assert list(silent("dense", kind)) == []

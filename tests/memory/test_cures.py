@@ -59,6 +59,7 @@ def usable(change: Mapping[str, Any], text: str = JOB) -> float:
     return (1 + 1e-9) * outcome(text, change)[0] / 0.95 / float(whole)
 
 
+@pytest.mark.slow
 def test_a_step_that_fits_needs_no_cure() -> None:
     assert sections(JOB, {}) == []
 
@@ -124,6 +125,7 @@ def test_a_loss_that_keeps_less_is_a_cure(change: dict[str, Any]) -> None:
     assert memory[0] == pytest.approx(outcome(ENDS, change)[0])
 
 
+@pytest.mark.slow
 def test_what_costs_the_least_is_first_and_more_devices_are_last() -> None:
     found = list(cures(training__micro_batch=4).items())
     slower = [float(row[3].removesuffix(" %")) for name, row in found if not row[5]]
@@ -192,6 +194,7 @@ def test_the_command_fits_and_prints_the_same_numbers(
     assert first[3][0] == pytest.approx(fitting["step_seconds"], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_screen_has_the_cheapest_cures_and_the_command(run_command: Run) -> None:
     done = run_command("eval", "job.par", "--set", "training.micro_batch=4", job=JOB)
     lines = done.out.splitlines()

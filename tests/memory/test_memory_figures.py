@@ -125,6 +125,7 @@ def test_every_device_of_a_pipeline_is_listed_at_its_fullest(bind: Bind) -> None
     assert [row[3] for row in section.rows] == [4, 3, 2, 1]
 
 
+@pytest.mark.slow
 def test_memory_by_stage_counts_stages_and_not_devices() -> None:
     text = """
 use catalog.devices.h100_sxm

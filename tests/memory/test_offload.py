@@ -196,6 +196,7 @@ def test_what_is_on_the_host_neither_fragments_nor_makes_others_negative(bind: B
     assert details(gone)["other_memory"] >= 0
 
 
+@pytest.mark.slow
 def test_a_sweep_over_shares_gives_what_each_gives_alone(bind: Bind) -> None:
     def study(share: Any) -> Study:
         return offloaded(

@@ -177,6 +177,7 @@ def test_fragmentation_is_a_share_of_the_activations_alive(bind: Bind) -> None:
     assert outcome.device_memory[0] == pytest.approx(outcome.memory_bytes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", range(4))
 def test_a_sweep_gives_at_every_point_what_that_point_gives_alone(bind: Bind, zero: int) -> None:
     def study(devices: Any) -> Study:

@@ -12,6 +12,8 @@ import pytest
 from parcost import Study
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import mark_most
+
 Bind = Callable[..., Study]
 
 
@@ -54,7 +56,7 @@ def compute(term: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("zero", "values", "expected"),
-    [
+    mark_most([
         (0, {}, {}),
         (1, {}, {}),
         # a bucket of 4 B for each element, or as large as it may be
@@ -81,7 +83,7 @@ def compute(term: Any) -> Any:
         (0, {"plainly.gradient_staging": 400}, {"gradient staging": 4 * 400}),
         (2, {"plainly.gradient_staging": 9e9}, {"gradient staging": 4 * ALL}),
         (3, {"plainly.gradient_staging": 400}, {"gathered layers": 2 * 220, "gathered ends": 2 * 590, "unsharded gradients": 6 * 700}),
-    ],
+    ]),
 )  # fmt: skip
 def test_buffers_beside_the_state(
     bind: Bind, zero: int, values: dict[str, Any], expected: dict[str, float]
@@ -100,6 +102,7 @@ def test_buffers_beside_the_state(
     assert set(alone) == set(state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("devices", "times"), [(1, 0), (2, 1)])
 def test_two_ranks_are_enough_for_buffers(bind: Bind, devices: int, times: int) -> None:
     text = "framework plainly { gradient_staging = 100 }\n"
@@ -165,6 +168,7 @@ def test_gradients_by_matrix_are_whole_of_the_largest(
     assert terms(study)["unsharded gradients"].bytes_ == 4 * largest
 
 
+@pytest.mark.slow
 def test_buffers_of_a_device_stand_once_on_it(bind: Bind) -> None:
     found = terms(bind({"layout.zero": 2, "plain.memory": 1e12}, parameters=PARTS))
     assert found["gradient bucket"].once_per_device

@@ -16,6 +16,8 @@ from parcost_plugins.memory import figures, fit, offload
 from parcost_plugins.schedules.interleaved import Interleaved
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import mark_most
+
 Bind = Callable[..., Study]
 
 GIVEN = Formula(text="given")
@@ -177,6 +179,7 @@ def test_activations_of_layers_and_ends(bind: Bind) -> None:
     }
 
 
+@pytest.mark.slow
 def test_stages_are_listed_where_there_are_some(bind: Bind) -> None:
     def rows(values: dict[str, Any], stages: int) -> list[tuple[Any, ...]]:
         study = bind(
@@ -329,7 +332,7 @@ def failures(study: Study) -> list[str]:
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [
+    mark_most([
         ({}, []),
         ({"local_updates.offload": "on"}, ["offload-needs-host-bandwidth"]),
         ({"local_updates.offload": "on", **LINK}, []),
@@ -339,7 +342,7 @@ def failures(study: Study) -> list[str]:
         ({"offload.optimizer": 0.5, "plain.host_bandwidth": 10.0}, ["offload-needs-host-memory-bandwidth"]),
         ({"offload.optimizer": 0.5, "plain.host_bandwidth": 10.0, "offload.update": "device"}, []),
         ({"plain.host_bandwidth": 10.0}, []),
-    ],
+    ], 4),
 )  # fmt: skip
 def test_requirements_of_offloading(
     bind: Bind, values: dict[str, Any], expected: list[str]

@@ -79,6 +79,7 @@ def test_without_full_recomputation_no_layer_is(study_of: StudyOf) -> None:
     assert recomputed_layers(study_of("llama3_8b", extra="recompute { norms = on }")) == (0,)
 
 
+@pytest.mark.slow
 @settings(max_examples=min(15, settings().max_examples), deadline=None)
 @given(
     stages=st.lists(st.integers(0, 9), min_size=4, max_size=4).filter(lambda s: sum(s) > 2),

@@ -148,6 +148,7 @@ def test_parameters_of_latent_attention() -> None:
     }
 
 
+@pytest.mark.slow
 def test_parameters_of_a_mixture() -> None:
     study = study_of(MIXTURE, layout=EXPERTS)
     mixture = ("router", "routed experts", "biases of routed experts", "shared experts")

@@ -10,6 +10,8 @@ import pytest
 
 from parcost import Study
 
+from ..rows import mark_most
+
 StudyOf = Callable[..., Study]
 
 NUMBERS = {
@@ -24,7 +26,7 @@ def contributions(study: Study, hook: str) -> Sequence[Any]:
     return [c for plugin, c in study.contributions(hook) if plugin.name.startswith("model.")]
 
 
-@pytest.mark.parametrize("hook", NUMBERS)
+@pytest.mark.parametrize("hook", mark_most(NUMBERS))
 @pytest.mark.parametrize(
     "training",
     [

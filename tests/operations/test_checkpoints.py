@@ -77,6 +77,7 @@ def test_only_as_many_nodes_write_as_there_are_shards() -> None:
     assert found.figure("checkpoint.writing") == pytest.approx(14 * LLAMA3_8B / 4 / 1e9)
 
 
+@pytest.mark.slow
 def test_asynchronous_writing_blocks_for_the_copy_to_the_host_only() -> None:
     more = ", storage = 10 GB/s, asynchronous = on"
     found = result(JOB.format(zero=1, more=more))

@@ -143,6 +143,7 @@ def test_without_a_double_buffer_every_block_is_waited_for() -> None:
     assert of.figure("step_time") > result().figure("step_time")
 
 
+@pytest.mark.slow
 def test_a_ring_is_free_from_2475_tokens_on() -> None:
     # 2 (k / a) F / B, k / a = 1/8 (of Llama 3 70B), 495 TFLOP/s, 50 GB/s
     model = "use catalog.models.llama3_70b"
@@ -334,6 +335,7 @@ def test_ulysses_sends_528_mb_per_layer() -> None:
     assert found["heads all-to-all", "F"].window is None
 
 
+@pytest.mark.slow
 def test_a_ring_sends_less_below_1_plus_a_over_k_ranks() -> None:
     ratios = {}
     for cp in (2, 4, 8):
@@ -420,6 +422,7 @@ def test_sequence_parallelism_adds_no_device_and_context_parallelism_does() -> N
     assert plain.figure("model_parallel_devices") == 16
 
 
+@pytest.mark.slow
 def test_the_regime_is_a_note() -> None:
     model = "use catalog.models.llama3_70b"
 
@@ -535,6 +538,7 @@ def test_partners_beyond_the_fast_domain_are_warned_of_with_the_price() -> None:
 # --- Whatever the machine ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=min(25, settings().max_examples), deadline=None)
 @given(
     rate=st.floats(0.5, 900.0),

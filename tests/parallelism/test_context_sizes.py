@@ -104,6 +104,7 @@ def assert_terms(found: dict[Any, Any], expected: dict[Any, Any]) -> None:
 # --- what is sent -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_ring_of_three_passes_two_blocks_and_their_gradients() -> None:
     of = study(**CP_3, latency="1 ms")
     both = BLOCK + GRADIENTS
@@ -359,6 +360,7 @@ def test_attention_without_blocks_works_on_none() -> None:
     assert (found["cp_work"], found["cp_overlap"]) == (0.0, float("inf"))
 
 
+@pytest.mark.slow
 def test_uneven_attention_is_work_and_no_traffic() -> None:
     even, uneven = figure_values(**CP_3), figure_values(**CP_3, context="balance = contiguous")
     extra = [x for x in uneven["ledger"] if x.name.startswith("imbalance")]
@@ -383,6 +385,7 @@ WAITS = "nothing hides a gather or an all-to-all that attention waits for"
 GROWS = "sending grows with the tokens and working with their square: longer blocks hide more"
 
 
+@pytest.mark.slow
 def test_the_regime_says_what_may_hide() -> None:
     short, rows = ["tokens of a sequence on a rank", "exposed in a step"], 5
     for algorithm in ("all_gather", "ulysses"):
@@ -394,6 +397,7 @@ def test_the_regime_says_what_may_hide() -> None:
     assert (len(names), notes[:2], len(notes)) == (rows, [WAITS, GROWS], 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "said"),
     [
@@ -473,6 +477,7 @@ def test_a_hybrid_trades_within_a_part_of_the_ranks(cp: int, u: int, legal: bool
     assert ("hybrid-degree" not in failures(**swept, context=context)) == legal
 
 
+@pytest.mark.slow
 def test_heads_divide_by_those_that_trade() -> None:
     sizes = {"layout": "cp = 4", "devices": 4, "context": "algorithm = ulysses"}
     assert set(failures(**sizes, model="kv_heads = 12")) == set()

@@ -17,6 +17,8 @@ from parcost.engine.reduce import evaluate
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Parameters
 
+from ..rows import mark_most
+
 Bind = Callable[..., Study]
 
 TWO = {"cluster.devices": 2, "training.global_batch": 2}
@@ -84,6 +86,7 @@ def test_one_replica_costs_nothing(bind: Bind, zero: int) -> None:
     assert all(term.seconds == 0 for term in ours(study).values())
 
 
+@pytest.mark.slow
 def test_the_worked_example_of_70b_parameters_on_64_devices(bind: Bind) -> None:
     # 80 layers of 855,638,016 in matrices and 16,384 in norms, a vocabulary of 128,256
     # rows; tp 8 shards matrices and rows, every rank holds the norms.
@@ -239,11 +242,12 @@ def test_ten_layers_hide_all_but_the_first_gathers_and_the_last_reduction(bind: 
     assert step(layers(bind, 10, 5.0, 10.0)) == pytest.approx(3 + 50 + 3 + 100 + 3)
 
 
+@pytest.mark.slow
 def test_backward_waits_for_gathers_and_reductions_on_the_same_wire(bind: Bind) -> None:
     assert step(layers(bind, 40, 5.0, 4.0)) == pytest.approx(447)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 7])
+@pytest.mark.parametrize("depth", mark_most([1, 2, 7], 4))
 @pytest.mark.parametrize("forward", [1.0, 3.0, 8.0])
 @pytest.mark.parametrize("backward", [2.0, 6.0, 16.0])
 def test_a_pass_takes_what_two_streams_take(
@@ -348,6 +352,7 @@ def test_without_a_copy_nothing_is_added_up(bind: Bind) -> None:
 # --- arrays -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", range(4))
 @pytest.mark.parametrize("overlap", ["on", "off"])
 def test_a_sweep_gives_at_every_point_what_that_point_gives_alone(

@@ -53,6 +53,7 @@ ROOM = "every rank has room for what it holds"
 LINK = "replicas exchange over"
 
 
+@pytest.mark.slow
 def test_a_checklist_says_what_was_found(bind: Bind) -> None:
     rows = checklist(bind, {})
     memory = rows[ROOM][0][0]
@@ -90,6 +91,7 @@ def test_a_checklist_says_what_was_chosen_otherwise(bind: Bind) -> None:
     assert rows[ROOM][1:] == ("no", "more than 2 GiB: a higher ZeRO stage shares it out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bucket", "enough"), [(4e6, "yes"), (3.9e6, "no")])
 def test_a_bucket_outweighs_what_all_ranks_take_to_start(
     bind: Bind, bucket: float, enough: str
@@ -112,6 +114,7 @@ def test_a_share_is_rounded_to_a_millionth(bind: Bind) -> None:
     assert rows[HIDES][0] == (0.666667, "%")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "narrow"), [(2, "yes"), (3, "no")])
 def test_no_more_than_two_bytes_are_16_bits(bind: Bind, size: int, narrow: str) -> None:
     assert checklist(bind, {"mixed.reduction": size})[NARROW][1] == narrow
@@ -150,6 +153,7 @@ def test_a_checklist_is_of_several_replicas_that_keep_their_parameters(
 PLAN = "plan { }\n"
 
 
+@pytest.mark.slow
 def test_stages_are_compared_with_a_plan_block(bind: Bind) -> None:
     assert "ZeRO stages" not in sections(bind, {})
     section = sections(bind, {"plain.memory": 15e9}, PLAN)["ZeRO stages"]
@@ -164,6 +168,7 @@ def test_stages_are_compared_with_a_plan_block(bind: Bind) -> None:
     assert [row[4] for row in section.rows] == pytest.approx([1, 3 / 4, 3 / 4, 1])
 
 
+@pytest.mark.slow
 def test_stages_that_fill_the_memory_fit(bind: Bind) -> None:
     section = sections(bind, {}, PLAN)["ZeRO stages"]
     exact = section.rows[0][1][0]
@@ -178,6 +183,7 @@ def test_a_model_without_gradients_sends_as_much_as_replicas(bind: Bind) -> None
     assert [row[4] for row in section.rows] == [1.0] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("values", "rows"), [("0, 1", 2), ("0", None)])
 def test_one_stage_alone_is_compared_with_nothing(
     bind: Bind, values: str, rows: int | None

@@ -177,6 +177,7 @@ def test_one_replica_reduces_nothing_that_could_hide_badly(bind: Bind) -> None:
     assert "overlap_efficiency" not in found
 
 
+@pytest.mark.slow
 def test_a_first_bucket_that_is_larger_than_the_others_is_an_error(bind: Bind) -> None:
     # Just above the edges of four digits: a byte in a million less rounds down.
     study = bind({"overlap.bucket": 25.005e6 + 1, "overlap.first_bucket": 30.005e6 + 1})

@@ -91,6 +91,7 @@ def test_compressing_streams_as_often_as_gradients_are_reduced(
     assert lines["gradient compression"] == pytest.approx(times * 12e9 / 0.5e12)
 
 
+@pytest.mark.slow
 def test_low_rank_multiplies_as_well(bind: Bind) -> None:
     n = 1024.0 * 1024
     study = compressed_study(bind, "power_sgd", n, compression__rank=4)

@@ -133,6 +133,7 @@ def test_shares_cross_once_per_step_or_with_every_micro_batch(
     assert seconds == pytest.approx(times * 2 * 3 / 4 * 8e8 * 4 / 2 / 1e9)
 
 
+@pytest.mark.slow
 def test_hybrid_sharding_holds_a_share_of_its_own_group(bind: Bind) -> None:
     study = nodes(bind, {**HYBRID, "layout.zero": 3}, parameters=[parameters_record(1e9, (8.0,))])
     lines = {line.name: line.bytes_ for line in evaluate(study).memory_lines}
@@ -149,6 +150,7 @@ def test_a_shard_over_all_ranks_is_no_hybrid(bind: Bind) -> None:
     assert not any("shard" in name for name in ours(whole))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", [1, 2, 3])
 def test_a_sweep_over_shards_gives_what_each_gives_alone(bind: Bind, zero: int) -> None:
     def study(shard: Any) -> Study:

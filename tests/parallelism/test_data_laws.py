@@ -56,6 +56,7 @@ def test_twice_the_tensor_ranks_halve_the_smallest_message_of_a_ring() -> None:
     assert four["gradient_chunk"] == pytest.approx(two["gradient_chunk"], rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", ["on", "off"])
 def test_the_next_zero_stage_holds_no_more_and_recomputing_keeps_less(overlap: str) -> None:
     held = [
@@ -100,6 +101,7 @@ def sections(study: Study, outcome: Outcome) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_least_stage_that_is_as_fast_as_any_that_fits_is_taken() -> None:
     study, outcome = study_and_outcome()
     section = sections(study, outcome)["ZeRO stages"]
@@ -115,6 +117,7 @@ def test_the_least_stage_that_is_as_fast_as_any_that_fits_is_taken() -> None:
         assert row[1][0] == study_and_outcome(layout__zero=zero)[1].memory_bytes
 
 
+@pytest.mark.slow
 def test_a_model_that_no_stage_fits_has_to_be_cut() -> None:
     study, outcome = study_and_outcome(h100_sxm__memory=2**30)
     assert sections(study, outcome)["ZeRO stages"].notes == [
@@ -122,6 +125,7 @@ def test_a_model_that_no_stage_fits_has_to_be_cut() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_study_says_what_it_calls_as_fast_and_what_hidden() -> None:
     study, outcome = study_and_outcome(targets__as_fast=1, targets__exposed=1)
     found = sections(study, outcome)
@@ -133,6 +137,7 @@ def test_a_study_says_what_it_calls_as_fast_and_what_hidden() -> None:
     assert rows["share of the gradient reduction that is hidden"][2] == "yes"
 
 
+@pytest.mark.slow
 def test_what_may_be_exposed_may_be_all_of_it() -> None:
     """Without overlap all of the reduction is exposed, which is as much as the target says."""
     study, outcome = study_and_outcome(overlap__gradients="off", targets__exposed=1)
@@ -146,6 +151,7 @@ def test_one_replica_has_no_stages_and_no_checklist() -> None:
     assert not {"ZeRO stages", "Checklist of data parallelism"} & titles
 
 
+@pytest.mark.slow
 def test_the_checklist_says_what_does_not_hold() -> None:
     study, outcome = study_and_outcome(overlap__gradients="off", overlap__bucket=1e5)
     rows = {row[0]: row for row in sections(study, outcome)["Checklist of data parallelism"].rows}

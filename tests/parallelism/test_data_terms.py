@@ -18,6 +18,8 @@ from parcost.engine.reduce import evaluate
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import Parameters, Stream
 
+from ..rows import mark_most
+
 Bind = Callable[..., Study]
 
 FOUR = {"cluster.devices": 4, "training.global_batch": 4}
@@ -114,6 +116,7 @@ def test_a_smaller_first_bucket_leaves_the_rest_of_backward_to_the_others(bind: 
     )
 
 
+@pytest.mark.slow
 def test_a_first_bucket_of_a_byte_takes_as_long_as_a_byte(bind: Bind) -> None:
     values = {**FOUR, **OVERLAP, "overlap.first_bucket": 1}
     found = once_terms(bind(values, parameters=[parameters_record(1e9)]))
@@ -181,6 +184,7 @@ def test_shares_of_hybrid_sharding_leave_in_buckets_too(
     )
 
 
+@pytest.mark.slow
 def test_without_zero_there_are_no_shares_to_add_up(bind: Bind) -> None:
     """It is rejected, and worked out as if nothing were said of shares."""
     study = bind({"sharding.shard": 2}, parameters=[parameters_record(1e9)])
@@ -299,6 +303,7 @@ def test_shares_of_layers_cross_in_every_micro_batch(bind: Bind) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_tied_embedding_is_kept_only_where_both_ends_are_one_stage(bind: Bind) -> None:
     name = ("leading parameter all-gather", "B")
     assert name in work(fsdp(bind))
@@ -351,32 +356,34 @@ LOW_RANK = {"compression.method": "power_sgd", "compression.rank": 4}
 
 @pytest.mark.parametrize(
     ("zeros", "values"),
-    [
-        ((0, 1, 2, 3), {}),
-        ((1, 2, 3), {"layout.cp": 2}),
-        ((1, 2, 3), {"sharding.shard": 2}),
-        ((1, 2, 3), {"sharding.shard": 4, "sharding.replicate": "micro_batch"}),
-        ((2, 3), {"sharding.accumulate": "whole"}),
-        ((3,), {"sharding.accumulate": "whole", "sharding.shard": 2}),
-        ((3,), {"sharding.reshard": "off"}),
-        ((3,), {"sharding.keep_last": "on"}),
-        ((3,), {"small.tied": "on"}),
-        ((0, 1, 3), {"local_updates.workers": 4, "local_updates.period": 5}),
-        ((0, 2), {"local_updates.workers": 2, "local_updates.wire": 3}),
-        *(
-            (zeros, {"compression.method": method, "compression.scale": scale})
-            for zeros, method, scale in (
-                ((0, 1, 2, 3), "fp16", 0),
-                ((0, 1), "bf16", 0),
-                ((0, 1, 2, 3), "int8", 4),
-                ((0, 2), "int4", 6),
-                ((0,), "one_bit", 4),
-                ((0,), "top_k", 0),
-            )
-        ),
-        ((0,), LOW_RANK),
-        ((0,), {**LOW_RANK, "compression.minimum_rate": 20}),
-    ],
+    mark_most(
+        [
+            ((0, 1, 2, 3), {}),
+            ((1, 2, 3), {"layout.cp": 2}),
+            ((1, 2, 3), {"sharding.shard": 2}),
+            ((1, 2, 3), {"sharding.shard": 4, "sharding.replicate": "micro_batch"}),
+            ((2, 3), {"sharding.accumulate": "whole"}),
+            ((3,), {"sharding.accumulate": "whole", "sharding.shard": 2}),
+            ((3,), {"sharding.reshard": "off"}),
+            ((3,), {"sharding.keep_last": "on"}),
+            ((3,), {"small.tied": "on"}),
+            ((0, 1, 3), {"local_updates.workers": 4, "local_updates.period": 5}),
+            ((0, 2), {"local_updates.workers": 2, "local_updates.wire": 3}),
+            *(
+                (zeros, {"compression.method": method, "compression.scale": scale})
+                for zeros, method, scale in (
+                    ((0, 1, 2, 3), "fp16", 0),
+                    ((0, 1), "bf16", 0),
+                    ((0, 1, 2, 3), "int8", 4),
+                    ((0, 2), "int4", 6),
+                    ((0,), "one_bit", 4),
+                    ((0,), "top_k", 0),
+                )
+            ),
+            ((0,), LOW_RANK),
+            ((0,), {**LOW_RANK, "compression.minimum_rate": 20}),
+        ]
+    ),
 )
 def test_the_volume_is_what_the_links_carry(
     bind: Bind, zeros: tuple[int, ...], values: dict[str, Any]
@@ -440,6 +447,7 @@ def test_experts_send_over_their_own_replicas(bind: Bind) -> None:
     assert found["gradient_bytes"] == pytest.approx(12e9)
 
 
+@pytest.mark.slow
 def test_the_stage_that_holds_most_sends_most_and_all_of_them_the_total(bind: Bind) -> None:
     """24 devices: two stages, of four layers each and one with the head besides."""
     values = {"cluster.devices": 24, "layout.tp": 2, "layout.cp": 3, "layout.pp": 2}

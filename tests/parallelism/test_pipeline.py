@@ -44,6 +44,7 @@ def test_one_stage_has_no_hop(bind: Bind) -> None:
     assert hops(bind()) == []
 
 
+@pytest.mark.slow
 def test_the_hop_of_the_worked_example_takes_0_39283_ms(bind: Bind) -> None:
     (edge,) = hops(
         bind(
@@ -167,6 +168,7 @@ def test_fewer_layers_than_stages_are_refused_however_they_are_dealt(bind: Bind)
     assert found.help == "at most 6 stages have a layer"
 
 
+@pytest.mark.slow
 def test_a_list_of_stages_must_cover_the_stages_and_the_layers(bind: Bind) -> None:
     wrong = bind({"layout.pp": 4}, "schedule { stages = [3, 3, 3] }")
     assert [d.message for d in complaints(wrong, "stages-count", "stages-sum")] == [

@@ -101,6 +101,7 @@ def test_sequence_parallelism_sends_the_same_and_gathers_saved_inputs_again() ->
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequence_parallel", ["on", "off"])
 def test_full_recomputation_repeats_what_the_layers_send_forward(sequence_parallel: str) -> None:
     options = {"training": f"sequence = {S}, recompute = full"}
@@ -144,6 +145,7 @@ def test_messages_follow_the_recipe_and_the_micro_batch() -> None:
     assert found["tensor all-reduce", "F"].bytes_ == 3 * 2 * M_A
 
 
+@pytest.mark.slow
 def test_one_rank_sends_nothing() -> None:
     assert work(study("tp = 1, sequence_parallel = on")) == {}
     swept = work(study("tp = [1, 2], sequence_parallel = on"))
@@ -215,6 +217,7 @@ class PutsOff(Schedule):
         ]
 
 
+@pytest.mark.slow
 def test_a_schedule_that_puts_weight_gradients_off_leaves_sums_serial() -> None:
     found = work(
         study(
@@ -330,6 +333,7 @@ def test_the_mlp_must_divide() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_vocabulary_must_divide_or_be_padded() -> None:
     assert failures(study("tp = 4", model=MODEL % (4, 3072, 50_257))) == [
         (
@@ -354,6 +358,7 @@ def test_sequence_parallelism_needs_equal_shares() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_sequence_parallelism_alone_is_warned_of() -> None:
     ((id_, message, _),) = failures(study("tp = 1, sequence_parallel = on"))
     assert (id_, message) == (
@@ -379,6 +384,7 @@ def test_rules_judge_a_sweep_point_by_point() -> None:
 # --- Arrays -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overlap", ["tensor = on", "tensor = off"])
 @pytest.mark.parametrize("sequence_parallel", ["on", "off"])
 def test_arrays_cost_what_their_elements_cost(overlap: str, sequence_parallel: str) -> None:
@@ -496,6 +502,7 @@ def test_chunks_of_a_product_fill_tiles_worse() -> None:
     assert qkv.host == ATTENTION_COLUMNS
 
 
+@pytest.mark.slow
 def test_halves_hide_under_one_another() -> None:
     options = {"fabric": wire("200 GB/s"), "extra": FAST_GEMMS}
     training = f"sequence = {S}, micro_batch = 2"
@@ -559,6 +566,7 @@ def test_an_overlap_names_what_it_cannot_cut() -> None:
 # --- Context parallelism and recipes ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_context_parallel_ranks_send_their_share() -> None:
     whole, half = layers_alone("tp = 8"), layers_alone("tp = 8, cp = 2")
     for key, term in whole.items():
@@ -572,6 +580,7 @@ def test_context_parallel_ranks_send_their_share() -> None:
     )
 
 
+@pytest.mark.slow
 def test_gathers_may_be_narrow_and_sums_never_are() -> None:
     recipe = "precision small extends bf16 { narrow = fp8, tensor_gather = 1 B }"
     training = f"sequence = {S}, precision = small"
@@ -646,6 +655,7 @@ def test_the_ledger_s_seconds_are_figures() -> None:
     assert of.figure("tp_exposed") == pytest.approx(float(sum(line.exposed for line in lines)))
 
 
+@pytest.mark.slow
 def test_shapes_are_listed_on_request() -> None:
     of = figures("tp = 8, sequence_parallel = on", extra="tensor_parallel { shapes = on }")
     (table,) = [s for _, s in of.sections if s.title == "Matrices of a rank"]
@@ -721,6 +731,7 @@ def test_a_rank_projects_its_own_tokens_down(sequence_parallel: str) -> None:
     assert normed == {"F": 2 * 2 * (1536 + 512) * own, "B": 3 * 2 * (1536 + 512) * own}
 
 
+@pytest.mark.slow
 def test_latent_columns_are_those_of_its_own_heads() -> None:
     figures = scenario("tp = 8, sequence_parallel = on", model="deepseek_v3").evaluate().result
     assert figures.figure("tp_query_columns") == 128 * (128 + 64) / 8 == 3072

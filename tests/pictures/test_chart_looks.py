@@ -39,6 +39,7 @@ def drawable(chart: Chart) -> ChartData:
     return ChartData(**chart_data(chart))
 
 
+@pytest.mark.slow
 def test_sizes_are_labeled_in_powers_of_1024(charts: Mapping[str, Chart]) -> None:
     drawn = texts(charts["collectives"])
     assert {"4 KiB", "256 KiB", "16 MiB", "1 GiB"} <= set(drawn)
@@ -46,6 +47,7 @@ def test_sizes_are_labeled_in_powers_of_1024(charts: Mapping[str, Chart]) -> Non
     assert not [text for text in drawn if re.fullmatch(r"[\d.]+[kMGµ]", text)]
 
 
+@pytest.mark.slow
 def test_a_bar_of_the_step_has_its_time_and_share(charts: Mapping[str, Chart], rows: Rows) -> None:
     drawn = texts(charts["step"])
     sums = {row["cause"]: row["seconds"][0] for row in rows("step", part="sum")}
@@ -60,6 +62,7 @@ def test_bars_of_the_step_stand_beside_their_labels(charts: Mapping[str, Chart])
     assert all("yOffset" not in encoding for encoding in encodings)
 
 
+@pytest.mark.slow
 def test_a_roofline_names_its_products_and_its_limits(charts: Mapping[str, Chart]) -> None:
     """An H100: 989 TFLOP/s, 3.35 TB/s, so that the ridge is at 295 FLOP/B."""
     drawn = set(texts(charts["roofline"]))
@@ -75,6 +78,7 @@ def test_names_on_a_roofline_meet_no_other_name(rows: Rows) -> None:
     assert len(set(places)) == len(places)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("micro_batches", "shown"), [(8, 8), (60, 0)])
 def test_numbers_stand_only_in_passes_with_room(micro_batches: int, shown: int) -> None:
     """60 micro-batches take 63 slots of 3 s on 760 px: a forward pass has 4 px."""

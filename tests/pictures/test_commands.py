@@ -51,6 +51,7 @@ def file(spec: str, tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_an_unknown_picture_is_bad_input_with_the_nearest_name(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +127,7 @@ def test_nothing_to_draw_is_bad_input(file: str, capsys: pytest.CaptureFixture[s
     assert (out, "error[nothing-to-draw]: there is nothing to draw" in err) == ("", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("format_", "library"), [("html", "jinja2"), ("svg", "vl_convert")])
 def test_a_library_that_is_not_installed_is_named(
     file: str,

@@ -59,6 +59,7 @@ def page(report: Any) -> str:
     return page_of(report)
 
 
+@pytest.mark.slow
 def test_tables_hold_all_without_javascript(page: str, charts: Any) -> None:
     texts = set(Reader(page).texts)
     for row in charts["levers"].rows:
@@ -132,6 +133,7 @@ def hostile(spec: str) -> Any:
     return hostile_report(spec)
 
 
+@pytest.mark.slow
 def test_text_from_outside_is_text(hostile: Any, page: str) -> None:
     reader = Reader(page_of(hostile))
     expected = [tag for tag, _ in Reader(page).tags]
@@ -156,6 +158,7 @@ def test_data_in_the_page_is_data(hostile: Any) -> None:
             assert json.dumps(text)[1:-1] not in json.dumps(spec)
 
 
+@pytest.mark.slow
 def test_a_drawing_of_hostile_text_is_a_drawing(hostile: Any) -> None:
     entry = entry_of(hostile, "charts", View(picture="step"))
     root = ET.fromstring(svg([("a", chart) for chart in entry.charts()]))
@@ -166,6 +169,7 @@ def test_a_drawing_of_hostile_text_is_a_drawing(hostile: Any) -> None:
         assert any(text in title for title in titles)
 
 
+@pytest.mark.slow
 def test_control_characters_are_escaped(spec: str) -> None:
     @hookimpl
     def charts(study: Any, outcome: Any) -> list[Chart]:  # noqa: ARG001

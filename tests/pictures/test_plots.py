@@ -30,6 +30,7 @@ def report() -> parcost.Report:
     return scenario.evaluate()
 
 
+@pytest.mark.slow
 def test_a_picture_is_picked_by_its_name(report: parcost.Report) -> None:
     assert repr(report.plot("step")) == "<Plot of step>"
     assert "memory" in repr(report.plot())

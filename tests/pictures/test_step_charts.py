@@ -122,6 +122,7 @@ def test_a_pipeline_by_itself_is_drawn() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_pipeline_too_long_to_draw_says_what_it_leaves_out() -> None:
     text = "pipeline deep { stages = 8, micro_batches = 400, forward = 1 s, backward = 2 s }"
     (scenario,) = parcost.load_text(text)

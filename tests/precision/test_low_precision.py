@@ -174,6 +174,7 @@ def test_saved_inputs_of_linear_layers_halve() -> None:
     assert all(small[name] == wide[name] for name in wide.keys() - halved)
 
 
+@pytest.mark.slow
 def test_tensor_classes_are_listed_against_the_wide_type() -> None:
     of = result("fp8_param_gather")
     assert of.figure("bytes_of_parameter_all_gather") == 0.5

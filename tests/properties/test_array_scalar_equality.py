@@ -91,6 +91,7 @@ AXES = {
 }
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=min(25, settings().max_examples))
 @given(sweeps())
 def test_a_sweep_equals_its_points_one_by_one(picked: dict[str, list[object]]) -> None:

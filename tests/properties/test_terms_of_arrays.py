@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 import parcost
 from parcost import Outcome
 
+from ..rows import mark_most
+
 TEXT = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -185,7 +187,8 @@ def scenario_of(family: str, fixed: Mapping[str, Any]) -> parcost.Scenario:
     return scenario.replace(fixed)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", mark_most(FAMILIES))
 @settings(max_examples=max(2, settings().max_examples // 50))
 @given(data=st.data())
 def test_layouts_priced_at_once_are_priced_as_one_by_one(family: str, data: st.DataObject) -> None:

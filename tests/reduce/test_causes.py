@@ -13,6 +13,8 @@ from parcost import Formula, Once, hookimpl
 from parcost.plugins.discovery import load
 from parcost_plugins.vocabulary import causes
 
+from ..rows import mark_most
+
 RUNS = Path(__file__).parents[2] / "specs" / "runs"
 KNOWN = {value for name, value in vars(causes).items() if name.isupper()}
 
@@ -56,7 +58,7 @@ def test_memory_is_summed_by_the_causes_of_terms(make: Any) -> None:
     assert found.memory_by_cause == {"weights": 5.0, "other": 1.0}
 
 
-@pytest.mark.parametrize("path", sorted(RUNS.glob("*.par")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", mark_most(sorted(RUNS.glob("*.par"))), ids=lambda path: path.stem)
 def test_every_line_of_a_shipped_run_has_a_cause(path: Path) -> None:
     for scenario in parcost.load(path):
         for result in scenario.evaluate().results:

@@ -212,6 +212,7 @@ def keeps_busy(term: Work | Once, resource: str) -> float:
     return 1.0 if term.resource == resource else float(both.get(resource, 0.0))
 
 
+@pytest.mark.slow
 @given(step=steps())
 def test_no_step_is_shorter_than_what_a_resource_has_to_do(step: Any) -> None:
     found = add_up(step)
@@ -307,6 +308,7 @@ def test_growing_any_number_of_any_term_never_makes_a_step_shorter_or_smaller(
     assert np.all(other.memory_bytes >= one.memory_bytes - 1e-9)
 
 
+@pytest.mark.slow
 @given(step=steps(), data=st.data())
 def test_higher_counts_never_shorten_the_step(step: Any, data: Any) -> None:
     found = [i for i, term in enumerate(step.terms) if not isinstance(term, Edge)]
@@ -339,6 +341,7 @@ def test_what_hides_less_never_shortens_the_step_where_hosts_are_not_slowed(
     assert add_up(step, more).step_seconds >= add_up(step, even).step_seconds - 1e-9
 
 
+@pytest.mark.slow
 @given(step=steps(), data=st.data())
 def test_a_boundary_that_takes_longer_never_shortens_the_step(step: Any, data: Any) -> None:
     column = st.lists(seconds, min_size=step.p - 1, max_size=step.p - 1)
@@ -400,6 +403,7 @@ def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any
     assert np.all(timed.peak_memory(step.memory, {}) <= found.memory_bytes * (1 + 1e-12))
 
 
+@pytest.mark.slow
 @given(step=steps(), data=st.data())
 def test_fill_and_drain_are_what_a_simulator_says(step: Any, data: Any) -> None:
     n = step.p * step.v
@@ -439,6 +443,7 @@ def test_the_order_of_terms_does_not_change_a_bit(step: Any, seed: int) -> None:
     assert [(x.name, x.exposed) for x in one.ledger] == [(x.name, x.exposed) for x in other.ledger]
 
 
+@pytest.mark.slow
 @given(step=steps(), data=st.data())
 def test_candidates_in_an_array_give_what_each_gives_alone(step: Any, data: Any) -> None:
     k = 4

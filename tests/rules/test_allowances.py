@@ -164,6 +164,7 @@ def test_the_formatter_keeps_allowances() -> None:
     assert warned(laid_out) == warned(text) == {"sequence-parallel-alone"}
 
 
+@pytest.mark.slow
 def test_thousands_of_allowances_are_read_in_a_moment() -> None:
     """Each looks at its own line: the time of a comment does not grow with the others."""
     lines = (
@@ -257,6 +258,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py \\
 """
 
 
+@pytest.mark.slow
 def test_a_shell_script_may_switch_warnings_off(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     comment = "# parcost: allow import-unknown, ours, it only logs"

@@ -10,6 +10,8 @@ import pytest
 import parcost
 from parcost import SpecError
 
+from ..rows import mark_most
+
 DENSE = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -88,7 +90,7 @@ def test_a_degree_is_named_where_the_other_degrees_divide_with_it(
     assert helps(DENSE, values)["devices-divide"] == help
 
 
-@pytest.mark.parametrize("devices", [24, 48, 60, 64, 120])
+@pytest.mark.parametrize("devices", mark_most([24, 48, 60, 64, 120]))
 @pytest.mark.parametrize("tp", [2, 6, 8])
 @pytest.mark.parametrize(("cp", "pp"), [(1, 3), (1, 4), (2, 5), (3, 1)])
 def test_degrees_that_are_named_divide(devices: int, tp: int, cp: int, pp: int) -> None:
@@ -98,7 +100,7 @@ def test_degrees_that_are_named_divide(devices: int, tp: int, cp: int, pp: int) 
         assert_named_values_pass(DENSE, values, id)
 
 
-@pytest.mark.parametrize("ep", [3, 12, 16, 64])
+@pytest.mark.parametrize("ep", mark_most([3, 12, 16, 64]))
 @pytest.mark.parametrize(("tp", "etp"), [(1, 1), (4, 1), (4, 2), (4, 3)])
 @pytest.mark.parametrize("devices", [32, 64])
 def test_degrees_of_experts_pass_each_rule_of_theirs(
@@ -127,7 +129,9 @@ def test_a_sequence_has_one_nearest_length() -> None:
     assert found["sequence-divide"].endswith("take 8184 or 8208 tokens")
 
 
-@pytest.mark.parametrize(("tp", "cp"), [(1, 3), (2, 3), (8, 3), (8, 5), (16, 6), (3, 5), (7, 2)])
+@pytest.mark.parametrize(
+    ("tp", "cp"), mark_most([(1, 3), (2, 3), (8, 3), (8, 5), (16, 6), (3, 5), (7, 2)])
+)
 @pytest.mark.parametrize("sequence", [8192, 8190, 4100])
 def test_lengths_that_are_named_meet_both_rules(tp: int, cp: int, sequence: int) -> None:
     values = {"cluster.devices": 4 * tp * cp, "layout.tp": tp, "layout.cp": cp}

@@ -87,6 +87,7 @@ def test_tokens_of_a_run_against_its_parameters(tokens: str, warned: bool) -> No
     assert ("implausible-tokens-per-parameter" in found) == warned
 
 
+@pytest.mark.slow
 def test_a_utilisation_beyond_any_that_was_measured() -> None:
     """The bound is of the peak of the narrow type where products are narrow."""
     rates = "kernels { gemm_efficiency = %s, attention_forward_efficiency = 90 %% }"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import parcost
 from parcost.language.diagnostics import Severity
 
@@ -39,6 +41,7 @@ def test_a_written_degree_follows_from_no_rejected_one() -> None:
     assert list(rejections("4", 131_072, ", dp = 1")) == ["devices-few", "schedule-length"]
 
 
+@pytest.mark.slow
 def test_each_point_of_a_sweep_has_its_own_reason() -> None:
     (scenario,) = parcost.load_text(JOB.format(devices="[4, 64, 1024]", batch=131_072, dp=""))
     (result,) = scenario.evaluate().results

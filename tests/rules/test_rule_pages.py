@@ -126,6 +126,7 @@ def emitted() -> tuple[set[str], set[str]]:
     return ids, computing
 
 
+@pytest.mark.slow
 def test_every_id_in_the_code_has_a_page_and_every_page_an_id() -> None:
     ids, computing = emitted()
     assert computing <= {*COMPUTED, *PASSING_ON}
@@ -239,6 +240,7 @@ def test_examples_are_whole_lines_to_copy() -> None:
     assert len(model) > 80
 
 
+@pytest.mark.slow
 def test_the_rules_of_a_subject() -> None:
     code, text, _ = run("--subject", "pipeline")
     assert code == 0

@@ -9,6 +9,8 @@ import pytest
 import parcost
 from parcost import Diagnostic
 
+from ..rows import mark_most
+
 SPEC = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -108,7 +110,7 @@ def merged(one: str, other: str) -> str:
     return "\n".join([one, *blocks])
 
 
-@pytest.mark.parametrize(("written", "named", "needs"), UNREAD)
+@pytest.mark.parametrize(("written", "named", "needs"), mark_most(UNREAD))
 def test_an_unread_attribute_is_a_warning(written: str, named: str, needs: str) -> None:
     (found,) = unread_warnings(merged(written, "layout { zero = 1 }"))
     owner = re.match(r"`(.*?)\.", found.message)[1]  # type: ignore[index]

@@ -91,6 +91,7 @@ def test_the_critical_batch_is_a_number_of_samples() -> None:
     assert found.figure("gpt.critical_batch") == pytest.approx(0.7157841435, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_exposed_traffic_needs_nine_times_the_critical_batch_for_ninety_percent() -> None:
     text = "batch_scaling b {{ flops = 1 TFLOP, traffic = 1 GB, batch = {batch}, {machine} }}"
     machine = "peak = 100 TFLOPS dense, bandwidth = 10 GB/s per_direction"

@@ -43,6 +43,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", MIXED)
 def test_zero_stages_side_by_side_are_what_they_are_by_themselves(
     part: str, compare: Compare

@@ -81,6 +81,7 @@ def test_an_axis_of_which_the_framework_has_nothing_stays_for_the_rule_to_refuse
     assert values("", more)["layout.zero"] == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_search_finds_no_layout_that_the_framework_lacks() -> None:
     (scenario,) = parcost.load_text(spec("deepspeed"))
     whole = space(scenario, {}, ["tp", "pp", "zero", "schedule", "chunks", "gradients"])
@@ -107,6 +108,7 @@ def test_values_that_a_user_names_are_refused_by_the_rule_and_counted(
     assert all(entry["values"]["layout.zero"] == 0 for entry in told["best"])
 
 
+@pytest.mark.slow
 def test_the_page_says_what_was_not_searched(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,6 +30,7 @@ def found() -> parcost.SearchResult:
     return parcost.search_layouts(scenario, over=OVER, axes=list(OVER), top=3)
 
 
+@pytest.mark.slow
 def test_the_best_are_those_of_single_evaluations(found: parcost.SearchResult) -> None:
     by_hand = []
     for tp in OVER["layout.tp"]:
@@ -70,6 +71,7 @@ def test_an_objective_beside_the_step_time_has_a_column() -> None:
     assert "<th>" + found.objective.title + "</th>" in found._repr_html_()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -84,6 +86,7 @@ def test_what_is_not_there_is_a_diagnostic(arguments: dict[str, Any], message: s
         parcost.search_layouts(scenario, **arguments)
 
 
+@pytest.mark.slow
 def test_samples_are_drawn_by_their_seed() -> None:
     (scenario,) = parcost.load_text(SPEC)
     draws = [
@@ -94,6 +97,7 @@ def test_samples_are_drawn_by_their_seed() -> None:
     assert all(found.legal == 5 <= found.sampled for found in draws)
 
 
+@pytest.mark.slow
 def test_the_command_line_has_the_same_ranking(
     found: parcost.SearchResult, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_default_page_fits_a_terminal(run: Run, text: str, flags: tuple[str,
     assert "Excluded: " in out
 
 
+@pytest.mark.slow
 def test_layers_that_do_not_divide_are_listed_with_their_cut(run: Run) -> None:
     """61 layers: 3 fewer than 8 x 8, 3 fewer than 16 x 4, and 3 fewer than 32 x 2."""
     code, out, err = run(EXPERTS, *PIPES, "--format", "json")
@@ -91,6 +92,7 @@ def test_layers_that_do_not_divide_are_listed_with_their_cut(run: Run) -> None:
     assert "3 14x4 2" in page
 
 
+@pytest.mark.slow
 def test_the_printed_command_gives_the_printed_step(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +106,7 @@ def test_the_printed_command_gives_the_printed_step(
     assert f"{step:.4g}" == shown
 
 
+@pytest.mark.slow
 def test_simpler_layouts_come_first_among_those_that_are_nearly_as_fast(run: Run) -> None:
     """Chunks of the same stages differ by little here; a tolerance of 50 % makes all alike."""
     data = {}
@@ -127,6 +130,7 @@ def test_the_order_is_that_of_the_objective_where_it_is_no_time() -> None:
     assert [layout.cost for layout in found] == sorted(layout.cost for layout in found)
 
 
+@pytest.mark.slow
 def test_headroom_keeps_memory_free(run: Run) -> None:
     _, out, _ = run(DENSE, *NARROW, "--headroom", "50 %", "--format", "json")
     data = json.loads(out)
@@ -144,6 +148,7 @@ def test_a_share_is_written_with_its_sign_or_below_one(run: Run, text: str) -> N
     assert f"`--headroom {text}` is no share" in err
 
 
+@pytest.mark.slow
 def test_the_first_word_of_an_objective_is_enough(run: Run) -> None:
     priced = f"{DENSE}price {{ device_hour = 2 USD/h }}\n"
     code, out, err = run(priced, *NARROW, "--objective", "cost", "--format", "json")

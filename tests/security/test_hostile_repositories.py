@@ -14,6 +14,8 @@ from parcost.cli import main
 from parcost.diff import revisions
 from parcost.diff.git import _environment
 
+from ..rows import mark_most
+
 AUTHOR = {
     "GIT_AUTHOR_NAME": "a",
     "GIT_AUTHOR_EMAIL": "a@b.c",
@@ -102,7 +104,7 @@ PARTIAL = {
 }
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", mark_most(TRANSPORTS))
 @pytest.mark.parametrize("embedded", [False, True], ids=["clone", "embedded"])
 def test_a_missing_object_is_never_fetched(
     repository: Path,
@@ -154,6 +156,7 @@ def test_the_attack_works_without_the_guard(
         assert ran() is expected
 
 
+@pytest.mark.slow
 def test_no_program_of_a_configuration_runs(
     repository: Path, script: Path, ran: Callable[[], bool]
 ) -> None:
@@ -225,6 +228,7 @@ def test_objects_of_another_repository_are_read_and_run_nothing(
     assert not ran()
 
 
+@pytest.mark.slow
 def test_links_lead_nowhere(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A link to a file, a link to a folder above, and a file behind a link."""
     target = git(repository, "hash-object", "-w", "--stdin", given=b"/etc")
@@ -246,7 +250,9 @@ def test_links_lead_nowhere(repository: Path, capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize(
     "name",
-    ["..", ".git", "/etc/x", "../../../x", ".GIT\u200c", "a\nb", "é", "\udcff", "-rf", "x:y"],
+    mark_most(
+        ["..", ".git", "/etc/x", "../../../x", ".GIT\u200c", "a\nb", "é", "\udcff", "-rf", "x:y"]
+    ),
 )
 def test_odd_names_stay_in_the_folder(repository: Path, tmp_path: Path, name: str) -> None:
     file = git(repository, "hash-object", "-w", "--stdin", given=SPEC.encode())
@@ -258,6 +264,7 @@ def test_odd_names_stay_in_the_folder(repository: Path, tmp_path: Path, name: st
     assert after == before
 
 
+@pytest.mark.slow
 def test_names_that_no_file_system_has_are_errors(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -302,6 +309,7 @@ def test_nested_trees_end(
     assert "more than 1,000 files" in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 def test_nested_trees_without_a_file_end(
     repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_the_plugin_is_named_and_every_file_has_a_result(
     assert "missing" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_higher_recursion_limit_is_a_plugins_own_business(folder: Path) -> None:
     call = "sys.setrecursionlimit(sys.getrecursionlimit() + 1)"
     (folder / "deep.py").write_text(PLUGIN.format(hook="terms", call=call))
@@ -78,6 +79,7 @@ def test_a_higher_recursion_limit_is_a_plugins_own_business(folder: Path) -> Non
     assert done.returncode != 3
 
 
+@pytest.mark.slow
 def test_the_file_behind_a_link_is_written_and_the_link_stays(folder: Path) -> None:
     (folder / "results").mkdir()
     (folder / "link.json").symlink_to("results/target.json")

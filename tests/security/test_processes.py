@@ -103,6 +103,7 @@ def test_the_environment_configures_processes_only_at_their_start(
     executor.shutdown()
 
 
+@pytest.mark.slow
 def test_results_are_kept_for_their_owner_alone(run: Run, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
@@ -135,6 +136,7 @@ def test_a_folder_of_another_user_is_left_as_it_is(
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
+@pytest.mark.slow
 def test_without_an_executor_no_cluster_is_contacted(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

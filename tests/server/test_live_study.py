@@ -103,6 +103,7 @@ def test_a_sweep_is_a_text(live: LiveStudy, spec: str) -> None:
     assert (tp.kind, tp.text) == ("text", "[1, 2, 4]")
 
 
+@pytest.mark.slow
 def test_a_search_offers_the_axes_of_plugins(live: LiveStudy, spec: str) -> None:
     search = form(live, spec).search
     assert search is not None
@@ -240,6 +241,7 @@ def test_a_search_that_is_stopped_has_what_it_found(live: LiveStudy) -> None:
     assert answer["layouts"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", ["2 h", "3601 s"])
 def test_a_budget_beyond_that_of_the_page_is_refused_before_the_search(
     live: LiveStudy, budget: str
@@ -253,6 +255,7 @@ def test_a_budget_beyond_that_of_the_page_is_refused_before_the_search(
     assert "parcost search" in problem["help"]
 
 
+@pytest.mark.slow
 def test_a_budget_of_the_page_goes_before_that_of_the_spec(live: LiveStudy) -> None:
     change = FormChange(values={"search.budget": "10 s"})
     answer = live.search(SearchOrder(change=change, budget_seconds=1e9), lambda _: None)
@@ -309,6 +312,7 @@ def live_study(folder: Path, text: str) -> LiveStudy:
     return LiveStudy.of(Subject(path=str(file)))
 
 
+@pytest.mark.slow
 def test_an_error_is_at_the_attribute_that_was_changed(live: LiveStudy) -> None:
     """The layout stands in one line: its other attributes are not wrong."""
     answer = live.evaluate(FormChange(values={"layout.tp": "3"}))

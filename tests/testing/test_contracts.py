@@ -35,6 +35,8 @@ from parcost.testing import (
     ScheduleContract,
 )
 
+from ..rows import mark_most
+
 Wrong = Callable[..., Any]
 
 
@@ -250,50 +252,54 @@ def plugin(folder: Path, text: str) -> PluginContract:
     return type("Contract", (PluginContract,), names)()
 
 
-@pytest.mark.parametrize("name", [n for n in contract_tests(PluginContract) if "prints" not in n])
+@pytest.mark.parametrize(
+    "name", mark_most([n for n in contract_tests(PluginContract) if "prints" not in n], 4)
+)
 def test_a_plugin_that_is_right_passes(name: str, tmp_path: Path) -> None:
     getattr(plugin(tmp_path, GOOD), name)()
 
 
 @pytest.mark.parametrize(
     "name, old, new",
-    [
-        ("test_it_loads", "def terms(study):", "def terms(study, colour):"),
-        ("test_its_blocks_are_documented", 'doc="waited for data"', 'doc=" "'),
-        ("test_its_blocks_are_documented", '"""The input pipeline."""', ""),
-        (
-            "test_it_imports_what_is_public",
-            "from parcost import SECONDS",
-            "import parcost.engine.replay\nfrom parcost import SECONDS",
-        ),
-        (
-            "test_it_imports_what_is_public",
-            "from parcost import SECONDS",
-            "from parcost_plugins.memory import fit\nfrom parcost import SECONDS",
-        ),
-        (
-            "test_the_spec_is_evaluated_without_faults",
-            "    return [Once",
-            "    1 / 0\n    return [Once",
-        ),
-        ("test_it_takes_part_in_the_spec", 'block("loader"', 'block("reader"'),
-        ("test_other_specs_are_as_before", "stall = study[Loader].stall", "stall = 1.0"),
-        (
-            "test_an_evaluation_repeats",
-            "stall = study[Loader].stall",
-            "stall = __import__('random').random()",
-        ),
-        (
-            "test_every_formula_computes_its_number",
-            'formula("stall", stall=(stall, "s"), source="ours")',
-            'parcost_formula("stall", {"stall": (stall, "s")}, value=2 * stall, is_expression=True)',
-        ),
-        (
-            "test_arrays_are_their_numbers",
-            "stall = study[Loader].stall",
-            "import numpy; stall = float(numpy.max(study[Loader].stall))",
-        ),
-    ],
+    mark_most(
+        [
+            ("test_it_loads", "def terms(study):", "def terms(study, colour):"),
+            ("test_its_blocks_are_documented", 'doc="waited for data"', 'doc=" "'),
+            ("test_its_blocks_are_documented", '"""The input pipeline."""', ""),
+            (
+                "test_it_imports_what_is_public",
+                "from parcost import SECONDS",
+                "import parcost.engine.replay\nfrom parcost import SECONDS",
+            ),
+            (
+                "test_it_imports_what_is_public",
+                "from parcost import SECONDS",
+                "from parcost_plugins.memory import fit\nfrom parcost import SECONDS",
+            ),
+            (
+                "test_the_spec_is_evaluated_without_faults",
+                "    return [Once",
+                "    1 / 0\n    return [Once",
+            ),
+            ("test_it_takes_part_in_the_spec", 'block("loader"', 'block("reader"'),
+            ("test_other_specs_are_as_before", "stall = study[Loader].stall", "stall = 1.0"),
+            (
+                "test_an_evaluation_repeats",
+                "stall = study[Loader].stall",
+                "stall = __import__('random').random()",
+            ),
+            (
+                "test_every_formula_computes_its_number",
+                'formula("stall", stall=(stall, "s"), source="ours")',
+                'parcost_formula("stall", {"stall": (stall, "s")}, value=2 * stall, is_expression=True)',
+            ),
+            (
+                "test_arrays_are_their_numbers",
+                "stall = study[Loader].stall",
+                "import numpy; stall = float(numpy.max(study[Loader].stall))",
+            ),
+        ]
+    ),
 )
 def test_a_plugin_that_is_wrong_fails(name: str, old: str, new: str, tmp_path: Path) -> None:
     assert old in GOOD
@@ -311,6 +317,7 @@ def test_a_plugin_that_is_wrong_fails(name: str, old: str, new: str, tmp_path: P
         getattr(contract, name)()
 
 
+@pytest.mark.slow
 def test_a_plugin_that_prints_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plugin(tmp_path, GOOD).test_it_prints_nothing(capfd)
     noisy = plugin(

@@ -328,6 +328,7 @@ def test_implausible_links_have_a_hint_with_the_intended_unit() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_share_of_a_fast_port_is_printed_as_a_share() -> None:
     """Four ports of 250 GB/s for 32 devices are 31.25 GB/s of each; 250 GB/s are written."""
     pod = "ports = 4, efficiency = 0.5, collisions = 1.25"

@@ -382,6 +382,7 @@ def test_a_ring_over_two_levels_keeps_the_inner_one_busy_while_it_moves_bytes() 
     assert study.group("tp").flat.also == ()
 
 
+@pytest.mark.slow
 def test_a_slower_network_never_makes_a_step_shorter_where_it_becomes_the_slowest() -> None:
     rates = [120, 80, 60, 57, 56.25, 56, 50, 40, 30]
     steps = []

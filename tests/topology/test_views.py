@@ -84,6 +84,7 @@ def test_uneven_stages_and_chunks_are_shown_as_they_are_dealt(tmp_path: Path, sh
     assert [(row[1][0], row[1][-1]) for row in rows] == [(0, 9), (10, 33), (34, 57), (58, 79)]
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_not_there_is_a_mistake(spec: Path, show: Show) -> None:
     said = show(spec, "--ranks=64", code=2)
     assert "there is no rank 64: they are 0 to 63" in said

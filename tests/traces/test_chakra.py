@@ -48,6 +48,7 @@ def check_times(found: StepTrace, ranks: Any, chakra_traces: ModuleType) -> None
     assert max(times.values()) >= found.seconds * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_a_small_job_is_replayed_in_the_time_of_the_report(
     tmp_path: Path, chakra_traces: ModuleType
 ) -> None:

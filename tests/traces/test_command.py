@@ -104,6 +104,7 @@ def test_an_exporter_that_fails_is_named_and_leaves_nothing(
     assert not list(tmp_path.glob(".x.odd*"))
 
 
+@pytest.mark.slow
 def test_a_folder_takes_the_place_of_an_empty_one(tmp_path: Path) -> None:
     spec, out = write(tmp_path, STEP), tmp_path / "et"
     out.mkdir()

@@ -180,6 +180,7 @@ def test_a_broadcast_keeps_the_bus_busy_with_its_bytes(ranks: int, busy: int) ->
     assert found["bus_bandwidth"] == pytest.approx(busy * found["algorithm_bandwidth"])
 
 
+@pytest.mark.slow
 def test_additions_are_counted_and_priced() -> None:
     check_table(
         f"{RING}, size = 40 B, gamma = 3 s/B",

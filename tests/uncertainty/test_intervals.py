@@ -106,6 +106,7 @@ device ours {
     assert factors(text) == pytest.approx((exp(-low), exp(high)))
 
 
+@pytest.mark.slow
 def test_an_interval_of_a_sweep_has_ends_for_each_point() -> None:
     swept = (STUDY + ERRORS).replace("16 sequences", "[16, 32, 64] sequences")
     result = evaluate_text(swept).result
@@ -209,6 +210,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     return do
 
 
+@pytest.mark.slow
 def test_the_screen_has_the_interval_beside_the_figure(run: Run) -> None:
     text = STUDY + ERRORS.replace("coverage = 90 %", "coverage = 80 %")
     found = run("eval", text=text)
@@ -218,6 +220,7 @@ def test_the_screen_has_the_interval_beside_the_figure(run: Run) -> None:
     assert " ".join(found.out.split()).count(", 80 %)") == 2
 
 
+@pytest.mark.slow
 def test_the_whole_report_says_how_it_comes_about(run: Run) -> None:
     said = " ".join(run("eval", "--full").out.split())
     assert "Intervals" in said
@@ -228,6 +231,7 @@ def test_the_whole_report_says_how_it_comes_about(run: Run) -> None:
     assert "source measured / predicted of 20 runs of 5 models: dense, hopper" in said
 
 
+@pytest.mark.slow
 def test_json_and_csv_have_both_ends(run: Run) -> None:
     document = json.loads(run("eval", "--format", "json").out)
     figures = document["reports"][0]["results"][0]["figures"]
@@ -244,6 +248,7 @@ def test_json_and_csv_have_both_ends(run: Run) -> None:
     )
 
 
+@pytest.mark.slow
 def test_without_the_plugin_there_is_none(run: Run) -> None:
     found = run("eval", "--without", "analysis.uncertainty")
     assert found.code == 0
@@ -298,6 +303,7 @@ def test_a_range_may_be_one_number() -> None:
     assert factors(STUDY + ERRORS.replace("low = 0.8, high = 1.25", "low = 1, high = 1")) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "runs", "said"),
     [(1, 3, "3 runs of 1 model: "), (2, 1234, "1,234 runs of 2 models: ")],

@@ -31,6 +31,7 @@ def runs(small: Raw, file: Write, predicted: float) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_the_errors_of_groups(runs: Path, validate: Validate) -> None:
     found = validate(runs, "--format", "json")
     assert found.exit_code == 0, found.output
@@ -127,6 +128,7 @@ def test_a_study_that_breaks_a_rule_is_listed_with_its_reason(
     assert "4" in unmodelled["reason"]
 
 
+@pytest.mark.slow
 def test_unknown_fields_are_a_warning(
     small: Raw, file: Write, predicted: float, validate: Validate
 ) -> None:
@@ -166,6 +168,7 @@ def test_rows_of_which_none_is_good(small: Raw, file: Write, validate: Validate)
         assert "Traceback" not in found.stderr
 
 
+@pytest.mark.slow
 def test_specs_are_written_and_are_what_was_evaluated(
     runs: Path, tmp_path: Path, predicted: float, validate: Validate
 ) -> None:
@@ -197,12 +200,14 @@ def test_the_table_and_its_picture(runs: Path, validate: Validate) -> None:
     assert "-20.0 %" not in worst
 
 
+@pytest.mark.slow
 def test_markdown_has_tables(runs: Path, validate: Validate) -> None:
     text = validate(runs, "--format", "md").stdout
     assert "# Predicted against measured: 3 runs of 2 sources" in text
     assert "| all rows | 3 | 20.0 % | 20.0 % | +6.7 % | 28.0 % |" in text
 
 
+@pytest.mark.slow
 def test_html_holds_a_picture_with_a_dot_for_each_row(runs: Path, validate: Validate) -> None:
     text = validate(runs, "--format", "html").stdout
     (drawing,) = re.findall(r'<script type="application/json">(.*)</script>', text)
@@ -329,6 +334,7 @@ def test_a_run_predicted_not_to_fit_is_counted(small: Raw, file: Write, validate
     assert document["groups"]["all"]["all"]["rejected"] == 1
 
 
+@pytest.mark.slow
 def test_values_from_outside_hold_for_every_study(
     runs: Path, predicted: float, validate: Validate
 ) -> None:

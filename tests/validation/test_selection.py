@@ -190,6 +190,7 @@ def test_a_file_without_a_row_is_no_selection(file: Write, validate: Validate) -
     assert (found.exit_code, "no row of 0 is left" in found.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_folder_of_studies_that_is_there_is_taken(
     file: Write, validate: Validate, tmp_path: Path
 ) -> None:
