@@ -85,7 +85,7 @@ def test_stages_that_are_proposed_divide_the_devices() -> None:
 
 
 def test_a_second_block_is_a_second_study() -> None:
-    assert "studies that differ in it" in helps("cluster { devices = 32 }")
+    assert "write one value, or several studies" in helps("cluster { devices = 32 }")
 
 
 def test_groups_that_a_border_cuts_do_not_reach_beyond_it() -> None:

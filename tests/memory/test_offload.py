@@ -215,7 +215,7 @@ def test_offloading_needs_a_link_to_the_host(bind: Bind, part: str) -> None:
     found = diagnose(failures(study)["offload-needs-host-bandwidth"], study)
     assert (
         found.message
-        == f"50 % of the {part} are offloaded to the host, and the device has no `host_bandwidth`"
+        == f"50 % of the {part} are offloaded, and the device has no `host_bandwidth`"
     )
 
 

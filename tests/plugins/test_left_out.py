@@ -28,7 +28,7 @@ def problems(spec: str, name: str) -> list[str]:
 
 
 def test_a_study_that_nothing_computes_names_the_plugin_that_is_left_out() -> None:
-    with pytest.raises(SpecError, match="nothing computes this study") as error:
+    with pytest.raises(SpecError, match="the study has nothing to evaluate") as error:
         parcost.evaluate(EXAMPLES / "minimal.par", plugins=load(without=["pipeline"]))
     assert error.value.diagnostics[0].notes == ("plugin `pipeline` is left out by `--without`",)
 

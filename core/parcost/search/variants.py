@@ -85,7 +85,6 @@ class Variants:
         self._chosen: dict[tuple[int, str], int] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
-        self._cut: tuple[int, int] | None = None  # devices and virtual stages, once asked
         self._find_choices()
 
     @property
@@ -283,15 +282,13 @@ class Variants:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
         complaint = shape_problem(answer, self._points)
         if hook in _SUMMED and not complaint:
-            if self._cut is None:
-                token = READS.set(None)  # under all choices it has the same stages
-                try:
-                    cut = study.pipeline
-                    most = max([cut.stages, *(part.stages for part in self.parts)])
-                finally:
-                    READS.reset(token)
-                self._cut = most, cut.stages * cut.chunks
-            complaint = term_problem(answer, *self._cut)
+            token = READS.set(None)  # under all choices it has the same stages
+            try:
+                cut = study.pipeline
+                most = max([cut.stages, *(part.stages for part in self.parts)])
+            finally:
+                READS.reset(token)
+            complaint = term_problem(answer, most, cut.stages * cut.chunks)
         return complaint
 
     def _study(self, combination: Combination) -> SpecStudy:
