@@ -473,6 +473,14 @@ def test_the_question_for_a_model_offers_the_entry_of_its_family(name: str, answ
     assert asked.answers[-1] == f"--use catalog.models.{answer}"
 
 
+def test_an_answer_replaces_the_recipe_of_a_file_with_products_in_8_bits(run_command: Run) -> None:
+    files = {"run.yaml": LLAMAFACTORY.replace("packing", "fp8: true\npacking")}
+    use = ("--use", "catalog.precisions.fp8_delayed", "--use", "catalog.systems.dgx_h100")
+    done = run_command("check", "run.yaml", *use, files=files)
+    assert "import-question" not in done.err
+    assert "import-conflict" not in done.err
+
+
 def test_the_name_of_a_folder_is_an_assumption() -> None:
     found = read("llamafactory", "meta-llama/Llama-3.1-8B", "/data/LLM-Research/Llama-3___2-3B")
     assert "models.llama32_3b" in uses(found)

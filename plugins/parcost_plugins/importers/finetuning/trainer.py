@@ -229,6 +229,9 @@ class TrainerKeys:
             answers.reverse()
         reason = f"`{key}` makes products in 8 bits, and names no recipe"
         self.found.ask("precision", reason, answers, key)
+        _, base = self.found.recipe()
+        if base:  # the answer replaces it
+            self.found.use(f"precisions.{base}", key, reason)
 
     def kernels(self) -> None:
         """Read compilation, fused kernels and attention."""
