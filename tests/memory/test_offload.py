@@ -214,8 +214,7 @@ def test_offloading_needs_a_link_to_the_host(bind: Bind, part: str) -> None:
     study = offloaded(bind, {f"offload.{part}": 0.5, "layout.zero": 3}, {})
     found = diagnose(failures(study)["offload-needs-host-bandwidth"], study)
     assert (
-        found.message
-        == f"50 % of the {part} are offloaded, and the device has no `host_bandwidth`"
+        found.message == f"50 % of the {part} are offloaded, and the device has no `host_bandwidth`"
     )
 
 

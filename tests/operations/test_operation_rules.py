@@ -34,7 +34,11 @@ def diagnostics_by_id(text: str) -> dict[str, parcost.Diagnostic]:
             JOB + "run { tokens = 1 T tokens, speed = 100 tokens }",
             "`speed` states the speed of the run, and so does the step",
         ),
-        ("run-speed-unknown", "run { tokens = 1 T tokens, devices = 8 }", "there is no training job"),
+        (
+            "run-speed-unknown",
+            "run { tokens = 1 T tokens, devices = 8 }",
+            "there is no training job",
+        ),
         ("run-devices-unknown", "run { tokens = 1 T tokens, device_time = 1 h }", "no cluster"),
         (
             "reliability-devices-unknown",
