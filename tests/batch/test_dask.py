@@ -14,7 +14,7 @@ from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.run import BatchRun
 from parcost.cli import main
-from parcost.language.errors import PluginError, SpecError
+from parcost.language.errors import MissingExtraError, SpecError
 
 pytestmark = [
     pytest.mark.slow,
@@ -88,7 +88,7 @@ def test_an_address_without_a_scheduler_is_an_error(monkeypatch: pytest.MonkeyPa
 
 def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(PluginError, match=r"pip install 'parcost\[dask\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'parcost\[dask\]'"):
         engine_named("dask://127.0.0.1:1").start()
 
 

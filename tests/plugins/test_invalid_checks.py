@@ -56,7 +56,7 @@ FAULTY: dict[str, tuple[dict[str, Any], str]] = {
     "format": ({"message": "{x:zz}", "inputs": {"x": 1.5}}, "cannot be formatted: ValueError: "),
     "inputs": ({"inputs": None}, "words that cannot be formatted: AttributeError: "),
     "empty": ({"message": "{x}", "inputs": {"x": np.ones(0)}}, "cannot be formatted: IndexError: "),
-    "input": ({"message": "{x}", "inputs": {"x": Unspeakable()}}, "be said: GeneratorExit"),
+    "input": ({"message": "{x}", "inputs": {"x": Unspeakable()}}, "be formatted: GeneratorExit"),
 }
 
 

@@ -42,6 +42,7 @@ class KnownFigures:
     faults: Sequence[Fault] = ()
     intervals: Sequence[tuple[Plugin, Interval]] = ()
     missing: Callable[[], Mapping[str, str]] = dict
+    absences: Sequence[str] = ()  # of plugins without a part, whose figures may be claimed
     _made: list[tuple[Plugin, Figure]] = field(factory=list, init=False)
     _asked: list[bool] = field(factory=list, init=False)
 
@@ -162,7 +163,10 @@ def _judge_claim(
                     "unknown-name",
                     missing_message(name.text, missing),
                     name.span,
-                    notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
+                    notes=[
+                        *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults),
+                        *known.absences,
+                    ],
                     help=""
                     if name.text in missing
                     else did_you_mean(name.text, [*names, *missing])
@@ -260,7 +264,10 @@ def _interval(item: s.Item, figure: Figure, known: KnownFigures) -> Interval:
                     "no-interval",
                     f"`{figure.name}` has no interval",
                     item.span,
-                    notes=[f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults],
+                    notes=[
+                        *(f"plugin {f.plugin} {f.message} in `{f.hook}`" for f in known.faults),
+                        *known.absences,
+                    ],
                     help=f"{listed}write a tolerance, such as `+- 5 %`",
                 )
             ]

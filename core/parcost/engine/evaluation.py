@@ -87,6 +87,7 @@ def evaluate(
         study.faults,
         intervals,
         missing=lambda: missing_figures(study),
+        absences=study.plugins.absences,
     )
     judged = expectations(claims, known)
     found = [diagnose_points(check, study, at) for check in by_effect(failed)]
@@ -150,6 +151,7 @@ def check_claims(claims: Claims, study: Study) -> None:
         study.faults,
         intervals,
         missing=lambda: missing_figures(study),
+        absences=study.plugins.absences,
     )
     expectations(claims, known)
 
