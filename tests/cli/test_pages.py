@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,8 +55,13 @@ def text_lines(text: str) -> list[str]:
 @pytest.mark.slow
 @given(table=tables(), width=st.integers(1, 120))
 def test_a_table_loses_no_character_however_narrow(table: Table, width: int) -> None:
-    wanted = "".join([c.title for c in table.columns] + [c for r in table.rows for c in r.cells])
-    assert text_lines(text.draw([table], Paper(width=width))) == text_lines(wanted)
+    """On paper too narrow for columns, cells are lines that repeat or omit their titles."""
+    cells = "".join(cell for row in table.rows for cell in row.cells)
+    titles = "".join(column.title for column in table.columns)
+    found = Counter(text_lines(text.draw([table], Paper(width=width))))
+    assert Counter(text_lines(cells)) <= found
+    if width >= 40 * len(table.columns):
+        assert found == Counter(text_lines(cells + titles))
 
 
 @given(table=tables())

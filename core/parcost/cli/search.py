@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from attrs import evolve
 
 from parcost.cli import options
 from parcost.cli.export import write
@@ -174,6 +173,8 @@ def command(
     step time of all legal layouts. It evaluates them in order of this bound, until no other layout
     can be better.
     """
+    from attrs import evolve
+
     from parcost.batch.scenarios import only_study
     from parcost.language.errors import SpecError
     from parcost.output.settings import writer_of
