@@ -69,6 +69,7 @@ def test_two_constants_come_back_from_exact_rows() -> None:
     assert found.before == pytest.approx(before, abs=0.01)
 
 
+@pytest.mark.slow
 def test_an_outlier_does_not_move_the_fit() -> None:
     """Plain least squares of logarithms would move it by log(5) / 20, 8 %."""
     truth = [w / 0.77 for w in WORK]

@@ -156,6 +156,7 @@ def parameters(model: str, *, devices: int = 1, layout: str = "tp = 1") -> Real:
     return report.result.figure("parameters")
 
 
+@pytest.mark.slow
 def test_every_model_of_the_catalogue_has_a_total() -> None:
     folder = Path(parcost_specs.__file__).parent / "models"
     assert {p.stem for p in folder.glob("*.par")} == set(TOTALS) | set(NAMED)

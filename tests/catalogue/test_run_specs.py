@@ -96,6 +96,7 @@ def test_the_worked_activations_of_stage_0_are_reproduced(worked: Report) -> Non
 ACTIVATIONS = {"gpt_22b_selective": 9.5625, "gpt_1t_selective": 26.5625}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", ACTIVATIONS)
 def test_activations_are_what_the_paper_counts_and_the_ends_of_the_model(study: str) -> None:
     found = parcost.load(SPECS / "runs" / "korthikanti_2022_a100.par")

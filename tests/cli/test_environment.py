@@ -48,6 +48,7 @@ def test_a_removed_directory_is_an_error(
     assert "internal error" not in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["b.par"]])
 def test_absolute_paths_need_no_directory(
     parent_folder: Path, capsys: pytest.CaptureFixture[str], more: list[str]

@@ -54,6 +54,7 @@ def test_an_array_reads_as_its_range() -> None:
     assert quantity(np.array([2.0, 2.0]), "B") == "2 B"
 
 
+@pytest.mark.slow
 @given(
     number=st.floats(min_value=1e-9, max_value=1e18, allow_nan=False),
     dimension=st.sampled_from([ONE, BYTES, RATE, SECONDS, FLOPS]),

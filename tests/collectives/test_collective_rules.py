@@ -28,6 +28,7 @@ def ids(tp: int, choice: str, layout: str = "zero = 0", reduces: str = "off") ->
     return {d.id: d for d in found if d.id.startswith("collective")}
 
 
+@pytest.mark.slow
 def test_a_runnable_algorithm_passes() -> None:
     assert not ids(8, "tensor = ring, data = hierarchical")
     assert not ids(8, "tensor = nvls", reduces="on")

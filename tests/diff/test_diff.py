@@ -147,6 +147,7 @@ def test_a_refused_job_has_its_reason(run_command: Run) -> None:
     assert "16 devices are not divisible by tp 3" in page
 
 
+@pytest.mark.slow
 def test_points_of_a_sweep_are_compared_each(run_command: Run) -> None:
     swept = SPEC.replace("micro_batch = 1", "micro_batch = [1, 2]")
     found = data(run_command, "a.par", "--set", "layout.zero=2", files={"a.par": swept})

@@ -70,6 +70,7 @@ def test_the_table_of_runs_is_current(runs: list[Run], golden: Callable[[Path, s
     golden(PAGE, f"{made}{mark}{head}{table}\n{tail}")
 
 
+@pytest.mark.slow
 def test_the_errors_that_the_page_quotes_are_those_of_the_table(runs: list[Run]) -> None:
     text = " ".join(PAGE.read_text().split())
     size = sorted(abs(run.error) for run in runs)

@@ -118,6 +118,7 @@ def test_inlay_hints_are_the_defaults_that_follow_from_others(open_text: Open) -
     }
 
 
+@pytest.mark.slow
 def test_a_given_value_has_no_hint_and_errors_keep_those_of_before(open_text: Open) -> None:
     given = open_text(SPEC.replace("zero = 1", "zero = 1, dp = 8"))
     end = SPEC.index("study")
@@ -369,6 +370,7 @@ def test_a_line_above_each_study(open_text: Open, documents: Documents) -> None:
     assert [lens.text.endswith("(of the last version without errors)") for lens in lenses(state)]
 
 
+@pytest.mark.slow
 def test_claims_tell_what_is_predicted(open_text: Open, documents: Documents) -> None:
     state = evaluate(documents, open_text(SPEC))
     assert state.evaluation is not None

@@ -220,6 +220,7 @@ def test_the_exchange_hides_under_what_the_study_says(
     assert {term.window for term in works(study).values()} == {window}
 
 
+@pytest.mark.slow
 def test_shared_experts_cover_the_exchange_as_far_as_they_go(mixture: Mixture) -> None:
     from parcost.engine import reduce
 

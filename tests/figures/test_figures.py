@@ -78,6 +78,7 @@ def test_hardware_utilisation_counts_what_every_stage_executes(bind: Bind) -> No
     assert found["hfu"] == pytest.approx(executed / found["step_time"] / 100e12)
 
 
+@pytest.mark.slow
 def test_model_utilisation_is_at_most_that_of_the_hardware(bind: Bind) -> None:
     tokens = 1024.0
     study = bind(
@@ -175,6 +176,7 @@ def test_the_note_of_bidirectional_attention_is_not_causal(bind: Bind, flash: st
         assert "; attention counted in both directions, " in found[name].note
 
 
+@pytest.mark.slow
 def test_a_sweep_gives_at_every_point_what_that_point_gives_alone(bind: Bind) -> None:
     def study(batch: Any) -> Study:
         return bind(

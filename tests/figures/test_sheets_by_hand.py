@@ -358,6 +358,7 @@ def test_executed_flops_are_averaged_over_devices(bind: Bind) -> None:
     assert found["hfu"].value == pytest.approx(executed / outcome.step_seconds / 100e12)
 
 
+@pytest.mark.slow
 def test_equal_stages_idle_alike(bind: Bind) -> None:
     study = bind(
         {"layout.pp": 4, "training.global_batch": 16, "wire.net.bandwidth": 1e30},

@@ -88,6 +88,7 @@ def test_the_fewest_micro_batches_are_at_the_target_or_below_it() -> None:
     assert (page["fewest_micro_batches"], page["most_stages"]) == (12.0, 3.0)
 
 
+@pytest.mark.slow
 def test_the_fewest_micro_batches_keep_what_they_promise() -> None:
     for target in (5, 12, 33):
         wanted = values(f"pipeline p {{ stages = 6, micro_batches = 4, target = {target} % }}")

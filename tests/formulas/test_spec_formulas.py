@@ -154,6 +154,7 @@ def test_a_price_by_the_hour_is_shown_by_the_hour() -> None:
     assert figure.value == pytest.approx(figure.formula.inputs["N"][0] * 2.5 * hours)
 
 
+@pytest.mark.slow
 def test_every_input_is_in_the_base_of_its_unit() -> None:
     """A unit that an input is printed in is one of the language, and not a guess."""
     for path in ("examples/run_cost.par", "examples/inference.par", "examples/goodput.par"):

@@ -319,6 +319,7 @@ def test_updates_of_single_tensors_are_issued_once_in_a_step() -> None:
     assert exposed_host_seconds(found) == pytest.approx(4 * 6 * 10e-6)
 
 
+@pytest.mark.slow
 def test_each_point_of_a_sweep_is_what_it_is_alone() -> None:
     values = "[1, 2, 4, 8]"
     rows = scenario(issue="400 us", devices=8, batch=8, layout=f"tp = {values}").evaluate().rows()

@@ -368,6 +368,7 @@ def test_a_rule_names_the_flag_of_a_script(run_command: Run) -> None:
     assert "experts-ranks" not in done.out
 
 
+@pytest.mark.slow
 def test_layers_that_do_not_divide_are_a_warning_at_a_flag(run_command: Run) -> None:
     text = LLAMA.replace("--num-layers 80", "--num-layers 82")
     options = [*MACHINE, "--set", "cluster.devices=64"]

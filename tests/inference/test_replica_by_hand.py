@@ -225,6 +225,7 @@ def test_a_replica_that_does_not_fit_says_what_would(
 # --- figures --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_groups_and_stages_make_tokens_at_once() -> None:
     found = result(SHARED, ", tp = 2, ep = 4, attention_replicas = 4, pp = 3, batches = 2")
     seconds = found.figure("chat.prefill_seconds")

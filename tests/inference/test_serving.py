@@ -122,6 +122,7 @@ serving chat {{ fabric = wire, compute = bf16, weights = 2 B, activation = 2 B, 
 """
 
 
+@pytest.mark.slow
 def test_a_nominal_70b_model_on_eight_cards_of_80_gb() -> None:
     assert chat("", "weights", ROUND) == 140e9
     assert chat("", "capacity", ROUND) == 640e9

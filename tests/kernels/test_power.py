@@ -171,6 +171,7 @@ def test_a_power_cap_needs_the_power_of_the_device() -> None:
     assert "power-cap-without-power" in [d.id for d in found]
 
 
+@pytest.mark.slow
 def test_energy_counts_what_the_cap_leaves() -> None:
     # A capped device computes for a longer share of the step; here it draws the same in the rest.
     energy = "energy { intensity = 400 g/kWh, activity = 80 %, waiting_activity = 80 % }"

@@ -71,6 +71,7 @@ def test_an_h100_multiplies_1_87_times_as_fast_in_fp8(study_with: StudyWith) -> 
     assert 1 / (1 - 0.7 + 0.7 / ratio) == pytest.approx(1.484, abs=0.002)
 
 
+@pytest.mark.slow
 def test_weight_gradients_and_attention_may_have_rates_of_their_own(study_with: StudyWith) -> None:
     wide_w = study_with(WHOLE, recipe=f"{FP8}, wide_weight_gradients = on")
     product = {p: seconds(gemm(4096, 4096, 4096, pass_=p), wide_w) for p in ("F", "W")}

@@ -88,6 +88,7 @@ def test_the_inner_dimension_is_rounded_up_too() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_tile_waits_for_its_operands(study_with: StudyWith) -> None:
     product = gemm(256, 128, 512)
     waiting = quantised_flops(product, 1.0, 1.0, fill=128.0)

@@ -109,6 +109,7 @@ def test_formatting_keeps_meaning_and_comments(text: str) -> None:
     assert comments(laid_out) == comments(text)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(bodies())
 def test_formatting_twice_changes_nothing(text: str) -> None:

@@ -536,6 +536,7 @@ def test_no_file_takes_long(text: str, id: str) -> None:
 # The tables
 
 
+@pytest.mark.slow
 def test_the_tables_are_those_of_the_grammar() -> None:
     made = json.loads(json.dumps(generate.tables()))
     assert tables() == made, "run python -m parcost_grammar.generate"

@@ -162,6 +162,7 @@ def test_where_nothing_fits_more_devices_are_the_answer() -> None:
     assert "take more devices" in section.notes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "more"),
     [

@@ -70,6 +70,7 @@ def test_the_largest_model_grows_with_what_is_sharded(
     assert found["largest_model"] == pytest.approx(largest * 1e9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("zero", "largest"), [(2, 80 / 5.5), (3, 80 / 3.75)])
 def test_gradients_that_accumulate_whole_are_held_whole(
     bind: Bind, zero: int, largest: float

@@ -86,6 +86,7 @@ def test_state_that_the_device_updates_comes_and_goes_at_once(bind: Bind) -> Non
     assert found["optimizer update"][0] == pytest.approx(30e9 / 0.5e12)
 
 
+@pytest.mark.slow
 def test_activations_go_in_forward_and_come_back_in_backward(bind: Bind) -> None:
     study = offloaded(bind, {"offload.activations": 0.5})
     found = times(study)

@@ -136,6 +136,7 @@ def test_what_a_state_weighs_and_how_many_devices_hold_it(bind: Bind) -> None:
     assert values_of(figures._recipe(exact))["devices_for_state"] == 3
 
 
+@pytest.mark.slow
 def test_memory_by_kind_and_by_counter(bind: Bind) -> None:
     study = bind(
         {
@@ -237,6 +238,7 @@ def test_state_on_the_host(bind: Bind, values: dict[str, Any], bytes_: float) ->
     assert on_host(study) == pytest.approx(1000 * bytes_)
 
 
+@pytest.mark.slow
 def test_activations_on_the_host_are_those_of_the_fullest_stage(bind: Bind) -> None:
     values = {**LINK, "layout.pp": 2, "offload.activations": 0.5, "offload.optimizer": 0.5}
     given = {"training.global_batch": 16, "offload.update": "device", **values}

@@ -301,6 +301,7 @@ def test_streams_of_a_dense_model() -> None:
     }
 
 
+@pytest.mark.slow
 def test_biases_of_queries_keys_and_values_alone_have_one_sum() -> None:
     model = DENSE.replace("biases = on,", "qkv_biases = on,", 1)
     found = streams(study_of(model))
@@ -475,6 +476,7 @@ def layers_keep(study: Study) -> dict[str, float]:
     }
 
 
+@pytest.mark.slow
 def test_tensors_of_a_dense_layer() -> None:
     study = study_of(framework=EAGER, training="dropout = on")
     one, whole = OWN * 96, T * 96

@@ -39,6 +39,7 @@ def test_totals_equal_the_published_models_exactly(study_of: StudyOf, model: str
     assert total(study_of(model)) == TOTALS[model]
 
 
+@pytest.mark.slow
 def test_the_total_does_not_depend_on_the_layout(study_of: StudyOf) -> None:
     layouts = ["tp = 8", "tp = 16", "pp = 4", "tp = 4, pp = 2, vocabulary_multiple = 128"]
     found = {total(study_of("llama3_8b", layout=layout)) for layout in layouts}

@@ -47,6 +47,7 @@ def check_table(text: str, expected: dict[str, float]) -> None:
 # --- dragonflies --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_dragonfly_of_five_groups_with_seven_links_each() -> None:
     """Twelve devices of a group inject 156 GB/s, and 77 GB/s leave it; six of ten pairs of
     groups lie across a half cut."""

@@ -171,6 +171,7 @@ def test_a_torus_has_the_links_and_the_narrowest_cut_that_drawing_it_shows(
 # --- bounds ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_port_bounds_the_all_reduce_of_document_001_far_more_than_the_middle() -> None:
     given = {"groups": 64, "global_links": 8, "all_reduce": "700 GB", "ranks": 1024}
     found = figures(network("dragonfly", 4096, **given))

@@ -59,6 +59,7 @@ def test_state_that_is_sharded_inside_a_node_is_written_by_one_node() -> None:
     assert found.figure("checkpoint.shard") == 14 * LLAMA3_8B / 8
 
 
+@pytest.mark.slow
 def test_the_slowest_of_storage_node_and_host_ends_a_checkpoint() -> None:
     size = 14 * LLAMA3_8B
     for node, host, seconds in (

@@ -58,6 +58,7 @@ def test_a_run_of_steps_takes_tokens_over_tokens_per_second() -> None:
     assert found.figure("gpu_hours") == pytest.approx(64 * seconds)
 
 
+@pytest.mark.slow
 def test_failures_and_checkpoints_make_a_run_longer_and_dearer() -> None:
     text = JOB + "run { tokens = 1 T tokens }\nprice { device_hour = 2.50 USD/h }\n"
     ideal = result(text)
@@ -115,6 +116,7 @@ def test_customary_shares_stand_in_where_none_are_given() -> None:
         found.figure("carbon")
 
 
+@pytest.mark.slow
 def test_a_slower_network_draws_less_power_and_takes_more_energy() -> None:
     text = JOB + "run { tokens = 1 T tokens }\nenergy { }\n"
     slow = text.replace("devices = 64", "devices = 64, fabric = slow").replace(
@@ -139,6 +141,7 @@ def test_figures_of_a_run_need_its_block() -> None:
     assert not names & {"days", "gpu_hours", "cost", "cost_per_million_tokens", "energy", "goodput"}
 
 
+@pytest.mark.slow
 def test_a_sweep_of_devices_gives_what_each_point_gives_alone() -> None:
     more = "run { tokens = 1 T tokens }\nprice { device_hour = 2 USD/h }\n"
     more += "reliability { restart = 5 min }\ncheckpoint { storage = 50 GB/s }\nenergy { }\n"

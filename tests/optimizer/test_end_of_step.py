@@ -50,6 +50,7 @@ def test_experts_are_updated_by_the_ranks_that_hold_them(bind: Bind, zero: int) 
     assert found["optimizer update of experts"].bytes_ == pytest.approx(30e9 / 2)
 
 
+@pytest.mark.slow
 def test_context_parallel_ranks_share_the_update(bind: Bind) -> None:
     values = {"layout.zero": 1, "layout.cp": 4}  # two replicas of four ranks
     found = terms(bind(values, parameters=[parameters_record(1e9)]))

@@ -95,6 +95,7 @@ def lines(of: Result, name: str) -> tuple[float, float]:
 # --- A ring ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_rank_by_itself_exchanges_nothing() -> None:
     of = result("tp = 8, cp = 1", devices=8)
     for name in ("volume_per_layer_forward", "volume", "buffer", "send", "seconds", "exposed"):
@@ -414,6 +415,7 @@ def test_work_per_token_divides_by_the_degree() -> None:
         assert totals(cp) == (pytest.approx(flops / cp), pytest.approx(kept / cp))
 
 
+@pytest.mark.slow
 def test_sequence_parallelism_adds_no_device_and_context_parallelism_does() -> None:
     # 8 x 4 x 2: 64 devices; without the context-parallel degree 32
     of = result("tp = 8, pp = 2, cp = 4", devices=64, node=64)
@@ -509,6 +511,7 @@ def test_a_hybrid_has_a_degree_between_a_ring_and_ulysses() -> None:
     assert failures(study("cp = 16", "algorithm = hybrid, ulysses = 4")) == []
 
 
+@pytest.mark.slow
 def test_words_of_another_algorithm_are_refused() -> None:
     assert failures(study("cp = 16", "ulysses = 4"))[0][:2] == (
         "ulysses-without-hybrid",

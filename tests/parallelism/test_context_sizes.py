@@ -304,6 +304,7 @@ def figure_values(**more: Any) -> dict[str, Any]:
 CORE = 4 * 5 * 6144 * 2048 * 6 * 64 / 2 / 50e12
 
 
+@pytest.mark.slow
 def test_figures_of_a_ring_of_three() -> None:
     found = figure_values(**CP_3, latency="1 ms")
     assert found["model_parallel_devices"] == 12

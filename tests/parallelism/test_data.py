@@ -115,6 +115,7 @@ def test_the_worked_example_of_70b_parameters_on_64_devices(bind: Bind) -> None:
     assert seconds["optimizer update, stage 0"] == pytest.approx(0.011962, abs=5e-7)
 
 
+@pytest.mark.slow
 def test_stages_that_hold_the_same_are_priced_once_and_named(bind: Bind) -> None:
     parameters = [
         parameters_record(1e6, (2.0, 2.0, 2.0, 2.0)),
@@ -293,6 +294,7 @@ def test_the_embedding_is_gathered_first_and_the_head_kept_for_backward(bind: Bi
     assert step(study) == pytest.approx(1 + 3 + 50 + 3 + 100 + 3 + 1)
 
 
+@pytest.mark.slow
 def test_compute_is_slower_while_traffic_hides_under_it(bind: Bind) -> None:
     # 16 of 132 multiprocessors: every hidden second costs 16 / 116 seconds of compute.
     taken = {"plain__multiprocessors": 132, "overlap__multiprocessors": 16}

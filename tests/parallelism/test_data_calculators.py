@@ -266,6 +266,7 @@ def test_two_ranks_are_compared_with_replicas() -> None:
     assert [found[f"against_replicas_{z}"] for z in range(4)] == pytest.approx([1, 1.6, 2.6, 8.1])
 
 
+@pytest.mark.slow
 def test_one_rank_has_no_replicas_to_be_compared_with() -> None:
     found, sections = answers(ZERO.format(ranks=1, more=""))
     assert not [name for name in found if name.startswith("against")]

@@ -76,6 +76,7 @@ def test_a_vector_and_a_matrix_that_hardly_shrinks_are_sent_whole(bind: Bind) ->
     assert reduction(study).seconds == pytest.approx(2 * 7 / 8 * 4 * 1024 / 1e9)
 
 
+@pytest.mark.slow
 def test_a_reduce_scatter_needs_the_first_half_of_the_exchange(bind: Bind) -> None:
     study = compressed_study(bind, "int8", layout__zero=1)
     assert reduction(study).seconds == pytest.approx(7 / 8 * (1 + 4 / 256))

@@ -35,6 +35,7 @@ def details(**values: Any) -> dict[str, Any]:
     return {f.name: f.value for _, f in study.plugins.ask("details", study=study, outcome=outcome)}
 
 
+@pytest.mark.slow
 def test_a_larger_micro_batch_saves_more_and_reduces_the_same() -> None:
     one, two = details(), details(training__micro_batch=2)
     assert two["activation_memory"] == pytest.approx(2 * one["activation_memory"])
@@ -49,6 +50,7 @@ def test_twice_the_replicas_hold_half_the_optimizer() -> None:
     assert more["gradient_chunk"] == pytest.approx(here["gradient_chunk"] / 2)
 
 
+@pytest.mark.slow
 def test_twice_the_tensor_ranks_halve_the_smallest_message_of_a_ring() -> None:
     two, four = details(), details(layout__tp=4)
     # norms are held by every rank; 32 replicas become 16

@@ -135,6 +135,7 @@ def test_gradients_that_fit_in_the_first_bucket_leave_nothing_behind(bind: Bind)
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("latency", [0.0, 0.01])
 def test_each_point_of_a_sweep_over_buckets_is_what_it_is_alone(bind: Bind, latency: float) -> None:
     def numbers_of(first: Any, bucket: Any) -> dict[str, Any]:
@@ -226,6 +227,7 @@ def fsdp(bind: Bind, **more: Any) -> Study:
     return bind(values, parameters=parameters)
 
 
+@pytest.mark.slow
 def test_zero_3_gathers_and_reduces_layer_by_layer(bind: Bind) -> None:
     # a gather or a reduction of n GB takes 3/4 n; what hides has 4/5 of the pass
     first, hidden, lead, trail = (1.5, 2.0, None), (1.5, 2.0, 4 / 5), (3.0, 4.0), (4.5, 6.0)
@@ -474,6 +476,7 @@ def test_steps_that_progress_less_are_worth_more_of_them(bind: Bind) -> None:
     assert found["equivalent_step_time"] == pytest.approx(1.5 * found["step"])
 
 
+@pytest.mark.slow
 def test_a_micro_batch_whose_backward_pass_is_as_long_as_the_reduction(bind: Bind) -> None:
     """1.2 s on two ranks, of which three quarters hide; three sequences take 340 ms backward.
 
@@ -622,6 +625,7 @@ def test_reductions_per_micro_batch_are_compressed_there(
     assert found.bytes_ == 12e9
 
 
+@pytest.mark.slow
 def test_levels_are_exchanged_one_by_one_only_where_that_is_faster(bind: Bind) -> None:
     """8 GB among nodes of 2: half at 10 GB/s, and 3/4 of 4 GB at 1 GB/s; or 7/8 at once."""
     text = """

@@ -112,6 +112,7 @@ def test_layers_that_do_not_divide_name_the_nearest_stages_and_a_list_that_fits(
     )
 
 
+@pytest.mark.slow
 def test_counted_ends_and_chunks_are_in_the_message(bind: Bind) -> None:
     values = {"layout.pp": 4, "schedule.chunks": 2, "schedule.count_head": "on"}
     (found,) = complaints(bind(values), "layers-divide")

@@ -138,6 +138,7 @@ def test_the_ends_without_sequence_parallelism() -> None:
     }
 
 
+@pytest.mark.slow
 def test_messages_follow_the_recipe_and_the_micro_batch() -> None:
     wide = "precision wide extends bf16 { activation = 4 B }"
     training = f"sequence = {S}, micro_batch = 3, precision = wide"
@@ -153,6 +154,7 @@ def test_one_rank_sends_nothing() -> None:
         assert np.broadcast_to(term.seconds, 2)[0] == 0
 
 
+@pytest.mark.slow
 def test_traffic_runs_in_sequence_on_the_outermost_level_that_it_crosses() -> None:
     # Eight rings leave a node through eight ports: the node limits where a port is as fast.
     slow = BYTES.replace("net { bandwidth = 1 B", "net { bandwidth = 0.01 B")
@@ -253,6 +255,7 @@ LLAMA_3_70B = {
 }
 
 
+@pytest.mark.slow
 def test_a_layer_of_llama_3_70b_forward_and_backward() -> None:
     found = study("tp = 8, pp = 2, sequence_parallel = on", **LLAMA_3_70B)
     works = [
@@ -370,6 +373,7 @@ def test_sequence_parallelism_alone_is_warned_of() -> None:
     assert failures(study("tp = [1, 2], sequence_parallel = on")) == []
 
 
+@pytest.mark.slow
 def test_rules_judge_a_sweep_point_by_point() -> None:
     swept = study("tp = [2, 6, 8, 12]", model="llama3_70b")
     found = {c.id: c for _, c in swept.contributions("checks") if isinstance(c, Check)}
@@ -426,6 +430,7 @@ def wire(rate: str) -> str:
     )
 
 
+@pytest.mark.slow
 def test_a_sum_hides_under_the_weight_gradient_of_its_own_product_alone() -> None:
     # Llama 3 8B over 8 ranks at 494.5 TFLOP/s: the weight gradient of QKV multiplies 2048 x 4096
     # x 768, that of gate and up 2048 x 4096 x 3584. At 60 GB/s a sum takes 244.7 us.
@@ -476,6 +481,7 @@ def test_q_chunks_take_the_longer_of_the_two_and_a_qth_of_the_shorter(
         assert product + exposed == pytest.approx(took, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_chunks_of_a_product_fill_tiles_worse() -> None:
     kernels = "kernels { wave_weight = 1 }"
     found = work(
@@ -541,6 +547,7 @@ def test_norms_add_up_what_they_saw_of_the_tokens() -> None:
     assert not [t for _, t in plain.contributions("terms") if "norm gradient all" in t.name]
 
 
+@pytest.mark.slow
 def test_an_overlap_names_what_it_cannot_cut() -> None:
     assert failures(study("tp = 8", overlap="tensor = pipelined"))[0][:2] == (
         "pipelined-needs-shards",
@@ -644,6 +651,7 @@ def test_llama_2_70b_synchronises_320_times_and_sends_37_6_gb() -> None:
     assert result.figure("tp_mlp_columns") == 28_672 / 8
 
 
+@pytest.mark.slow
 def test_the_ledger_s_seconds_are_figures() -> None:
     of = figures("tp = 8", fabric=wire("50 GB/s"))
     lines = [

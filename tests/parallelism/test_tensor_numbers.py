@@ -194,6 +194,7 @@ def test_recomputation_repeats_its_messages() -> None:
     assert tuple(work(of)["tensor all-reduce", "R"].count) == (6.0, 6.0)
 
 
+@pytest.mark.slow
 def test_gradients_of_norms_are_added_up_stage_by_stage() -> None:
     """Two norms of 768 gains in each of three layers, and the last one, of 5 B each."""
     found: dict[str, Any] = {t.name: t for t in own_terms(study(**SHARDED)) if isinstance(t, Once)}

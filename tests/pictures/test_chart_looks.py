@@ -57,6 +57,7 @@ def test_a_bar_of_the_step_has_its_time_and_share(charts: Mapping[str, Chart], r
     assert any(text.endswith(f", {share}") for text in drawn)
 
 
+@pytest.mark.slow
 def test_bars_of_the_step_stand_beside_their_labels(charts: Mapping[str, Chart]) -> None:
     encodings = [layer["encoding"] for layer in charts["step"].spec["layer"]]
     assert all("yOffset" not in encoding for encoding in encodings)
@@ -103,6 +104,7 @@ def table(rows: Sequence[Mapping[str, Any]], *axes: str) -> PointTable:
     return PointTable(kind="sweep", axes=dict.fromkeys(axes, ""), figures=figures, rows=able)
 
 
+@pytest.mark.slow
 def test_text_on_a_bright_cell_is_dark_and_on_a_dark_cell_white() -> None:
     rows = [{"a.tp": tp, "a.pp": pp, "step_time": float(tp * pp)} for tp in (1, 2) for pp in (1, 4)]
     (chart,) = [one for one in point_charts(table(rows, "a.tp", "a.pp")) if one.name == "map"]
@@ -113,6 +115,7 @@ def test_text_on_a_bright_cell_is_dark_and_on_a_dark_cell_white() -> None:
     assert cells == {"1": 1.0, "2": pytest.approx(6 / 7), "4": pytest.approx(4 / 7), "8": 0.0}
 
 
+@pytest.mark.slow
 def test_an_axis_of_counts_has_whole_numbers() -> None:
     rows = [{"a.sequence": n, "step_time": float(n)} for n in (4096, 131072, 1048576)]
     charts = list(point_charts(table(rows, "a.sequence")))

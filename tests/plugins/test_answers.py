@@ -91,6 +91,7 @@ def section(lead: Any) -> Section:
     return Section(title="own", columns=("a",), rows=[("x",)], lead=lead)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hook", "answer", "complaint"),
     [

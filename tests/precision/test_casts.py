@@ -164,6 +164,7 @@ def test_copies_are_held_but_of_what_comes_and_goes(zero: int) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_stage_with_most_tensors_agrees_on_its_greatest_values() -> None:
     """Four products of three operands in each of three layers, 4 B each, of two ranks."""
     (term,) = (t for (name, _), t in own_terms(study(**TWO_STAGES)).items() if "amax" in name)

@@ -151,6 +151,7 @@ def test_fp8_weights_halve_the_parameter_all_gather_and_no_gradient() -> None:
     assert small["gradient reduce-scatter"] == wide["gradient reduce-scatter"]
 
 
+@pytest.mark.slow
 def test_casting_before_a_gather_halves_it_and_no_sum() -> None:
     layout = "tp = 4, sequence_parallel = on, pp = 2"
     wide, small = sent_bytes(study("", layout)), sent_bytes(study("fp8_tensor_gather", layout))

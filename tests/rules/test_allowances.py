@@ -196,6 +196,7 @@ def check(path: Path, *arguments: str) -> tuple[int, str, str]:
     return int(result.return_value), result.stdout, result.stderr
 
 
+@pytest.mark.slow
 def test_check_lists_what_is_switched_off(tmp_path: Path) -> None:
     path = tmp_path / "a.par"
     path.write_text(spec(line=ALLOW))
@@ -211,6 +212,7 @@ def test_check_lists_what_is_switched_off(tmp_path: Path) -> None:
     assert one["comment"]["line"] == one["line"] == 9
 
 
+@pytest.mark.slow
 def test_check_warns_of_an_allowance_that_does_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.par"
     path.write_text(spec(line="# parcost: allow sparse-peak, its data sheet says so"))

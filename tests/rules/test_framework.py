@@ -60,6 +60,7 @@ def test_a_schedule_that_megatron_lacks_is_refused_with_what_it_has_and_where_th
     assert found.labels[0].span.text == "kind = zb_v"
 
 
+@pytest.mark.slow
 def test_a_stage_of_zero_that_pipelines_of_deepspeed_lack() -> None:
     """DeepSpeed has ZeRO 0 to 3, and 0 and 1 with pipelines."""
     for zero, legal in ((0, True), (1, True), (2, False), (3, False)):
@@ -107,6 +108,7 @@ def test_what_frameworks_have(
     assert (not refusals(spec(framework, layout, schedule, recompute))) == legal
 
 
+@pytest.mark.slow
 def test_defaults_of_the_framework_are_never_refused() -> None:
     """Reductions of DeepSpeed's pipelines hide under nothing, and nobody has to say so."""
     assert not refusals(spec("deepspeed", "pp = 4"))
@@ -138,6 +140,7 @@ def test_a_framework_of_ones_own_says_what_it_has() -> None:
     assert found.help.startswith("take 4;")
 
 
+@pytest.mark.slow
 def test_points_of_a_sweep_are_refused_one_by_one() -> None:
     offer = 'degrees { attribute = "layout.tp", values = "1, 2" }'
     (scenario,) = parcost.load_text(spec("", "tp = [1, 2, 4], zero = 1", more=OWN % offer))
@@ -204,6 +207,7 @@ def test_every_statement_of_the_catalogue_is_about_something_and_has_a_source() 
             assert value_texts(offer), where
 
 
+@pytest.mark.slow
 def test_defaults_of_a_framework_are_among_what_it_has() -> None:
     judged = set()
     for _, framework in catalogue():

@@ -100,6 +100,7 @@ def test_keys_reach_all_ranks_as_the_framework_does_it() -> None:
     assert found == {"": "ring", "torchtitan": "all_gather", "deepspeed": "ulysses"}
 
 
+@pytest.mark.slow
 def test_deepspeed_reduces_all_gradients_to_all_ranks_under_zero_1() -> None:
     """An all-reduce sends (N - 1) / N of the gradients twice, a reduce-scatter once."""
     layout, quiet = "zero = 1", "overlap { gradients = off, parameters = off }"

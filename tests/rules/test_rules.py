@@ -147,6 +147,7 @@ def test_in_a_sweep_each_point_is_held_to_the_rules(bind: Bind) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", mark_most([1, 7, 8, 12, 16, 24, 33]))
 @pytest.mark.parametrize("tp", [1, 2, 3, 4])
 def test_a_sweep_holds_where_each_point_alone_does(bind: Bind, batch: int, tp: int) -> None:

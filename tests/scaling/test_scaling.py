@@ -189,6 +189,7 @@ def test_an_efficiency_on_a_line_is_above_it(percent: int, word: str) -> None:
     assert note == word
 
 
+@pytest.mark.slow
 def test_a_target_of_all_is_met_by_no_batch_of_a_sweep_either() -> None:
     # At the ridge of 1 FLOP/B 10 samples are critical: 9 times that for 90 %, as much for half.
     text = "batch_scaling b { flops = 1 FLOP, traffic = 10 B, target = [0.5, 0.9, 1]"

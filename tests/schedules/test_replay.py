@@ -161,6 +161,7 @@ def test_arrays_of_hops_over_each_boundary_give_what_each_gives_alone(
         assert [many.ends[x][i] for x in range(n)] == list(alone.ends)
 
 
+@pytest.mark.slow
 @given(case=cases(), data=st.data())
 @settings(max_examples=min(60, settings().max_examples), deadline=None)
 def test_arrays_of_candidates_give_what_each_gives_alone(

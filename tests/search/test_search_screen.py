@@ -54,6 +54,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     return go
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "flags"),
     [

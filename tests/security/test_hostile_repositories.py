@@ -203,6 +203,7 @@ def test_a_configuration_that_includes_another_runs_nothing(
     assert not ran()
 
 
+@pytest.mark.slow
 def test_a_submodule_is_left_out(repository: Path, script: Path, ran: Callable[[], bool]) -> None:
     head = git(repository, "rev-parse", "HEAD")
     (repository / ".gitmodules").write_text(
@@ -293,6 +294,7 @@ def test_a_missing_object_is_named(repository: Path, capsys: pytest.CaptureFixtu
     assert f"the object {blob} is not in this clone" in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 def test_nested_trees_end(
     repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +337,7 @@ def test_files_that_are_large_only_together_are_refused(
     assert "files of more than 4 MiB" in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 def test_a_file_over_the_limit_of_a_spec_is_left_out(repository: Path) -> None:
     small = git(repository, "hash-object", "-w", "--stdin", given=SPEC.encode())
     large = git(repository, "hash-object", "-w", "--stdin", given=bytes(5 * 2**20))

@@ -76,6 +76,7 @@ def test_each_attribute_is_an_input_of_its_kind(live: LiveStudy, spec: str) -> N
     assert all(i.doc and i.accepts for i in inputs.values())
 
 
+@pytest.mark.slow
 def test_every_input_can_be_set_to_what_it_shows(live: LiveStudy, spec: str) -> None:
     """Paths and texts are those of the language: all of them, set at once, change nothing."""
     inputs = by_path(form(live, spec))
@@ -320,6 +321,7 @@ def test_an_error_is_at_the_attribute_that_was_changed(live: LiveStudy) -> None:
     assert {path for d in answer["diagnostics"] for path in d["paths"]} == {"layout.tp"}
 
 
+@pytest.mark.slow
 def test_an_error_of_the_file_is_at_its_attribute_alone(tmp_path: Path) -> None:
     wrong = SPEC.replace("{ tp = 2 }", "{ tp = 3, sequence_parallel = on, zero = 1 }")
     assert wrong != SPEC

@@ -252,6 +252,7 @@ def plugin(folder: Path, text: str) -> PluginContract:
     return type("Contract", (PluginContract,), names)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", mark_most([n for n in contract_tests(PluginContract) if "prints" not in n], 4)
 )
@@ -259,6 +260,7 @@ def test_a_plugin_that_is_right_passes(name: str, tmp_path: Path) -> None:
     getattr(plugin(tmp_path, GOOD), name)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, old, new",
     mark_most(

@@ -277,6 +277,7 @@ training { sequence = 8192, global_batch = 32 sequences, recompute = full }
 """
 
 
+@pytest.mark.slow
 def test_figures_name_what_a_node_and_its_ports_carry() -> None:
     """Four ports of 50 GB/s for eight devices; document 002's nodes have eight of them."""
     result = parcost.load_text(FIGURES)[0].evaluate().result

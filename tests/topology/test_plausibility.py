@@ -35,6 +35,7 @@ def warnings_by_subject(
     return {d.id: d.help for d in found if d.id.startswith("implausible")}
 
 
+@pytest.mark.slow
 def test_real_hardware_has_no_plausibility_warning() -> None:
     assert warnings_by_subject() == {}
     assert warnings_by_subject(node="1.8 TB/s", network="800 Gbps") == {}

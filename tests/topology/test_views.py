@@ -126,6 +126,7 @@ def test_options_that_stand_alone_may_stand_before_the_file(
     assert "Process groups of the ranks" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_list_may_follow_its_option_after_a_space(
     spec: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -264,6 +264,7 @@ layout { tp = 8 }
 """
 
 
+@pytest.mark.slow
 def test_ranks_may_be_those_of_a_level_or_of_the_layout() -> None:
     body = "operation = all_reduce, size = 1 GB, algorithm = ring, "
     on_level = figures(f'{body} ranks = 8, level = "node"', FABRIC)
@@ -368,6 +369,7 @@ transfer moving {
 """
 
 
+@pytest.mark.slow
 def test_tables_outlive_a_sweep_of_something_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -150,6 +150,7 @@ def claims(text: str) -> list[bool]:
     return [bool(claim.holds) for claim in evaluate_text(text).result.expectations]
 
 
+@pytest.mark.slow
 def test_a_measured_value_is_claimed_to_lie_in_the_interval() -> None:
     step = float(evaluate_text(STUDY + ERRORS).result.figure("step_time"))
     measured = [0.79 * step, 0.81 * step, 1.24 * step, 1.26 * step]
