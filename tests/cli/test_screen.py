@@ -254,7 +254,10 @@ def test_figures_are_in_order_of_subject_and_name(run_command: Run) -> None:
         assert names
 
 
-def test_pairs_are_listed_where_no_single_change_is_enough(run_command: Run) -> None:
+def test_pairs_are_listed_where_no_single_change_is_enough(
+    run_command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     big = SMALL.replace("8b", "70b").replace(", recompute = full", "").replace("zero = 1, ", "")
     out = " ".join(run_command("eval", "a.par", a=big).out.split())
     # No single change is enough: pairs, the first of which a command repeats.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import click
@@ -146,6 +147,21 @@ def remember_formats(plugins: Plugins, cache: Cache) -> None:
     cache.note(_FORMATS, {name: plugin.name for name, (plugin, _) in offered.items()})
 
 
+def progress_line(done: int, files: int, spent: float) -> str:
+    """Return how many files are done after *spent* seconds, their share and the time left.
+
+    >>> progress_line(300, 1200, 30.0)
+    '300 of 1,200 files done (25 %), 90 s left'
+    """
+    said = f"{done:,} of {files:,} files done"
+    if not 0 < done <= files:
+        return said
+    from parcost.language.numbers import quantity
+
+    left = quantity(spent * (files - done) / done, "s", digits=2)
+    return f"{said} ({quantity(done / files, '%', digits=2)}), {left} left"
+
+
 class Watch:
     """Looks on as entries pass to the exporter: tells problems, and remembers the worst."""
 
@@ -177,6 +193,7 @@ class Watch:
 
     def __call__(self, entries: Iterable[Entry], interrupts: Interrupts) -> Iterator[Entry]:
         """Yield *entries* as they are, once their problems have been told."""
+        start = monotonic()
         try:
             for entry in entries:
                 interrupts.check()
@@ -192,9 +209,9 @@ class Watch:
                 self._remembered += entry.remembered
                 self.exit_code = max(self.exit_code, entry.exit_code)
                 yield entry
-                self._progress.show(
-                    f"{self._run.done:,} of {self._files:,} files done, last {entry.path}"
-                )
+                spent = monotonic() - start
+                said = progress_line(self._run.done, self._files, spent)
+                self._progress.show(f"{said}, last {entry.path}")
         finally:
             self._inside.clear()
             self._progress.clear()

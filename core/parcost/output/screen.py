@@ -282,7 +282,7 @@ def _first_rows(section: Section) -> Iterator[Item]:
     yield Heading(section.title, 3)
     spelled = [cells(column) for column in zip(*section.rows[: section.lead], strict=True)]
     heads = section.columns if section.command else [""] * len(spelled)
-    columns = [Column(heads[0]), *(Column(head, "right") for head in heads[1:])]
+    columns = [Column(heads[0], flexible=True), *(Column(head, "right") for head in heads[1:])]
     yield Table(columns, [Row(row) for row in zip(*spelled, strict=True)])
     yield from command_line(section)
 
