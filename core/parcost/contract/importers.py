@@ -191,6 +191,9 @@ class Importer(ABC):
     describes: Collection[str] = ()
     #: What decides the cost. A key that may decide one of these is never left to a default.
     subjects: Sequence[DecidingSubject] = ()
+    #: Names of all settings of the tool, in every release of *title*. A key outside of them that
+    #: resembles one is never left to a default. ``section.*`` are all names of a section.
+    keys: Collection[str] = ()
 
     @abstractmethod
     def recognizes(self, name: str, text: str) -> bool:

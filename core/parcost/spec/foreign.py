@@ -32,6 +32,7 @@ from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.records import record
 from parcost.spec.deciding import paths, with_questions
+from parcost.spec.misspelled import with_corrections
 from parcost.system.files import failure
 
 T = TypeVar("T")
@@ -166,7 +167,11 @@ def translate(
             ]
         )
     _check_match(importer, source, found)
-    return with_questions(importer, found)
+
+    def read(other: ImportFile) -> Translation:
+        return _call(importer, importer.read, other)
+
+    return with_corrections(importer, file, with_questions(importer, found), read)
 
 
 def unused_options(

@@ -14,6 +14,7 @@ from parcost.language.errors import SpecError
 from parcost.language.text import Source
 from parcost.plugins.discovery import load as load_plugins
 from parcost.spec.foreign import translate
+from parcost.testing.renaming import renamings, silent_answers, strange_values
 
 _MOST_PREFIXES = 60
 _HOSTILE = (
@@ -81,6 +82,16 @@ class ImporterContract:
         text, key = self.unknown
         if key:
             assert key in [one.name for one in self.translation(text).unknown]
+
+    def test_a_renamed_key_is_told(self) -> None:
+        """A key that the tool does not have is asked for or named, and no default is taken."""
+        found = silent_answers(self.importer, Source(self.file, self.text), renamings)
+        assert not [(one.path, one.written) for one in found]
+
+    def test_a_strange_value_is_told(self) -> None:
+        """A value that the tool does not know is an error, or its key is asked for or named."""
+        found = silent_answers(self.importer, Source(self.file, self.text), strange_values)
+        assert not [(one.path, one.written) for one in found]
 
     def test_it_raises_for_no_text(self) -> None:
         """Truncated and hostile texts are problems at a place, not exceptions."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
@@ -32,6 +33,7 @@ class Accelerate(Importer):
     source = str(table(TOOL)["source"])
     needs = NEEDS
     subjects = SUBJECTS
+    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with a ``distributed_type``."""

@@ -18,6 +18,7 @@ from parcost_plugins.importers.collector import (
 from parcost_plugins.importers.hub import read_hub_model
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.lacking import find_lacking
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
@@ -52,6 +53,7 @@ class Automodel(Importer):
     source = str(_TABLE["source"])
     needs = NEEDS
     subjects = SUBJECTS
+    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text is YAML with classes and a scheduler of Automodel."""

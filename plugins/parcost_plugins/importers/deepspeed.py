@@ -13,6 +13,7 @@ from parcost_plugins.importers.collector import SettingCollector, read_configura
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
 from parcost_plugins.importers.deepspeed_writer import DeepSpeedWriter
 from parcost_plugins.importers.json_text import JsonEntry
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
@@ -29,6 +30,7 @@ class DeepSpeed(Importer):
     source = str(table(TOOL)["source"])
     needs = NEEDS
     subjects = SUBJECTS
+    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is JSON with a batch of DeepSpeed or with ZeRO."""

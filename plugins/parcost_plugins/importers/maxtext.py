@@ -17,6 +17,7 @@ from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.maxtext_command import is_command, read_command
 from parcost_plugins.importers.maxtext_layout import MaxTextLayout, read_layout
 from parcost_plugins.importers.maxtext_model import read_model, read_name
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_listed, table
@@ -40,6 +41,7 @@ class MaxText(Importer):
     source = str(_TABLE["source"])
     needs = NEEDS
     subjects = SUBJECTS
+    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has keys of MaxText, or a command that starts it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
@@ -28,6 +29,7 @@ class Nanotron(Importer):
     source = str(table(TOOL)["source"])
     needs = NEEDS
     subjects = SUBJECTS
+    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with the sections of nanotron."""

@@ -16,6 +16,7 @@ from parcost_plugins.importers.collector import SettingCollector, digits, read_c
 from parcost_plugins.importers.hub import vocabulary_of
 from parcost_plugins.importers.interpolation import MANDATORY, resolve
 from parcost_plugins.importers.json_text import JsonEntry
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.nemo_precision import read_precision
 from parcost_plugins.importers.nemo_recipe import read_nemo_recipe
@@ -53,6 +54,7 @@ class NeMo(Importer):
     source = str(table(TOOL)["source"])
     needs = NEEDS
     subjects = SUBJECTS
+    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML of NeMo, by its layout or classes, or a recipe."""

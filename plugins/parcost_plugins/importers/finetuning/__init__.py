@@ -28,6 +28,7 @@ from parcost_plugins.importers.finetuning.readers import (
 )
 from parcost_plugins.importers.finetuning.torchtune import read_torchtune
 from parcost_plugins.importers.finetuning.verl import read_verl
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.lacking import find_lacking, is_deciding
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
@@ -58,6 +59,7 @@ class TuningTool(Importer):
         self._table: Mapping[str, Any] = table(tool)
         self.title = str(self._table["title"])
         self.source = str(self._table["source"])
+        self.keys = KeyNames(tool)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a file has keys that identify the tool."""

@@ -26,6 +26,7 @@ from parcost import (
 from parcost_plugins.importers.huggingface.families import TABLE, is_set, nearest_family
 from parcost_plugins.importers.huggingface.model import ABSENT, Configuration, problem_at
 from parcost_plugins.importers.json_text import JsonEntry, JsonTextError, read_object
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import MODEL_SUBJECTS
 
@@ -42,6 +43,7 @@ class HuggingFace(Importer):
     source = str(TABLE["source"])
     needs = NEEDS
     subjects = MODEL_SUBJECTS
+    keys = KeyNames(TOOL)
     describes = ("model",)
 
     def recognizes(self, name: str, text: str) -> bool:

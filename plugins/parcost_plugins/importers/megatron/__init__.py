@@ -12,6 +12,7 @@ from math import prod
 from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.collector import read_configuration
 from parcost_plugins.importers.drafts import Draft, Option, digits
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.megatron.bridge import VERSION as BRIDGE
 from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe, read_sections
 from parcost_plugins.importers.megatron.bridge_writer import BridgeWriter
@@ -95,6 +96,7 @@ class Megatron(Importer):
     source = str(table(TOOL)["source"])
     needs = NEEDS
     subjects = SUBJECTS
+    keys = KeyNames(TOOL, known_flags)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has flags of Megatron-LM, or is a recipe of Megatron-Bridge."""

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from parcost import ImportFile, ImportProblem, did_you_mean
 from parcost_plugins.importers.drafts import Option
+from parcost_plugins.importers.keys import keys_of
 from parcost_plugins.importers.shell.launches import opened
 from parcost_plugins.importers.shell.scripts import (
     ARGUMENTS,
@@ -163,14 +164,9 @@ def known_flags() -> frozenset[str]:
     return frozenset([*_NUMBERS, *plain, *(name for one in lists for name in one)])
 
 
-@cache
-def _all_names() -> frozenset[str]:
-    return frozenset([*known_flags(), *table("megatron_keys")["names"]])
-
-
 def is_known(name: str) -> bool:
     """Return whether a release of the tables has a flag."""
-    return name in _all_names() or is_ignored("megatron", name)
+    return name in known_flags() or name in keys_of("megatron") or is_ignored("megatron", name)
 
 
 # Flags that a file of a model alone does not have.

@@ -18,6 +18,7 @@ from parcost import (
 )
 from parcost_plugins.importers.answers import answer_to, asked_attribute
 from parcost_plugins.importers.drafts import Draft, Option
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.subjects import SUBJECTS
@@ -46,6 +47,7 @@ class Torchtitan(Importer):
     source = str(table(TOOL)["source"])
     needs = NEEDS
     subjects = SUBJECTS
+    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text is a configuration of torchtitan."""

@@ -1,0 +1,185 @@
+"""Keys that a tool does not have, and that resemble one which it has.
+
+The file is read once more with the name that the tool has. What it would state then is asked for.
+So a misspelled key never leaves a setting to a default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache
+
+from attrs import evolve
+
+from parcost.contract.importers import (
+    ImportedKey,
+    ImportedValue,
+    Importer,
+    ImportFile,
+    ImportQuestion,
+    Translation,
+)
+from parcost.spec.deciding import paths
+
+_MOST_KEYS = 12  # of a file that are looked at
+_MOST_READINGS = 2  # of one key
+_MOST_CHARACTERS = 200_000  # of a file that is read again
+_LONGEST = 100  # characters of a key that is compared
+_LONG = 5  # letters of a name that counts inside of a longer one
+_CLOSE = 0.8  # of get_close_matches
+
+
+def with_corrections(
+    importer: Importer,
+    file: ImportFile,
+    translation: Translation,
+    read: Callable[[ImportFile], Translation],
+) -> Translation:
+    """Return a translation that asks for what misspelled keys would state."""
+    keys = frozenset(importer.keys)
+    if not keys or not translation.unknown or len(file.text) > _MOST_CHARACTERS:
+        return translation
+    questions = list(translation.questions)
+    asked = {one.attribute for one in questions}
+    unknown: list[ImportedKey] = []
+    tried: set[str] = set()
+    now = _values(translation)
+    for place, key in enumerate(translation.unknown):
+        found: list[ImportQuestion] = []
+        near = [] if place >= _MOST_KEYS or is_key(key.name, keys) else nearest_keys(key.name, keys)
+        for name in near[:_MOST_READINGS]:
+            text = _corrected(file.text, key, name)
+            if found or text is None or text in tried:
+                continue
+            tried.add(text)
+            other = read(evolve(file, text=text))
+            if not other.problems:
+                found = list(_questions(importer, key, name, now, _values(other)))
+        questions += (one for one in found if one.attribute not in asked)
+        asked |= {one.attribute for one in found}
+        attribute = found[0].attribute if found and not key.attribute else key.attribute
+        unknown.append(evolve(key, attribute=attribute))
+    return evolve(translation, questions=questions, unknown=unknown)
+
+
+def is_key(name: str, keys: Collection[str]) -> bool:
+    """Return whether a tool has a key: flags have hyphens where *keys* have underscores.
+
+    >>> is_key("--num-layers", {"num_layers"}), is_key("num-layers", {"num_layers"})
+    (True, False)
+    >>> is_key("data.path", {"data.*"})
+    True
+    """
+    plain = name.lstrip("-").replace("-", "_") if name.startswith("--") else name
+    if plain in keys or plain.rpartition("=")[0] in keys:
+        return True
+    return any(fnmatchcase(plain, one) for one in _sections(frozenset(keys)))
+
+
+def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
+    """Return the names that *name* is most like, the closest first.
+
+    >>> nearest_keys("--tensor-model-paralel-size", frozenset({"tensor_model_parallel_size"}))
+    ['tensor_model_parallel_size']
+    >>> nearest_keys("globalBatchSize", frozenset({"global_batch_size", "seq_len"}))
+    ['global_batch_size']
+    >>> nearest_keys("my_optimizer", frozenset({"optimizer", "seq_len"}))
+    ['optimizer']
+    """
+    letters = _letters(name[:_LONGEST])
+    known = _by_letters(frozenset(keys))
+    found = [letters] if letters in known else []
+    within = [one for one in known if len(one) >= _LONG and one in letters]
+    turned = sorted(letters)
+    found += sorted(within, key=len, reverse=True)[:1]
+    found += [one for one in known if len(one) == len(letters) and sorted(one) == turned]
+    found += get_close_matches(letters, known, n=2, cutoff=_CLOSE)
+    return [known[one] for one in dict.fromkeys(found)]
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
+
+
+@cache
+def _by_letters(keys: frozenset[str]) -> Mapping[str, str]:
+    return {_letters(one): one for one in sorted(keys) if "*" not in one}
+
+
+@cache
+def _sections(keys: frozenset[str]) -> Sequence[str]:
+    return [one for one in keys if "*" in one]
+
+
+def _corrected(text: str, key: ImportedKey, name: str) -> str | None:
+    """Return the text of a file with *name* in place of a key; none where that is not found."""
+    written = key.name.lstrip("-").split(".")
+    parts = name.split(".")
+    if len(written) != len(parts):
+        return None
+    end = key.end
+    for old, new in reversed(list(zip(written, parts, strict=True))):
+        if old == new:
+            continue
+        at = next((at for form in _forms(old) if (at := text.rfind(form, 0, end)) >= 0), -1)
+        if at < 0:
+            return None
+        spelled = new.replace("_", "-") if key.name.startswith("--") and "-" in old else new
+        text = f"{text[:at]}{spelled}{text[at + len(old) :]}"
+        end = at
+    return text
+
+
+def _forms(name: str) -> Sequence[str]:
+    return (name, name.replace("_", "-"), name.replace("-", "_"))
+
+
+_Values = Mapping[str, tuple[str, bool]]  # by path: an expression, and whether the file states it
+
+
+def _values(translation: Translation) -> _Values:
+    """Return what a translation has; entries of a catalogue stand under their folder."""
+    found = {_folder(use): (use.value, not use.assumption) for use in translation.uses}
+    for path, one in paths(translation.blocks):
+        found[path] = (one.value, not one.assumption)
+    return found
+
+
+def _folder(use: ImportedValue) -> str:
+    return use.value.partition(" ")[0].rpartition(".")[0]
+
+
+def _questions(
+    importer: Importer, key: ImportedKey, name: str, now: _Values, then: _Values
+) -> Iterator[ImportQuestion]:
+    """Yield a question for each setting that a key would state under *name*."""
+    changed = {path for path in then if now.get(path, ("", False))[0] != then[path][0]}
+    stated = {path for path in changed if then[path][1]} or changed
+    shown = name.replace("_", "-") if key.name.startswith("--") else name
+    dashes = "--" if key.name.startswith("--") else ""
+    reason = f"`{key.name}` is no key of {importer.title}; as `{dashes}{shown}` it would decide this"
+    for path in sorted(stated):
+        value = then[path][0]
+        also: Sequence[str] = ()
+        if path.startswith("catalog."):
+            answer, kind = f"--use {value}", path.rpartition(".")[2].removesuffix("s")
+            attribute, also = f"training.{kind}", (path, kind)
+        elif path.partition(".")[0] in ("precision", "framework"):
+            continue  # parts of a recipe: the entry is asked for
+        else:
+            attribute, answer = path, f"--set {_quoted(f'{path}={value}')}"
+        yield ImportQuestion(
+            attribute=attribute,
+            reason=reason,
+            answers=(answer,),
+            start=key.start,
+            end=key.end,
+            also=also,
+        )
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if re.search(r"[\s()*|&;<>]", text) else text
