@@ -94,11 +94,13 @@ class Package:
                 continue
             key = one.target.id
             text = ast.unparse(one.annotation)
-            if key.startswith("_") and not key.startswith("_use") or "ClassVar" in text:
+            if (key.startswith("_") and not key.startswith("_use")) or "ClassVar" in text:
                 continue
             yield f"{prefix}{key}"
             names = {part.id for part in ast.walk(one.annotation) if isinstance(part, ast.Name)}
-            names |= {part.attr for part in ast.walk(one.annotation) if isinstance(part, ast.Attribute)}
+            names |= {
+                part.attr for part in ast.walk(one.annotation) if isinstance(part, ast.Attribute)
+            }
             names |= {
                 part.value.rpartition(".")[2]
                 for part in ast.walk(one.annotation)
@@ -131,6 +133,9 @@ def _annotated(tree: ast.AST) -> Iterator[str]:
             for one in node.body:
                 if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
                     yield one.target.id
+                    text = ast.unparse(one.annotation).lower()
+                    if "dict" in text or "parameters" in text:
+                        yield f"{one.target.id}.*"
 
 
 def _constants(text: str) -> Iterator[str]:
@@ -149,7 +154,7 @@ def _flat(value: Any, prefix: str) -> Iterator[str]:
     for key, inner in value.items():
         yield f"{prefix}{key}"
         yield from _flat(inner, f"{prefix}{key}.")
-        if inner == {} or inner is None and str(key).endswith("kwargs"):
+        if inner == {} or (inner is None and str(key).endswith("kwargs")):
             yield f"{prefix}{key}.*"
 
 
@@ -157,7 +162,9 @@ def _files(archive: Path) -> Mapping[str, str]:
     if archive.name.endswith(".tar.gz"):
         with tarfile.open(archive) as opened:
             return {
-                one.name.partition("/")[2]: opened.extractfile(one).read().decode("utf-8", "replace")  # type: ignore[union-attr]
+                one.name.partition("/")[2]: opened.extractfile(one)
+                .read()
+                .decode("utf-8", "replace")  # type: ignore[union-attr]
                 for one in opened.getmembers()
                 if one.isfile() and one.name.endswith(".py")
             }
@@ -185,7 +192,9 @@ def main(folder: Path) -> None:
     """Rewrite the lists of those tools whose packages are in *folder*."""
     LISTS.mkdir(exist_ok=True)
     for tool, releases in tomllib.loads((HERE / "tool_keys.toml").read_text()).items():
-        lines = [f"# Names of settings, by benchmarks/tool_keys.py: those of a release, + and - others."]
+        lines = [
+            "# Names of settings, by benchmarks/tool_keys.py: those of a release, + and - others."
+        ]
         before: set[str] = set()
         try:
             for at, release in enumerate(releases):

@@ -142,7 +142,7 @@ def test_a_file_of_too_many_keys_is_refused(run_command: Run) -> None:
         ("ds.json", '"bf16"', "precision"),
         ("ds.json", '"stage"', "layout.zero"),
         ("ds.json", '"device"', "offload.optimizer"),
-        ("nano.yaml", "num_key_value_heads:", "model"),
+        ("nano.yaml", "num_key_value_heads:", "model.kv_heads"),
         ("nano.yaml", "tp_mode:", "layout.sequence_parallel"),
         ("max.yml", "model_name:", "model"),
         ("max.yml", "per_device_batch_size:", "training.micro_batch"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import translate
 from functools import cache
 
 from attrs import evolve
@@ -33,13 +34,14 @@ def with_questions(importer: Importer, translation: Translation) -> Translation:
     A key that may decide a subject gets the attribute of the subject. So a value from elsewhere
     settles both.
     """
-    if not importer.subjects or not (translation.unknown or translation.missing):
+    outside = _outside(importer, translation.ignored)
+    if not importer.subjects or not (outside or translation.unknown or translation.missing):
         return translation
     state = _State(importer, translation)
     questions = list(translation.questions)
     asked = {one.attribute for one in questions}
     unknown: list[ImportedKey] = []
-    for key in translation.unknown:
+    for key in (*translation.unknown, *outside):
         found = list(_subjects_of(key, importer.subjects))
         for subject in found:
             if subject.attributes[0] not in asked and not state.is_settled(subject):
@@ -54,7 +56,39 @@ def with_questions(importer: Importer, translation: Translation) -> Translation:
             if settles and key.attribute not in asked and not state.is_settled(subject):
                 asked.add(key.attribute)
                 questions.append(state.question(key, subject))
-    return evolve(translation, questions=questions, unknown=unknown)
+    ignored = [one for one in translation.ignored if one not in outside]
+    return evolve(translation, questions=questions, unknown=unknown, ignored=ignored)
+
+
+def _outside(importer: Importer, ignored: Iterable[ImportedKey]) -> Sequence[ImportedKey]:
+    """Return the keys that a pattern alone ignores, where the tool has no such key.
+
+    Those that may decide a subject are as good as unknown.
+    """
+    if not importer.subjects or not importer.keys:
+        return ()
+    keys = frozenset(importer.keys)
+    return [
+        one
+        for one in ignored
+        if not one.reason
+        and not is_key(one.name, keys)
+        and any(True for _ in _subjects_of(one, importer.subjects))
+    ]
+
+
+def is_key(name: str, keys: Collection[str]) -> bool:
+    """Return whether a tool has a key: flags have hyphens where *keys* have underscores.
+
+    >>> is_key("--num-layers", {"num_layers"}), is_key("num-layers", {"num_layers"})
+    (True, False)
+    >>> is_key("data.path", {"data.*"})
+    True
+    """
+    plain = name.lstrip("-").replace("-", "_") if name.startswith("--") else name
+    if plain in keys or plain.rpartition("=")[0] in keys:
+        return True
+    return bool(_sections(frozenset(keys)).match(plain))
 
 
 def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
@@ -234,3 +268,9 @@ def _patterns(
 def _singular(word: str) -> str:
     """Return a word without the `s` of a plural."""
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+@cache
+def _sections(keys: frozenset[str]) -> re.Pattern[str]:
+    """Return an expression for the names of whole sections."""
+    return re.compile("|".join(translate(one) for one in sorted(keys) if "*" in one) or "(?!)")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from functools import cache
 
 from attrs import evolve
@@ -22,11 +21,11 @@ from parcost.contract.importers import (
     ImportQuestion,
     Translation,
 )
-from parcost.spec.deciding import paths
+from parcost.spec.deciding import is_key, paths
 
 _MOST_KEYS = 12  # of a file that are looked at
 _MOST_READINGS = 2  # of one key
-_MOST_CHARACTERS = 200_000  # of a file that is read again
+_MOST_CHARACTERS = 400_000  # of all readings
 _LONGEST = 100  # characters of a key that is compared
 _LONG = 5  # letters of a name that counts inside of a longer one
 _CLOSE = 0.8  # of get_close_matches
@@ -40,43 +39,42 @@ def with_corrections(
 ) -> Translation:
     """Return a translation that asks for what misspelled keys would state."""
     keys = frozenset(importer.keys)
-    if not keys or not translation.unknown or len(file.text) > _MOST_CHARACTERS:
+    plain = [one for one in translation.ignored if not one.reason and not is_key(one.name, keys)]
+    left = _MOST_CHARACTERS
+    if not keys:
         return translation
     questions = list(translation.questions)
-    asked = {one.attribute for one in questions}
-    unknown: list[ImportedKey] = []
+    unknown, ignored = list(translation.unknown), list(translation.ignored)
     tried: set[str] = set()
     now = _values(translation)
-    for place, key in enumerate(translation.unknown):
+    strange = [one for one in unknown if not is_key(one.name, keys)]
+    for key in [*strange, *plain][:_MOST_KEYS]:
         found: list[ImportQuestion] = []
-        near = [] if place >= _MOST_KEYS or is_key(key.name, keys) else nearest_keys(key.name, keys)
-        for name in near[:_MOST_READINGS]:
+        for name in nearest_keys(key.name, keys)[:_MOST_READINGS]:
             text = _corrected(file.text, key, name)
-            if found or text is None or text in tried:
+            if found or text is None or text in tried or len(text) > left:
                 continue
             tried.add(text)
+            left -= len(text)
             other = read(evolve(file, text=text))
             if not other.problems:
                 found = list(_questions(importer, key, name, now, _values(other)))
-        questions += (one for one in found if one.attribute not in asked)
-        asked |= {one.attribute for one in found}
-        attribute = found[0].attribute if found and not key.attribute else key.attribute
-        unknown.append(evolve(key, attribute=attribute))
-    return evolve(translation, questions=questions, unknown=unknown)
+        if not found:
+            continue
+        here = (key.start, key.end)  # what the words of the key ask for is less sure
+        questions = [one for one in questions if (one.start, one.end) != here]
+        asked = {one.attribute for one in questions}
+        questions += (one for one in found if not _is_asked(one.attribute, asked))
+        if key in unknown:
+            unknown.remove(key)
+        else:
+            ignored.remove(key)
+        unknown.append(evolve(key, attribute=found[0].attribute))
+    return evolve(translation, questions=questions, unknown=unknown, ignored=ignored)
 
 
-def is_key(name: str, keys: Collection[str]) -> bool:
-    """Return whether a tool has a key: flags have hyphens where *keys* have underscores.
-
-    >>> is_key("--num-layers", {"num_layers"}), is_key("num-layers", {"num_layers"})
-    (True, False)
-    >>> is_key("data.path", {"data.*"})
-    True
-    """
-    plain = name.lstrip("-").replace("-", "_") if name.startswith("--") else name
-    if plain in keys or plain.rpartition("=")[0] in keys:
-        return True
-    return any(fnmatchcase(plain, one) for one in _sections(frozenset(keys)))
+def _is_asked(attribute: str, asked: Collection[str]) -> bool:
+    return attribute in asked or attribute.partition(".")[0] in asked
 
 
 def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
@@ -90,7 +88,8 @@ def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
     ['optimizer']
     """
     letters = _letters(name[:_LONGEST])
-    known = _by_letters(frozenset(keys))
+    parts = name.count(".")
+    known = {at: one for at, one in _by_letters(frozenset(keys)).items() if at.count(".") == parts}
     found = [letters] if letters in known else []
     within = [one for one in known if len(one) >= _LONG and one in letters]
     turned = sorted(letters)
@@ -107,11 +106,6 @@ def _letters(name: str) -> str:
 @cache
 def _by_letters(keys: frozenset[str]) -> Mapping[str, str]:
     return {_letters(one): one for one in sorted(keys) if "*" not in one}
-
-
-@cache
-def _sections(keys: frozenset[str]) -> Sequence[str]:
-    return [one for one in keys if "*" in one]
 
 
 def _corrected(text: str, key: ImportedKey, name: str) -> str | None:
@@ -160,7 +154,9 @@ def _questions(
     stated = {path for path in changed if then[path][1]} or changed
     shown = name.replace("_", "-") if key.name.startswith("--") else name
     dashes = "--" if key.name.startswith("--") else ""
-    reason = f"`{key.name}` is no key of {importer.title}; as `{dashes}{shown}` it would decide this"
+    reason = (
+        f"`{key.name}` is no key of {importer.title}; as `{dashes}{shown}` it would decide this"
+    )
     for path in sorted(stated):
         value = then[path][0]
         also: Sequence[str] = ()

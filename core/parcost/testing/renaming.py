@@ -18,7 +18,9 @@ from parcost.spec.foreign import translate
 
 STRANGE = "zorp"  # a word that no tool knows
 _WORD = re.compile(r"[A-Za-z_][\w-]*")
-_VALUE = re.compile(r"(?P<between>[\"']?(?:\s*[:=]\s*|\s+))(?P<value>\"[^\"\n]*\"|[^\s,{}\[\]\"'#]+)")
+_VALUE = re.compile(
+    r"(?P<between>[\"']?(?:\s*[:=]\s*|\s+))(?P<value>\"[^\"\n]*\"|[^\s,{}\[\]\"'#]+)"
+)
 
 
 @record
@@ -130,7 +132,7 @@ def _key_in(text: str, one: ImportedValue) -> tuple[str, int] | None:
 def _turned(name: str) -> str:
     """Return a name with two letters in the middle turned."""
     for at in range(len(name) // 2, len(name) - 1):
-        one, two = name[at : at + 2]
+        one, two = name[at], name[at + 1]
         if one != two and one.isalnum() and two.isalnum():
             return f"{name[:at]}{two}{one}{name[at + 2 :]}"
     return f"{name}q"

@@ -17,8 +17,8 @@ from parcost_plugins.importers.collector import (
 )
 from parcost_plugins.importers.hub import read_hub_model
 from parcost_plugins.importers.json_text import JsonEntry
-from parcost_plugins.importers.lacking import find_lacking
 from parcost_plugins.importers.keys import KeyNames
+from parcost_plugins.importers.lacking import find_lacking
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table

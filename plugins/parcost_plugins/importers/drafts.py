@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -16,6 +16,8 @@ from parcost import (
     Translation,
     record,
 )
+
+_SWITCHED = ("", "true", "false")
 
 
 @record(kw_only=True)
@@ -226,10 +228,19 @@ class OptionSet:
         option = self.get(name)
         if option is None:
             return None
-        if option.text not in ("", "true", "false") or len(option.texts) > 1:
+        if option.text not in _SWITCHED or len(option.texts) > 1:
             shown = " ".join(option.texts)[:40]
             self.draft.problem(option, f"it is a switch, and {shown} follows")
         return option.text != "false"
+
+    def check_switches(self, names: Iterable[str]) -> None:
+        """Reject the switches, of *names*, that a value follows which is neither true nor false."""
+        for name in names:
+            option = self._options.get(name)
+            if option is None or option.unread or option.text in _SWITCHED:
+                continue
+            message = f"{option.text[:40]} is no value of a switch"
+            self.draft.problem(option, message, "true or false is expected")
 
     def copy(self, name: str, path: str, least: int = 0) -> int | None:
         """Set an attribute to the whole number of an option, and return it."""

@@ -14,10 +14,10 @@ from typing import Any
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.json_text import JsonEntry
+from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.maxtext_command import is_command, read_command
 from parcost_plugins.importers.maxtext_layout import MaxTextLayout, read_layout
 from parcost_plugins.importers.maxtext_model import read_model, read_name
-from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_listed, table

@@ -71,9 +71,9 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
         found.set("offload", "activations", "100 %", "gradient_checkpointing")
     else:
         keys.recompute()
-    offload = found.value("activation_offloading")
-    if offload not in (None, False):
-        found.set("offload", "activations", "100 %", "activation_offloading")
+    offload = "activation_offloading"
+    if found.value(offload) in ("legacy", "disk", "hidden_states") or found.switch(offload):
+        found.set("offload", "activations", "100 %", offload)
     for name, attribute in (("tensor_parallel_size", "tp"), ("context_parallel_size", "cp")):
         for key in (name, "sequence_parallel_degree") if attribute == "cp" else (name,):
             degree = found.whole(key)

@@ -17,12 +17,16 @@ from parcost_plugins.importers.tables import table
 
 #: Lists that a tool has beside its own: fine-tuning tools pass the arguments of a trainer on.
 _ALSO: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("llamafactory", "trl", "ms_swift"), ("trainer",)),
-    "axolotl": ("trainer",),
+    **dict.fromkeys(
+        ("llamafactory", "axolotl", "trl", "ms_swift"), ("trainer", "deepspeed", "accelerate")
+    ),
     "megatron": ("megatron_bridge",),
 }
 #: Parts of a table whose keys are names of settings.
-_PARTS = ("numbers", "switches", "aliases", "reasons", "costs", "unread", "open", "attributes")
+_PARTS = (
+    *("numbers", "switches", "aliases", "reasons", "costs", "unread", "open", "attributes"),
+    "deciding",
+)
 
 
 @record
@@ -93,4 +97,5 @@ def _table_names(tool: str) -> Collection[str]:
     rejected = [name for name in rules.get("rejected", {}) if "*" not in name]
     words = [one for found in rules.get("names", {}).values() for one in found]
     plain = [name for key in ("keys", "names") for name in listed.get(key, ()) if "*" not in name]
-    return frozenset((*parts, *rejected, *plain, *words))
+    known = rules.get("known", {}).get("keys", ())
+    return frozenset((*parts, *rejected, *plain, *words, *known))

@@ -265,6 +265,7 @@ def _doubts(options: ToolOptions, line: CommandLine) -> None:
 def read_options(options: ToolOptions, framework: str, entry: Option | None = None) -> None:
     """Read all options of a job into its draft; *entry* is the training script."""
     reject(options, entry)
+    options.check_switches(table(TOOL)["switches"]["names"])
     for name, found in table(TOOL)["elsewhere"].items():
         option = options.get(name)
         if option is not None and option.text != "false":
@@ -287,7 +288,9 @@ def list_rest(draft: Draft, options: Iterable[Option]) -> None:
     strange: list[Option] = []
     switches = frozenset(tables["switches"]["names"])
     for option in options:
-        if option.text == "false" and (option.name in switches or option.value is False):
+        if option.text == "false" and (
+            option.name in switches or (option.value is False and is_known(option.name))
+        ):
             draft.ignore(option, "it is off")
         elif option.name in tables["reasons"]:
             draft.ignore(option, tables["reasons"][option.name])

@@ -12,6 +12,10 @@ _GATHERED = {"fp8_delayed": 1.0, "fp8_current": 1.0, "mxfp8": 2.0}  # written by
 _SAME = "update_traffic"
 
 
+#: Formats of 8 and 4 bits that the flags take: megatron/core/transformer/transformer_config.py.
+_FORMATS = {"fp8_format": ("e4m3", "hybrid"), "fp4_format": ("e2m1",)}
+
+
 def read_precision(options: ToolOptions) -> None:
     """Read the recipe."""
     draft = options.draft
@@ -40,7 +44,9 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
     """Return the recipe of the catalogue, and the option that names it."""
     draft = options.draft
     wide = [name for name in ("bf16", "fp16") if options.on(name)]
-    narrow = [one for name in ("fp8_format", "fp4_format") if (one := options.get(name))]
+    narrow = [one for name in _FORMATS if (one := options.get(name)) and one.text != "false"]
+    for one in narrow:
+        options.word(one.name, *_FORMATS[one.name])
     if len(wide) > 1:
         for name in wide:
             option = options.get(name)
@@ -48,8 +54,8 @@ def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
                 draft.problem(option, "--bf16 and --fp16 do not go together")
         return None, None
     if len(narrow) > 1:
-        for option in narrow:
-            draft.problem(option, "--fp8-format and --fp4-format do not go together")
+        for one in narrow:
+            draft.problem(one, "--fp8-format and --fp4-format do not go together")
         return None, None
     recipe = options.get("fp8_recipe") or options.get("fp4_recipe")
     if not narrow:

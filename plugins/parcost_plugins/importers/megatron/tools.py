@@ -18,6 +18,7 @@ _ARGUMENTS = "MODEL_ARGS."
 _DEEPEST = 8  # files that extend one another
 _FALSE = "false"
 _VARIABLE = re.compile(r"\$\{(\w{1,99})(?::([^${}]*))?\}")
+_MODULE = ("name", "framework", "config", "model")  # keys of a module, beside its overrides
 
 
 class ToolJob:
@@ -185,6 +186,9 @@ def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | Imp
         shown = key.removeprefix(f"{prefix}overrides.")
         if shown != key:
             _add(job, shown, entry)
+        elif key.startswith(prefix) and key.removeprefix(prefix) not in _MODULE:
+            why = f"a module of Primus has {', '.join(_MODULE)} and overrides"
+            job.rejected.append((_option("", key, entry), why))
         elif key not in (f"{prefix}framework", f"{prefix}model"):
             job.ignored.append(_option("", key, entry))
     for option in [one for one in job.ignored if one.key == "use_turbo_deepep"]:

@@ -36,6 +36,7 @@ class Flavor:
 
 def read_job(options: TitanOptions, place: str, family: str) -> None:
     """Read a configuration; its *place* and the *family* that a user names tell the model."""
+    options.check_switches(table("torchtitan")["switches"]["names"])
     flavor = _flavor(options, place, family)
     layers = flavor.layers if flavor else None
     degrees = read_parallelism(options, layers=layers, experts=flavor.experts if flavor else True)

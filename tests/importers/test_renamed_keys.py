@@ -1,0 +1,205 @@
+"""Small jobs of every tool with one key that the tool lacks, or one value that it does not know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parcost import Importer
+from parcost.language.text import Source
+from parcost.plugins.discovery import load
+from parcost.spec.foreign import translate
+from parcost.testing.renaming import renamings, silent_answers, strange_values
+from parcost_plugins.importers.keys import keys_of, releases
+
+FILES = {
+    "megatron": (
+        "train.sh",
+        (
+            "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+            "--ffn-hidden-size 14336 --num-attention-heads 32 --group-query-attention "
+            "--num-query-groups 8 --swiglu --normalization RMSNorm --disable-bias-linear "
+            "--untie-embeddings-and-output-weights --vocab-size 128256 --seq-length 4096 "
+            "--micro-batch-size 2 --global-batch-size 64 --tensor-model-parallel-size 2 "
+            "--sequence-parallel --pipeline-model-parallel-size 2 --use-distributed-optimizer "
+            "--overlap-grad-reduce --bf16 --fp8-format hybrid --recompute-granularity full "
+            "--recompute-method uniform --recompute-num-layers 1\n"
+        ),
+    ),
+    "torchtitan": (
+        "run.toml",
+        (
+            '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 2\n'
+            'seq_len = 4096\ndtype = "bfloat16"\n[parallelism]\ntensor_parallel_degree = 2\n'
+            "pipeline_parallel_degree = 2\ndata_parallel_shard_degree = 4\n[compile]\nenable = true\n"
+            '[activation_checkpoint]\nmode = "full"\n'
+        ),
+    ),
+    "deepspeed": (
+        "ds.json",
+        json.dumps(
+            {
+                "train_batch_size": 128,
+                "train_micro_batch_size_per_gpu": 2,
+                "bf16": {"enabled": True},
+                "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
+            }
+        ),
+    ),
+    "accelerate": (
+        "acc.yaml",
+        (
+            "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 16\nfsdp_config:\n"
+            "  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n"
+            "  fsdp_activation_checkpointing: true\n  fsdp_offload_params: true\n"
+        ),
+    ),
+    "nanotron": (
+        "nano.yaml",
+        (
+            "model:\n  dtype: bfloat16\n  model_config:\n    is_llama_config: true\n"
+            "    hidden_size: 1024\n    intermediate_size: 4096\n    num_hidden_layers: 8\n"
+            "    num_attention_heads: 16\n    num_key_value_heads: 4\n    vocab_size: 50000\n"
+            "    tie_word_embeddings: true\noptimizer:\n  zero_stage: 1\nparallelism:\n  dp: 4\n"
+            "  tp: 2\n  pp: 2\n  pp_engine: 1f1b\n  tp_mode: REDUCE_SCATTER\n"
+            "  recompute_layer: true\ntokens:\n  sequence_length: 4096\n  micro_batch_size: 2\n"
+            "  batch_accumulation_per_replica: 4\n"
+        ),
+    ),
+    "maxtext": (
+        "max.yml",
+        (
+            "model_name: llama2-7b\nper_device_batch_size: 2\nremat_policy: minimal\nhardware: gpu\n"
+            "max_target_length: 4096\nici_tensor_parallelism: 2\nici_fsdp_parallelism: 4\n"
+        ),
+    ),
+    "nemo": (
+        "nemo.yaml",
+        (
+            "trainer:\n  devices: 8\n  num_nodes: 2\n  precision: bf16\nmodel:\n"
+            "  micro_batch_size: 2\n  global_batch_size: 64\n  tensor_model_parallel_size: 2\n"
+            "  pipeline_model_parallel_size: 2\n  encoder_seq_length: 4096\n  num_layers: 32\n"
+            "  hidden_size: 4096\n  ffn_hidden_size: 11008\n  num_attention_heads: 32\n"
+            "  activations_checkpoint_granularity: full\n  activations_checkpoint_method: uniform\n"
+            "  activations_checkpoint_num_layers: 1\n  optim:\n    name: distributed_fused_adam\n"
+        ),
+    ),
+    "huggingface": (
+        "config.json",
+        json.dumps(
+            {
+                "model_type": "llama",
+                "hidden_size": 2048,
+                "intermediate_size": 8192,
+                "num_hidden_layers": 16,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 8,
+                "vocab_size": 128256,
+                "tie_word_embeddings": True,
+            },
+            indent=1,
+        ),
+    ),
+    "llamafactory": (
+        "run.yaml",
+        (
+            "stage: sft\nfinetuning_type: full\nmodel_name_or_path: meta-llama/Llama-3.1-8B\n"
+            "cutoff_len: 4096\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n"
+            "bf16: true\noptim: adamw_8bit\n"
+        ),
+    ),
+    "axolotl": (
+        "run.yml",
+        (
+            "base_model: meta-llama/Llama-3.1-8B\nmicro_batch_size: 2\nsequence_len: 4096\n"
+            "gradient_accumulation_steps: 4\nbf16: true\ngradient_checkpointing: true\n"
+            "activation_offloading: true\noptimizer: adamw_bnb_8bit\n"
+        ),
+    ),
+    "torchtune": (
+        "run.yaml",
+        (
+            "model:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
+            "tokenizer:\n  max_seq_len: 4096\nbatch_size: 2\ngradient_accumulation_steps: 4\n"
+            "dtype: bf16\nenable_activation_checkpointing: true\n"
+            "optimizer:\n  _component_: torch.optim.AdamW\n"
+            "loss:\n  _component_: torchtune.modules.loss.LinearCrossEntropyLoss\n"
+        ),
+    ),
+    "trl": (
+        "run.sh",
+        (
+            "accelerate launch --num_processes 8 trl/scripts/sft.py "
+            "--model_name_or_path meta-llama/Llama-3.1-8B --max_length 4096 --packing true "
+            "--per_device_train_batch_size 2 --gradient_accumulation_steps 4 --bf16 true\n"
+        ),
+    ),
+    "ms_swift": (
+        "run.sh",
+        (
+            "NPROC_PER_NODE=8 swift sft --model meta-llama/Llama-3.1-8B --train_type full "
+            "--torch_dtype bfloat16 --max_length 4096 --packing true --deepspeed zero3 "
+            "--per_device_train_batch_size 2 --gradient_accumulation_steps 4\n"
+        ),
+    ),
+    "automodel": (
+        "auto.yaml",
+        (
+            "recipe: TrainFinetuneRecipeForNextTokenPrediction\nstep_scheduler:\n"
+            "  global_batch_size: 64\n  local_batch_size: 2\nmodel:\n"
+            "  _target_: nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained\n"
+            "  pretrained_model_name_or_path: Qwen/Qwen2.5-7B\n  torch_dtype: bfloat16\n"
+            "distributed:\n  strategy: fsdp2\n  tp_size: 2\n  activation_checkpointing: true\n"
+        ),
+    ),
+}
+_IMPORTERS: dict[str, Importer] = {
+    name: found[1] for name, found in load().offers("importers").items()
+}
+
+
+@pytest.mark.parametrize("tool", FILES)
+@pytest.mark.parametrize("spoil", [renamings, strange_values])
+def test_no_spoiled_file_is_answered_in_silence(tool: str, spoil: Callable[..., Any]) -> None:
+    name, text = FILES[tool]
+    importer = _IMPORTERS[tool]
+    before = translate(importer, Source(name, text))
+    assert before.blocks
+    found = silent_answers(importer, Source(name, text), spoil)
+    assert [(one.path, one.written) for one in found] == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "new", "answer"),
+    [
+        ("megatron", "--use-distributed-opt", "--use-distribuetd-opt", "--set layout.zero=1"),
+        ("torchtitan", "tensor_parallel_degree", "tensor_parallel_dgree", "--set layout.tp=2"),
+        ("nanotron", "recompute_layer", "recomptue_layer", "--set training.recompute=full"),
+        ("nemo", "    name:", "    naem:", "--set layout.zero=1"),
+    ],
+)
+def test_a_misspelled_key_asks_with_the_value_that_it_has(
+    tool: str, old: str, new: str, answer: str
+) -> None:
+    name, text = FILES[tool]
+    assert old in text
+    found = translate(_IMPORTERS[tool], Source(name, text.replace(old, new, 1)))
+    assert answer in [one for question in found.questions for one in question.answers]
+
+
+@pytest.mark.parametrize(
+    ("tool", "count", "names"),
+    [
+        ("torchtitan", 2, ["parallelism.tensor_parallel_degree", "training.batch_size"]),
+        ("trainer", 2, ["gradient_checkpointing", "per_device_train_batch_size"]),
+        ("megatron", 4, ["tensor_model_parallel_size", "recompute_granularity"]),
+        ("verl", 1, ["actor_rollout_ref.actor.strategy"]),
+    ],
+)
+def test_the_names_of_each_release_are_listed(tool: str, count: int, names: list[str]) -> None:
+    found = list(releases(tool))
+    assert len(found) == count
+    assert keys_of(tool).issuperset(names)
