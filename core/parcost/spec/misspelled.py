@@ -166,7 +166,7 @@ def _questions(
         elif path.partition(".")[0] in ("precision", "framework"):
             continue  # parts of a recipe: the entry is asked for
         else:
-            attribute, answer = path, f"--set {_quoted(f'{path}={value}')}"
+            attribute, answer = path, f"--set {_quote(f'{path}={value}')}"
         yield ImportQuestion(
             attribute=attribute,
             reason=reason,
@@ -177,5 +177,5 @@ def _questions(
         )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f"'{text}'" if re.search(r"[\s()*|&;<>]", text) else text

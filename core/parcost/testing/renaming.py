@@ -1,6 +1,6 @@
 """Files with one key that the tool does not have, or one value: what an importer makes of them.
 
-A setting that such a key or value decides is an error, is asked for, or is named to the user. It
+What such a key or value decides is an error, is asked for, or is named. It
 is never left to a default in silence.
 """
 
