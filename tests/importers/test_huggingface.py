@@ -445,7 +445,7 @@ def test_a_misspelled_key_that_decides_raises_a_question(
     done = run_command("eval", *OPTIONS, "config.json", files={"config.json": json.dumps(config)})
     assert done.code == 2
     assert f"`{key}x` is not a key of transformers" in done.err
-    answer = f"--set model.{attribute}={str(value).lower()}"
+    answer = f"--set model.{attribute}={'on' if value is True else value}"
     assert answer in done.err
 
 

@@ -246,7 +246,8 @@ def test_a_key_that_is_renamed_raises_a_question(run_command: Callable[..., Any]
     machine = ("--use", "catalog.devices.h100_sxm", "--use", "catalog.fabrics.hgx_h100")
     done = run_command("eval", *machine, "run.yml", files={"run.yml": text})
     assert done.code == 2
-    assert "error[import-question]: `layout.tp` is not known" in done.err
+    assert "error[import-question]: not known: `layout.tp`, `training.micro_batch`" in done.err
+    assert "--set layout.tp=4 --set training.micro_batch=8" in done.err
     done = run_command("eval", *machine, "run.yml", files={"run.yml": RUN})
     assert "import-question" not in done.err + done.out
 

@@ -80,13 +80,15 @@ def _outside(importer: Importer, ignored: Iterable[ImportedKey]) -> Sequence[Imp
 def is_key(name: str, keys: Collection[str]) -> bool:
     """Return whether a tool has a key: flags have hyphens where *keys* have underscores.
 
+    Of an attribute of an object, such as ``cfg.model.num_layers``, the last name counts too.
+
     >>> is_key("--num-layers", {"num_layers"}), is_key("num-layers", {"num_layers"})
     (True, False)
     >>> is_key("data.path", {"data.*"})
     True
     """
     plain = name.lstrip("-").replace("-", "_") if name.startswith("--") else name
-    if plain in keys or plain.rpartition("=")[0] in keys:
+    if {plain, plain.rpartition("=")[0], plain.rpartition(".")[2]}.intersection(keys):
         return True
     return bool(_sections(frozenset(keys)).match(plain))
 

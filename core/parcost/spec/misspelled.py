@@ -155,7 +155,7 @@ def _questions(
     shown = name.replace("_", "-") if key.name.startswith("--") else name
     dashes = "--" if key.name.startswith("--") else ""
     reason = (
-        f"`{key.name}` is no key of {importer.title}; as `{dashes}{shown}` it would decide this"
+        f"`{key.name}` is not a key of {importer.title}; as `{dashes}{shown}` it would decide this"
     )
     for path in sorted(stated):
         value = then[path][0]
