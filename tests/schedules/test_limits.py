@@ -27,8 +27,8 @@ def shape_of(p: int, m: int, v: int) -> PipelineShape:
         ("gpipe", 4, 8, 2, "it has one model chunk per device: chunks = 1"),
         ("one_f_one_b", 4, 8, 2, "it has one model chunk per device: chunks = 1"),
         ("interleaved", 4, 8, 1, f"{HALF} nothing interleaves: take chunks = 2, or one_f_one_b"),
-        ("interleaved", 4, 10, 2, "micro-batches pass in groups of 4: 8 or 12 micro-batches do"),
-        ("interleaved", 4, 3, 2, "micro-batches pass in groups of 4: 4 micro-batches do"),
+        ("interleaved", 4, 10, 2, "micro-batches pass in groups of 4: use 8 or 12 micro-batches"),
+        ("interleaved", 4, 3, 2, "micro-batches pass in groups of 4: use 4 micro-batches"),
         ("breadth_first", 4, 8, 1, f"{HALF} there is no breadth: take chunks = 2, or gpipe"),
         ("zb_h1", 1, 8, 1, "one stage has no bubble to fill: take pp = 2 or more, or one_f_one_b"),
         ("zb_h2", 4, 8, 2, "it has one model chunk per device: chunks = 1"),
@@ -37,13 +37,13 @@ def shape_of(p: int, m: int, v: int) -> PipelineShape:
         ("dualpipe", 4, 8, 2, "its two stages per device are its two directions: chunks = 1"),
         ("dualpipe", 5, 16, 1, "devices mirror one another in pairs: pp = 4 or 6"),
         ("dualpipe", 4, 6, 1, ("both directions take half of the micro-batches, and need at least "
-         "2 pp = 8 to fill: 8 micro-batches do")),
+         "2 pp = 8 to fill: use 8 micro-batches")),
         ("dualpipe", 4, 11, 1, ("both directions take half of the micro-batches, and need at least "
-         "2 pp = 8 to fill: 10 or 12 micro-batches do")),
-        ("dualpipe_v", 4, 7, 2, "it takes 2 pp = 8 micro-batches to fill: 8 micro-batches do"),
+         "2 pp = 8 to fill: use 10 or 12 micro-batches")),
+        ("dualpipe_v", 4, 7, 2, "it takes 2 pp = 8 micro-batches to fill: use 8 micro-batches"),
         ("dualpipe_v", 4, 8, 1, V_SHAPED),
         ("chimera", 3, 6, 1, "devices mirror one another in pairs: pp = 2 or 4"),
-        ("chimera", 4, 6, 1, "micro-batches pass in units of pp = 4: 4 or 8 micro-batches do"),
+        ("chimera", 4, 6, 1, "micro-batches pass in units of pp = 4: use 4 or 8 micro-batches"),
         ("chimera", 4, 8, 2, "it has one model chunk per device: chunks = 1"),
     ],
 )  # fmt: skip
@@ -100,7 +100,7 @@ def test_micro_batches_that_no_group_divides_are_refused_for_the_group_in_the_sp
     assert complaint("kind = interleaved, chunks = 2, group = 8") == ""
     assert complaint("kind = interleaved, chunks = 2, group = 6") == (
         "`interleaved` does not run with pp 4 x chunks 2 = 8 and 16 micro-batches: "
-        "micro-batches pass in groups of 6: 12 or 18 micro-batches do"
+        "micro-batches pass in groups of 6: use 12 or 18 micro-batches"
     )
 
 

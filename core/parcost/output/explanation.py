@@ -269,7 +269,7 @@ def _line(line: LedgerLine, outcome: Outcome, leaves: _Leaves) -> Iterator[Item]
         ("resource", line.resource),
         ("moves", _amount(0.0 if term is None else term.bytes_, "B")),
         ("executes", _amount(term.flops if isinstance(term, Work) else 0.0, "FLOP")),
-        ("from", f"plugin {line.plugin}" if line.plugin else "the core, which adds up"),
+        ("from", f"plugin {line.plugin}" if line.plugin else "the core: a sum of terms"),
     )
     yield from _letters(line.formula, _traffic, leaves)
 

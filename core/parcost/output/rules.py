@@ -13,7 +13,7 @@ from parcost.plugins.rule_pages import RulePage
 
 _ALLOWABLE = "A spec may switch it off: `# parcost: allow {id}, REASON`."
 _UNALLOWABLE = "It is an error, which cannot be switched off."
-_OUTCOME = "`parcost eval` reports it, because it takes the outcome of a step."
+_OUTCOME = "`parcost eval` reports it: the rule needs the time or memory of the step."
 
 
 def rule_items(page: RulePage) -> Iterator[Item]:

@@ -41,7 +41,7 @@ def outcome_checks(study: Study, outcome: Outcome) -> list[Check]:
     inputs = {
         "stage": outcome.memory_device,
         "needs": needs / _GIB,
-        "when": _MOMENTS[moment] if isinstance(moment, str) else "at its fullest moment",
+        "when": _MOMENTS[moment] if isinstance(moment, str) else "at its peak",
         "room": limits.usable / _GIB,
         "over": (needs - limits.usable) / _GIB,
         "share": 100.0 * ratio(needs, limits.usable),

@@ -31,7 +31,7 @@ class Chimera(Schedule):
             return f"devices mirror one another in pairs: pp = {multiples(stages, 2)}"
         if micro_batches % stages:
             fitting = multiples(micro_batches, stages)
-            return f"micro-batches pass in units of pp = {stages}: {fitting} micro-batches do"
+            return f"micro-batches pass in units of pp = {stages}: use {fitting} micro-batches"
         return None
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:  # noqa: ARG002

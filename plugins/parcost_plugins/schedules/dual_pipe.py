@@ -34,7 +34,7 @@ class DualPipe(Schedule):
             fitting = multiples(micro_batches, 2, 2 * stages)
             return (
                 "both directions take half of the micro-batches, and need at least 2 pp = "
-                f"{2 * stages} to fill: {fitting} micro-batches do"
+                f"{2 * stages} to fill: use {fitting} micro-batches"
             )
         return None
 
@@ -77,7 +77,7 @@ class DualPipeV(Schedule):
         stages, micro_batches, chunks = shape.stages, shape.micro_batches, shape.chunks
         if micro_batches < 2 * stages:
             least = f"2 pp = {2 * stages}"
-            return f"it takes {least} micro-batches to fill: {2 * stages} micro-batches do"
+            return f"it takes {least} micro-batches to fill: use {2 * stages} micro-batches"
         return two_chunks(chunks)
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:  # noqa: ARG002

@@ -45,7 +45,7 @@ class Interleaved(Schedule):
             )
         if micro_batches % group:
             fitting = multiples(micro_batches, group)
-            return f"micro-batches pass in groups of {group}: {fitting} micro-batches do"
+            return f"micro-batches pass in groups of {group}: use {fitting} micro-batches"
         return None
 
     def order(self, stages: int, micro_batches: int, chunks: int) -> list[list[Op]]:
