@@ -180,7 +180,9 @@ def _attributes(changes: Sequence[AttributeChange], *, full: bool) -> Iterator[I
     follow = len(changes) - len(given)
     if follow:
         names = ", ".join(change.name for change in changes if change.follows)
-        yield Line(f"changed with it: {names}" if follow <= _MOST else f"{follow} others changed with it")
+        yield Line(
+            f"changed with it: {names}" if follow <= _MOST else f"{follow} others changed with it"
+        )
 
 
 def _table(
