@@ -108,7 +108,8 @@ def test_a_shell_reads_the_script(run_command: Run, own_folder: Path) -> None:
 
 def test_a_script_of_ours_has_no_unknown_key(run_command: Run) -> None:
     assert run_command("export", "megatron", "job.par", "--out", "run.sh", job=SPEC).code == 0
-    done = run_command("import", "run.sh")
+    assert "without effect: listed by --verbose" in run_command("import", "run.sh").err
+    done = run_command("import", "run.sh", "--verbose")
     assert ", 0 unknown" in done.err
     assert "without effect: $@: what a user adds to the flags" in done.err
 

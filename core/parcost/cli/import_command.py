@@ -35,6 +35,7 @@ _MOST_KEYS = 500  # in a list: aliases of YAML make thousands of a few lines
 @click.option("--list", "listed", is_flag=True, help="List the formats.")
 @options.overrides
 @partial(options.reading, joins=False)
+@click.option("--verbose", is_flag=True, help="List the keys without effect too.")
 @options.out
 @options.selection
 def command(
@@ -42,13 +43,14 @@ def command(
     listed: bool,
     overrides: tuple[str, ...],
     reading: ImportOptions,
+    verbose: bool,
     out: str | None,
     selection: PluginSelection,
 ) -> int:
     """Write a spec from files of other tools.
 
     The spec goes to stdout, with the key of every value. stderr has the keys that no table knows,
-    those that change no cost, and what is assumed. Nothing that a file holds is run. Several
+    what is assumed, and how many keys change no cost. Nothing that a file holds is run. Several
     files make one spec: a config.json for the model, a launch script for the layout.
     """
     from attrs import evolve
@@ -89,7 +91,7 @@ def command(
     finally:
         target.abandon()
     for file in job.files:
-        write_message("\n".join(map(escape_line, _remarks(file))))
+        write_message("\n".join(map(escape_line, _remarks(file, verbose=verbose))))
     return 0
 
 
@@ -118,8 +120,8 @@ def _text(job: ImportedJob) -> str:
     return format_text("\n".join([*head, *blank, *lines]))
 
 
-def _remarks(file: ImportedFile) -> Iterator[str]:
-    """Yield what is read of a file, what is not, and what is assumed."""
+def _remarks(file: ImportedFile, *, verbose: bool) -> Iterator[str]:
+    """Yield what is not read of a file and assumed; if *verbose*, what changes no cost too."""
     translation = file.translation
     settings = list(_settings(translation.blocks))
     counted = len({one.key for one in (*translation.uses, *settings) if one.key})
@@ -130,13 +132,16 @@ def _remarks(file: ImportedFile) -> Iterator[str]:
     )
     yield from _names("unknown", translation.unknown)
     yield from _names("not set", translation.missing)
-    yield from _names("without effect", translation.ignored)
     for use in translation.uses:
         if use.assumption:
             yield f"  assumed: {use.value}: {use.assumption}"
     for setting in settings:
         if setting.assumption:
             yield f"  assumed: {setting.name} = {setting.value}: {setting.assumption}"
+    if verbose:
+        yield from _names("without effect", translation.ignored)
+    elif translation.ignored:
+        yield "  without effect: listed by --verbose"
 
 
 def _settings(blocks: Iterable[ImportedBlock]) -> Iterator[ImportedValue]:
