@@ -356,6 +356,11 @@ def test_volumes_of_a_layer(more: dict[str, Any], forward: float, backward: floa
     assert found["cp_volume"] == pytest.approx(3 * 2 * (forward + backward))
 
 
+def test_recomputed_layers_exchange_their_blocks_once_more() -> None:
+    found = figure_values(**CP_3, training="recompute = full")
+    assert found["cp_volume"] == pytest.approx(3 * 2 * (6 * BLOCK + 2 * GRADIENTS))
+
+
 def test_attention_without_blocks_works_on_none() -> None:
     found = figure_values(**CP_3, training="flash_attention = off")
     assert (found["cp_work"], found["cp_overlap"]) == (0.0, float("inf"))

@@ -36,6 +36,7 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
         k=found.kv_heads,
         width=widths,
         cores=sum(found.counts.get("F", ())) / found.study[Layout].pp,
+        again=sum(found.counts.get("R", ())) / found.study[Layout].pp,
         m=outcome.pipeline.micro_batches,
         M=(found.study[Cluster].device.memory, "B"),
         T=(_core(found), "s"),
@@ -66,8 +67,8 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
         "cp_volume",
         "context-parallel volume of a step",
         "GB",
-        "(cp_volume_per_layer_forward + cp_volume_per_layer_backward) cores m, cores layers of "
-        "a rank",
+        "(cp_volume_per_layer_forward (cores + again) + cp_volume_per_layer_backward cores) m, "
+        "cores layers of a rank, again of them recomputed",
     )
     sheet.source = RING
     twice = "2 " if found.context.double_buffer else ""
