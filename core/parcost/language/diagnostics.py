@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import Enum
+from functools import lru_cache
 from reprlib import Repr
 
 from attrs import frozen
@@ -134,7 +135,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     >>> did_you_mean("memory_bandwith", ["memory", "memory_bandwidth"])
     'did you mean `memory_bandwidth`?'
     """
-    names = list(known)
+    return _nearest(name, tuple(known))
+
+
+@lru_cache(maxsize=1024)
+def _nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return the help line; kept, as one wrong name often stands on many lines of a file."""
     same = [other for other in names if _letters(other) == _letters(name)]
     if len(same) == 1:
         return f"did you mean `{same[0]}`?"
