@@ -345,7 +345,7 @@ def test_a_model_with_a_tower_is_evaluated_as_text_on_demand_only(run_command: R
     text = done.out + done.err
     assert "`llava` has a vision tower, which the language does not have yet" in text
     assert "--text-only" in text
-    done = run_command("import", "--text-only", "config.json")
+    done = run_command("import", "--text-only", "--verbose", "config.json")
     assert done.code == 0, done.err
     assert "layers     = 4" in done.out
     assert "--text-only leaves out the parameters and the time of `vision_config`" in done.out
