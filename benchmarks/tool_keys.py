@@ -65,7 +65,7 @@ class Package:
         for pattern in rules.get("every", ()):
             for path, text in self._files.items():
                 if fnmatchcase(path, pattern):
-                    yield from _annotated(ast.parse(text))
+                    yield from _find_fields(ast.parse(text))
         for entry in rules.get("parameters", ()):
             name, _, prefix = entry.partition(" ")
             for node in self._classes[name].body:
@@ -126,7 +126,7 @@ def _arguments(tree: ast.AST) -> Iterator[str]:
                     yield str(one.value)[2:].replace("-", "_")
 
 
-def _annotated(tree: ast.AST) -> Iterator[str]:
+def _find_fields(tree: ast.AST) -> Iterator[str]:
     """Yield the fields of all classes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):

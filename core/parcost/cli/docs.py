@@ -56,7 +56,7 @@ def command(page: str, words: str | None, path: bool) -> int:
 
         put(escape_lines(chosen[found[0]].read_text(encoding="utf-8")))
     else:
-        show(_listing(names))
+        show(_list_pages(names))
     return 0
 
 
@@ -88,7 +88,7 @@ def _title(text: str) -> str:
     return found["title"] if found else ""
 
 
-def _listing(names: Mapping[str, Path]) -> Iterator[Item]:
+def _list_pages(names: Mapping[str, Path]) -> Iterator[Item]:
     """Yield a line for each page, with its title."""
     from parcost.contract.page import Column, Line, Row, Table
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from parcost.diff.git import contents, git_line, tree_entries
 from parcost.language.errors import SpecError
-from parcost.spec.sources import titled
+from parcost.spec.sources import call_files
 from parcost.system.files import SPEC, failure
 from parcost.system.temporary import temporary_folder
 
@@ -66,7 +66,7 @@ def files_of(revision: str) -> Iterator[Path]:
         _write(root, _regular_files(revision), revision)
         here = root / inside
         here.mkdir(parents=True, exist_ok=True)
-        with titled(root, revision):
+        with call_files(root, revision):
             yield here
 
 

@@ -189,7 +189,7 @@ class PipelinePlan:
             first, which = _distinct_candidates([v for v in cut.values() if is_array(v)])
             distinct = np.empty((rows, len(first)))
             for part in first[:, None] if len(first) <= _FEW else [first]:
-                at = {key: _at(v, part) for key, v in cut.items()}
+                at = {key: _pick(v, part) for key, v in cut.items()}
                 columns = (times.F, times.B, times.W, held_back, hops)
                 f, b, w, back, across = ([at[id(v)] for v in column] for column in columns)
                 pairs = {both: at[id(v)] for both, v in times.FB.items()}
@@ -322,7 +322,7 @@ def _distinct_candidates(columns: Sequence[Any]) -> tuple[Any, Any]:
     return np.array(first), np.array(which)
 
 
-def _at(value: Any, part: Any) -> Any:
+def _pick(value: Any, part: Any) -> Any:
     """Return a number of some candidates: a plain one of a single candidate."""
     if not is_array(value):
         return value

@@ -170,7 +170,7 @@ def add(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Mapping[When,
 def added_seconds(terms: Mapping[When, Sequence[Once]], run: PipelineRun) -> Real:
     """Return the seconds of the step of *run* with all *terms*."""
     fill, drain, end = (TermGroup(terms[when], run) for when in WHENS)
-    timeline = _filled(fill, run)[2] if fill.terms else run.timeline
+    timeline = _hold_back(fill, run)[2] if fill.terms else run.timeline
     return timeline.seconds + drain.outlasts(fill, timeline) + end.duration()
 
 
@@ -178,11 +178,11 @@ def _fill(group: TermGroup, run: PipelineRun) -> tuple[GroupCost, Timeline]:
     """Return what the group adds, and the pipeline held back by it."""
     if not group.terms:
         return NOTHING, run.timeline
-    later, lateness, after = _filled(group, run)
+    later, lateness, after = _hold_back(group, run)
     return group.cost(later, lateness), after
 
 
-def _filled(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[Real], Timeline]:
+def _hold_back(group: TermGroup, run: PipelineRun) -> tuple[Real, Sequence[Real], Timeline]:
     """Return by how much the group delays the pipeline, in all and on each device.
 
     The third is the delayed pipeline.

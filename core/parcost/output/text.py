@@ -42,7 +42,7 @@ _BAR = re.compile("[█#]+$")
 
 def draw(items: Sequence[Item], paper: Paper) -> str:
     """Return the page as text, coloured where the paper takes colour."""
-    return "".join(f"{_painted(t, s, paper)}\n" for t, s in lines(items, paper))
+    return "".join(f"{_paint(t, s, paper)}\n" for t, s in lines(items, paper))
 
 
 def _bar_painter(color: str) -> str:
@@ -55,7 +55,7 @@ def _bar_painter(color: str) -> str:
     return f"\x1b[38;5;{16 + 36 * red + 6 * green + blue}m"
 
 
-def _painted(text: str, style: str, paper: Paper) -> str:
+def _paint(text: str, style: str, paper: Paper) -> str:
     if style.startswith("#"):  # the color of a bar
         style, color = "plain", style
         if paper.color:

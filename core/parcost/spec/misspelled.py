@@ -51,7 +51,7 @@ def with_corrections(
     for key in [*strange, *plain][:_MOST_KEYS]:
         found: list[ImportQuestion] = []
         for name in nearest_keys(key.name, keys)[:_MOST_READINGS]:
-            text = _corrected(file.text, key, name)
+            text = _correct(file.text, key, name)
             if found or text is None or text in tried or len(text) > left:
                 continue
             tried.add(text)
@@ -108,7 +108,7 @@ def _by_letters(keys: frozenset[str]) -> Mapping[str, str]:
     return {_letters(one): one for one in sorted(keys) if "*" not in one}
 
 
-def _corrected(text: str, key: ImportedKey, name: str) -> str | None:
+def _correct(text: str, key: ImportedKey, name: str) -> str | None:
     """Return the text of a file with *name* in place of a key; none where that is not found."""
     written = key.name.lstrip("-").split(".")
     parts = name.split(".")

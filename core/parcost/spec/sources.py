@@ -26,7 +26,7 @@ def read(path: Path, name: str | None = None) -> Source:
 
 
 @contextmanager
-def titled(folder: Path, title: str) -> Iterator[None]:
+def call_files(folder: Path, title: str) -> Iterator[None]:
     """Call the files below *folder* ``title:path`` while this lasts."""
     _TITLES[folder] = title
     try:

@@ -42,7 +42,7 @@ def renamings(text: str, key: str, at: int) -> Iterator[tuple[str, str]]:
     ['seq_len_x', 'my_seq_len', 'seq_eln', 'seqLen']
     """
     joint = "-" if "-" in key or text[max(at - 2, 0) : at] == "--" else "_"
-    names = [f"{key}{joint}x", f"my{joint}{key}", _turned(key)]
+    names = [f"{key}{joint}x", f"my{joint}{key}", _swap_letters(key)]
     names.append(re.sub(r"[-_](\w)", lambda found: found[1].upper(), key))
     for name in dict.fromkeys(names):
         if name != key:
@@ -129,8 +129,8 @@ def _key_in(text: str, one: ImportedValue) -> tuple[str, int] | None:
     return (names[-1], at) if at >= 0 else None
 
 
-def _turned(name: str) -> str:
-    """Return a name with two letters in the middle turned."""
+def _swap_letters(name: str) -> str:
+    """Return a name with two letters in the middle exchanged."""
     for at in range(len(name) // 2, len(name) - 1):
         one, two = name[at], name[at + 1]
         if one != two and one.isalnum() and two.isalnum():

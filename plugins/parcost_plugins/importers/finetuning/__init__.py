@@ -97,7 +97,7 @@ class TuningTool(Importer):
 
     def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:
         """Yield an error for each key of an effect whose value the script leaves open."""
-        plain = [*self._ignored(), *table("trainer")["ignored"]["keys"]]
+        plain = [*self._list_ignored(), *table("trainer")["ignored"]["keys"]]
         for key, word in job.unread.items():
             if not is_deciding(key, self._table) and is_listed(key, plain):
                 continue
@@ -109,7 +109,7 @@ class TuningTool(Importer):
                 help=f"give the variable: {' | '.join(word.answers) or '--set-env NAME=VALUE'}",
             )
 
-    def _ignored(self) -> Sequence[str]:
+    def _list_ignored(self) -> Sequence[str]:
         found: Sequence[str] = self._table.get("ignored", {}).get("keys", ())
         return found
 
