@@ -16,7 +16,7 @@ import json
 import math
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,15 +161,22 @@ def _different(where: str, one: Any, other: Any) -> Iterator[str]:
         yield f"{where}: {one} is {other} one by one"
 
 
-def main() -> int:
-    """Compare spaces, and return 1 where some differ."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+def seed_options(doc: str | None) -> argparse.ArgumentParser:
+    """Return the options that choose seeds and a log, under the text of a program."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--log", type=Path, default=None)
-    given = parser.parse_args()
+    return parser
+
+
+def compare_seeds(
+    given: argparse.Namespace, compare: Callable[[int], tuple[Sequence[str], int]]
+) -> int:
+    """Compare the space of each seed that the log lacks, and return 1 where some differ.
+
+    *compare* returns what differs in the space of a seed, and how many layouts are legal.
+    """
     done: dict[int, Any] = {}
     if given.log is not None and given.log.exists():
         for line in given.log.read_text(encoding="utf-8").splitlines():
@@ -178,8 +185,8 @@ def main() -> int:
     for seed in range(given.first, given.first + given.count):
         if seed in done:
             continue
-        said, legal = disagreements(seed)
-        done[seed] = {"seed": seed, "legal": legal, "said": said}
+        said, legal = compare(seed)
+        done[seed] = {"seed": seed, "legal": legal, "said": list(said)}
         if given.log is not None:
             with given.log.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(done[seed]) + "\n")
@@ -187,9 +194,12 @@ def main() -> int:
             print(f"seed {seed}: {line}", flush=True)
     wrong = [row["seed"] for row in done.values() if row["said"]]
     legal = sum(row["legal"] for row in done.values())
-    print(f"{len(done)} spaces with {legal:,} legal layouts: {len(wrong)} disagree {wrong}")
+    filled = sum(bool(row["legal"]) for row in done.values())
+    print(
+        f"{len(done)} spaces, {filled} with {legal:,} legal layouts: {len(wrong)} disagree {wrong}"
+    )
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare_seeds(seed_options(__doc__).parse_args(), disagreements))

@@ -19,13 +19,11 @@ where seeds disagree.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import agreement
@@ -196,38 +194,15 @@ def _report_error(error: SpecError) -> SpaceReport:
 
 def main() -> int:
     """Compare spaces, and return 1 where some differ."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--first", type=int, default=0)
+    parser = agreement.seed_options(__doc__)
     parser.add_argument("--layouts", type=int, default=60, help="of each space")
-    parser.add_argument("--log", type=Path, default=None)
     given = parser.parse_args()
-    done: dict[int, Any] = {}
-    if given.log is not None and given.log.exists():
-        for line in given.log.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            done[row["seed"]] = row
-    for seed in range(given.first, given.first + given.count):
-        if seed in done:
-            continue
+
+    def compare(seed: int) -> tuple[Sequence[str], int]:
         found = compare_space(seed, given.layouts)
-        said = list(found.said)
-        done[seed] = {"seed": seed, "legal": found.legal, "fit": found.fit, "said": said}
-        if given.log is not None:
-            with given.log.open("a", encoding="utf-8") as log:
-                log.write(json.dumps(done[seed]) + "\n")
-        for line in said:
-            print(f"seed {seed}: {line}", flush=True)
-    wrong = [row["seed"] for row in done.values() if row["said"]]
-    legal = sum(row["legal"] for row in done.values())
-    found_some = sum(bool(row["legal"]) for row in done.values())
-    print(
-        f"{len(done)} spaces, {found_some} with {legal:,} legal layouts: "
-        f"{len(wrong)} disagree {wrong}"
-    )
-    return 1 if wrong else 0
+        return list(found.said), found.legal
+
+    return agreement.compare_seeds(given, compare)
 
 
 if __name__ == "__main__":
