@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import parcost
-from parcost import Case, Op, PluginError, Schedule, SpecError, hookimpl
+from parcost import Case, Op, PluginError, Schedule, hookimpl
 from parcost.plugins.discovery import Plugins, load
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.result import SearchResult
@@ -162,14 +162,8 @@ def test_what_a_step_beats_proves_nothing(method: str, says: Any) -> None:
     text = TEXT + "memory { usable = 100 % }\ndevice h100_sxm { memory = 1 TB }\n"
     (scenario,) = parcost.load_text(text, plugins=load_schedule(**{method: says}))
     axes = {"layout.pp": [1, 2], "layout.tp": [4, 8], "layout.zero": [1]}
-    request = SearchRequest(keep=4, budget_seconds=1e9)
-    says_why = f"a step by schedule `plain` takes less time than `{method}` says"
-    if method == "closed_form":  # which also tells the time that a listed layout would have
-        with pytest.raises(SpecError, match=f"plugin `own` failed in `schedules`: {says_why}"):
-            search(space(scenario, axes, list(axes)), request)
-        return
-    result = search(space(scenario, axes, list(axes)), request)
+    result = search(space(scenario, axes, list(axes)), SearchRequest(keep=4, budget_seconds=1e9))
     assert not result.proven
     (said,) = result.faults
     assert "plugin `own` failed in `schedules`" in said
-    assert says_why in said
+    assert f"a step by schedule `plain` takes less time than `{method}` says" in said

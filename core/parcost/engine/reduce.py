@@ -153,8 +153,9 @@ def _run(
     hops: list[Hop] = [0.0]  # as one kind of message after another is added
     for _, edge in edges:
         hops.append(add_hops(hops[-1], tuple(edge.boundaries) or edge.seconds))
-    timelines = [plan.timeline(times, hop, spans=False) for hop in hops[:-1] if apart]
-    timelines.append(plan.timeline(times, hops[-1], spans=bool(onces)))
+    # All of them replayed, or none: the difference of two is the time of a message.
+    told = hops if apart else hops[-1:]
+    timelines = [plan.timeline(times, hop, spans=bool(onces)) for hop in told]
     kept = sorted(_valid_terms("memory", memory, pipeline, faults), key=lambda p: p[1].name)
     run = PipelineRun(
         plan=plan,
