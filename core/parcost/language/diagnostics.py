@@ -135,11 +135,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     >>> did_you_mean("memory_bandwith", ["memory", "memory_bandwidth"])
     'did you mean `memory_bandwidth`?'
     """
-    return _nearest(name, tuple(known))
+    return _suggest(name, tuple(known))
 
 
 @lru_cache(maxsize=1024)
-def _nearest(name: str, names: Sequence[str]) -> str | None:
+def _suggest(name: str, names: Sequence[str]) -> str | None:
     """Return the help line; kept, as one wrong name often stands on many lines of a file."""
     same = [other for other in names if _letters(other) == _letters(name)]
     if len(same) == 1:
