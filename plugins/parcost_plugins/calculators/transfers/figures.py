@@ -76,7 +76,7 @@ def _is_default(value: Real, plain: float) -> bool:
     return isinstance(value, float) and value == plain
 
 
-#: What all ranks together have to send, whatever the algorithm.
+#: What all ranks together send at least.
 SENT = {
     **dict.fromkeys(
         ("all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce"), "(P - 1) s"
@@ -110,12 +110,12 @@ def _amounts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     text = SENT[priced.transfer.operation]
     yield sheet(
         "volume",
-        "bytes that all ranks send",
+        "bytes that all ranks send at least",
         "B",
-        f"{text}, whatever the algorithm",
+        f"{text}, and more by some algorithms",
     )
     if _is_repeated(priced):
-        title = "bytes that all ranks send, all times"
+        title = "bytes that all ranks send at least, all times"
         yield sheet("total_volume", title, "B", "times volume")
 
 

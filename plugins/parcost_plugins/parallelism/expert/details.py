@@ -106,12 +106,11 @@ def _travel(exchange: TokenExchange, sheet: Sheet) -> Iterator[Figure]:
         "B",
         "2 c (x + y)",
     )
-    further = exchange.units - 1.0 if exchange.kind == "allgather" else exchange.remote_units
     yield sheet(
         "dispatch_outer_bytes",
-        "of these, bytes that leave the fastest level, one copy for each unit",
+        "of the bytes dispatched, those that leave the fastest level",
         "B",
         "T D x",
         T=exchange.tokens,
-        D=further,
+        D=exchange.outer_copies,
     )

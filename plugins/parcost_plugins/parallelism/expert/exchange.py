@@ -133,6 +133,18 @@ class TokenExchange:
         """Of those, the units that are not its own."""
         return self.units_reached * (self.units - 1.0) / self.units
 
+    @property
+    def outer_copies(self) -> Real:
+        """Copies of one token that leave its unit, on the way to its experts.
+
+        Kernels send one to each unit, as ``deduplicate`` does; else one goes to each expert.
+        """
+        if self.kind == "allgather":
+            return self.units - 1.0
+        if self.kind in KERNEL_DISPATCHERS or self.routing.deduplicate:
+            return self.remote_units
+        return self.top * (self.units - 1.0) / self.units
+
     def unit_imbalance(self) -> Real:
         """Return what the busiest unit receives over the mean: its ranks even out."""
         inside = self.group.shape[0]

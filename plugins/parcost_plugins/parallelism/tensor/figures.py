@@ -89,7 +89,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tensor-parallel collectives of a step",
         "",
         "(f + w) k m",
-        note="of all layers and micro-batches of a replica",
+        note="of all layers and micro-batches of a replica; embedding, head and loss have more",
     )
     yield sheet("tp_message", "tensor-parallel message", "MB", "n", note="the whole buffer")
     yield sheet(
@@ -111,7 +111,7 @@ def traffic(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "tensor-parallel volume of a step",
         "GB",
         "V l m",
-        note="sent by one rank, a mean over stages",
+        note="sent by one rank for its layers, a mean over stages",
     )
     yield from _times(outcome)
 
@@ -140,6 +140,7 @@ def _times(outcome: Outcome) -> Iterator[Figure]:
         "tensor-parallel communication of a step",
         "s",
         "sum(exposed) + sum(hidden)",
+        note="of layers, embedding, head and loss",
     )
     yield sheet("tp_exposed", "of which nothing hides", "s", "sum(exposed)")
     yield sheet(
