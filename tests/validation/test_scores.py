@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parcost_plugins.validation.scores import (
+    count_pairs,
     quantile,
-    ranks,
     rates,
     regret,
-    rho,
     score,
     weights_of,
 )
@@ -64,15 +63,10 @@ def test_the_regret_is_what_the_chosen_layout_takes_longer() -> None:
     assert regret([4.0, 5.0, 6.0], [5.0, 5.5, 9.0]) == 0.0
 
 
-def test_rho_of_five_layouts() -> None:
-    """Ranks differ by 1, 1, 0, 1, 1: 1 - 6 x 4 / (5 x 24) = 0.8."""
-    assert rho([1, 2, 3, 4, 5], [20, 10, 30, 50, 40]) == pytest.approx(0.8)
-    assert rho([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
-    assert rho([1, 1, 1], [3, 2, 1]) is None
-
-
-def test_equal_values_share_their_rank() -> None:
-    assert ranks([7.0, 5.0, 7.0, 7.0]) == [3.0, 1.0, 3.0, 3.0]
+def test_pairs_that_differ_by_more_than_the_margin_count() -> None:
+    """10.0 and 10.2 s are one; of the other five pairs, 10.2 before 12 s is predicted wrong."""
+    assert count_pairs([1.0, 4.0, 3.0, 5.0], [10.0, 10.2, 12.0, 15.0], 0.03) == (4, 5)
+    assert count_pairs([1.0, 1.0], [1.0, 2.0], 0.03) == (0, 1)  # equal is no order
 
 
 def test_the_baseline_is_the_median_of_each_class() -> None:

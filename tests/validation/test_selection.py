@@ -88,8 +88,7 @@ def test_the_paths_of_the_schema() -> None:
     [
         ("mape > 10 %", "step", "mape", "all", 0.1),
         ("memory p90 of two words >= 5%", "memory", "p90", "two words", 0.05),
-        ("rho < 0.9", "step", "rho", "all", 0.9),
-        ("rho < 90 %", "step", "rho", "all", 0.9),
+        ("pairs < 95 %", "step", "pairs", "all", 0.95),
         ("mean < -2.5 %", "step", "mean", "all", -0.025),
     ],
 )
@@ -105,7 +104,7 @@ def test_a_limit(text: str, quantity: str, metric: str, group: str, bound: float
         assert found.is_broken(value) is (relation in found.relation)
 
 
-@pytest.mark.parametrize("text", ["mape", "rho", "mape > 10", "speed > 1 %", "", "mape of > 1 %"])
+@pytest.mark.parametrize("text", ["mape", "pairs", "mape > 10", "speed > 1 %", "", "mape of > 1 %"])
 def test_invalid_limits(text: str) -> None:
     with pytest.raises(MalformedError):
         limit(text)

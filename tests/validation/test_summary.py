@@ -14,7 +14,7 @@ from parcost_plugins.validation import documents, pages
 from parcost_plugins.validation.intervals import Coverage, Range, Ranges
 from parcost_plugins.validation.pricing import Prediction, RowResult
 from parcost_plugins.validation.rows import Flaw, PlacedRow, RunRow
-from parcost_plugins.validation.scores import chance, quantile, rho
+from parcost_plugins.validation.scores import chance, quantile
 from parcost_plugins.validation.study import StudyText
 from parcost_plugins.validation.summary import (
     DIMENSIONS,
@@ -105,7 +105,7 @@ def test_every_figure_of_a_group(summary: Summary) -> None:
         ("memory", "half-width", "two"): 10 / 2 / 25,
         ("step", "mape", "nobody"): None,
         ("step", "regret", "all"): None,
-        ("step", "rho", "all"): None,
+        ("step", "pairs", "all"): None,
     }
     found = {asked: summary.value(*asked) for asked in expected}
     assert found == {asked: value and pytest.approx(value) for asked, value in expected.items()}
@@ -191,31 +191,60 @@ def test_nothing_computes_beyond_its_peak(numbers: str, factor: int, row: Make) 
     assert (len(summary.rows), [flaw.kind for flaw in summary.flaws]) == (0, ["absurd"])
 
 
-def test_a_ranking_is_of_the_fastest_run_of_each_layout(row: Make) -> None:
-    """Eight layouts by the micro-batch, one of them measured twice: its 9 s do not count."""
-    measured = [3.0, 2.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
-    predicted = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 6.0]
+def test_a_ranking_is_of_layouts_whose_repeats_agree(row: Make) -> None:
+    """Layouts by the micro-batch. One measured in 3.0 and 3.06 s counts with 3.03 s.
 
-    def run(i: int, seconds: float, source: str, layers: int = 24) -> RowResult:
+    Another in 4.0 and 4.2 s is left out. The first two are 1 % apart and no pair.
+    """
+    measured = [(3.0, 3.06), (3.0,), (4.0, 4.2), (5.0,), (6.0,)]
+    predicted = [1.0, 2.0, 3.0, 5.0, 4.0]
+
+    def run(i: int, seconds: float, recompute: str = "none") -> RowResult:
         one = row(
-            id=f"{source}{i}{seconds}",
-            source_key=source,
+            id=f"{recompute}{i}{seconds}",
             batch__micro=i + 1,
-            model__layers=layers,
+            recompute=recompute,
             measured={"step_time_s": seconds},
         )
         return case(one, predicted[i])
 
-    cases = [run(i, seconds, "one") for i, seconds in enumerate(measured)]
-    few = [run(i, seconds, "two") for i, seconds in enumerate(measured[:7])]
-    others = [run(7, 9.0, "two", layers=12)]
-    summary = summarize([*cases, run(0, 9.5, "one"), *few, *others], [], {})
-    (found,) = summary.rankings
-    assert (found.name, found.layouts) == ("one, GPT 3.6B, 16 devices, batch 16", 8)
-    assert found.regret == pytest.approx(0.5)  # 3 s where 2 s were possible
-    assert found.chance == pytest.approx(44 / 8 / 2 - 1)
-    # ranks differ by 1, 1, 0, 0, 0, 0, 1, 1
-    assert found.rho == pytest.approx(1 - 6 * 4 / (8 * 63))
+    cases = [run(i, seconds) for i, times in enumerate(measured) for seconds in times]
+    few = [run(i, seconds, "full") for i, (seconds, *_) in enumerate(measured[:2])]
+    (found,) = summarize([*cases, *few], [], {}).rankings
+    assert found.layouts == 4
+    assert found.regret == pytest.approx(0.01)  # 3.03 s where 3 s were possible
+    assert found.chance == pytest.approx((3.03 + 3 + 5 + 6) / 4 / 3 - 1)
+    assert (found.ordered, found.pairs) == (4, 5)  # 5 before 6 s is wrong
+
+
+def test_composed_rows_are_in_a_group_of_their_own(row: Make) -> None:
+    rows = [case(row(id="a", measured={"step_time_s": 10.0}), 11.0)]
+    rows += [case(row(id="b", synthetic=True, measured={"step_time_s": 10.0}), 19.0)]
+    summary = summarize(rows, [], {})
+    assert [one.row.id for one in summary.rows] == ["a"]
+    (composed,) = summary.of("composed")
+    assert composed.step.mape == pytest.approx(0.9)
+    assert summary.all is not None
+    assert summary.all.step.mape == pytest.approx(0.1)
+    found, _ = tables(summary, 2)
+    assert [line[:3] for line in found if line[0].startswith("composed")] == [
+        ["composed, in no other figure", "1", "90.0 %"]
+    ]
+    groups = json.loads(documents.to_json(summary))["groups"]
+    assert groups["composed"]["composed"]["n"] == 1
+
+
+def test_a_group_of_eight_that_a_constant_rate_beats_is_listed(row: Make) -> None:
+    """All eight rows run at one rate, and predictions are 10 % off."""
+    slow = [
+        case(row(id=f"{i}", measured={"step_time_s": 10.0}), 11.0, model_flops=1e15)
+        for i in range(8)
+    ]
+    worse = {(group.dimension, group.name) for group in summarize(slow, [], {}).worse}
+    assert {("all", "all"), ("device", "A100-80GB"), ("framework", "x")} <= worse
+    assert summarize(slow[:7], [], {}).worse == []
+    found, _ = tables(summarize(slow, [], {}), 0)
+    assert ["all", "all rows", "8", "10.0 %", "0.0 %"] in found
 
 
 def test_what_a_memory_is_of(row: Make) -> None:
@@ -261,14 +290,22 @@ def test_runs_are_of_kinds_by_model_device_and_framework(row: Make) -> None:
 # --- pages and documents ------------------------------------------------------------------
 
 
-def ranking(name: str, regret: float, chance: float, rho: float | None) -> Ranking:
-    return Ranking(name=name, layouts=9, regret=regret, chance=chance, rho=rho)
+def ranking(name: str, regret: float, chance: float, ordered: int, pairs: int) -> Ranking:
+    return Ranking(
+        source=name.partition(", ")[0],
+        name=name,
+        layouts=9,
+        regret=regret,
+        chance=chance,
+        ordered=ordered,
+        pairs=pairs,
+    )
 
 
 RANKINGS = [
-    ranking("one, GPT", 0.04, 0.2, 0.9),
-    ranking("one, BERT", 0.01, 0.5, 0.6),
-    ranking("two, GPT", 0.10, 0.5, None),
+    ranking("one, GPT", 0.04, 0.2, 30, 36),
+    ranking("one, BERT", 0.01, 0.5, 9, 14),
+    ranking("two, GPT", 0.10, 0.5, 0, 0),
 ]
 
 
@@ -293,9 +330,9 @@ def ranked_summary(summary: Summary) -> Summary:
 def test_the_ranking_is_the_mean_of_its_groups(ranked_summary: Summary) -> None:
     assert ranked_summary.regret == pytest.approx(0.05)
     assert ranked_summary.chance == pytest.approx(0.4)
-    assert ranked_summary.rho == pytest.approx(0.75)
+    assert ranked_summary.pairs == pytest.approx(39 / 50)
     assert ranked_summary.value("step", "regret", "all") == pytest.approx(0.05)
-    assert ranked_summary.value("step", "rho", "all") == pytest.approx(0.75)
+    assert ranked_summary.value("step", "pairs", "all") == pytest.approx(0.78)
 
 
 PAGE = """
@@ -314,9 +351,10 @@ PAGE = """
 | source | n | MAPE | median | signed | p90 | const. MFU | rejected |
 | one | 2 | 15.0 % | 15.0 % | -5.0 % | 19.0 % | 13.6 % * | 0 |
 | two | 1 | 30.0 % | 30.0 % | +30.0 % | 30.0 % | 18.2 % * | 1 |
-| source | groups | regret | by chance | rho |
-| one | 2 | 2.5 % | 35.0 % | 0.75 |
-| two | 1 | 10.0 % | 50.0 % | |
+| source | groups | layouts | regret | by chance | pairs | right order |
+| one | 2 | 18 | 2.5 % | 35.0 % | 50 | 78.0 % |
+| two | 1 | 9 | 10.0 % | 50.0 % | 0 | |
+| all | 3 | 27 | 5.0 % | 40.0 % | 50 | 78.0 % |
 | measured | n | MAPE | median | signed | p90 |
 | not stated | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
 | all | 2 | 22.5 % | 22.5 % | +2.5 % | 24.5 % |
@@ -354,9 +392,8 @@ def test_the_page_has_every_figure(ranked_summary: Summary) -> None:
     alike = pages._row(evolve(ranked_summary.all, baseline=ranked_summary.all.step))
     assert alike.cells[-2] == "20.0 %"  # no star
     for sentence in (
-        "best takes 5.0 % longer than the best, on average, and Spearman's rho is 0.75.",
-        "one takes 40.0 % longer.",
-        "Of 3 groups of 8 or more layouts",
+        "A group has 3 or more layouts",
+        "In no group of 8 or more rows.",
         "step time hold 75.0 % of 1,234 rows, with a half-width of 12.5 %.",
         "90 % intervals",
         "Unknown fields, which are ignored: `colour` (2).",
@@ -389,7 +426,7 @@ def test_names_and_reasons_may_take_several_lines(ranked_summary: Summary) -> No
 def test_a_page_of_nothing() -> None:
     _, text = tables(summarize([], [], {}), 3)
     for line in (
-        "No model was measured in 8 layouts or more.",
+        "No job was measured in 3 layouts or more.",
         "No selected row has measured memory.",
         "Predictions have no intervals.",
         "No row was left out, and no field was unknown.",
@@ -417,7 +454,7 @@ def test_the_document_has_every_figure(ranked_summary: Summary) -> None:
     }
     assert document["ranking"]["regret"] == 5.0
     assert document["ranking"]["by_group"][2] == {
-        "name": "two, GPT", "layouts": 9, "regret": 10.0, "chance": 50.0, "rho": None
+        "name": "two, GPT", "layouts": 9, "regret": 10.0, "chance": 50.0, "ordered": 0, "pairs": 0
     }  # fmt: skip
     one = document["groups"]["all"]["all"]
     assert one["memory"] == {"n": 2, "mape": 22.5, "median": 22.5, "mean": 2.5, "p90": 24.5}
@@ -449,8 +486,3 @@ def test_a_weighted_quantile_stands_at_the_middle_of_its_weight() -> None:
 
 def test_a_layout_by_chance_takes_the_mean() -> None:
     assert chance([5.0, 10.0, 6.0]) == pytest.approx(0.4)
-
-
-def test_rho_of_layouts_that_tie() -> None:
-    """Ranks 1.5, 1.5, 3, 4 and 1, 2, 3, 4: 4.5 over the root of 4.5 times 5."""
-    assert rho([1, 1, 2, 3], [1, 2, 3, 4]) == pytest.approx((4.5 / 5) ** 0.5)

@@ -81,7 +81,7 @@ _MOST_TOLD = 50
     metavar="LIMIT",
     help="Exit with 1 if the limit is exceeded: 'mape > 10 %', 'p90 of torchtitan > 20 %', "
     "'memory mape > 8 %', 'rejected > 1 %', 'coverage < 85 %', 'half-width of MoE > 15 %', "
-    "'regret > 3 %', 'rho < 0.9'. May be repeated.",
+    "'regret > 3 %', 'pairs < 95 %'. May be repeated.",
 )
 @click.option(
     "--use",
@@ -149,7 +149,7 @@ def command(
     target = OutputFile(out, interrupts)
     try:
         with interrupts, _studies(folder) as place:
-            cases = [*write_studies(rows.placed, place)]
+            cases = [*write_studies([*rows.placed, *rows.composed], place)]
             priced = _price_cases(cases, selection, engine, values, elsewhere=out is not None)
             devices = {device_of(placed.row) for placed in rows.placed}
             families = families_of(devices, plugins)
@@ -170,7 +170,8 @@ def command(
     for text in broken:
         write_message(f"error[over-the-limit]: {text}")
     if not summary.rows:
-        write_message("error[no-row-scored]: no row could be scored; the reasons are listed")
+        why = "all are composed" if rows.composed else "the reasons are listed"
+        write_message(f"error[no-row-scored]: no row could be scored; {why}")
     return _FAULT if faults else _FLAWED if summary.flaws or broken or not summary.rows else 0
 
 
@@ -274,19 +275,27 @@ def _rows(path: str | None, plugins: Plugins, conditions: Sequence[str]) -> Rows
     except MalformedError as error:
         raise click.UsageError(f"`--select`: {error}") from error
     rows = read_files(files_of(Path(path)) if path else [_shipped_runs(plugins)])
-    if not (rows.placed or rows.flaws):
+    if not (rows.placed or rows.flaws or rows.composed):
         raise click.UsageError(f"`{path}` has no row")
-    if path and not rows.placed and all(_NO_JSON in flaw.reason for flaw in rows.flaws):
+    if (
+        path
+        and not (rows.placed or rows.composed)
+        and all(_NO_JSON in flaw.reason for flaw in rows.flaws)
+    ):
         raise click.UsageError(
             f"`{path}` has no runs, which are JSON, one on each line, and is no log of nccl-tests "
             f"or rccl-tests: {rows.flaws[0].text}"
         )
-    kept = list(rows.placed)
+    both = [*rows.placed, *rows.composed]
+    kept = both
     for one in chosen:
         kept = _select(kept, one)
     if chosen and not kept:
-        raise click.UsageError(f"`--select`: no row of {len(rows.placed):,} is left")
-    return evolve(rows, placed=kept)
+        raise click.UsageError(f"`--select`: no row of {len(both):,} is left")
+    composed = [place for place in kept if place.row.synthetic]
+    return evolve(
+        rows, placed=[place for place in kept if not place.row.synthetic], composed=composed
+    )
 
 
 def _select(placed: Sequence[PlacedRow], one: Condition) -> list[PlacedRow]:

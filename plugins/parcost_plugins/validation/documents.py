@@ -40,7 +40,8 @@ def to_json(summary: Summary) -> str:
                 }
                 for group in summary.of(dimension)
             }
-            for dimension in DIMENSIONS
+            for dimension in (*DIMENSIONS, "composed")
+            if dimension in DIMENSIONS or summary.of(dimension)
         },
         "mean_over_sources": _means(summary),
         "memory": {basis: _score(found) for basis, found in summary.memory},
@@ -51,18 +52,29 @@ def to_json(summary: Summary) -> str:
             "groups": len(summary.rankings),
             "regret": _percent(summary.regret),
             "chance": _percent(summary.chance),
-            "rho": _round(summary.rho),
+            "pairs": _percent(summary.pairs),
             "by_group": [
                 {
                     "name": one.name,
                     "layouts": one.layouts,
                     "regret": _percent(one.regret),
                     "chance": _percent(one.chance),
-                    "rho": _round(one.rho),
+                    "ordered": one.ordered,
+                    "pairs": one.pairs,
                 }
                 for one in summary.rankings
             ],
         },
+        "worse_than_constant_mfu": [
+            {
+                "dimension": group.dimension,
+                "name": group.name,
+                "n": group.step.n,
+                "mape": _percent(group.step.mape),
+                "baseline": _percent(group.baseline.mape),
+            }
+            for group in summary.worse
+        ],
         "rejected": [one.row.id for one in summary.rows if not one.prediction.fits],
         "unmodelled": [_flaw(one) for one in summary.unmodelled],
         "flaws": [_flaw(one) for one in summary.flaws],

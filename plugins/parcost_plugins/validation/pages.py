@@ -14,7 +14,16 @@ from parcost_plugins.validation.intervals import COVERAGE, FOLDS, Coverage
 from parcost_plugins.validation.picture import histogram, scatter
 from parcost_plugins.validation.rows import Flaw
 from parcost_plugins.validation.scores import Score, group_by
-from parcost_plugins.validation.summary import FEWEST_LAYOUTS, ScoredRow, Summary, SummaryGroup
+from parcost_plugins.validation.summary import (
+    FEWEST_LAYOUTS,
+    FEWEST_ROWS,
+    NOISE,
+    Ranking,
+    ScoredRow,
+    Summary,
+    SummaryGroup,
+    ordered_share,
+)
 
 _TITLES = {
     "source": "By source",
@@ -28,6 +37,7 @@ _NAMES = {
     ("all", "all"): "all rows",
     ("once", "once"): "each configuration once",
     ("core", "core"): "marked as core",
+    ("composed", "composed"): "composed, in no other figure",
     ("framework", GENERIC.framework): "not stated",
 }
 _MOST_FLAWS = 20
@@ -61,6 +71,7 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
     for dimension, title in _TITLES.items():
         yield Heading(title)
         yield _groups(summary.of(dimension), dimension)
+    yield from _worse(summary)
     yield from _ranking(summary)
     yield from _memory(summary)
     yield from _intervals(summary)
@@ -75,6 +86,7 @@ def _overall(summary: Summary) -> Table:
         rows.append(
             Row(["mean over sources", "", _percent(means[0]), *blank, _percent(means[1]), ""])
         )
+    rows += [_row(group) for group in summary.of("composed")]
     return Table(_columns("rows"), rows)
 
 
@@ -118,33 +130,66 @@ def _histogram(summary: Summary) -> Iterator[Item]:
         yield Table(columns, [Row([bar.title, f"{bar.rows:,}", "=" * bar.length]) for bar in bars])
 
 
-def _ranking(summary: Summary) -> Iterator[Item]:
-    yield Heading("Choice of a layout")
-    if not summary.rankings:
-        yield Line(f"No model was measured in {FEWEST_LAYOUTS} layouts or more.")
+def _worse(summary: Summary) -> Iterator[Item]:
+    """Yield the groups of enough rows for which a constant MFU is closer."""
+    yield Heading("Where a constant MFU is closer")
+    found = summary.worse
+    if not found:
+        yield Line(f"In no group of {FEWEST_ROWS} or more rows.")
         return
-    assert summary.regret is not None
-    assert summary.chance is not None
-    correlation = "" if summary.rho is None else f", and Spearman's rho is {summary.rho:.2f}"
-    yield Line(
-        f"Of {_count(len(summary.rankings), 'group')} of {FEWEST_LAYOUTS} or more layouts of one "
-        f"model, batch and number of devices, the layout predicted to be best takes "
-        f"{_percent(summary.regret)} longer than the best, on average{correlation}. Picked by "
-        f"chance, as by a constant MFU, one takes {_percent(summary.chance)} longer."
-    )
-    columns = [Column("source"), *(Column(t, "right") for t in _RANKED)]
+    columns = [Column("by"), Column("group"), *(Column(t, "right") for t in _WORSE)]
     rows = []
-    for source, found in group_by(summary.rankings, lambda one: one.name.split(", ")[0]).items():
-        known = [one.rho for one in found if one.rho is not None]
-        mean = sum(one.regret for one in found) / len(found)
-        correlated = f"{sum(known) / len(known):.2f}" if known else ""
-        any_ = sum(one.chance for one in found) / len(found)
-        cells = [source, str(len(found)), _percent(mean), _percent(any_), correlated]
-        rows.append(Row(cells))
+    for group in found:
+        name = _NAMES.get((group.dimension, group.name), group.name)
+        errors = (group.step.mape, group.baseline.mape)
+        rows.append(Row([group.dimension, name, f"{group.step.n:,}", *map(_percent, errors)]))
     yield Table(columns, rows)
 
 
-_RANKED = ("groups", "regret", "by chance", "rho")
+_WORSE = ("n", "MAPE", "const. MFU")
+
+
+def _ranking(summary: Summary) -> Iterator[Item]:
+    yield Heading("Choice of a layout")
+    if not summary.rankings:
+        yield Line(f"No job was measured in {FEWEST_LAYOUTS} layouts or more.")
+        return
+    assert summary.regret is not None
+    assert summary.chance is not None
+    noise = f"{100 * NOISE:g} %"
+    yield Line(
+        f"A group has {FEWEST_LAYOUTS} or more layouts of one model, sequence, batch, precision "
+        "and recomputation on as many devices of a source. Repeats count by their median, and "
+        f"layouts whose repeats differ by more than {noise} are left out. Regret: how much longer "
+        f"the layout predicted to be best takes than the best. Pairs: those more than {noise} "
+        "apart, and the share in the right order."
+    )
+    rows = [
+        _rank_row(source, found)
+        for source, found in group_by(summary.rankings, lambda one: one.source).items()
+    ]
+    rows.append(_rank_row("all", summary.rankings))
+    columns = [Column("source"), *(Column(t, "right") for t in _RANKED)]
+    yield Table(columns, rows)
+
+
+def _rank_row(name: str, found: Sequence[Ranking]) -> Row:
+    """Return the line of a source: its groups, mean regrets, and pairs."""
+    n, ordered = len(found), ordered_share(found)
+    return Row(
+        [
+            name,
+            f"{n:,}",
+            f"{sum(one.layouts for one in found):,}",
+            _percent(sum(one.regret for one in found) / n),
+            _percent(sum(one.chance for one in found) / n),
+            f"{sum(one.pairs for one in found):,}",
+            "" if ordered is None else _percent(ordered),
+        ]
+    )
+
+
+_RANKED = ("groups", "layouts", "regret", "by chance", "pairs", "right order")
 
 
 def _memory(summary: Summary) -> Iterator[Item]:

@@ -6,7 +6,8 @@ An error is predicted / measured - 1. A weight says how often a row counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
+from operator import itemgetter
 from typing import TypeVar
 
 from attrs import frozen
@@ -118,36 +119,24 @@ def chance(measured: Sequence[float]) -> float:
     return sum(measured) / len(measured) / min(measured) - 1.0
 
 
-def rho(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Spearman's rank correlation; None where one of the two is all alike.
+def count_pairs(
+    predicted: Sequence[float], measured: Sequence[float], margin: float
+) -> tuple[int, int]:
+    """Return the pairs that are predicted in the right order, and all pairs that count.
 
-    >>> rho([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
-    0.5
+    A pair counts if its measured values are more than the share *margin* apart.
+
+    >>> count_pairs([1.0, 2.0, 3.0], [10.0, 30.0, 20.0], 0.03)
+    (2, 3)
     """
-    a, b = ranks(first), ranks(second)
-    middle = (len(a) + 1) / 2
-    together = sum((x - middle) * (y - middle) for x, y in zip(a, b, strict=True))
-    spread = sum((x - middle) ** 2 for x in a) * sum((y - middle) ** 2 for y in b)
-    return together / spread**0.5 if spread else None
-
-
-def ranks(values: Sequence[float]) -> list[float]:
-    """Return the rank of each value, from 1; what is equal shares its mean rank.
-
-    >>> ranks([30.0, 10.0, 30.0])
-    [2.5, 1.0, 2.5]
-    """
-    order = sorted(range(len(values)), key=values.__getitem__)
-    found = [0.0] * len(values)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and values[order[end]] == values[order[start]]:
-            end += 1
-        for place in order[start:end]:
-            found[place] = (start + end + 1) / 2
-        start = end
-    return found
+    pairs = [
+        (slow_p > fast_p)
+        for (fast_p, fast), (slow_p, slow) in combinations(
+            sorted(zip(predicted, measured, strict=True), key=itemgetter(1)), 2
+        )
+        if slow > fast * (1.0 + margin)
+    ]
+    return sum(pairs), len(pairs)
 
 
 # --- the baseline -------------------------------------------------------------------------

@@ -128,7 +128,7 @@ METRICS = (
     "coverage",
     "half-width",
     "regret",
-    "rho",
+    "pairs",
 )
 _LIMIT = re.compile(
     r"\s*(?:(memory)\s+)?([\w-]+)(?:\s+of\s+(.+?))?\s*(>=|<=|>|<)\s*([-+]?\d+(?:\.\d+)?)\s*(%?)\s*"
@@ -152,7 +152,7 @@ def limit(text: str) -> RangeLimit:
             f"`mape of torchtitan > 10 %`, of {names}"
         )
     quantity, metric, group, relation, number, percent = found.groups()
-    if metric != "rho" and not percent:
+    if not percent:
         raise MalformedError(f"`{text}`: `{metric}` is a share; write `{number} %`")
-    bound = float(number) / (100 if percent else 1)
+    bound = float(number) / 100
     return RangeLimit(text, quantity or "step", metric, group or "all", relation, bound)

@@ -13,17 +13,22 @@ from parcost_plugins.validation.rows import Flaw, RunRow
 from parcost_plugins.validation.scores import (
     Score,
     chance,
+    count_pairs,
     group_by,
+    quantile,
     rates,
     regret,
-    rho,
     score,
     weights_of,
 )
 from parcost_plugins.validation.study import StudyText
 
-#: Layouts of one model, batch and number of devices from which a ranking says something.
-FEWEST_LAYOUTS = 8
+#: Layouts of one job from which a ranking says something.
+FEWEST_LAYOUTS = 3
+#: Repeats of a layout agree within this share; layouts further apart differ.
+NOISE = 0.03
+#: Rows of a group from which it counts that a constant MFU is closer.
+FEWEST_ROWS = 8
 _WORST = 3  # rows that a group names
 #: By what a type of that width may compute faster than one of 16 bits.
 _WIDER = {"fp8": 2.0, "mxfp8": 2.0, "nvfp4": 4.0, "mxfp4": 4.0}
@@ -100,13 +105,19 @@ class SummaryGroup:
 
 @frozen(kw_only=True)
 class Ranking:
-    """Layouts of one model with one batch on as many devices of a source."""
+    """Layouts of one model with one batch on as many devices of a source.
 
+    *pairs* are those whose measured times are more than the noise apart; *ordered* are the pairs
+    among them that are predicted in the right order.
+    """
+
+    source: str
     name: str
     layouts: int
     regret: float
     chance: float  # regret of any of them
-    rho: float | None
+    ordered: int
+    pairs: int
 
 
 @frozen(kw_only=True, eq=False)
@@ -144,15 +155,23 @@ class Summary:
         return sum(found) / len(found) if found else None
 
     @property
-    def rho(self) -> float | None:
-        """The mean rank correlation."""
-        found = [one.rho for one in self.rankings if one.rho is not None]
-        return sum(found) / len(found) if found else None
+    def pairs(self) -> float | None:
+        """The share of pairs in the right order, over all groups of layouts."""
+        return ordered_share(self.rankings)
+
+    @property
+    def worse(self) -> list[SummaryGroup]:
+        """The groups of enough rows for which a constant MFU is closer."""
+        return [
+            group
+            for group in self.groups
+            if group.step.n >= FEWEST_ROWS and group.baseline.mape < group.step.mape
+        ]
 
     def value(self, quantity: str, metric: str, name: str) -> float | None:
         """Return one figure of the group called *name*; None where there is none."""
-        if metric in ("regret", "rho"):
-            return self.regret if metric == "regret" else self.rho
+        if metric in ("regret", "pairs"):
+            return self.regret if metric == "regret" else self.pairs
         group = next((group for group in self.groups if group.name == name), None)
         if group is None:
             return None
@@ -180,6 +199,12 @@ class Summary:
             return None
         own = sum(group.step.mape for group in found) / len(found)
         return own, sum(group.baseline.mape for group in found) / len(found)
+
+
+def ordered_share(rankings: Sequence[Ranking]) -> float | None:
+    """Return the share of pairs of *rankings* in the right order; None without pairs."""
+    pairs = sum(one.pairs for one in rankings)
+    return sum(one.ordered for one in rankings) / pairs if pairs else None
 
 
 def largest_errors(rows: Sequence[ScoredRow], most: int) -> list[ScoredRow]:
@@ -227,8 +252,13 @@ def summarize(
 ) -> Summary:
     """Return the summary of *cases*, and of what was wrong with other rows.
 
-    *families* are those of the catalogue's devices, by name.
+    *families* are those of the catalogue's devices, by name. Composed rows have a group of their
+    own, and are in nothing else.
     """
+    composed = _with_baseline(
+        [one for one in cases if one.placed.row.synthetic and one.prediction is not None]
+    )
+    cases = [case for case in cases if not case.placed.row.synthetic]
     priced = [case for case in cases if case.prediction is not None]
     absurd = [case for case in priced if excess(case)]
     kept = [case for case in priced if not excess(case)]
@@ -239,6 +269,8 @@ def summarize(
         for name, found in _group_rows(rows, key).items()
         if name is not None
     ]
+    if composed:
+        groups.append(_group("composed", "composed", composed))
     found_flaws = [*flaws, *(_flaw(case, "absurd", excess(case)) for case in absurd)]
     return Summary(
         rows=rows,
@@ -376,26 +408,35 @@ def device_of(row: RunRow) -> str:
 
 
 def _rankings(rows: Sequence[ScoredRow]) -> list[Ranking]:
+    """Return the rankings of layouts: jobs with enough of them whose repeats agree."""
     found = []
     for key, members in group_by(rows, _job).items():
-        best = [
-            min(alike, key=lambda one: one.row.measured.step_time_s)
+        repeats = [
+            alike
             for alike in group_by(members, _layout).values()
+            if _spread([one.row.measured.step_time_s for one in alike]) <= NOISE
         ]
-        if len(best) < FEWEST_LAYOUTS:
+        if len(repeats) < FEWEST_LAYOUTS:
             continue
-        predicted = [one.prediction.step_time for one in best]
-        measured = [one.row.measured.step_time_s for one in best]
+        predicted = [quantile([one.prediction.step_time for one in r], 0.5) for r in repeats]
+        measured = [quantile([one.row.measured.step_time_s for one in r], 0.5) for r in repeats]
+        ordered, pairs = count_pairs(predicted, measured, NOISE)
         found.append(
             Ranking(
-                name=", ".join(map(str, key[:4])),
-                layouts=len(best),
+                source=members[0].row.source_key,
+                name=", ".join(map(str, key)),
+                layouts=len(repeats),
                 regret=regret(predicted, measured),
                 chance=chance(measured),
-                rho=rho(predicted, measured),
+                ordered=ordered,
+                pairs=pairs,
             )
         )
     return found
+
+
+def _spread(seconds: Sequence[float]) -> float:
+    return max(seconds) / min(seconds) - 1.0
 
 
 def _job(one: ScoredRow) -> tuple[Hashable, ...]:
@@ -404,18 +445,19 @@ def _job(one: ScoredRow) -> tuple[Hashable, ...]:
     return (
         row.source_key,
         row.model.name,
-        f"{row.hardware.gpus} devices",
+        f"{row.model.layers} layers",
+        f"sequence {row.model.seq}",
+        f"{row.hardware.gpus} {row.hardware.gpu}",
         f"batch {row.batch.global_}",
-        row.model.seq,
-        row.model.layers,
         row.precision,
-        row.hardware.gpu,
+        f"recompute {row.recompute}",
     )
 
 
 def _layout(one: ScoredRow) -> tuple[Hashable, ...]:
     p = one.row.parallel
-    return (p.tp, p.pp, p.cp, p.dp, p.vp, p.ep, p.zero_stage_or_fsdp, one.row.batch.micro)
+    degrees = (p.tp, p.pp, p.cp, p.dp, p.vp, p.ep, p.zero_stage_or_fsdp)
+    return (*degrees, p.sequence_parallel, one.row.batch.micro, one.row.schedule)
 
 
 def memory_basis(row: RunRow) -> str:
