@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from parcost_plugins.memory import offload
-from parcost_plugins.vocabulary import Cluster, Layout, LocalUpdates, Offload, Training
+from parcost_plugins.vocabulary import Cluster, Layout, LocalUpdates, Offload, Sharding, Training
 from parcost_plugins.vocabulary.stage_parameters import StageKind
 
 
@@ -42,6 +42,7 @@ class Fake(dict[Any, Any]):
                     )
                 ),
                 Layout: SimpleNamespace(zero=zero),
+                Sharding: SimpleNamespace(accumulate="shard"),
                 Cluster: SimpleNamespace(device=device),
             }
         )

@@ -31,7 +31,7 @@ def terms(study: Study) -> dict[str, Any]:
     return {
         term.name: term
         for plugin, term in study.contributions("memory")
-        if plugin.name in ("memory.state", "memory.overheads")
+        if plugin.name in ("memory.state", "memory.overheads", "parallelism.data.zero")
     }
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from parcost import Formula, Section, Study, Work
 from parcost.engine.reduce import evaluate
-from parcost_plugins.parallelism.data.advice import _recommendation
+from parcost_plugins.parallelism.data.zero_stages import _recommendation
 from parcost_plugins.vocabulary import Parameters
 
 Bind = Callable[..., Study]

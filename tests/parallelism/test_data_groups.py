@@ -18,7 +18,7 @@ from parcost.engine.evaluation import diagnose
 from parcost.engine.reduce import evaluate
 from parcost.language.diagnostics import Severity
 from parcost_plugins.parallelism.data.shard_groups import _groups
-from parcost_plugins.vocabulary import Layout, LocalUpdates, Parameters
+from parcost_plugins.vocabulary import Layout, LocalUpdates, Parameters, Sharding
 
 Bind = Callable[..., Study]
 
@@ -46,7 +46,7 @@ def parameters_record(
 
 
 def ours(study: Study) -> dict[str, Any]:
-    found = [term for plugin, term in study.contributions("terms") if plugin.name.endswith("data")]
+    found = [term for plugin, term in study.contributions("terms") if ".data" in plugin.name]
     assert study.faults == []
     return {f"{term.name} {getattr(term, 'pass_', '')}".strip(): term for term in found}
 
@@ -388,6 +388,7 @@ def test_gradients_of_eight_replicas_are_reduced_over_groups(
     study: Any = {
         LocalUpdates: SimpleNamespace(workers=float(workers)),
         Layout: SimpleNamespace(zero=zero),
+        Sharding: SimpleNamespace(shard=float(shard)),
     }
     kind: Any = SimpleNamespace(shard=float(shard), replicas=8.0, expert=False, group="dp")
     assert _groups(study, kind) == groups

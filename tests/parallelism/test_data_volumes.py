@@ -62,7 +62,9 @@ class Fake(dict[Any, Any]):
 def chosen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
     """Return what is chosen: ZeRO 2 reduces each micro-batch, ZeRO 3 gathers twice."""
     found = {"each": False, "scatters": False, "reshards": True, "once": False}
-    monkeypatch.setattr(volumes, "reduces_each_micro_batch", lambda _: found["each"])
+    monkeypatch.setattr(
+        volumes, "shards_gradients", lambda study: study[Layout].zero >= 2 and found["each"]
+    )
     monkeypatch.setattr(volumes, "scatters", lambda _: found["scatters"])
     monkeypatch.setattr(volumes, "reshards", lambda _: found["reshards"])
     monkeypatch.setattr(volumes, "is_tied", lambda _: found["once"])

@@ -39,3 +39,27 @@ def test_intervals_of_figures_that_are_left_out_are_no_fault_of_their_plugin() -
 def test_each_plugin_can_be_left_out(spec: str) -> None:
     found = {plugin.name: problems(spec, plugin.name) for plugin in load().plugins}
     assert not {name: said for name, said in found.items() if said}
+
+
+def test_without_zero_replicas_hold_everything() -> None:
+    """A rank of plain data parallelism has all of its weights, gradients and optimizer state."""
+    spec = """
+use catalog.devices.h100_sxm
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+cluster  { devices = 8 }
+layout   { zero = 0 }
+training { sequence = 512, global_batch = 8 sequences }
+"""
+    plain = load(without=["data_parallel.zero"])
+    (study,) = parcost.load_text(spec, plugins=plain)[0].studies()
+    state = sum(t.bytes_ for p, t in study.contributions("memory") if p.name == "memory.state")
+    assert state == pytest.approx(18 * 8_030_261_248)  # bf16 and fp32 weights, gradients, Adam
+    names = [term.name for _, term in study.contributions("terms")]
+    assert "gradient all-reduce" in names
+    assert not [name for name in names if "all-gather" in name]
+    (sharded,) = parcost.load_text(spec.replace("zero = 0", "zero = 3"), plugins=plain)[0].studies()
+    assert "no-zero" in [
+        check.id for _, check in sharded.contributions("checks") if not check.holds
+    ]

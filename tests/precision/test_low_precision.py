@@ -133,7 +133,7 @@ def sent_bytes(of: Study) -> dict[str, float]:
     return {
         term.name: float(np.max(term.bytes_))
         for plugin, term in of.contributions("terms")
-        if plugin.name in ("tensor_parallel", "data_parallel", "pipeline")
+        if plugin.name in ("tensor_parallel", "data_parallel", "data_parallel.zero", "pipeline")
     }
 
 

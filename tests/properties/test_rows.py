@@ -35,8 +35,8 @@ training { sequence = 2048, global_batch = 256 sequences, recompute = selective 
 READERS = {
     "operators": set[str](),
     "parameters": set[str](),
-    "terms": {"data_parallel", "optimizer", "pipeline", "tensor_parallel"},
-    "memory": {"memory.overheads", "memory.state"},
+    "terms": {"data_parallel", "data_parallel.zero", "optimizer", "pipeline", "tensor_parallel"},
+    "memory": {"data_parallel.zero", "memory.overheads", "memory.state"},
 }
 
 

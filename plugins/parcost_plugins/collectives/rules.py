@@ -8,7 +8,7 @@ from parcost import Check, Group, Study, block_name, hookimpl
 from parcost.numeric import any_of, floor_log2
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice, Compression, Layout
 from parcost_plugins.vocabulary.context import algorithm
-from parcost_plugins.vocabulary.run_choices import scatters
+from parcost_plugins.vocabulary.run_choices import scatters, shards_states
 
 
 @hookimpl
@@ -95,13 +95,13 @@ def _tensor(study: Study) -> tuple[str, ...]:
 
 def _data(study: Study) -> tuple[str, ...]:
     """Return what gradients and parameters need, compressed or not, and further levels."""
-    layout, method = study[Layout], study[Compression].method
+    method = study[Compression].method
     reduced = "reduce_scatter" if scatters(study) else "all_reduce"
     if method == "power_sgd":
         reduced = "all_reduce"
     elif method not in ("none", "fp16", "bf16"):  # what is packed is added up after it arrives
         reduced = "all_gather"
-    needed = [reduced, *(["all_gather"] if layout.zero else [])]
+    needed = [reduced, *(["all_gather"] if shards_states(study) else [])]
     names = [group.name for _, group in study.contributions("groups")]
     further = [name for name in ("replicate", "workers") if name in names]
     if any(any_of(study.group(name).ranks > 1) for name in further):

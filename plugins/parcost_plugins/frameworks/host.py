@@ -33,7 +33,7 @@ from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 from parcost_plugins.vocabulary.routing import has_fixed_counts
-from parcost_plugins.vocabulary.run_choices import tensor_overlap
+from parcost_plugins.vocabulary.run_choices import shards_weights, tensor_overlap
 
 NAME = "waiting for the host"
 PROCESSOR = "processor"  # the resource: it issues kernels one after another
@@ -110,7 +110,7 @@ def mode(study: Study) -> str:
 
 
 def _layers(study: Study, framework: Framework) -> Iterator[Work]:
-    gathered = framework.sharded_kernels if study[Layout].zero == 3 else 0.0
+    gathered = framework.sharded_kernels if shards_weights(study) else 0.0
     forward, backward, weights = _calls(study)
     every, again = layer_counts(study), layer_counts(study, recomputed=True)
     core: Real = 0.0

@@ -9,7 +9,11 @@ from parcost.numeric import ratio
 from parcost_plugins.vocabulary import Cluster, Layout, MemoryBudget, Training, layers
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
 from parcost_plugins.vocabulary.operators import ENDS
-from parcost_plugins.vocabulary.run_choices import gradients_since
+from parcost_plugins.vocabulary.run_choices import (
+    shards_gradients,
+    shards_states,
+    shards_weights,
+)
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
 _ROUNDING = 1e-9  # of a device: a model that fills some exactly needs no further one
@@ -78,9 +82,9 @@ def _largest_model(study: Study, sheet: Sheet) -> Figure:
     sheet.letters |= {
         "tp": layout.tp,
         "pp": layout.pp,
-        "W": kind.shards(layout.zero, 3),
-        "G": kind.shards(layout.zero, gradients_since(study)),
-        "O": kind.shards(layout.zero, 1),
+        "W": kind.shards(shards_weights(study)),
+        "G": kind.shards(shards_gradients(study)),
+        "O": kind.shards(shards_states(study)),
     }
     return sheet(
         "largest_model",

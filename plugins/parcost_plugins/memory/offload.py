@@ -35,7 +35,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import ACTIVATIONS, OFFLOAD
 from parcost_plugins.vocabulary.partition import stages_of_devices
-from parcost_plugins.vocabulary.run_choices import reshards
+from parcost_plugins.vocabulary.run_choices import reshards, shards_states, shards_weights
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds, stage_range
 
 LINK = "host"
@@ -66,7 +66,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
     if _is_offloaded(offload.optimizer):
         for kind in stage_kinds(study):
             yield from _optimizer(study, kind, bandwidth)
-    if _is_offloaded(offload.parameters) and study[Layout].zero == 3:
+    if _is_offloaded(offload.parameters) and shards_weights(study):
         for kind in stage_kinds(study):
             yield from _parameters(study, kind, bandwidth)
     if _is_offloaded(offload.activations):
@@ -76,7 +76,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
     """Require a link to the host, sharded parameters, and a host that can update."""
-    offload, device, zero = study[Offload], study[Cluster].device, study[Layout].zero
+    offload, device = study[Offload], study[Cluster].device
     for name in ("optimizer", "parameters", "activations"):
         away = getattr(offload, name)
         if _is_offloaded(away):
@@ -92,11 +92,11 @@ def checks(study: Study) -> Iterator[Check]:
     if _is_offloaded(offload.parameters):
         yield Check(
             id="offload-needs-sharding",
-            holds=(offload.parameters == 0) | (zero == 3),
+            holds=(offload.parameters == 0) | shards_weights(study),
             subject="offload.parameters",
             message="ZeRO {zero} keeps parameters on the device: only ZeRO 3, which gathers "
             "them layer by layer, can offload them",
-            inputs={"zero": zero},
+            inputs={"zero": study[Layout].zero},
             help="write `layout {{ zero = 3 }}`",
         )
     if _is_offloaded(offload.optimizer) and offload.update == "host":
@@ -184,19 +184,20 @@ def _host_bytes_by_device(study: Study, outcome: Outcome) -> list[Real]:
 def _state(study: Study, kind: StageKind) -> Real:
     """Return the bytes of state that a host keeps of each stage of a *kind*."""
     offload, local, precision = study[Offload], study[LocalUpdates], study[Training].precision
-    zero = study[Layout].zero
     shared = offload.optimizer * precision.optimizer
     if offload.update == "host":  # which keeps the gradients that it works on
         shared = shared + offload.optimizer * precision.gradients
     if local.offload and local.method == "outer":
         shared = shared + local.outer_state
     whole = offload.parameters * precision.weights
-    return (shared / kind.shards(zero, 1) + whole / kind.shards(zero, 3)) * kind.elements
+    return (
+        shared / kind.shards(shards_states(study)) + whole / kind.shards(shards_weights(study))
+    ) * kind.elements
 
 
 def _optimizer(study: Study, kind: StageKind, bandwidth: Real) -> Iterator[Once]:
     offload, precision = study[Offload], study[Training].precision
-    away = offload.optimizer * kind.elements / kind.shards(study[Layout].zero, since=1)
+    away = offload.optimizer * kind.elements / kind.shards(shards_states(study))
     if offload.update == "device":
         yield _transfer_term(
             kind.label("optimizer state from and to the host"),

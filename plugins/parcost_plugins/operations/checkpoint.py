@@ -11,7 +11,8 @@ from attrs import frozen
 
 from parcost import Formula, Real, Study, formula
 from parcost.numeric import maximum, minimum
-from parcost_plugins.vocabulary import Checkpoint, Cluster, Layout, Training
+from parcost_plugins.vocabulary import Checkpoint, Cluster, Training
+from parcost_plugins.vocabulary.run_choices import shards_states
 
 
 @frozen(kw_only=True, eq=False)
@@ -60,7 +61,7 @@ def _shards(study: Study, checkpoint: Checkpoint) -> Real | None:
         return checkpoint.shards
     if not study.all(Training):
         return None
-    alike = study.group("replicate" if study[Layout].zero else "dp_cp")
+    alike = study.group("replicate" if shards_states(study) else "dp_cp")
     return study[Cluster].devices / alike.ranks
 
 

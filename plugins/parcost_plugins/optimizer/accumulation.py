@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Pass, Study
-from parcost_plugins.vocabulary import KernelChoice, Layout, Stream, Training
-from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch
+from parcost_plugins.vocabulary import KernelChoice, Stream, Training
+from parcost_plugins.vocabulary.run_choices import shards_gradients
 from parcost_plugins.vocabulary.stage_parameters import spread
 
 BESIDE: Pass = "W"  # the gradient that is added is the one that has just been computed
@@ -25,7 +25,7 @@ def accumulation(study: Study) -> Iterator[Stream]:
     """
     fused = study[KernelChoice].fused_accumulation
     precision = study[Training].precision
-    shares = study[Layout].zero >= 2 and reduces_each_micro_batch(study)
+    shares = shards_gradients(study)
     traffic = 2.0 * precision.gradients + precision.activation
     for _, held in study.contributions_by_row("parameters"):
         if fused and held.place != "before":

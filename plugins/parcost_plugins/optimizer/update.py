@@ -21,11 +21,11 @@ from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Device,
     KernelChoice,
-    Layout,
     Offload,
     Training,
 )
 from parcost_plugins.vocabulary.causes import OPTIMIZER
+from parcost_plugins.vocabulary.run_choices import shards_states
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
@@ -68,12 +68,12 @@ def _memory_origins(device: Device, decides: object) -> dict[str, Any]:
 
 def _streams(study: Study, name: str, traffic: Real, source: str) -> Iterator[Once]:
     """Yield *traffic* bytes for each parameter that a rank updates."""
-    layout, device = study[Layout], study[Cluster].device
+    device = study[Cluster].device
     choice = study[KernelChoice]
     decides = device if choice.memory_efficiency is None else choice
     origins = partial(_memory_origins, device, decides)
     for kind in stage_kinds(study):
-        shards = kind.shards(layout.zero, since=1)
+        shards = kind.shards(shards_states(study))
         bytes_ = traffic * kind.elements / shards
         yield Once(
             name=kind.label(name),

@@ -11,7 +11,6 @@ from parcost_plugins.vocabulary import (
     CollectiveChoice,
     Gemm,
     KernelChoice,
-    Layout,
     Parameters,
     Stream,
     Training,
@@ -19,6 +18,7 @@ from parcost_plugins.vocabulary import (
     virtual_stages,
 )
 from parcost_plugins.vocabulary.causes import COMPUTE, OPTIMIZER, PRECISION, WEIGHTS
+from parcost_plugins.vocabulary.run_choices import shards_weights
 from parcost_plugins.vocabulary.stage_parameters import stage_range
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
@@ -110,7 +110,7 @@ def maximum_agreement(study: Study) -> Iterator[Once]:
 def copies(study: Study) -> Iterator[Memory]:
     """Yield what is held beside the weights. Under ZeRO 3 nothing is: layers come and go."""
     each = study[Training].precision.copies(study[Cluster].device)
-    if _nothing(each) or study[Layout].zero == 3:
+    if _nothing(each) or shards_weights(study):
         return
     for stages, elements in _linear(study):
         yield Memory(

@@ -16,6 +16,7 @@ from parcost_plugins.vocabulary.neighbours import (
     tensor_degrees,
 )
 from parcost_plugins.vocabulary.partition import possible_cuts, stages
+from parcost_plugins.vocabulary.run_choices import shards_states
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -58,7 +59,7 @@ def rules(study: Study) -> Iterator[Check]:
     yield from _experts(study)
     yield Check(
         id="zero-alone",
-        holds=True if layout.zero == 0 else _copies(study) > 1,
+        holds=True if not shards_states(study) else _copies(study) > 1,
         subject="layout.zero",
         message="zero {zero} shards nothing: one rank holds each parameter",
         inputs={"zero": layout.zero},

@@ -46,7 +46,14 @@ from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, re
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
 from parcost_plugins.vocabulary.partition import stages
 from parcost_plugins.vocabulary.routing import dispatcher_of
-from parcost_plugins.vocabulary.run_choices import hides_gradients, hides_parameters, tensor_overlap
+from parcost_plugins.vocabulary.run_choices import (
+    hides_gradients,
+    hides_parameters,
+    shards_gradients,
+    shards_states,
+    shards_weights,
+    tensor_overlap,
+)
 
 
 @frozen
@@ -111,7 +118,7 @@ _IDLE = (
     _UnreadAttributes(
         Overlap,
         ("bucket",),
-        lambda study: hides_gradients(study) or hides_parameters(study) or study[Layout].zero == 2,
+        lambda study: hides_gradients(study) or hides_parameters(study) or shards_gradients(study),
         "`overlap.gradients` or `overlap.parameters`: one collective has no buckets",
     ),
     _UnreadAttributes(
@@ -263,9 +270,7 @@ _IDLE = (
         lambda study: study[Compression].method in ("none", "power_sgd"),
         "`compression.method = power_sgd`",
     ),
-    _UnreadAttributes(
-        Sharding, ("prefetch",), lambda study: study[Layout].zero == 3, "`layout.zero = 3`"
-    ),
+    _UnreadAttributes(Sharding, ("prefetch",), shards_weights, "`layout.zero = 3`"),
     _UnreadAttributes(
         Sharding,
         ("replicate",),
@@ -273,7 +278,7 @@ _IDLE = (
         "hybrid sharding: a `sharding.shard` of fewer ranks than all",
     ),
     _UnreadAttributes(
-        Sharding, ("bucket_copy",), lambda study: study[Layout].zero == 0, "`layout.zero = 0`"
+        Sharding, ("bucket_copy",), lambda study: not shards_states(study), "`layout.zero = 0`"
     ),
     _UnreadAttributes(
         KernelChoice,

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from parcost import Axis, Check, Goal, Objective, Rulebook, Study, block_name, hookimpl
 from parcost_plugins.search_space import goal, objective
-from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Training
+from parcost_plugins.vocabulary import Cluster, ScheduleChoice, Search, Sharding, Training
 from parcost_plugins.vocabulary.neighbours import all_divisors
 from parcost_plugins.vocabulary.offers import has, offers_of
 from parcost_plugins.vocabulary.partition import (
@@ -69,7 +69,8 @@ def _axes(study: Study) -> Iterator[Axis]:
         yield Axis(attribute="layout.ep", short="ep", values=_common_divisors(experts, devices))
         yield Axis(attribute="layout.etp", values=_common_divisors(heads, devices, ends=8))
     yield _schedules(study)
-    yield Axis(attribute="layout.zero", values=[0, 1, 2, 3])
+    if study.get(Sharding) is not None:
+        yield Axis(attribute="layout.zero", values=[0, 1, 2, 3])
     yield Axis(attribute="layout.sequence_parallel", short="sp", values=["off", "on"])
     yield Axis(attribute="training.recompute", values=["none", "selective", "full"])
     yield Axis(attribute="overlap.gradients", values=["off", "on"])

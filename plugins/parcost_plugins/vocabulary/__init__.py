@@ -221,7 +221,6 @@ def blocks() -> list[type]:
         ScheduleChoice,
         Search,
         Serving,
-        Sharding,
         Sharing,
         StateSheet,
         Streaming,

@@ -15,15 +15,12 @@ if TYPE_CHECKING:
     from parcost import Study
 
 
-NEVER = 4  # beyond the stages of ZeRO
-
-
 def hides_gradients(study: Study) -> bool:
     """Return whether gradients may be reduced under the backward pass."""
     stated, framework = study[Overlap].gradients, study[Training].framework
     if stated is not None:
         return stated
-    return framework.gradient_overlap or study[Layout].zero == 3
+    return framework.gradient_overlap or shards_weights(study)
 
 
 def hides_parameters(study: Study) -> bool:
@@ -31,7 +28,7 @@ def hides_parameters(study: Study) -> bool:
     stated, framework = study[Overlap].parameters, study[Training].framework
     if stated is not None:
         return stated
-    return framework.parameter_overlap or study[Layout].zero == 3
+    return framework.parameter_overlap or shards_weights(study)
 
 
 def tensor_overlap(study: Study) -> str:
@@ -64,7 +61,8 @@ def _is_pipelined(study: Study) -> bool:
 
 def reduces_each_micro_batch(study: Study) -> bool:
     """Return whether gradients that ZeRO shards are reduced in every micro-batch."""
-    stated, framework = study[Sharding].accumulate, study[Training].framework
+    sharding, framework = study.get(Sharding), study[Training].framework
+    stated = None if sharding is None else sharding.accumulate
     if stated is not None:
         return stated == "shard"
     found = framework.accumulate
@@ -73,20 +71,42 @@ def reduces_each_micro_batch(study: Study) -> bool:
     return found == "shard"
 
 
-def gradients_since(study: Study) -> int:
-    """Return the stage of ZeRO from which on a rank keeps its share of the gradients only."""
-    return 2 if reduces_each_micro_batch(study) else NEVER
+def zero_stage(study: Study) -> int:
+    """Return the stage of ZeRO: 0 in plain data parallelism, and if no plugin offers ZeRO."""
+    return 0 if study.get(Sharding) is None else study[Layout].zero
+
+
+def shards_states(study: Study) -> bool:
+    """Return whether a rank keeps, and updates, its share of the optimizer state only."""
+    return zero_stage(study) >= 1
+
+
+def shards_gradients(study: Study) -> bool:
+    """Return whether a rank keeps its share of the gradients only, from micro-batch on."""
+    return zero_stage(study) >= 2 and reduces_each_micro_batch(study)
+
+
+def shards_weights(study: Study) -> bool:
+    """Return whether a rank keeps its share of the weights only, and gathers the others."""
+    return zero_stage(study) == 3
+
+
+def copies_buckets(study: Study) -> bool:
+    """Return whether a rank copies whole gradients into buckets to reduce them."""
+    sharding = study.get(Sharding)
+    return sharding is not None and sharding.bucket_copy and not shards_states(study)
 
 
 def scatters(study: Study) -> bool:
     """Return whether a rank receives the sums of its own share of the gradients only."""
-    zero = study[Layout].zero
-    return zero == 3 or (zero > 0 and study[Training].framework.reduce_scatter)
+    own = study[Training].framework.reduce_scatter
+    return shards_weights(study) or (shards_states(study) and own)
 
 
 def reshards(study: Study) -> bool:
     """Return whether ZeRO 3 drops gathered parameters after the forward pass."""
-    stated, framework = study[Sharding].reshard, study[Training].framework
+    sharding, framework = study.get(Sharding), study[Training].framework
+    stated = None if sharding is None else sharding.reshard
     if stated is not None:
         return stated
     found = framework.reshard
@@ -172,7 +192,7 @@ def _loss(study: Study) -> tuple[str, str]:
 def _framework_or_zero(study: Study, name: str) -> str:
     """Return what decides whether a collective hides: the framework, or ZeRO 3."""
     own = getattr(study[Training].framework, name)
-    return "by zero = 3" if study[Layout].zero == 3 and not own else _by_framework(study)
+    return "by zero = 3" if shards_weights(study) and not own else _by_framework(study)
 
 
 def _by_framework(study: Study) -> str:

@@ -18,7 +18,7 @@ from parcost.numeric import all_of, any_of, max_of, maximum, where
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.operators import Parameters
 from parcost_plugins.vocabulary.partition import layers, virtual_stages
-from parcost_plugins.vocabulary.sharding import Sharding
+from parcost_plugins.vocabulary.sharding import LocalUpdates, Sharding
 
 if TYPE_CHECKING:
     from parcost import Real, Study
@@ -63,9 +63,9 @@ class StageKind:
         whose = f"{name} of experts" if self.expert else name
         return whose if len(self.stages) == self.of else f"{whose}, {stage_range(self.stages)}"
 
-    def shards(self, zero: int, since: int) -> Real:
-        """Return over how many ranks is sharded what ZeRO shards *since* a stage."""
-        return self.shard if zero >= since else 1.0
+    def shards(self, sharded: bool) -> Real:
+        """Return over how many ranks a state is sharded: 1 if it is not *sharded*."""
+        return self.shard if sharded else 1.0
 
 
 def stage_kinds(study: Study) -> Sequence[StageKind]:
@@ -88,7 +88,9 @@ def spread(study: Study, *, expert: bool = False) -> tuple[str, Real, Real]:
     layout = study[Layout]
     replicas: Real = layout.dp * layout.cp
     if not expert:
-        return "dp_cp", replicas, study[Sharding].shard
+        sharding = study.get(Sharding)
+        whole = replicas / study[LocalUpdates].workers
+        return "dp_cp", replicas, whole if sharding is None else sharding.shard
     replicas = layout.tp * replicas / (layout.ep * layout.etp)
     return "edp", replicas, replicas
 

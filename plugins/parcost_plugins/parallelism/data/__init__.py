@@ -1,9 +1,6 @@
-"""Data parallelism and ZeRO: gradients are reduced, and parameters gathered.
+"""Data parallelism: gradients are reduced once per step, after and under the last backward pass.
 
-- ZeRO 0 reduces gradients once per step, after (and under) the last backward pass.
-- ZeRO 1 scatters the same sums and gathers the updated parameters.
-- ZeRO 2 keeps only a share of the gradients, so it reduces in every micro-batch.
-- ZeRO 3 keeps only a share of the parameters too, so it gathers them for each pass.
+The part ``zero`` shares out what replicas hold. Without it they hold everything.
 
 Dense parameters are held by all data- and context-parallel ranks, experts by fewer. Hybrid
 sharding shares out among some of them and reduces across the rest; workers that train on
@@ -17,7 +14,6 @@ from pathlib import Path
 
 from parcost import Check, Figure, Once, Outcome, Rulebook, Section, Study, Work, hookimpl
 from parcost_plugins.parallelism.data import (
-    buffers,
     codec,
     copies,
     local_updates,
@@ -25,25 +21,16 @@ from parcost_plugins.parallelism.data import (
     rules,
     tied_embedding,
 )
-from parcost_plugins.vocabulary import Layout, Stream
+from parcost_plugins.vocabulary.run_choices import shards_gradients
 
-
-@hookimpl
-def operators(study: Study) -> Iterator[Stream]:
-    """Return what moves in memory beside the collectives of ZeRO 3."""
-    yield from buffers.copies(study)
+PARTS = ("zero",)
 
 
 @hookimpl
 def terms(study: Study) -> Iterator[Work | Once]:
-    """Estimate the traffic of the ZeRO stage that the layout asks for."""
-    if study[Layout].zero == 3:
-        from parcost_plugins.parallelism.data import full_sharding
-
-        yield from full_sharding.passes(study)
-    else:
-        yield from replicas.reduction(study)
-        yield from replicas.gather(study)
+    """Estimate the reduction of whole gradients, and what else replicas exchange."""
+    if not shards_gradients(study):
+        yield from replicas.step_reduction(study)
     yield from tied_embedding.reduction(study)
     yield from copies.reduction(study)
     yield from codec.codec_work(study)
@@ -52,7 +39,7 @@ def terms(study: Study) -> Iterator[Work | Once]:
 
 @hookimpl
 def checks(study: Study) -> Iterator[Check]:
-    """Return the rules of sharding, compression and local updates."""
+    """Return the rules of compression and local updates."""
     yield from rules.rules(study)
 
 
@@ -66,7 +53,7 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
 
 @hookimpl
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the ZeRO stages side by side, and a checklist."""
+    """Yield a checklist."""
     from parcost_plugins.parallelism.data import advice
 
     yield from advice.sections(study, outcome)

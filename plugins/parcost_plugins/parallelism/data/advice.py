@@ -1,99 +1,36 @@
-"""Which ZeRO stage to take, and what a checklist of data parallelism comes to. Computed.
-
-Every stage is evaluated as the study would be with it. Nothing is recited: a stage is
-recommended because it is the fastest that fits.
-"""
+"""What a checklist of data parallelism comes to. Computed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from parcost import Once, Outcome, Real, Section, SpecError, Study, Work
-from parcost.numeric import all_of
+from parcost import Once, Outcome, Section, Study, Work
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, shard_groups
-from parcost_plugins.parallelism.data.volumes import sent_by_stage
 from parcost_plugins.vocabulary import (
     Layout,
     Overlap,
-    Plan,
-    Sharding,
     Targets,
     Training,
     memory_limits,
 )
-from parcost_plugins.vocabulary.run_choices import hides_gradients
+from parcost_plugins.vocabulary.run_choices import (
+    copies_buckets,
+    hides_gradients,
+    shards_states,
+    shards_weights,
+)
 
 _STAGES = (0, 1, 2, 3)
 
 
 def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
-    """Yield the checklist for a study of several replicas; with ``plan``, the stages too.
-
-    Each stage is a further evaluation of the whole step, so it is optional.
-    """
+    """Yield the checklist for a study of several replicas."""
     layout = study[Layout]
     if study.axes or not layout.dp * layout.cp > 1 or not study.parameters:
         return
-    if study.get(Plan) is not None and (compared := _stages(study, outcome)) is not None:
-        yield compared
-    if layout.zero < 3:
+    if not shards_weights(study):
         yield _checklist(study, outcome)
-
-
-def _stages(study: Study, outcome: Outcome) -> Section | None:
-    room = memory_limits(study).most
-    rows: list[tuple[Any, ...]] = []
-    fitting: list[tuple[float, int]] = []
-    for zero in _STAGES:
-        made = _cost_at_stage(study, outcome, zero)
-        if made is None:
-            continue
-        changed, result = made
-        fits = bool(result.memory_bytes <= room)
-        if fits:
-            fitting.append((float(result.step_seconds), zero))
-        sent, plain = sent_by_stage(changed)
-        rows.append(
-            (
-                f"ZeRO {zero}",
-                (result.memory_bytes, "B"),
-                "yes" if fits else "no",
-                (sent, "B"),
-                sent / plain if plain else 1.0,
-                (result.step_seconds, "s"),
-            )
-        )
-    if len(rows) < 2:
-        return None
-    return Section(
-        title="ZeRO stages",
-        columns=("with", "memory", "fits", "sent by a rank", "over replicas", "step"),
-        rows=rows,
-        notes=[_recommendation(fitting, study[Targets].as_fast)],
-    )
-
-
-def _recommendation(fitting: list[tuple[float, int]], as_fast: Real) -> str:
-    if not fitting:
-        return "none of them fits: the model has to be cut as well"
-    fastest = min(seconds for seconds, _ in fitting)
-    least = min(zero for seconds, zero in fitting if seconds <= fastest * (1.0 + as_fast))
-    return f"take ZeRO {least}: of those that fit, none is more than {100 * as_fast:g} % faster"
-
-
-def _cost_at_stage(study: Study, outcome: Outcome, zero: int) -> tuple[Study, Outcome] | None:
-    """Return the study and what it costs at a ZeRO stage, or None where that is not legal."""
-    if zero == study[Layout].zero:
-        return study, outcome
-    try:
-        changed = study.replace({"layout.zero": zero})
-        if not all_of(changed.legal()):
-            return None
-        result = changed.evaluate()
-    except SpecError:
-        return None
-    return None if changed.faults_beyond(study) else (changed, result)
 
 
 def _checklist(study: Study, outcome: Outcome) -> Section:
@@ -152,13 +89,13 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
 
 def _room_rows(study: Study, outcome: Outcome) -> Iterator[tuple[Any, ...]]:
     """Yield what is checked of the memory and of the links of a replica."""
-    layout, sharding = study[Layout], study[Sharding]
-    if layout.zero == 0:
+    if not shards_states(study):
+        copied = copies_buckets(study)
         yield (
             "buckets are views of the gradients",
-            "off" if sharding.bucket_copy else "on",
-            _yes_or_no(not sharding.bucket_copy),
-            "copies take the gradients once more" if sharding.bucket_copy else "",
+            "off" if copied else "on",
+            _yes_or_no(not copied),
+            "copies take the gradients once more" if copied else "",
         )
     room = memory_limits(study).most
     fits = bool(outcome.memory_bytes <= room)

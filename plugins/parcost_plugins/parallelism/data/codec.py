@@ -15,11 +15,10 @@ from parcost_plugins.vocabulary import (
     Cluster,
     Compression,
     KernelChoice,
-    Layout,
     Training,
 )
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch
+from parcost_plugins.vocabulary.run_choices import shards_gradients
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
@@ -27,10 +26,10 @@ BESIDE: Pass = "W"  # the gradients that are compressed have just been computed
 
 def codec_work(study: Study) -> Iterator[Work | Once]:
     """Estimate compressing and decompressing, as often as gradients are reduced."""
-    chosen, layout = study[Compression], study[Layout]
+    chosen = study[Compression]
     if chosen.method == "none":
         return
-    every = layout.zero >= 2 and reduces_each_micro_batch(study)
+    every = shards_gradients(study)
     device, kernels = study[Cluster].device, study[KernelChoice]
     streams = (
         device.memory_efficiency if kernels.memory_efficiency is None else kernels.memory_efficiency

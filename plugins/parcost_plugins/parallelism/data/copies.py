@@ -15,6 +15,7 @@ from parcost.numeric import all_of
 from parcost_plugins.vocabulary import CollectiveChoice, Layout, Training
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.partition import stages_of_devices
+from parcost_plugins.vocabulary.run_choices import shards_states
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
@@ -39,7 +40,7 @@ def reduction(study: Study) -> Iterator[Once]:
         members=partial(_members, study, pipeline),
     )
     for kind in stage_kinds(study):
-        elements = kind.elements / kind.shards(study[Layout].zero, since=1)
+        elements = kind.elements / kind.shards(shards_states(study))
         n = formula("psi g", psi=elements, g=(study[Training].precision.reduction, "B"))
         algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
         call = study.collective("all_reduce", n, ends, algorithm)

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from parcost import Once, Study, formula, link_resources
 from parcost.numeric import is_array
 from parcost_plugins.parallelism.data.shard_groups import MEETING
-from parcost_plugins.vocabulary import CollectiveChoice, Layout, LocalUpdates
+from parcost_plugins.vocabulary import CollectiveChoice, LocalUpdates
 from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.run_choices import shards_states
 from parcost_plugins.vocabulary.stage_parameters import stage_kinds
 
 
@@ -32,7 +33,7 @@ def outer_exchange(study: Study) -> Iterator[Once]:
             "psi e / (N q)",
             psi=kind.elements,
             e=(local.wire, "B"),
-            N=kind.shards(study[Layout].zero, since=1),
+            N=kind.shards(shards_states(study)),
             q=local.fragments,
         )
         call = study.collective("all_reduce", n, "workers", study[CollectiveChoice].data)

@@ -1,97 +1,37 @@
-"""Rules of sharding, compression and local updates: what divides, and what goes together."""
+"""Rules of compression and local updates: what divides, and what goes together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from parcost import Check, Study
-from parcost.numeric import is_array, maximum, where
-from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates, Sharding
+from parcost.numeric import is_array, where
+from parcost_plugins.vocabulary import Compression, Layout, LocalUpdates
 from parcost_plugins.vocabulary.neighbours import divisors
+from parcost_plugins.vocabulary.run_choices import zero_stage
+from parcost_plugins.vocabulary.stage_parameters import spread
 
 _NEEDS_WHOLE = ("one_bit", "top_k", "power_sgd")
 
 
 def rules(study: Study) -> Iterator[Check]:
     """Return the rules."""
-    yield from _sharding(study)
-    yield from _zero3_warnings(study)
+    yield _zero_without_plugin(study)
     yield from _local_update_checks(study)
     yield from _compression(study)
 
 
-def _sharding(study: Study) -> Iterator[Check]:
-    layout, shard, workers = study[Layout], study[Sharding].shard, study[LocalUpdates].workers
-    replicas = maximum(layout.dp * layout.cp / workers, 1.0)
-    hybrid = shard != replicas
-    whole = replicas % 1 == 0
-    held = "dp {dp} x cp {cp}"
-    held += "" if not is_array(workers) and workers == 1 else " / {workers} workers"
-    inputs = {
-        "replicas": replicas,
-        "dp": layout.dp,
-        "cp": layout.cp,
-        "shard": shard,
-        "workers": workers,
-        "ep": layout.ep,
-    }
-    yield Check(
-        id="shard-divides",
-        holds=where(whole, replicas % shard + shard % 1, 0.0) == 0.0,
-        subject="sharding.shard",
-        message=f"shards of {{shard}} ranks do not divide the {{replicas}} ranks ({held}) that "
-        "hold the same parameters",
-        inputs={**inputs, "near": divisors(replicas, shard)},
-        help="shard over {near} ranks",
+def _zero_without_plugin(study: Study) -> Check:
+    """Return that what the layout asks of ZeRO has a plugin that offers it."""
+    layout = study[Layout]
+    return Check(
+        id="no-zero",
+        holds=layout.zero == zero_stage(study),
+        subject="layout.zero",
+        message="no plugin offers ZeRO {zero}",
+        inputs={"zero": layout.zero},
+        help="write `layout {{ zero = 0 }}`, or evaluate with the plugin `data_parallel.zero`",
     )
-    if not is_array(hybrid) and not hybrid:
-        return
-    yield Check(
-        id="shard-without-zero",
-        holds=(shard == replicas) if layout.zero == 0 else True,
-        subject="sharding.shard",
-        message="`shard = {shard}` has no effect on {replicas} ranks without ZeRO",
-        inputs=inputs,
-        help="write `layout {{ zero = 1 }}`, 2 or 3, or leave the shard out",
-    )
-    yield Check(
-        id="shard-of-experts",
-        holds=(shard == replicas) | (layout.ep == 1),
-        subject="sharding.shard",
-        message="with ep {ep}, experts are sharded over all ranks that hold the same ones, and "
-        "sharding over {shard} of {replicas} ranks is not modeled",
-        inputs=inputs,
-        help="leave the shard out",
-    )
-
-
-def _zero3_warnings(study: Study) -> Iterator[Check]:
-    """Warn of choices that only ZeRO 3 has."""
-    sharding, zero = study[Sharding], study[Layout].zero
-    chosen = {
-        "reshard": sharding.reshard is False,
-        "keep_last": sharding.keep_last,
-    }
-    for name, differs in chosen.items():
-        if differs:
-            yield Check(
-                id="sharding-unused",
-                holds=zero == 3,
-                subject=f"sharding.{name}",
-                message=f"`{name}` changes nothing under ZeRO {{zero}}: parameters are not sharded",
-                inputs={"zero": zero},
-                severity="warning",
-            )
-    if sharding.accumulate == "whole":
-        yield Check(
-            id="sharding-unused",
-            holds=zero >= 2,
-            subject="sharding.accumulate",
-            message="`accumulate = whole` changes nothing under ZeRO {zero}: gradients are "
-            "never sharded",
-            inputs={"zero": zero},
-            severity="warning",
-        )
 
 
 def _local_update_checks(study: Study) -> Iterator[Check]:
@@ -154,7 +94,8 @@ def _local_update_checks(study: Study) -> Iterator[Check]:
 
 
 def _compression(study: Study) -> Iterator[Check]:
-    method, layout, sharding = study[Compression].method, study[Layout], study[Sharding]
+    method, layout = study[Compression].method, study[Layout]
+    _, _, shard = spread(study)
     if method == "none":
         return
     inputs = {"method": method, "zero": layout.zero}
@@ -169,10 +110,10 @@ def _compression(study: Study) -> Iterator[Check]:
     replicas = layout.dp * layout.cp / study[LocalUpdates].workers
     yield Check(
         id="compression-hybrid",
-        holds=sharding.shard == replicas,
+        holds=shard == replicas,
         subject="compression.method",
         message="shards of {shard} out of {replicas} ranks reduce in two stages, and compression "
         "of both is not modeled",
-        inputs={"shard": sharding.shard, "replicas": replicas},
+        inputs={"shard": shard, "replicas": replicas},
         help="leave `sharding.shard` out, or the compression",
     )

@@ -10,13 +10,13 @@ from parcost.numeric import ceil_div, is_array, maximum
 from parcost_plugins.parallelism.data.compression import ReductionPrice, exchange
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
-    Layout,
     LocalUpdates,
     Overlap,
     Training,
     slowdown,
 )
 from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.run_choices import shards_states
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 #: The tags of terms: what reduces gradients, what compresses them, what workers average.
@@ -126,7 +126,7 @@ def _groups(study: Study, kind: StageKind) -> tuple[str, str]:
     """
     workers = study[LocalUpdates].workers
     whole = _is_equal(kind.shard * workers, kind.replicas)
-    if kind.expert or (_is_equal(workers, 1.0) and (whole or not study[Layout].zero)):
+    if kind.expert or (_is_equal(workers, 1.0) and (whole or not shards_states(study))):
         return kind.group, ""
     return "shard", "" if whole else "replicate"
 

@@ -23,6 +23,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.partition import ends_share_device, map_stages
+from parcost_plugins.vocabulary.run_choices import zero_stage
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 
@@ -51,7 +52,7 @@ def reduction(study: Study) -> Iterator[Once]:
         links=(pipeline.pair,),
         members=partial(_members, pipeline),
     )
-    shards = study[Sharding].shard if layout.zero >= 2 else 1.0
+    shards = study[Sharding].shard if zero_stage(study) >= 2 else 1.0
     size = study[Training].precision.reduction
     n = formula("psi g / N", psi=copied, g=(size, "B"), N=shards)
     algorithm = reduction_algorithm(study, study[CollectiveChoice].data)

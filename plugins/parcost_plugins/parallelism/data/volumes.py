@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from parcost import Figure, Once, Outcome, Real, Sheet, Study, Work
 from parcost.numeric import any_of, maximum
 from parcost_plugins.parallelism.data.compression import low_rank, quantised_bytes, top_k_bytes
-from parcost_plugins.parallelism.data.full_sharding import is_tied
 from parcost_plugins.parallelism.data.shard_groups import (
     COMPRESSION,
     GRADIENTS,
@@ -20,6 +19,7 @@ from parcost_plugins.parallelism.data.shard_groups import (
     ShardGroup,
     shard_groups,
 )
+from parcost_plugins.parallelism.data.zero3 import is_tied
 from parcost_plugins.vocabulary import (
     Compression,
     Layout,
@@ -29,7 +29,13 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.compression import EXCHANGED, SUMMED
 from parcost_plugins.vocabulary.partition import stages_of_devices
-from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards, scatters
+from parcost_plugins.vocabulary.run_choices import (
+    reshards,
+    scatters,
+    shards_gradients,
+    shards_states,
+    shards_weights,
+)
 
 #: The tags of what the end of backward waits for.
 _REDUCED = (GRADIENTS, COMPRESSION, MEETING)
@@ -126,25 +132,24 @@ def _device_volumes(study: Study, held: Sequence[int]) -> tuple[Real, Real, Real
 
 def volume(study: Study, wire: ShardGroup) -> Real:
     """Return the bytes that a rank sends in a step for the stages of *wire*."""
-    layout, sharding, precision = study[Layout], study[Sharding], study[Training].precision
-    kind, zero, m = wire.kind, layout.zero, study.pipeline.micro_batches
+    precision, kind, m = study[Training].precision, wire.kind, study.pipeline.micro_batches
     inside = study.group(wire.inside).ranks
     around = (inside - 1.0) / inside
-    every = zero >= 2 and reduces_each_micro_batch(study)
+    every = shards_gradients(study)
     reduced = m if every else 1.0
     found = reduced * _reduction(study, wire) * (1.0 if scatters(study) else 2.0)
     if wire.across:
         groups = study.group(wire.across).ranks
-        often = m if every and sharding.replicate == "micro_batch" else 1.0
+        often = m if every and study[Sharding].replicate == "micro_batch" else 1.0
         share = 2.0 * (groups - 1.0) / groups * kind.elements * precision.reduction / kind.shard
         found = found + often * share
-    if zero in (1, 2):
-        found = found + around * kind.elements * precision.gather
-    if zero == 3:
+    if shards_weights(study):
         found = found + around * m * precision.gather * _gathered_parameters(study, wire)
+    elif shards_states(study):
+        found = found + around * kind.elements * precision.gather
     local = study[LocalUpdates]
     if not kind.expert:
-        workers, shards = local.workers, kind.shards(zero, 1)
+        workers, shards = local.workers, kind.shards(shards_states(study))
         meeting = 2.0 * (workers - 1.0) / workers * kind.elements / shards * local.wire
         found = found + meeting / local.period
     return found

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 from parcost import Once, Pass, Real, Study, Work, formula
 from parcost.numeric import maximum, where
-from parcost_plugins.parallelism.data.replicas import _step_reduction, hybrid_reduction
+from parcost_plugins.parallelism.data.replicas import hybrid_reduction
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups
 from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.partition import ends_share_device
@@ -75,8 +75,6 @@ def passes(study: Study) -> Iterator[Work | Once]:
             yield from _reductions(wire, hides_gradients(study))
             if wire.across and sharding.replicate == "step":
                 yield hybrid_reduction(wire, hides_gradients(study))
-    if not reduces:
-        yield from _step_reduction(study)
 
 
 def is_tied(study: Study) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Pass, Real, Study
-from parcost_plugins.vocabulary import Layout, Stream, Training
+from parcost_plugins.vocabulary import Stream, Training
 from parcost_plugins.vocabulary.run_choices import reduces_each_micro_batch, reshards
 
 SOURCE = "the framework's copies out of and into the buffers of its collectives"
@@ -19,8 +19,6 @@ SOURCE = "the framework's copies out of and into the buffers of its collectives"
 def copies(study: Study) -> Iterator[Stream]:
     """Yield the copies of gathered parameters, and of gradients that are reduced."""
     framework = study[Training].framework
-    if study[Layout].zero != 3:
-        return
     gathered: list[Pass] = ["F", "B"] if reshards(study) else ["F"]
     kinds: list[tuple[str, Real, list[Pass]]] = [
         ("copies of gathered parameters", framework.gather_copy, gathered)

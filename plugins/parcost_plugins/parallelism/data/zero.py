@@ -1,0 +1,151 @@
+"""ZeRO: replicas share out optimizer state, gradients and weights. Stage by stage.
+
+- ZeRO 1 scatters the sums of gradients. Each rank updates its share of the parameters, which all
+  ranks gather then.
+- ZeRO 2 keeps only a share of the gradients too, so it reduces in every micro-batch. It has memory
+  for one bucket only, so it always uses buckets.
+- ZeRO 3 keeps only a share of the weights too, so it gathers them for each pass (``zero3``).
+
+Without this plugin every replica holds everything: plain data parallelism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from parcost import Check, Memory, Once, Outcome, Section, Study, Work, formula, hookimpl
+from parcost.numeric import ceil_div, maximum
+from parcost_plugins.parallelism.data import zero_memory, zero_rules
+from parcost_plugins.parallelism.data.replicas import hybrid_reduction, reduction_name
+from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, shard_groups, times
+from parcost_plugins.vocabulary import Sharding, Stream, Training
+from parcost_plugins.vocabulary.causes import DATA
+from parcost_plugins.vocabulary.run_choices import (
+    hides_gradients,
+    hides_parameters,
+    shards_gradients,
+    shards_states,
+    shards_weights,
+)
+
+When = Literal["fill", "end"]
+
+
+@hookimpl
+def blocks() -> list[type]:
+    """Offer the block that says what is sharded, over which ranks."""
+    return [Sharding]
+
+
+@hookimpl
+def operators(study: Study) -> Iterator[Stream]:
+    """Yield what moves in memory beside the collectives of ZeRO 3."""
+    if shards_weights(study):
+        from parcost_plugins.parallelism.data import zero3_copies
+
+        yield from zero3_copies.copies(study)
+
+
+@hookimpl
+def terms(study: Study) -> Iterator[Work | Once]:
+    """Estimate the traffic of the ZeRO stage that the layout asks for."""
+    if shards_weights(study):
+        from parcost_plugins.parallelism.data import zero3
+
+        yield from zero3.passes(study)
+        return
+    if shards_gradients(study):
+        yield from _reductions(study)
+    if shards_states(study):
+        yield from _gather(study)
+
+
+@hookimpl
+def memory(study: Study) -> Iterator[Memory]:
+    """Yield the buffers that sharded state takes to be put together."""
+    yield from zero_memory.buffers(study)
+
+
+@hookimpl
+def checks(study: Study) -> Iterator[Check]:
+    """Return the rules of sharding."""
+    yield from zero_rules.rules(study)
+
+
+@hookimpl
+def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
+    """Yield the ZeRO stages side by side."""
+    from parcost_plugins.parallelism.data import zero_stages
+
+    yield from zero_stages.sections(study, outcome)
+
+
+def _gather(study: Study) -> Iterator[Once]:
+    """Gather the parameters that each rank has updated for all (ZeRO 1 and 2).
+
+    With ``overlap.parameters`` a stage gathers while the pipeline fills. It also gathers, bucket by
+    bucket, under the forward pass of its first micro-batch.
+    """
+    overlap = hides_parameters(study)
+    when: When = "fill" if overlap else "end"
+    for wire in shard_groups(study):
+        n = wire.kind.elements * study[Training].precision.gather
+        buckets = wire.buckets(n, overlap)
+        part = formula(
+            "psi a / N",
+            psi=wire.kind.elements,
+            a=(study[Training].precision.gather, "B"),
+            N=buckets,
+        )
+        call = wire.call("all_gather", part)
+        yield Once(
+            name=wire.kind.label("parameter all-gather"),
+            cause=DATA,
+            seconds=times(call.formula, buckets),
+            when=when,
+            count=wire.kind.count,
+            beside=1.0 - 1.0 / buckets,
+            tail=call.seconds,
+            slowdown=wire.slowdown,
+            bytes_=n,
+            latency=buckets * call.latency,
+            **wire.on,
+        )
+
+
+def _reductions(study: Study) -> Iterator[Work | Once]:
+    """Reduce as backward goes: a rank has no room for the other ranks' sums."""
+    operation, name = reduction_name(study)
+    overlap, size = hides_gradients(study), study[Training].precision.reduction
+    for wire in shard_groups(study):
+        kind = wire.kind
+        buckets = maximum(ceil_div(kind.elements * size, wire.bucket), 1.0)
+        part = kind.elements / buckets
+        calls = [(name, "last gradient bucket", wire.reduce(operation, part), wire.on)]
+        if wire.across and study[Sharding].replicate == "micro_batch":
+            shards, call = "all-reduce of gradient shards", wire.reduce_across(part)
+            calls.append((shards, f"last {shards}", call, wire.on_across))
+        elif wire.across:
+            yield hybrid_reduction(wire, overlap)
+        for whole, last, call, on in calls:
+            yield wire.work(
+                kind.label(last),
+                call,
+                "W",
+                count=kind.count,
+                bytes_=call.bytes_,
+                on=on,
+                tag=GRADIENTS,
+            )
+            yield wire.work(
+                kind.label(whole),
+                call,
+                "W",
+                count=kind.count,
+                bytes_=call.bytes_,
+                repeat=buckets - 1.0,
+                share=1.0 - 1.0 / buckets if overlap else None,
+                on=on,
+                tag=GRADIENTS,
+            )

@@ -1,0 +1,108 @@
+"""Buffers that sharded state takes to be put together.
+
+They hold the layers that ZeRO 3 has gathered, and the gradients that are on their way to the
+ranks that keep them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Memory, Moment, Study, formula, letters_of
+from parcost.numeric import any_of, minimum
+from parcost_plugins.vocabulary import Overlap, Sharding, Training
+from parcost_plugins.vocabulary.causes import BUFFERS
+from parcost_plugins.vocabulary.partition import ends_share_device
+from parcost_plugins.vocabulary.run_choices import (
+    reduces_each_micro_batch,
+    reshards,
+    shards_gradients,
+    shards_weights,
+)
+from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
+
+
+def buffers(study: Study) -> Iterator[Memory]:
+    """Yield the buffers of every kind of stage."""
+    staged = any_of(study[Training].framework.gradient_staging != 0)
+    for kind in stage_kinds(study):
+        if shards_weights(study):
+            yield from _gather_buffers(kind, study)
+        elif shards_gradients(study) and not staged:
+            yield _bucket(kind, study)
+
+
+def _bucket(kind: StageKind, study: Study) -> Memory:
+    """Return the bucket in which whole gradients wait for their reduce-scatter."""
+    precision, bucket = study[Training].precision, study[Overlap].bucket
+    return Memory(
+        name=kind.label("gradient bucket"),
+        cause=BUFFERS,
+        bytes_=formula(
+            "S > 1 ? min(bucket, psi r) : 0, over S ranks",
+            S=kind.shard,
+            bucket=(bucket, "B"),
+            psi=kind.elements,
+            r=(precision.reduction, "B"),
+            source="DeepSpeed's ZeRO 2 reduces gradients bucket by bucket",
+        ),
+        count=kind.count,
+        once_per_device=True,
+        moments=("backward",),
+    )
+
+
+def _gather_buffers(kind: StageKind, study: Study) -> Iterator[Memory]:
+    """Yield what is whole of a stage for a while: of one stage at a time on a device.
+
+    That is the layer that computes and those that are gathered ahead, and what stands
+    behind the last layer, which stays gathered. What stands before the first is gathered
+    beside that one layer only: it takes the place of the others, and counts by what it
+    exceeds them and the end that is not there then. On the way back, the gradients of one
+    of all these are whole, of the largest at the worst.
+
+    A stage that is not dropped after forward is whole until its backward pass. An
+    embedding that the head shares on the same device is whole throughout.
+    """
+    precision, sharding = study[Training].precision, study[Sharding]
+    passes: tuple[Moment, ...] = ("forward", "backward", "gather")
+    one, gather = minimum(kind.layers, 1), precision.gather
+    before, layer, after = kind.before, kind.layer, kind.after
+    layers = minimum(kind.layers, 1 + sharding.prefetch) if reshards(study) else kind.layers
+    ends = "max(a, b - (l - k) psi)"
+    if not reshards(study) or (study[Training].model.tied and study.number(ends_share_device)):
+        ends = "(a + b)"
+    made, remark = "max(b, k psi, a) (e + r)", "as backward makes them, and copied for the wire"
+    if study[Training].framework.reduces_by_matrix:
+        made, remark = "max(b, a, k m) r", "m the largest matrix"
+    if not reduces_each_micro_batch(study):
+        made, remark = "0", "as they are whole until the last micro-batch"
+    letters = {
+        "S": kind.shard,
+        "psi": layer,
+        "b": before,
+        "a": after,
+        "l": layers,
+        "k": one,
+        "m": kind.matrix,
+        "e": (gather, "B"),
+        "r": (precision.reduction, "B"),
+    }
+    for name, text, said, moments in (
+        ("gathered layers", "l psi e", "l layers at a time", passes),
+        ("gathered ends", f"{ends} e", "b before the layers and a behind them", passes),
+        ("unsharded gradients", made, remark, passes[1:2]),
+    ):
+        whole = f"S > 1 ? {text} : 0, {said}"
+        yield Memory(
+            name=kind.label(name),
+            cause=BUFFERS,
+            bytes_=formula(
+                whole,
+                {letter: letters[letter] for letter in letters_of(whole)},
+                source="PyTorch FSDP gathers ahead by whole layers",
+            ),
+            count=kind.count,
+            once_per_device=reshards(study),
+            moments=moments,
+        )

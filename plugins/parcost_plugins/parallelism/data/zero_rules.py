@@ -1,0 +1,90 @@
+"""Rules of ZeRO: over how many ranks it shards, and which options a stage uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parcost import Check, Study
+from parcost.numeric import is_array, maximum, where
+from parcost_plugins.vocabulary import Layout, LocalUpdates, Sharding
+from parcost_plugins.vocabulary.neighbours import divisors
+
+
+def rules(study: Study) -> Iterator[Check]:
+    """Return the rules."""
+    yield from _sharding(study)
+    yield from _unused_warnings(study)
+
+
+def _sharding(study: Study) -> Iterator[Check]:
+    layout, shard, workers = study[Layout], study[Sharding].shard, study[LocalUpdates].workers
+    replicas = maximum(layout.dp * layout.cp / workers, 1.0)
+    hybrid = shard != replicas
+    whole = replicas % 1 == 0
+    held = "dp {dp} x cp {cp}"
+    held += "" if not is_array(workers) and workers == 1 else " / {workers} workers"
+    inputs = {
+        "replicas": replicas,
+        "dp": layout.dp,
+        "cp": layout.cp,
+        "shard": shard,
+        "workers": workers,
+        "ep": layout.ep,
+    }
+    yield Check(
+        id="shard-divides",
+        holds=where(whole, replicas % shard + shard % 1, 0.0) == 0.0,
+        subject="sharding.shard",
+        message=f"shards of {{shard}} ranks do not divide the {{replicas}} ranks ({held}) that "
+        "hold the same parameters",
+        inputs={**inputs, "near": divisors(replicas, shard)},
+        help="shard over {near} ranks",
+    )
+    if not is_array(hybrid) and not hybrid:
+        return
+    yield Check(
+        id="shard-without-zero",
+        holds=(shard == replicas) if layout.zero == 0 else True,
+        subject="sharding.shard",
+        message="`shard = {shard}` has no effect on {replicas} ranks without ZeRO",
+        inputs=inputs,
+        help="write `layout {{ zero = 1 }}`, 2 or 3, or leave the shard out",
+    )
+    yield Check(
+        id="shard-of-experts",
+        holds=(shard == replicas) | (layout.ep == 1),
+        subject="sharding.shard",
+        message="with ep {ep}, experts are sharded over all ranks that hold the same ones, and "
+        "sharding over {shard} of {replicas} ranks is not modeled",
+        inputs=inputs,
+        help="leave the shard out",
+    )
+
+
+def _unused_warnings(study: Study) -> Iterator[Check]:
+    """Warn of choices that only ZeRO 3 has."""
+    sharding, zero = study[Sharding], study[Layout].zero
+    chosen = {
+        "reshard": sharding.reshard is False,
+        "keep_last": sharding.keep_last,
+    }
+    for name, differs in chosen.items():
+        if differs:
+            yield Check(
+                id="sharding-unused",
+                holds=zero == 3,
+                subject=f"sharding.{name}",
+                message=f"`{name}` changes nothing under ZeRO {{zero}}: parameters are not sharded",
+                inputs={"zero": zero},
+                severity="warning",
+            )
+    if sharding.accumulate == "whole":
+        yield Check(
+            id="sharding-unused",
+            holds=zero >= 2,
+            subject="sharding.accumulate",
+            message="`accumulate = whole` changes nothing under ZeRO {zero}: gradients are "
+            "never sharded",
+            inputs={"zero": zero},
+            severity="warning",
+        )
