@@ -58,6 +58,14 @@ def test_measured_times_leave_no_efficiency_out() -> None:
     assert "network.efficiency" not in names
 
 
+def test_an_assumed_batch_is_no_value_to_take_a_tenth_off() -> None:
+    text = SPEC.format(node="", more="", network="400 Gbps per_direction")
+    batch = 'micro_batches = 1 @assumed("DeepSpeed 0.19: one"), global_batch = '
+    study = parcost.load_text(text.replace("global_batch = ", batch))[0].first
+    names = {value.name for value in evidence.values_with_provenance(study)}
+    assert not {name for name in names if "batch" in name}
+
+
 @pytest.mark.slow
 def test_counts_are_no_values_to_take_a_tenth_off() -> None:
     """118.8 multiprocessors are none, so that who vouches for 132 does not matter."""

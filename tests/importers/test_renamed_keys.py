@@ -145,6 +145,17 @@ FILES = {
             "--per_device_train_batch_size 2 --gradient_accumulation_steps 4\n"
         ),
     ),
+    "gpt_neox": (
+        "neox.yml",
+        (
+            '{"pipe_parallel_size": 2, "model_parallel_size": 2, "num_layers": 8,\n'
+            '"hidden_size": 768, "num_attention_heads": 12, "seq_length": 1024,\n'
+            '"vocab_file": "20B_tokenizer.json", "norm": "rmsnorm", "no_weight_tying": true,\n'
+            '"zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 4,\n'
+            '"gradient_accumulation_steps": 2, "checkpoint_activations": true,\n'
+            '"bf16": {"enabled": true}, "optimizer": {"type": "Adam"}}\n'
+        ),
+    ),
     "automodel": (
         "auto.yaml",
         (

@@ -60,6 +60,39 @@ def with_questions(importer: Importer, translation: Translation) -> Translation:
     return evolve(translation, questions=questions, unknown=unknown, ignored=ignored)
 
 
+def with_doubts(importer: Importer, translation: Translation) -> Translation:
+    """Return a translation in which what its importer asks for is assumed, and not stated.
+
+    So an answer of the user replaces it. Entries of catalogues and their blocks are meant.
+    """
+    reasons: dict[str, str] = {}
+    for question in translation.questions:
+        for subject in importer.subjects:
+            if question.attribute in subject.attributes:
+                reasons |= dict.fromkeys(subject.attributes, question.reason)
+    if not reasons:
+        return translation
+    uses = [
+        evolve(use, assumption=use.assumption or why)
+        if (why := next((reasons[name] for name in reasons if _names(use, [name])), ""))
+        else use
+        for use in translation.uses
+    ]
+    blocks = [
+        evolve(
+            block,
+            settings=[
+                evolve(one, assumption=one.assumption or reasons[block.kind])
+                for one in block.settings
+            ],
+        )
+        if block.kind in reasons
+        else block
+        for block in translation.blocks
+    ]
+    return evolve(translation, uses=uses, blocks=blocks)
+
+
 def _outside(importer: Importer, ignored: Iterable[ImportedKey]) -> Sequence[ImportedKey]:
     """Return the keys that a pattern alone ignores, where the tool has no such key.
 

@@ -9,6 +9,7 @@ PARTS = (
     "automodel",
     "deepspeed",
     "finetuning",
+    "gpt_neox",
     "huggingface",
     "maxtext",
     "megatron",

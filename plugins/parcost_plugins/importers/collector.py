@@ -58,6 +58,10 @@ class SettingCollector:
         """Return whether the file has the key, with a value that is not null."""
         return key in self._entries and self._entries[key].value is not None
 
+    def keys_below(self, section: str) -> list[str]:
+        """Return the keys of the file that are, or stand below, a section."""
+        return [key for key in self._entries if f"{key}.".startswith(f"{section}.")]
+
     def value(self, key: str, default: Any = None) -> Any:
         """Return the value of a key; the default for none and for null."""
         if key not in self._entries:

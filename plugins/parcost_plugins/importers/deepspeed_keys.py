@@ -27,9 +27,14 @@ class DeepSpeedKeys:
         settings: SettingCollector,
         names: Mapping[str, str] | None = None,
         bucket: tuple[str, str] = ("", ""),
+        framework: str = _OWN,
     ) -> None:
-        """Read *settings*; *bucket* is how many elements a trainer puts in one, and why."""
+        """Read *settings*; *bucket* is how many elements a trainer puts in one, and why.
+
+        *framework* is the entry of the catalogue that runs the job.
+        """
         self._settings = settings
+        self._framework = framework
         self._bucket = bucket
         self._names = names or {}
         self._types: Mapping[str, str] = table("deepspeed")["types"]
@@ -75,13 +80,13 @@ class DeepSpeedKeys:
                 if size is not None:
                     self._settings.problem(key, message, f"{part * max(whole // part, 1)} is")
 
-    def zero(self, default: int = 0) -> None:
-        """Read what ZeRO shards and how its collectives run."""
+    def zero(self, default: int = 0, *, pipelined: bool = False) -> None:
+        """Read what ZeRO shards; *pipelined* says that DeepSpeed's pipeline runs the job."""
         found = self._settings
         stage = self._stage(default)
         if stage is None:
             return
-        self._buckets(stage)
+        self._buckets(stage, pipelined=pipelined)
         shard = found.value(self.key("zero_optimization.mics_shard_size"), -1)
         if shard not in (-1, AUTO):
             key = self.key("zero_optimization.mics_shard_size")
@@ -173,17 +178,20 @@ class DeepSpeedKeys:
         found.set("layout", "zero", str(stage), key)
         return stage
 
-    def _buckets(self, stage: int) -> None:
+    def _buckets(self, stage: int, *, pipelined: bool) -> None:
         """Set what hides under backward, and the sizes of the buffers."""
         found = self._settings
         overlap = self.key("zero_optimization.overlap_comm")
         hides: bool | None = None if found.is_auto(overlap) else found.switch(overlap)
-        if hides is not None and stage:
+        if pipelined and hides is not None:
+            found.ignore(overlap, "a pipeline of DeepSpeed reduces gradients behind backward")
+            hides = False
+        elif hides is not None and stage:
             found.set("overlap", "gradients", "on" if hides else "off", overlap)
         elif hides is not None:
             found.ignore(overlap, "without ZeRO gradients are reduced behind backward")
             hides = False
-        else:
+        elif not pipelined:
             hides = stage == 3
             why = f"{_TOOL}: overlap_comm is true for stage 3 alone"
             found.assume("overlap", "gradients", "on" if hides else "off", why)
@@ -203,7 +211,7 @@ class DeepSpeedKeys:
             found.ignore(bucket, "as the framework has it")
         changes: dict[str, tuple[str, str]] = {}
         if self._bucket[0] and stage < 3:
-            block = f"framework {_OWN}_file extends {_OWN}"
+            block = f"framework {_OWN}_file extends {self._framework}"
             found.assume(block, "gradient_staging", *self._bucket)
             found.assume("training", "framework", f"{_OWN}_file", self._bucket[1])
         if elements and elements != usual:
@@ -215,7 +223,7 @@ class DeepSpeedKeys:
         found.switch(scatter)
         if changes:
             for name, (value, key) in changes.items():
-                found.set(f"framework {_OWN}_file extends {_OWN}", name, value, key)
+                found.set(f"framework {_OWN}_file extends {self._framework}", name, value, key)
             why = "the framework that this file changes"
             found.assume("training", "framework", f"{_OWN}_file", why)
 

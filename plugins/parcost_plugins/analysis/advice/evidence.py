@@ -28,6 +28,7 @@ _UNSAID = "no provenance"
 _WEAKEST_FIRST = (_UNSAID, "assumed", "fitted", "vendor", "published", "measured")
 _LEAST = 0.001  # of the step or the memory; what moves them less does not matter
 _MOST = 8  # lines
+_COUNTS = ("global_batch", "micro_batches")  # whole, and choices of the job whoever makes them
 _LINE_RATE = "no efficiency is given for {names}: 100 % is used for long messages"
 
 
@@ -95,7 +96,7 @@ def _values_with_provenance(study: Study) -> Iterator[SourcedValue]:
         for block in _blocks(study[schema], seen):
             for attribute, field in block_type(type(block)).fields.items():
                 origin, value = study.origin(block, attribute), getattr(block, attribute)
-                counted = field.kind == "quantity" and not field.whole
+                counted = field.kind == "quantity" and not field.whole and attribute not in _COUNTS
                 if origin is None or not counted:
                     continue
                 measured = isinstance(block, (Device, Level)) and origin.how != "default"

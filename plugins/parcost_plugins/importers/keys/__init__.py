@@ -21,6 +21,7 @@ _ALSO: Mapping[str, tuple[str, ...]] = {
         ("llamafactory", "axolotl", "trl", "ms_swift"), ("trainer", "deepspeed", "accelerate")
     ),
     "megatron": ("megatron_bridge",),
+    "gpt_neox": ("deepspeed",),
 }
 #: Parts of a table whose keys are names of settings.
 _PARTS = (

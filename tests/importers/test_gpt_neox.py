@@ -1,0 +1,95 @@
+"""The YAML of GPT-NeoX."""
+
+from __future__ import annotations
+
+import pytest
+
+from parcost_plugins.importers.gpt_neox import GptNeoX
+
+from .translations import problems, settings, uses
+
+JOB = """\
+{
+  "vocab-file": "./20B_tokenizer.json",
+  "pipe-parallel-size": 2, "model_parallel_size": 2,
+  "num-layers": 8, "hidden-size": 768, "num-attention-heads": 12, "seq-length": 1024,
+  "pos-emb": "rotary", "no-weight-tying": true, "gpt_j_residual": true,
+  "optimizer": {"type": "Adam", "params": {"lr": 1.0e-4, "betas": [0.9, 0.95]}},
+  "zero_optimization": {"stage": 1, "overlap_comm": True, "reduce_bucket_size": 500000000},
+  "train_micro_batch_size_per_gpu": 4, "gas": 3,
+  "checkpoint-activations": true, "hidden-dropout": 0,
+  "fp16": {"enabled": true, "type": "bfloat16"},
+  "attention_config": [[["flash"], 8]],
+}
+"""
+
+
+def test_a_job_has_the_keys_of_deepspeed_and_its_own() -> None:
+    found = GptNeoX().translate("run.yml", JOB)
+    got = settings(found)
+    assert set(uses(found)) == {"frameworks.megatron_deepspeed", "precisions.bf16_zero_paper"}
+    wanted = {
+        "layout.pp": "2",
+        "layout.tp": "2",
+        "layout.zero": "1",
+        "model.layers": "8",
+        "model.ffn": "3072",
+        "model.tied": "off",
+        "model.parallel_residual": "on",
+        "model.vocabulary": "50_277",
+        "training.micro_batch": "4",
+        "training.micro_batches": "3",
+        "training.recompute": "full",
+        "training.dropout": "off",
+        "training.flash_attention": "on",
+    }
+    assert {name: got[name] for name in wanted} == wanted
+    assert "overlap.gradients" not in got  # its pipeline reduces behind backward
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "value"),
+    [
+        ('"gas"', '"mlp_type": "llama", "gas"', "model.ffn", "2048"),
+        ('"gas"', '"activation": "swiglu", "gas"', "model.ffn", "1024"),  # 2/3 of 3072, halved
+        ('"gas"', '"intermediate_size": 4000, "gas"', "model.ffn", "4000"),
+        ('"flash"', '"global"', "training.flash_attention", "off"),
+        ('"pipe-parallel-size": 2', '"pipe-parallel-size": 0', "layout.pp", "1"),
+        ('"gas"', '"norm": "rmsnorm", "gas"', "model.norm", "rms"),
+    ],
+)
+def test_keys_set_attributes(old: str, new: str, name: str, value: str) -> None:
+    assert old in JOB
+    assert settings(GptNeoX().translate("run.yml", JOB.replace(old, new)))[name] == value
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ('"num_unique_layers": 2', "layers that share their weights"),
+        ('"adapter": {"enabled": true}', "adapters are not in the language"),
+        ('"precision": "fp32"', "fp32 is stated, and `bf16` is enabled"),
+        ('"moe_num_experts": 8', "experts of GPT-NeoX are not read"),
+    ],
+)
+def test_what_the_language_lacks_is_an_error(key: str, message: str) -> None:
+    text = JOB.replace('"gas"', f'{key}, "gas"')
+    assert any(message in found for found, _ in problems(GptNeoX(), text, "run.yml"))
+
+
+@pytest.mark.parametrize(
+    ("key", "attribute"),
+    [
+        ('"use_bnb_optimizer": true', "precision"),
+        ('"te_mha": true, "te_fp8_format": "hybrid"', "precision"),
+    ],
+)
+def test_narrow_products_and_states_ask_for_the_precision(key: str, attribute: str) -> None:
+    text = JOB.replace('"gas"', f'{key}, "gas"')
+    asked = [one.attribute for one in GptNeoX().translate("run.yml", text).questions]
+    assert asked == [attribute]
+
+
+def test_an_unknown_tokenizer_asks_for_the_vocabulary() -> None:
+    found = GptNeoX().translate("run.yml", JOB.replace("20B_tokenizer", "mine"))
+    assert [one.attribute for one in found.questions] == ["model.vocabulary"]
