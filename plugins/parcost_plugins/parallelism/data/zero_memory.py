@@ -1,7 +1,7 @@
 """Buffers that sharded state takes to be put together.
 
-They hold the layers that ZeRO 3 has gathered, and the gradients that are on their way to the
-ranks that keep them.
+They hold the layers that ZeRO 3 has gathered, and gradients on their way to the ranks that
+keep them.
 """
 
 from __future__ import annotations
