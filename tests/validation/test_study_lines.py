@@ -10,7 +10,7 @@ import pytest
 from parcost_plugins.validation.frameworks import profile_of
 from parcost_plugins.validation.hardware import domain_of
 from parcost_plugins.validation.recipes import Recipe, recipe_of
-from parcost_plugins.validation.rows import RunRow, UnmodelledError
+from parcost_plugins.validation.rows import RunRow, UnmodelledError, count_unread
 from parcost_plugins.validation.study import write
 
 from ..rows import try_each
@@ -148,6 +148,17 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"extra": {"cuda_graph_impl": "none"}}, "kernels.cuda_graphs", "none"),
     ({"extra": {"cuda_graph_impl": "local"}}, "kernels.cuda_graphs", "layer"),
     ({"notes": "CUDA graphs on"}, "kernels.cuda_graphs", "layer"),
+    ({"extra": {"cuda_graph": True}, "year": 2026}, "kernels.cuda_graphs", "iteration"),
+    ({"extra": {"cuda_graph": True}, "year": 2025}, "kernels.cuda_graphs", "layer"),
+    (
+        {"extra": {"cuda_graph": True, "cuda_graph_scope": "moe_router"}, "year": 2026},
+        "kernels.cuda_graphs",
+        "none",
+    ),
+    ({"notes": "Liger kernels", **MODERN}, "training.loss_chunks", "8"),
+    ({"notes": "without Liger", **MODERN}, "training.loss_chunks", None),
+    ({"extra": {"liger": True}, **MODERN}, "framework.norm", "fused"),
+    ({"extra": {"loss_chunks": 4}}, "training.loss_chunks", "4"),
     ({}, "kernels.cuda_graphs", None),
     ({}, "kernels.fused_accumulation", None),
     (TITAN, "kernels.fused_accumulation", "off"),
@@ -169,6 +180,7 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"notes": "TP comm overlap"}, "overlap.tensor", "pipelined"),
     ({"extra": {"async_tp": True}}, "overlap.tensor", "pipelined"),
     ({"extra": {"async_tp": 2}}, "overlap.tensor", None),
+    ({"extra": {"tp_comm_overlap": True}}, "overlap.tensor", "pipelined"),
     ({"extra": {"async_tp": True}, "parallel__tp": 1}, "overlap.tensor", None),
     ({**MODERN, "parallel__dp": 2}, "overlap.bucket", "40 M * fp16.gradients"),
     ({**MODERN, "parallel__dp": 16, "parallel__cp": 4}, "overlap.bucket", "64 M * fp16.gradients"),
@@ -178,6 +190,19 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     # --- experts
     ({**EXPERTS, "notes": "forced to balance"}, "routing.distribution", "balanced"),
     ({"notes": "forced to balance"}, "routing.distribution", None),
+    ({**EXPERTS, "notes": "not forced to balance"}, "routing.distribution", None),
+    ({**EXPERTS, "extra": {"router_force_balance": True}}, "routing.distribution", "balanced"),
+    (
+        {**EXPERTS, "notes": "force-balanced", "extra": {"router_force_balance": False}},
+        "routing.distribution",
+        None,
+    ),
+    ({**EXPERTS, "extra": {"moe_capacity_factor": 1.25}}, "routing.capacity_factor", "1.25"),
+    (
+        {**EXPERTS, "extra": {"moe_token_dispatcher": "flex/hybridep (32 ranks)"}},
+        "routing.dispatcher",
+        "hybridep",
+    ),
     ({**EXPERTS, "notes": "qualifier: tokendrop"}, "routing.capacity_factor", "1"),
     ({"notes": "qualifier: tokendrop"}, "routing.capacity_factor", None),
     (EXPERTS, "routing.capacity_factor", None),
@@ -194,6 +219,20 @@ LINES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"extra": {"cpu_offloading_num_layers": 30}}, "offload.activations", "100 %"),
     ({"extra": {"cpu_offloading_num_layers": 0}}, "offload.activations", None),
     ({"notes": "checkpoint-in-cpu"}, "offload.activations", "100 %"),
+    ({"extra": {"activation_cpu_offload": True}}, "offload.activations", "100 %"),
+    ({"extra": {"activation_cpu_offload": False}}, "offload.activations", None),
+    ({"extra": {"optimizer_cpu_offload": True}}, "offload.optimizer", "100 %"),
+    # --- stages in Megatron's letters
+    (
+        {**stage_values(2, 2, 13), "extra": {"pp_layout": "Et*3|(t*4|)*2ttL"}},
+        "schedule.stages",
+        "[3, 4, 4, 2]",
+    ),
+    (
+        {**stage_values(2, 2, 13), "extra": {"pp_layout": "Et*3|(t*4|)*2ttL"}},
+        "schedule.assignment",
+        None,
+    ),
     # --- the fabric
     ({}, "level.size", None),
 ]  # fmt: skip
@@ -378,6 +417,8 @@ DEEPSPEED = {"source": "DeepSpeed", "year": 2026}
             Recipe("nvfp4", assumed="mxfp4 as nvfp4: the catalogue has no recipe of its own"),
         ),
         ("nvfp4", "nvfp4", {}, Recipe("nvfp4")),
+        ("nvfp4", "nvfp4, fp8 attention", {}, Recipe("nvfp4", attention=True)),
+        ("mxfp8", "mxfp8", {"extra": {"fp8_dpa": True}}, Recipe("mxfp8", attention=True)),
         ("bf16", "bf16", TITAN, Recipe("bf16_fsdp")),
         ("fp8", "fp8", TITAN, Recipe("fp8_torchao", assumed=DELAYED)),
         ("mxfp8", "mxfp8", TITAN, Recipe("mxfp8", "bf16_fsdp")),
@@ -428,3 +469,20 @@ def test_the_release_from_which_a_framework_is_another(row: Make) -> None:
     ):
         one = row(**{**whole, "extra": {"release": release}, **changes})
         assert profile_of(one).framework == framework, (release, changes)
+    for round_, framework in (("v6.0", "nemo_2026_06"), ("v5.1", "nemo"), ("6.1", "nemo_2026_06")):
+        one = row(**{**whole, "extra": {"mlperf_round": round_}})
+        assert profile_of(one).framework == framework, round_
+
+
+def test_a_layout_that_contradicts_the_row_cannot_be_modelled(row: Make) -> None:
+    for said, reason in (("Et|tx|L", "`x` is no layer"), ("Ett|ttL", "4 layers on 2 stages")):
+        with pytest.raises(UnmodelledError, match=reason):
+            write(row(**stage_values(2, 1, 8), extra={"pp_layout": said}))
+
+
+def test_fields_that_change_nothing_are_counted(row: Make) -> None:
+    rows = [
+        row(extra={"delay_wgrad": True, "submitter": "A", "release": "26.04"}),
+        row(extra={"delay_wgrad": False, "colour": "red"}),
+    ]
+    assert count_unread(rows) == {"extra.colour": 1, "extra.delay_wgrad": 1}

@@ -79,6 +79,7 @@ def to_json(summary: Summary) -> str:
         "unmodelled": [_flaw(one) for one in summary.unmodelled],
         "flaws": [_flaw(one) for one in summary.flaws],
         "unknown_fields": dict(summary.unknown),
+        "unread_fields": dict(summary.unread),
         "runs": [*_runs(summary.rows)],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

@@ -149,11 +149,19 @@ def _of_release(profile: Profile, row: RunRow) -> Profile:
     """Return the version of *profile* that *row* ran: containers are named by year and month.
 
     From 26.06 on recipes with experts run a fused grouped MLP, which exists for mxfp8 on Blackwell.
+    MLPerf's rounds run it from 6.0 on (May 2026): NVTE_CUTEDSL_FUSED_GROUPED_MLP = 1.
     """
-    release = re.match(r"(\d\d)\.(\d\d)", str(row.extra.get("release") or ""))
-    if profile.framework != "nemo" or release is None or (*map(int, release.groups()),) < (26, 6):
+    if profile.framework != "nemo" or not (
+        _is_from(row, "release", (26, 6)) or _is_from(row, "mlperf_round", (6, 0))
+    ):
         return profile
     fused = row.is_sparse and row.numbers == "mxfp8"
     if fused and re.search(r"\bG?B[23]00", row.hardware.gpu):
         return evolve(profile, framework="nemo_2026_06")
     return profile
+
+
+def _is_from(row: RunRow, name: str, least: tuple[int, int]) -> bool:
+    """Return whether the version of the row's field *name*, such as v6.0, is *least* or later."""
+    found = re.match(r"v?(\d+)\.(\d+)", str(row.extra.get(name) or ""))
+    return found is not None and (int(found[1]), int(found[2])) >= least

@@ -265,7 +265,6 @@ def _left_out(summary: Summary) -> Iterator[Item]:
     yield Heading("Left out")
     if not (summary.unmodelled or summary.flaws or summary.unknown):
         yield Line("No row was left out, and no field was unknown.")
-        return
     for title, flaws in (
         ("cannot be modelled", summary.unmodelled),
         ("contradict themselves or the schema", summary.flaws),
@@ -276,6 +275,9 @@ def _left_out(summary: Summary) -> Iterator[Item]:
     if summary.unknown:
         names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unknown.items())
         yield Line(f"Unknown fields, which are ignored: {names}.")
+    if summary.unread:
+        names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unread.items())
+        yield Line(f"Stated by rows, and not read: {names}.")
 
 
 def _flaws(flaws: Sequence[Flaw]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from attrs import Factory, frozen
+from attrs import Factory, evolve, frozen
 
 from parcost_plugins.validation.frameworks import Profile
 from parcost_plugins.validation.rows import RunRow, UnmodelledError
@@ -13,11 +13,15 @@ from parcost_plugins.validation.rows import RunRow, UnmodelledError
 
 @frozen
 class Recipe:
-    """A recipe of the catalogue; *state* is another whose bytes per parameter it takes."""
+    """A recipe of the catalogue; *state* is another whose bytes per parameter it takes.
+
+    With *attention* the attention core runs in the narrow type too.
+    """
 
     name: str
     state: str = ""
     assumed: str = ""
+    attention: bool = False
 
 
 #: What NeMo's and Megatron-Bridge's tuned recipes make of a recipe of the catalogue.
@@ -51,6 +55,18 @@ def recipe_of(row: RunRow, profile: Profile) -> Recipe:
     Raises:
         UnmodelledError: It names no type of numbers.
     """
+    return evolve(_base_recipe(row, profile), attention=_narrow_attention(row))
+
+
+def _narrow_attention(row: RunRow) -> bool:
+    """Return whether the attention core ran in fp8, by `extra.fp8_dpa` or the words of the row."""
+    said = row.extra.get("fp8_dpa")
+    if isinstance(said, bool):
+        return said
+    return bool(re.search(r"fp8 attention", row.precision or "", re.IGNORECASE))
+
+
+def _base_recipe(row: RunRow, profile: Profile) -> Recipe:
     numbers, text = row.numbers, (row.precision or "").lower()
     name = next((n for kind, said, n in _RECIPES if kind == numbers and re.search(said, text)), "")
     if not name:

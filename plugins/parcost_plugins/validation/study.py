@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from attrs import field, frozen
 
+from parcost_plugins.importers.megatron.stages import StagesTextError, stages
 from parcost_plugins.validation.frameworks import GENERIC, Profile, profile_of
 from parcost_plugins.validation.hardware import (
     HardwareEntry,
@@ -25,7 +26,7 @@ from parcost_plugins.validation.hardware import (
 )
 from parcost_plugins.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
 from parcost_plugins.validation.rows import Hybrid, RunRow, UnmodelledError
-from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
+from parcost_plugins.vocabulary.framework import DISPATCHERS
 
 
 @frozen
@@ -77,7 +78,7 @@ class Facts:
 
         Megatron-LM deals such layers by options alone, which count ends where that divides.
         """
-        said = str(self.row.extra.get("pp_partition") or "")
+        said = str(self.row.extra.get("pp_partition") or self.row.extra.get("pp_layout") or "")
         if self.divides or said:
             return 2 if "embed" in said and not self.divides else 0
         p = self.row.parallel
@@ -262,9 +263,26 @@ def _chunks(facts: Facts) -> Value:
     return _text(p.vp) if p.pp > 1 and p.vp > 1 else None
 
 
+def _stages(facts: Facts) -> Value:
+    """Return the layers of each virtual stage where the row has a layout in Megatron's letters."""
+    said, p = facts.row.extra.get("pp_layout"), facts.row.parallel
+    if not isinstance(said, str) or p.pp == 1:
+        return None
+    try:
+        counts = [stage.layers for stage in stages(said)]
+    except StagesTextError as error:
+        raise UnmodelledError(f"`extra.pp_layout` is `{said}`: {error}") from error
+    if len(counts) != p.pp * p.vp or sum(counts) != facts.row.model.layers:
+        raise UnmodelledError(
+            f"`extra.pp_layout` has {sum(counts)} layers on {len(counts)} stages, and the row "
+            f"{facts.row.model.layers} on {p.pp * p.vp}"
+        )
+    return f"[{', '.join(map(str, counts))}]"
+
+
 def _assignment(facts: Facts) -> Value:
     """Return the rule by which layers are dealt where the framework has none for them."""
-    if facts.divides or facts.profile.deals:
+    if facts.divides or facts.profile.deals or facts.row.extra.get("pp_layout"):
         return None
     why = f"{facts.row.model.layers} layers that do not divide fill stages from the first"
     return None if facts.ends else Assumption("fill", why)
@@ -334,6 +352,10 @@ def _mode(facts: Facts) -> Value:
     return "compiled" if "torch.compile" in facts.row.notes else None
 
 
+#: The year from which recipes of Megatron-Bridge and of MLPerf capture a whole iteration.
+_WHOLE_GRAPHS = 2026
+
+
 def _cuda_graphs(facts: Facts) -> Value:
     """Return what was captured, where the row says so.
 
@@ -353,6 +375,13 @@ def _cuda_graphs(facts: Facts) -> Value:
             return Assumption("layer", f"graphs of a layer, of the scope {scope or 'not stated'}")
         case "local" | "transformer_engine":
             return Assumption("none", f"graphs of the scope {scope} leave a layer to the host")
+    if facts.row.extra.get("cuda_graph") is True and not scope:
+        if (facts.row.year or 0) >= _WHOLE_GRAPHS:
+            return Assumption("iteration", "a graph of the iteration, as customary from 2026 on")
+        return Assumption("layer", "graphs of a layer: the row says that there were some")
+    if scope:
+        captured = "attn" in scope or "full" in scope
+        return Assumption("layer" if captured else "none", f"graphs of the scope {scope}")
     if re.search(r"CUDA graphs on", facts.row.notes):
         return Assumption("layer", "graphs of a layer: the row says that there were some")
     return None
@@ -381,7 +410,9 @@ def _parameters(facts: Facts) -> Value:
 def _tensor(facts: Facts) -> Value:
     if facts.row.parallel.tp == 1:
         return None
-    if "TP comm overlap" in facts.row.notes or facts.row.extra.get("async_tp") is True:
+    extra = facts.row.extra
+    said = extra.get("async_tp") is True or extra.get("tp_comm_overlap") is True
+    if said or "TP comm overlap" in facts.row.notes:
         return "pipelined"
     return None
 
@@ -399,14 +430,21 @@ def _bucket(facts: Facts) -> Value:
 def _balance(facts: Facts) -> Value:
     if not facts.row.is_sparse:
         return None
-    if re.search(r"force-balanced|forced to balance", facts.row.notes):
-        return "balanced"
-    return None
+    said = facts.row.extra.get("router_force_balance")
+    if isinstance(said, bool):
+        return "balanced" if said else None
+    forced = re.search(r"(?<!not )(force-balanced|forced to balance)", facts.row.notes)
+    return "balanced" if forced else None
 
 
 def _capacity(facts: Facts) -> Value:
-    """Return the capacity of recipes that drop tokens: experts get as many as the mean."""
-    if not (facts.row.is_sparse and re.search(r"qualifier: tokendrop", facts.row.notes)):
+    """Return the capacity that a row states, or of recipes that drop tokens: the mean."""
+    if not facts.row.is_sparse:
+        return None
+    said = facts.row.extra.get("moe_capacity_factor")
+    if isinstance(said, int | float) and not isinstance(said, bool) and said > 0:
+        return _number(said)
+    if not re.search(r"qualifier: tokendrop|drops tokens|token.?drop", facts.row.notes):
         return None
     return Assumption("1", "tokens beyond the mean of an expert are dropped, as in Megatron-Bridge")
 
@@ -427,9 +465,10 @@ def _dispatcher(facts: Facts) -> Value:
     row = facts.row
     if not row.is_sparse:
         return None
-    said = str(row.extra.get("moe_flex_dispatcher_backend") or "").lower()
-    if said in KERNEL_DISPATCHERS:
-        return said
+    for field_ in ("moe_flex_dispatcher_backend", "moe_token_dispatcher"):
+        said = re.findall(r"[a-z]+", str(row.extra.get(field_) or "").lower())
+        if known := next((name for name in DISPATCHERS if name in said), None):
+            return known
     if re.search(r"all-to-all dispatcher", row.notes, re.IGNORECASE):
         return "alltoall"
     named = re.search(r"\b(deep|hybrid)ep\b(?! (?:is )?(?:off|disabled))", row.notes, re.IGNORECASE)
@@ -445,12 +484,51 @@ def _hidden_exchange(facts: Facts) -> Value:
     return "pair" if facts.row.is_sparse and overlapped else None
 
 
+def _uses_liger(facts: Facts) -> bool:
+    """Return whether the row says that Liger's fused kernels ran."""
+    row = facts.row
+    said = row.extra.get("liger")
+    if isinstance(said, bool):
+        return said
+    named = re.search(r"(?<!no )(?<!not )(?<!without )\bliger\b(?! off)", row.notes, re.IGNORECASE)
+    return named is not None
+
+
+#: Chunks of Liger's fused head and loss: the logits of one are as large as the hidden states.
+_LIGER_LOSS = 8
+
+
+def _loss_chunks(facts: Facts) -> Value:
+    said = facts.row.extra.get("loss_chunks")
+    if isinstance(said, int) and not isinstance(said, bool) and said > 1:
+        return _text(said)
+    if not _uses_liger(facts):
+        return None
+    m = facts.row.model
+    chunks = min(_LIGER_LOSS, max(1, m.vocab // m.hidden))
+    return (
+        Assumption(_text(chunks), "Liger's fused head and loss, in chunks") if chunks > 1 else None
+    )
+
+
+def _fused_kernels(facts: Facts) -> list[tuple[str, str]]:
+    """Return what Liger's kernels change of the framework."""
+    if not _uses_liger(facts):
+        return []
+    return [(name, "fused") for name in ("norm", "activation", "rotary")]
+
+
+def _offloaded_optimizer(facts: Facts) -> Value:
+    return "100 %" if facts.row.extra.get("optimizer_cpu_offload") is True else None
+
+
 def _offloaded(facts: Facts) -> Value:
     layers = facts.row.extra.get("cpu_offloading_num_layers")
     if isinstance(layers, int) and layers > 0:
         share = min(1.0, layers / facts.row.model.layers)
         return Assumption(_share(share), f"activations of {layers} layers are kept on the host")
-    if "checkpoint-in-cpu" in facts.row.notes:
+    whole = facts.row.extra.get("activation_cpu_offload") is True
+    if whole or "checkpoint-in-cpu" in facts.row.notes:
         return "100 %"
     return None
 
@@ -525,6 +603,7 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("sharding", "reshard", _reshard),
     StudyAttribute("schedule", "kind", _schedule),
     StudyAttribute("schedule", "chunks", _chunks),
+    StudyAttribute("schedule", "stages", _stages),
     StudyAttribute("schedule", "assignment", _assignment),
     StudyAttribute("schedule", "count_embedding", _end_layers(2, "embedding")),
     StudyAttribute("schedule", "count_head", _end_layers(1, "head")),
@@ -534,6 +613,7 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("training", "recompute", _recompute),
     StudyAttribute("training", "flash_attention", _flash),
     StudyAttribute("training", "loss", _loss),
+    StudyAttribute("training", "loss_chunks", _loss_chunks),
     StudyAttribute("training", "dropout", _dropout),
     StudyAttribute("recompute", "norms", _recompute_switch("norms")),
     StudyAttribute("recompute", "activation", _recompute_switch("activation")),
@@ -559,6 +639,7 @@ ATTRIBUTES: Sequence[StudyAttribute] = (
     StudyAttribute("routing", "capacity_factor", _capacity),
     StudyAttribute("routing", "dispatcher", _dispatcher),
     StudyAttribute("routing", "hide", _hidden_exchange),
+    StudyAttribute("offload", "optimizer", _offloaded_optimizer),
     StudyAttribute("offload", "activations", _offloaded),
 )
 
@@ -615,7 +696,8 @@ def write(row: RunRow) -> StudyText:
     imports = [f"devices.{entry.device}", f"fabrics.{entry.fabric}"]
     if facts.profile is not GENERIC:
         imports.append(f"frameworks.{facts.profile.framework}")
-        blocks[f"framework {facts.profile.framework}"] = [("enforced", "off")]
+        own = [("enforced", "off"), *_fused_kernels(facts)]
+        blocks[f"framework {facts.profile.framework}"] = own
     imports += [f"precisions.{name}" for name in (facts.recipe.name, facts.recipe.state) if name]
     assumptions.append(
         "the row names no framework"
@@ -671,11 +753,14 @@ def _recipe(facts: Facts, assumptions: list[str]) -> Iterator[str]:
     found = facts.recipe
     if found.assumed:
         assumptions.append(found.assumed)
-    if not found.state:
+    values = [(name, f"{found.state}.{name}") for name in _STATE] if found.state else []
+    if found.attention:
+        values.append(("narrow_attention", "on"))
+    if not values:
         return
     yield ""
     yield f"precision recipe extends {found.name} {{"
-    yield from _align([(name, f"{found.state}.{name}") for name in _STATE])
+    yield from _align(values)
     yield "}"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from parcost_plugins.validation.hardware import entry_of
 from parcost_plugins.validation.intervals import Coverage, Kind, Ranges, Ratio, coverage_of, ranges
 from parcost_plugins.validation.pricing import Prediction, RowResult
-from parcost_plugins.validation.rows import Flaw, RunRow
+from parcost_plugins.validation.rows import Flaw, RunRow, count_unread
 from parcost_plugins.validation.scores import (
     Score,
     chance,
@@ -132,6 +132,7 @@ class Summary:
     unmodelled: Sequence[Flaw]
     flaws: Sequence[Flaw]
     unknown: Mapping[str, int]
+    unread: Mapping[str, int] = Factory(dict)  # fields of `extra`, by number of rows
 
     def of(self, dimension: str) -> list[SummaryGroup]:
         """Return the groups of one dimension."""
@@ -283,6 +284,7 @@ def summarize(
         ],
         flaws=found_flaws,
         unknown=unknown,
+        unread=count_unread(one.row for one in rows),
     )
 
 
