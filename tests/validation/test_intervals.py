@@ -216,10 +216,13 @@ def test_ranges_as_a_file_of_the_catalogue() -> None:
         range_of(NEMO, 10, 2, 0.8, 1.3),
     )
     memory = all_of(9, 1.0, 0.2, range_of(("any", "", ""), 9, 3, 0.9, 1.0))
-    text = to_block(
-        "our_runs", {"step_time": steps, "memory": memory}, {"h100": 5, "a100": 6, "b200": 4}
-    )
-    assert text == BLOCK.replace("@S", intervals._SOURCE)
+    devices = {"h100": 5, "a100": 6, "b200": 4}
+    spreads = {"dense": {"jobs": "7", "margin": "1.3"}}
+    text = to_block("our_runs", {"step_time": steps, "memory": memory}, devices, spreads)
+    block = BLOCK.replace("@S", intervals._SOURCE)
+    jobs = f"  job_spread jobs_dense {intervals._JOBS} {{\n"
+    jobs += "    model  = dense\n    jobs   = 7\n    margin = 1.3\n  }\n"
+    assert text == block.removesuffix("}\n") + jobs + "}\n"
 
 
 # --- the command --------------------------------------------------------------------------

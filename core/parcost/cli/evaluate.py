@@ -125,7 +125,8 @@ def command(
     options.check(selection)
     many = is_several(paths)
     environment = Environment(selection)
-    cache = None if no_cache or not (many or folder) else _cache(folder, environment)
+    uncached = no_cache or reading.anchors  # whose files may use others
+    cache = None if uncached or not (many or folder) else _cache(folder, environment)
     format_found, worker = _format(format_, environment, cache)
     if given is None:
         format_found.check(out)

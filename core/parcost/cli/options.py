@@ -93,6 +93,14 @@ def reading(command: F, *, joins: bool = True) -> F:
         help="Value of a variable of a launch script: --set-env DTYPE=fp8. May be repeated.",
     )
     @click.option(
+        "--anchor",
+        "anchors",
+        multiple=True,
+        metavar="FILE|TEXT",
+        help="Correct predictions by measured runs of the job: a log, rows of RUNS.jsonl, a spec "
+        "with an `anchor`, or --anchor 'step_time = 4.1 s'. May be repeated.",
+    )
+    @click.option(
         "--as",
         "family",
         default="",
@@ -113,12 +121,14 @@ def reading(command: F, *, joins: bool = True) -> F:
         variables: tuple[str, ...],
         family: str,
         text_only: bool,
+        anchors: tuple[str, ...],
         **rest: Any,
     ) -> Any:
         from parcost.contract.importers import ImportOptions
 
         environment = tuple(parse_environment(variables).items())
-        options = with_files(ImportOptions(tool, uses, recipe, environment, family, text_only))
+        given = ImportOptions(tool, uses, recipe, environment, family, text_only, anchors=anchors)
+        options = with_files(given)
         if "names" in rest and is_foreign(rest["path"]):  # further files stand ahead of names
             more = tuple(takewhile(is_foreign, rest["names"]))
             rest["path"] = (rest["path"], *more)

@@ -24,7 +24,8 @@ class ImportOptions:
     values of variables of a shell script. *family* is the model type to read a config as.
     *text_only* evaluates the language model of a model with several towers. *files* are other
     files of the same job. *settings* are attributes that the command line sets: no question asks
-    for them.
+    for them. *anchors* are files with measured runs of the job, or attributes of one such as
+    ``step_time = 4.1 s``.
     """
 
     tool: str = ""
@@ -35,6 +36,7 @@ class ImportOptions:
     text_only: bool = False
     files: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, ...]:

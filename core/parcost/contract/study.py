@@ -430,6 +430,16 @@ class Study(ABC):
             SpecError: There is no such attribute, or the value does not fit it.
         """
 
+    def as_written(self) -> Study:
+        """Return the study as its file has it, without values from outside or of :meth:`replace`.
+
+        A study that was built by hand is itself.
+
+        Raises:
+            SpecError: The file alone is no study.
+        """
+        return self
+
     @property
     def command(self) -> str:
         """The command that evaluates the study, with the values that :meth:`replace` set.

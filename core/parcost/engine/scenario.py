@@ -122,6 +122,7 @@ class Scenario:
             *([f"--recipe {quote_word(reading.recipe)}"] if reading.recipe else []),
             *([f"--as {quote_word(reading.family)}"] if reading.family else []),
             *(["--text-only"] if reading.text_only else []),
+            *(f"--anchor {quote_word(given)}" for given in reading.anchors),
             *(f"--set-env {quote_word(f'{name}={value}')}" for name, value in reading.environment),
             *(f"--use {quote_word(entry)}" for entry in reading.uses),
             *([f"--study {quote_word(self.name)}"] if self.study is not None else []),
@@ -274,6 +275,7 @@ class Scenario:
             lets=binder.names.used,
             replace=self._replacer(points),
             command=self.command,
+            written=lambda: evolve(self, overrides={}).first,
         )
         return study, binder
 

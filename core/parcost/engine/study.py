@@ -60,6 +60,7 @@ class SpecStudy(Study):
 
     _replace: Callable[[Mapping[str, Any]], Study] | None = field(default=None, repr=False)
     _command: Callable[[], str] | None = field(default=None, repr=False)
+    _written: Callable[[], Study] | None = field(default=None, repr=False)
     _memo: Memo = field(factory=Memo, repr=False)
     _point: Mapping[str, Any] = field(factory=dict, repr=False)  # values on axes of the memo
     _complaint: Callable[[str, Any, SpecStudy], str] | None = field(default=None, repr=False)
@@ -223,6 +224,9 @@ class SpecStudy(Study):
             message = "the study was built from objects, and has no text to edit"
             raise SpecError([Diagnostic("no-text", message, place=self.path or self.name)])
         return self._replace(values)
+
+    def as_written(self) -> Study:
+        return self if self._written is None else self._written()
 
     @property
     def command(self) -> str:

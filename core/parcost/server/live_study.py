@@ -217,6 +217,7 @@ class LiveStudy:
         words = [
             *(("--from", own.reading.tool) if own.reading.tool else ()),
             *(word for use in uses for word in ("--use", use)),
+            *(word for given in own.reading.anchors for word in ("--anchor", given)),
             *(("--study", own.study) if own.study else ()),
             *(word for plugin in own.selection.without for word in ("--without", plugin)),
             *(word for file in own.selection.files for word in ("--plugin", file)),

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 STATEMENTS = ("use", "requires")
 MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
+_ANCHOR = "anchor"  # the kind of a block of a measured run
 
 
 @record(eq=False)
@@ -301,6 +302,7 @@ class Loader:
             for item in (*tree.items, *_use_items(reading)):
                 self._item(item, module, root)
             self._merge_files(module, plain=not isinstance(source, ForeignSource))
+            self._merge_anchors(module, root)
         finally:
             self._open.pop()
         if not tree.items and not any(one.severity is Severity.ERROR for one in found):
@@ -344,6 +346,28 @@ class Loader:
                 own = evolve(module.reading, uses=(), files=(), recipe=recipe)
                 own = PLAIN if name.endswith(sources.SUFFIX) else own
                 module.merged.append(self.file(Path(path), path, reading=own))
+
+    def _merge_anchors(self, module: Module, root: Path | None) -> None:
+        """Merge the measured runs that the command line adds: blocks, or files that hold some."""
+        for number, given in enumerate(module.reading.anchors, 1):
+            if "=" in given and not Path(given).exists():
+                for item in _anchor_items(given, number):
+                    self._item(item, module, root)
+                continue
+            tool = self._anchor_tool(given)
+            module.merged.append(self.file(Path(given), given, reading=ImportOptions(tool=tool)))
+
+    def _anchor_tool(self, name: str) -> str:
+        """Return the importer that reads measured runs out of the file *name*.
+
+        Raises:
+            SpecError: No importer does.
+        """
+        able = {n: one for n, one in self.importers.items() if _ANCHOR in one.describes}
+        if len(able) == 1:
+            return next(iter(able))
+        source = sources.read(Path(name), name)
+        return importer_for(name, source.text, able).name
 
     def foreign_job(
         self,
@@ -721,6 +745,14 @@ def _use_items(reading: ImportOptions) -> Sequence[s.Statement]:
     if found:
         raise SpecError(found)
     return [item for item in tree.items if isinstance(item, s.Statement)]
+
+
+def _anchor_items(given: str, number: int) -> Sequence[s.Item]:
+    """Return the block of a measured run whose attributes the command line has."""
+    tree, found = parse(Source(f"--anchor {given}", f"{_ANCHOR} given_{number} {{ {given} }}\n"))
+    if found:
+        raise SpecError(found)
+    return tree.items
 
 
 def _entry_text(item: s.Statement) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from parcost import Rulebook, hookimpl
 
-PARTS = ("advice", "figures", "strategy", "uncertainty")
+PARTS = ("advice", "anchors", "figures", "strategy", "uncertainty")
 
 
 @hookimpl

@@ -12,6 +12,7 @@ PARTS = (
     "gpt_neox",
     "huggingface",
     "maxtext",
+    "measured_runs",
     "megatron",
     "nanotron",
     "nccl_tests",

@@ -239,6 +239,7 @@ def _label(file: str) -> str:
 
 def _write_intervals(file: str, label: str, summary: Summary) -> None:
     """Write the ranges of measured / predicted as a file of the language."""
+    from parcost_plugins.validation.anchors import job_spreads
     from parcost_plugins.validation.intervals import to_block
     from parcost_plugins.validation.summary import device_of
 
@@ -246,8 +247,19 @@ def _write_intervals(file: str, label: str, summary: Summary) -> None:
         message = "runs of several models are needed, so that some can be left out"
         raise click.UsageError(f"`--intervals {file}`: {message}")
     devices = Counter(device_of(one.row) for one in summary.rows)
+    spreads = {
+        jobs.model: {
+            "jobs": str(len(jobs.jobs)),
+            "layouts": str(sum(map(len, jobs.jobs))),
+            "between": f"{jobs.spread.between:.3f}",
+            "within": f"{jobs.spread.within:.3f}",
+            "margin": f"{jobs.margin:.2f}",
+        }
+        for jobs in job_spreads(summary.rows)
+    }
+    text = to_block(label, summary.left_out, devices, spreads)
     try:
-        Path(file).write_text(to_block(label, summary.left_out, devices), encoding="utf-8")
+        Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
         message = f"`--intervals {file}`: {error.strerror or error}"
         raise click.ClickException(message) from error

@@ -224,6 +224,7 @@ def _coverage_error(held: Coverage) -> float:
 # --- as a file of the catalogue -------------------------------------------------------------
 
 _SOURCE = '@measured("measured / predicted; the share held was set by models left out")'
+_JOBS = '@measured("measured / predicted of open runs, composed ones left out, by job")'
 _HEAD = """\
 # How far predictions were off the open runs: written by `parcost validate --intervals FILE`.
 # Left out in {folds} folds of models, {shares}.
@@ -233,8 +234,16 @@ use catalog.families.other
 """
 
 
-def to_block(label: str, ranges_of: Mapping[str, Ranges], devices: Mapping[str, int]) -> str:
-    """Return the catalogue file, called *label*, of ranges and of how many runs each device has."""
+def to_block(
+    label: str,
+    ranges_of: Mapping[str, Ranges],
+    devices: Mapping[str, int],
+    spreads: Mapping[str, Mapping[str, str]],
+) -> str:
+    """Return the catalogue file, called *label*, of ranges and of how many runs each device has.
+
+    *spreads* are the attributes of spreads of jobs, by the kind of model.
+    """
     shares = "; ".join(
         f"{figure.replace('_', ' ')} of {one.left_out.n:,} runs is held in "
         f"{100 * one.left_out.share:.1f} %, median half-width {100 * one.left_out.half_width:.1f} %"
@@ -256,6 +265,10 @@ def to_block(label: str, ranges_of: Mapping[str, Ranges], devices: Mapping[str, 
             lines += [f"  observed {_label(figure, found.kind)} {_SOURCE} {{"]
             lines += _lines(_observed_attributes(figure, found), 4)
             lines += ["  }"]
+    for model, attributes in spreads.items():
+        lines += [f"  job_spread jobs_{model} {_JOBS} {{"]
+        lines += _lines({"model": model, **attributes}, 4)
+        lines += ["  }"]
     return "\n".join([*lines, "}"]) + "\n"
 
 

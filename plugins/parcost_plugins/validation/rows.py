@@ -321,13 +321,22 @@ def read_files(files: Iterable[tuple[str, Path]]) -> Rows:
     Raises:
         SpecError: A file is missing, no regular file, too large or not UTF-8.
     """
+    return _read((name, read_lines(path, RUNS)) for name, path in files)
+
+
+def read_text(name: str, text: str) -> Rows:
+    """Return the rows of the *text* of a file, which messages call *name*."""
+    return _read([(name, text.splitlines())])
+
+
+def _read(files: Iterable[tuple[str, Iterable[str]]]) -> Rows:
     placed: list[PlacedRow] = []
     composed: list[PlacedRow] = []
     flaws: list[Flaw] = []
     unknown: dict[str, int] = {}
     seen: dict[str, str] = {}
-    for name, path in files:
-        for number, value, reason in _objects(path):
+    for name, lines in files:
+        for number, value, reason in _objects(lines):
             if reason:
                 flaws.append(Flaw(file=name, line=number, id="", kind="unreadable", reason=reason))
                 continue
@@ -339,9 +348,9 @@ def read_files(files: Iterable[tuple[str, Path]]) -> Rows:
     return Rows(placed, flaws, unknown, composed)
 
 
-def _objects(path: Path) -> Iterator[tuple[int, Any, str]]:
+def _objects(lines: Iterable[str]) -> Iterator[tuple[int, Any, str]]:
     """Yield the lines that hold something: number, value, and why there is none."""
-    for number, line in enumerate(read_lines(path, RUNS), 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:

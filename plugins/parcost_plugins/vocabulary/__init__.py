@@ -5,7 +5,8 @@ Anyone may import from here; a third-party plugin writes
 """
 
 from parcost import hookimpl
-from parcost_plugins.vocabulary.accuracy import Accuracy, Family, ObservedErrors
+from parcost_plugins.vocabulary.accuracy import Accuracy, Family, JobSpread, ObservedErrors
+from parcost_plugins.vocabulary.anchor import Anchor
 from parcost_plugins.vocabulary.attention import (
     AttentionKernel,
     AttentionTable,
@@ -75,6 +76,7 @@ from parcost_plugins.vocabulary.tuning import (
 __all__ = [
     "OPERATIONS",
     "Accuracy",
+    "Anchor",
     "AttentionKernel",
     "AttentionTable",
     "BatchScaling",
@@ -104,6 +106,7 @@ __all__ = [
     "HeadRate",
     "HostTuning",
     "Jitter",
+    "JobSpread",
     "KernelChoice",
     "Layout",
     "Level",
@@ -164,6 +167,7 @@ def blocks() -> list[type]:
     """Offer the shared blocks."""
     return [
         Accuracy,
+        Anchor,
         AttentionKernel,
         AttentionTable,
         BatchScaling,
@@ -192,6 +196,7 @@ def blocks() -> list[type]:
         HostTuning,
         Jitter,
         KernelChoice,
+        JobSpread,
         Layout,
         Level,
         LinkSheet,

@@ -61,6 +61,26 @@ class ObservedErrors:
         return (self.model != "any") + bool(self.family) + bool(self.framework)
 
 
+@block("job_spread", inside="accuracy", label="required")
+class JobSpread:
+    """How far ln(measured / predicted) differs between jobs, and between layouts of a job.
+
+    A job is one model on one device in one precision, as one source ran it.
+    """
+
+    model: str = word("any", "dense", "experts", default="any", doc="which models")
+    jobs: int = integer(structural=True, minimum=1, doc="with several layouts that were measured")
+    layouts: int = integer(structural=True, minimum=1, doc="of these jobs")
+    between: Real = quantity(ONE, positive=True, doc="standard deviation between jobs (tau)")
+    within: Real = quantity(ONE, positive=True, doc="standard deviation within a job (sigma)")
+    margin: Real = quantity(
+        ONE,
+        positive=True,
+        doc="standard deviations about what one other layout predicts that hold `coverage` of the "
+        "layouts, each job counted alike",
+    )
+
+
 @block("accuracy", label="required")
 class Accuracy:
     """The errors of predictions in measured runs; written by `parcost validate --intervals`."""
@@ -74,6 +94,15 @@ class Accuracy:
     observed: tuple[ObservedErrors, ...] = children(
         "observed", doc="errors, by what runs have in common"
     )
+
+    job_spreads: tuple[JobSpread, ...] = children(
+        "job_spread", doc="what anchors are believed by; without one, they do not count"
+    )
+
+    def spread_of(self, model: str) -> JobSpread | None:
+        """Return the spread of jobs of the narrowest kind of models, if any."""
+        found = [one for one in self.job_spreads if one.model in ("any", model)]
+        return max(found, key=lambda one: one.model != "any", default=None)
 
     def find(self, figure: str, model: str, family: str, framework: str) -> ObservedErrors | None:
         """Return the errors of the narrowest kind of runs that a study belongs to, if any."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Figure, Formula, Outcome, Study, attribute, exposed_seconds, formula
-from parcost_plugins.vocabulary import Cluster, Training
+from parcost_plugins.vocabulary import Anchor, Cluster, Training
 
 
 def tokens(study: Study) -> Formula:
@@ -27,7 +27,7 @@ def speed(study: Study, outcome: Outcome) -> Iterator[Figure]:
         value=outcome.step_seconds,
         unit="s",
         formula=outcome.step_formula,
-        brief="",
+        brief="from the catalogue" if study.all(Anchor) else "",
     )
     letters = {"tokens": tokens(study), "T": (outcome.step_formula, "s")}
     yield Figure(

@@ -1,0 +1,296 @@
+"""The anchors of a study, each evaluated as the run that was measured.
+
+An anchor is the study as its file has it with other settings. So values from the command line, a
+sweep or a search never change what a measured run is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import exp, log, nan
+from statistics import fmean, median
+from typing import Any
+
+from attrs import evolve, frozen
+
+from parcost import Outcome, ParcostError, SpecError, Study, block_name, block_type
+from parcost.numeric import all_of, array_kind
+from parcost_plugins.vocabulary import Anchor, Cluster, JobSpread, Training, flops_per_token
+from parcost_plugins.vocabulary.anchor import read_settings
+from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
+from parcost_plugins.vocabulary.shrinkage import Shrinkage, Spread, disagree, outliers, shrink
+
+#: Attributes of a recipe that tell jobs apart.
+_RECIPE = ("compute", "narrow", "microscaled", "scale_block")
+_ALIKE = 0.01  # by which the prediction of one run in two specs may differ
+_REPEATS = 1.2  # the most by which the slowest of repeats may exceed the fastest
+
+
+@frozen(kw_only=True)
+class Comparison:
+    """An anchor beside the prediction of its run; one with a *reason* does not count.
+
+    *seconds* are measured, *predicted* is the step time of the run. Bytes are measured and
+    predicted. Runs of one *layout* are repeats.
+    """
+
+    name: str
+    reason: str = ""
+    seconds: float | None = None
+    predicted: float = 0.0
+    allocated: tuple[float, float] | None = None
+    reserved: tuple[float, float] | None = None
+    layout: tuple[float, ...] = ()
+
+    @property
+    def residual(self) -> float | None:
+        """The logarithm of measured / predicted seconds; None if no time was measured."""
+        return None if self.seconds is None else log(self.seconds / self.predicted)
+
+
+@frozen(kw_only=True)
+class Anchoring:
+    """The anchors of a study, and what those that count say of its step and its memory.
+
+    *reserved* and *allocated* are the mean of measured minus predicted bytes; None if no anchor
+    has them.
+    """
+
+    compared: Sequence[Comparison]
+    step: Shrinkage
+    reserved: float | None = None
+    allocated: float | None = None
+
+    @property
+    def used(self) -> int:
+        """How many anchors count."""
+        return sum(not one.reason for one in self.compared)
+
+
+def anchoring(study: Study) -> Anchoring | None:
+    """Return what the anchors of *study* say of it; None without any."""
+    anchors, training = study.all(Anchor), study.get(Training)
+    if not anchors or training is None:
+        return None
+    jobs = job_spread(training)
+    if jobs is None:
+        return _ignored(anchors, f"`{block_name(training.accuracy)}` has no `job_spread`")
+    try:
+        written = study.as_written()
+    except SpecError as error:
+        return _ignored(anchors, f"the file by itself is no study: {_first_line(error)}")
+    spread = Spread(between=float(jobs.between), within=float(jobs.within))
+    found = _without_contradictions([_compare(study, written, one) for one in anchors], spread)
+    return Anchoring(
+        compared=found,
+        step=shrink(list(_residuals(found).values()), spread),
+        reserved=_offset(found, lambda one: one.reserved),
+        allocated=_offset(found, lambda one: one.allocated),
+    )
+
+
+def job_spread(training: Training) -> JobSpread | None:
+    """Return how far jobs differ with a model of that kind; None if it is not known."""
+    return training.accuracy.spread_of("experts" if training.model.experts > 1 else "dense")
+
+
+def _ignored(anchors: Sequence[Anchor], reason: str) -> Anchoring:
+    compared = [Comparison(name=block_name(one), reason=reason) for one in anchors]
+    return Anchoring(compared=compared, step=shrink([], Spread(between=0.0, within=1.0)))
+
+
+# --- one anchor ---------------------------------------------------------------------------
+
+
+def _compare(study: Study, written: Study, anchor: Anchor) -> Comparison:
+    """Return an anchor beside its run, or the reason why it does not count."""
+    name = block_name(anchor)
+    try:
+        run = written.replace(read_settings(anchor.settings))
+        if run.axes:
+            swept = ", ".join(f"`{path}`" for path, _ in run.axes)
+            reason = f"the file sweeps {swept}: write the value of the run in `settings`"
+            return Comparison(name=name, reason=reason)
+        reason = _contradiction(run, anchor) or _other_job(study, run)
+        if reason:
+            return Comparison(name=name, reason=reason)
+        if not all_of(run.legal()):
+            failed = [check for _, check in run.contributions("checks") if not all_of(check.holds)]
+            ids = ", ".join(dict.fromkeys(check.id for check in failed))
+            return Comparison(name=name, reason=f"the run is not possible: {ids}")
+        outcome = run.evaluate()
+    except ValueError as error:
+        return Comparison(name=name, reason=str(error))
+    except ParcostError as error:
+        return Comparison(name=name, reason=_first_line(error))
+    return _comparison(run, outcome, anchor)
+
+
+def _comparison(run: Study, outcome: Outcome, anchor: Anchor) -> Comparison:
+    """Return what was measured of a run beside its prediction."""
+    training, devices = run[Training], float(run[Cluster].devices)
+    tokens = float(training.global_batch * training.sequence)
+    seconds = None if anchor.step_time is None else float(anchor.step_time)
+    rate = anchor.tokens_per_second_per_device
+    if seconds is None and rate is not None:
+        seconds = tokens / (devices * float(rate))
+    lost = {OUTSIDE: 0.0, FRAGMENTATION: 0.0}
+    for line in outcome.memory_lines:
+        if line.term.tag in lost:
+            lost[line.term.tag] += float(line.bytes_)
+    held = float(outcome.memory_bytes) - lost[OUTSIDE]
+    predicted = float(outcome.step_seconds)
+    found = Comparison(
+        name=block_name(anchor),
+        seconds=seconds,
+        predicted=predicted,
+        allocated=_pair(anchor.allocated, held - lost[FRAGMENTATION]),
+        reserved=_pair(anchor.reserved, held),
+        layout=(predicted, float(outcome.memory_bytes)),
+    )
+    apart = None if anchor.predicted is None else float(anchor.predicted)
+    if apart is not None and abs(predicted / apart - 1) > _ALIKE:
+        reason = (
+            f"predicted at {apart:.4g} s by its own spec, and at {predicted:.4g} s here: the file "
+            "differs in more than `settings`"
+        )
+        return evolve(found, reason=reason)
+    peak = getattr(run[Cluster].device, training.precision.compute)
+    if seconds is not None and training.precision.narrow == "none" and peak:
+        mfu = float(flops_per_token(run)) * tokens / (devices * seconds * float(peak))
+        if mfu > 1:
+            return evolve(found, reason=f"a step of {seconds:.4g} s is an MFU of {mfu:.0%}")
+    return found
+
+
+def _pair(measured: Any, predicted: float) -> tuple[float, float] | None:
+    return None if measured is None else (float(measured), predicted)
+
+
+def _contradiction(run: Study, anchor: Anchor) -> str:
+    """Return which attribute of its job the run does not have; "" if it has all."""
+    for path, text in read_settings(anchor.job).items():
+        kind, _, name = path.partition(".")
+        block = _parts(run).get(kind)
+        if block is None or name not in {"", *block_type(type(block)).fields}:
+            return f"`job` has `{path}`, which no model, device or precision has"
+        value = _text(getattr(block, name)) if name else block_name(block)
+        same = value == text or (not name and value.endswith(f"_{text}"))
+        if not same and _number(value) != _number(text):
+            return f"of another job: `{path}` was {text}, and is {value} here"
+    return ""
+
+
+def _parts(study: Study) -> Mapping[str, Any]:
+    """Return the blocks that make a job: model, device, precision and framework."""
+    training, device = study[Training], study[Cluster].device
+    return {
+        "model": training.model,
+        "device": device,
+        "precision": training.precision,
+        "framework": training.framework,
+    }
+
+
+def _other_job(study: Study, run: Study) -> str:
+    """Return by what *study* is another job than the run of an anchor; "" if it is the same."""
+    here, there = _parts(study), _parts(run)
+    for kind in ("device", "framework"):
+        if block_name(here[kind]) != block_name(there[kind]):
+            names = f"`{block_name(there[kind])}`, and here it is `{block_name(here[kind])}`"
+            return f"of another {kind}: {names}"
+    compared = {"model": tuple(block_type(type(here["model"])).fields), "precision": _RECIPE}
+    for kind, attributes in compared.items():
+        for name in attributes:
+            ours, theirs = getattr(here[kind], name), getattr(there[kind], name)
+            if array_kind(ours):
+                return f"of another {kind}: `{name}` is swept here"
+            if ours != theirs:
+                values = f"{_text(theirs)}, and here it is {_text(ours)}"
+                return f"of another {kind}: `{name}` was {values}"
+    return ""
+
+
+def _text(value: Any) -> str:
+    """Return a value as the language writes it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:.12g}" if isinstance(value, int | float) else str(value)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.replace("_", ""))
+    except ValueError:
+        return nan
+
+
+def _first_line(error: ParcostError) -> str:
+    if isinstance(error, SpecError) and error.diagnostics:
+        return error.diagnostics[0].message
+    return str(error).partition("\n")[0]
+
+
+# --- anchors together -----------------------------------------------------------------------
+
+
+def _without_contradictions(compared: Sequence[Comparison], spread: Spread) -> list[Comparison]:
+    """Return the anchors; those that others contradict get the reason."""
+    found = list(compared)
+    for layout, seconds in _by_layout(found, lambda one: one.seconds).items():
+        if max(seconds) > _REPEATS * min(seconds):
+            ends = f"{min(seconds):.4g} s and {max(seconds):.4g} s"
+            found = _reject(found, layout, f"anchors disagree: one layout took {ends}")
+    residuals = _residuals(found)
+    layouts = list(residuals)
+    for i in outliers(list(residuals.values()), spread):
+        factor = exp(residuals[layouts[i]] - median(residuals.values()))
+        reason = f"anchors disagree: measured / predicted is {factor:.2f} times that of the others"
+        found = _reject(found, layouts[i], reason)
+    if disagree(list(_residuals(found).values()), spread):
+        ratios = [exp(one) for one in _residuals(found).values()]
+        reason = f"anchors disagree: measured / predicted is {min(ratios):.2f} to {max(ratios):.2f}"
+        for layout in _residuals(found):
+            found = _reject(found, layout, reason)
+    return found
+
+
+def _reject(
+    compared: Sequence[Comparison], layout: tuple[float, ...], reason: str
+) -> list[Comparison]:
+    return [
+        evolve(one, reason=reason) if one.layout == layout and not one.reason else one
+        for one in compared
+    ]
+
+
+def _by_layout(
+    compared: Sequence[Comparison], value: Callable[[Comparison], float | None]
+) -> dict[tuple[float, ...], list[float]]:
+    """Return the values of anchors that count, those of repeats together."""
+    found: dict[tuple[float, ...], list[float]] = {}
+    for one in compared:
+        number = None if one.reason else value(one)
+        if number is not None:
+            found.setdefault(one.layout, []).append(number)
+    return found
+
+
+def _residuals(compared: Sequence[Comparison]) -> dict[tuple[float, ...], float]:
+    """Return the residual of each layout: the median of its repeats."""
+    layouts = _by_layout(compared, lambda one: one.residual)
+    return {layout: median(values) for layout, values in layouts.items()}
+
+
+def _offset(
+    compared: Sequence[Comparison],
+    memory: Callable[[Comparison], tuple[float, float] | None],
+) -> float | None:
+    """Return the mean over layouts of measured minus predicted bytes; None without any."""
+
+    def beyond(one: Comparison) -> float | None:
+        pair = memory(one)
+        return None if pair is None else pair[0] - pair[1]
+
+    layouts = _by_layout(compared, beyond)
+    return fmean(sorted(map(median, layouts.values()))) if layouts else None

@@ -1,0 +1,90 @@
+"""Anchors: measured steps of a job, which correct predictions of its other layouts and sizes.
+
+    anchor tp4 {
+      step_time = 4.1 s
+      settings  = "layout.tp = 4; training.micro_batch = 1"
+    }
+
+An anchor is a run of the study as its file has it. *settings* are what the run had otherwise. A
+job is one model on one device in one precision. An anchor of another job does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parcost import BYTES, ONE, SECONDS, Real, block, integer, quantity, string
+
+
+@block(
+    "anchor",
+    label="optional",
+    any_of={
+        ("step_time", "tokens_per_second_per_device", "allocated", "reserved"): "what was measured",
+    },
+    example="anchor { step_time = 4.1 s }",
+)
+class Anchor:
+    """A measured run of the job: its step time, its memory, and what differed from the file."""
+
+    step_time: Real | None = quantity(
+        SECONDS, positive=True, default=None, doc="median of the steps after the first ones"
+    )
+    tokens_per_second_per_device: Real | None = quantity(
+        ONE, positive=True, default=None, doc="in place of the step time, as some tools log it"
+    )
+    allocated: Real | None = quantity(
+        BYTES, positive=True, default=None, doc="highest `torch.cuda.max_memory_allocated`"
+    )
+    reserved: Real | None = quantity(
+        BYTES, positive=True, default=None, doc="highest `torch.cuda.max_memory_reserved`"
+    )
+    settings: str = string(
+        default="",
+        doc="attributes of the run that the file has otherwise, as `--set` takes them, apart by "
+        "semicolons: `layout.tp = 4; layout.pp = 2`",
+    )
+    job: str = string(
+        default="",
+        doc="attributes of model, device and precision of the run, in the same form; where the "
+        "study has others the anchor is left out",
+    )
+    predicted: Real | None = quantity(
+        SECONDS,
+        positive=True,
+        default=None,
+        doc="step time that parcost predicted of the run in a spec of its own; where this file "
+        "makes it another one, the anchor is left out",
+    )
+    steps: int | None = integer(default=None, structural=True, doc="steps that the median is of")
+
+
+def read_settings(text: str) -> Mapping[str, str]:
+    """Return the attributes of a list by path.
+
+    Raises:
+        ValueError: A part of it is no `NAME = VALUE`.
+
+    >>> read_settings("layout.tp = 4; training.recompute = full")
+    {'layout.tp': '4', 'training.recompute': 'full'}
+    """
+    found: dict[str, str] = {}
+    for part in filter(None, (one.strip() for one in text.split(";"))):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        if not (name and equals and value):
+            message = f"`{part}` is no `NAME = VALUE`"
+            raise ValueError(message)
+        if name in found:
+            message = f"`{name}` is given twice"
+            raise ValueError(message)
+        found[name] = value
+    return found
+
+
+def write_settings(values: Mapping[str, str]) -> str:
+    """Return attributes by path as a list.
+
+    >>> write_settings({"layout.tp": "4", "layout.pp": "2"})
+    'layout.tp = 4; layout.pp = 2'
+    """
+    return "; ".join(f"{name} = {value}" for name, value in values.items())

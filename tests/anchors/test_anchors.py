@@ -1,0 +1,192 @@
+"""Anchors in a study: which count, what they change, and that nothing else does."""
+
+from __future__ import annotations
+
+from math import exp, log
+from pathlib import Path
+
+import pytest
+
+import parcost
+from parcost import Report, Session
+from parcost.contract.importers import ImportOptions
+from parcost_plugins.analysis.anchors.evaluation import Comparison, anchoring
+
+STUDY = """
+use catalog.devices.h100_sxm
+use catalog.devices.a100_sxm_80g
+use catalog.fabrics.hgx_h100
+use catalog.models.llama3_8b
+use catalog.precisions.bf16
+use catalog.families.other
+cluster { devices = 16, device = h100_sxm }
+layout { tp = 2, zero = 1, sequence_parallel = on }
+training { sequence = 2048, global_batch = 16 sequences, recompute = full }
+accuracy ours {
+  coverage = 90 %, others = other
+  job_spread dense { model = dense, jobs = 9, layouts = 40, between = 0.3, within = 0.1, margin = 2 }
+}
+"""
+FOUR = {"layout.tp": "4"}
+
+
+def evaluate(text: str, settings: dict[str, str] | None = None) -> Report:
+    (scenario,) = parcost.load_text(STUDY + text)
+    return scenario.replace(settings or {}).evaluate()
+
+
+def compare(text: str, settings: dict[str, str] | None = None) -> list[Comparison]:
+    found = anchoring(evaluate(text, settings).result.study)
+    assert found is not None
+    return [*found.compared]
+
+
+def seconds(settings: dict[str, str] | None = None) -> float:
+    return float(evaluate("", settings).result.figure("step_time"))
+
+
+def anchor(ratio: float, settings: str = "", name: str = "a", **run: str) -> str:
+    """Return an anchor whose run took *ratio* times what is predicted of it."""
+    measured = ratio * seconds({path.replace("_", ".", 1): value for path, value in run.items()})
+    return f'anchor {name} {{ step_time = {measured!r} s, settings = "{settings}" }}\n'
+
+
+def test_an_anchor_moves_another_layout_by_its_weight_and_not_the_catalogue() -> None:
+    result = evaluate(anchor(1.2), FOUR).result
+    catalogue = seconds(FOUR)
+    assert result.figure("step_time") == catalogue
+    # w = 0.09 / (0.09 + 0.01) = 0.9
+    assert result.figure("anchored_step_time") == pytest.approx(catalogue * exp(0.9 * log(1.2)))
+    interval = result.interval("anchored_step_time")
+    assert interval is not None
+    assert interval.coverage == 0.9
+    sd = (0.01 + 0.01 * 0.09 / 0.1) ** 0.5
+    assert interval.high / catalogue == pytest.approx(exp(0.9 * log(1.2) + 2 * sd))
+
+
+def test_values_from_outside_do_not_change_what_an_anchor_is_compared_with() -> None:
+    text = anchor(1.2)
+    (written,) = compare(text)
+    (changed,) = compare(text, {"layout.tp": "4", "training.recompute": "none"})
+    assert written == changed
+    assert written.predicted == seconds()
+
+
+def test_without_anchors_no_figure_is_anchored() -> None:
+    result = evaluate("").result
+    assert "anchored_step_time" not in {figure.name for _, figure in result.figures}
+
+
+def test_repeats_of_one_layout_are_one_anchor() -> None:
+    once = evaluate(anchor(1.2)).result.figure("anchored_step_time")
+    twice = anchor(1.19, name="a") + anchor(1.21, "layout.tp = 2", name="b") + anchor(1.2, name="c")
+    assert evaluate(twice).result.figure("anchored_step_time") == pytest.approx(once, rel=1e-9)
+
+
+def test_anchors_of_two_layouts_count_as_two() -> None:
+    text = anchor(1.2) + anchor(1.1, "layout.tp = 4", "b", layout_tp="4")
+    found = anchoring(evaluate(text).result.study)
+    assert found is not None
+    assert found.step.layouts == 2
+    assert found.step.weight == pytest.approx(0.18 / 0.19)
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "reason"),
+    [
+        ("anchor { step_time = 0.3 s }", {"cluster.device": "a100_sxm_80g"}, "of another device"),
+        ("anchor { step_time = 0.3 s }", {"llama3_8b.layers": "16"}, "of another model: `layers`"),
+        ('anchor { step_time = 0.3 s, job = "model.layers = 40" }', {}, "`model.layers` was 40"),
+        ('anchor { step_time = 0.3 s, job = "device = b200" }', {}, "`device` was b200"),
+        ('anchor { step_time = 0.3 s, job = "size = 4" }', {}, "`job` has `size`"),
+        ("anchor { step_time = 0.01 s }", {}, "is an MFU of"),
+        ("anchor { tokens_per_second_per_device = 1e6 }", {}, "is an MFU of"),
+        ('anchor { step_time = 0.3 s, settings = "layout.tp = 3" }', {}, "not possible: "),
+        ('anchor { step_time = 0.3 s, settings = "layout.tp" }', {}, "is no `NAME = VALUE`"),
+        ('anchor { step_time = 0.3 s, settings = "layout.tq = 3" }', {}, "no attribute"),
+        ("anchor { step_time = 0.3 s, predicted = 0.2 s }", {}, "by its own spec"),
+    ],
+)
+def test_an_anchor_of_another_job_weighs_nothing(
+    text: str, settings: dict[str, str], reason: str
+) -> None:
+    result = evaluate(text, settings).result
+    found = anchoring(result.study)
+    assert found is not None
+    (only,) = found.compared
+    assert reason in only.reason
+    assert found.step.weight == 0.0
+    assert result.figure("anchored_step_time") == result.figure("step_time")
+    assert result.interval("anchored_step_time") is None
+
+
+def test_repeats_that_contradict_each_other_weigh_nothing() -> None:
+    first, second = compare(anchor(1.0) + anchor(1.4, name="b"))
+    assert "one layout took" in first.reason
+    assert first.reason == second.reason
+
+
+def test_layouts_that_contradict_each_other_weigh_nothing() -> None:
+    text = anchor(0.7) + anchor(1.5, "layout.tp = 4", "b", layout_tp="4")
+    assert all("is 0.70 to 1.50" in one.reason for one in compare(text))
+    text += anchor(0.72, "layout.tp = 1", "c", layout_tp="1")
+    reasons = [one.reason for one in compare(text)]
+    assert reasons[0] == reasons[2] == ""
+    assert "2.08 times that of the others" in reasons[1]
+
+
+def test_memory_is_anchored_by_what_was_reserved_beyond_the_prediction() -> None:
+    plain = evaluate("").result
+    reserved = plain.figure("reserved_memory")
+    text = f"anchor {{ reserved = {reserved + 2e9} B, allocated = {20e9} B }}"
+    result = evaluate(text, FOUR).result
+    other = evaluate("", FOUR).result
+    assert result.figure("anchored_reserved") == pytest.approx(
+        other.figure("reserved_memory") + 2e9
+    )
+    offset = 20e9 - plain.figure("allocated_memory")
+    expected = other.figure("allocated_memory") + offset
+    assert result.figure("anchored_allocated") == pytest.approx(expected)
+
+
+def test_tokens_per_second_are_a_step_time() -> None:
+    text = "anchor { tokens_per_second_per_device = 5000 }"
+    (only,) = compare(text)
+    assert only.seconds == pytest.approx(16 * 2048 / (16 * 5000))
+
+
+def test_an_accuracy_without_spreads_lets_no_anchor_count() -> None:
+    text = STUDY[: STUDY.index("  job_spread")] + "}\nanchor { step_time = 0.3 s }"
+    (scenario,) = parcost.load_text(text)
+    found = anchoring(scenario.evaluate().result.study)
+    assert found is not None
+    assert found.compared[0].reason == "`ours` has no `job_spread`"
+
+
+def test_the_command_line_adds_anchors_and_is_part_of_the_command(tmp_path: Path) -> None:
+    spec = tmp_path / "job.par"
+    spec.write_text(STUDY, encoding="utf-8")
+    given = ("step_time = 0.3 s", 'step_time = 0.4 s, settings = "layout.tp = 4"')
+    (scenario,) = Session().load(spec, reading=ImportOptions(anchors=given))
+    found = anchoring(scenario.evaluate().result.study)
+    assert found is not None
+    assert [one.name for one in found.compared] == ["given_1", "given_2"]
+    assert "--anchor 'step_time = 0.3 s'" in scenario.command()
+
+
+def test_a_spec_with_an_anchor_anchors_another_spec_of_the_job(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.par", tmp_path / "new.par"
+    old.write_text(STUDY + anchor(1.2), encoding="utf-8")
+    text = STUDY.replace("tp = 2", "tp = 4").replace("recompute = full", "recompute = none")
+    new.write_text(text, encoding="utf-8")
+    (scenario,) = Session().load(new, reading=ImportOptions(anchors=(str(old),)))
+    found = anchoring(scenario.evaluate().result.study)
+    assert found is not None
+    assert [(one.name, one.reason) for one in found.compared] == [("old_a", "")]
+    assert found.step.mean == pytest.approx(log(1.2), rel=1e-6)
+    other = text + "kernels { gemm_efficiency = 50 % }"
+    new.write_text(other, encoding="utf-8")
+    (scenario,) = Session().load(new, reading=ImportOptions(anchors=(str(old),)))
+    found = anchoring(scenario.evaluate().result.study)
+    assert found is not None
+    assert "differs in more than `settings`" in found.compared[0].reason
