@@ -634,6 +634,78 @@ def test_a_recipe_of_nemo_2_that_is_not_followed_is_rejected(
     assert message in problem.message
 
 
+LIBRARY = """\
+import nemo_run as run
+from nemo.collections import llm
+from nemo.collections.llm.recipes import deepseek_v3 as deepseek
+from nemo.collections.llm.recipes.llama3_8b import pretrain_recipe
+
+def one_recipe():
+    recipe = {call}
+    recipe.data.global_batch_size = 64
+    return recipe
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (
+            "llm.llama3_8b.pretrain_recipe(num_nodes=2)",
+            {"cluster.devices": "2 * 8", "layout.tp": "1", "layout.cp": "2"},
+        ),
+        (
+            "pretrain_recipe(num_gpus_per_node=4)",
+            {"cluster.devices": "1 * 4", "training.sequence": "8192"},
+        ),
+        (
+            "deepseek.pretrain_recipe(performance_mode=True)",
+            {"cluster.devices": "128 * 8", "layout.ep": "64", "precision.optimizer": "8 B"},
+        ),
+        (
+            "llm.llama31_8b.finetune_recipe('d', 'n', peft_scheme=None, seq_length=1024)",
+            {"cluster.devices": "1 * 8", "layout.tp": "2", "training.sequence": "1024"},
+        ),
+    ],
+)
+def test_a_recipe_of_nemos_library_has_its_values_of_release_2_5(
+    call: str, expected: dict[str, str]
+) -> None:
+    found = recipe_of(LIBRARY.format(call=call))
+    assert {**expected, "training.global_batch": "64 sequences"}.items() <= settings(found).items()
+    assert assumptions(found)["training.micro_batch"].startswith("NeMo 2.5: ")
+    assert "training.global_batch" not in assumptions(found)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("llm.llama3_8b.finetune_recipe()", "adapters are not in the language yet"),
+        ("llm.llama3_8b.pretrain_recipe(pace=3)", "what `pace` of"),
+        ("llm.llama3_8b.pretrain_recipe(performance_mode=args.fast)", "performance_mode is on"),
+        ("llm.mamba2_8b.pretrain_recipe()", "is of another file, which is not read"),
+    ],
+)
+def test_a_recipe_of_nemos_library_that_is_not_known_is_rejected(call: str, message: str) -> None:
+    (problem,) = recipe_of(LIBRARY.format(call=call)).problems
+    assert message in problem.message
+
+
+def test_what_arguments_of_a_performance_script_set_is_asked_for() -> None:
+    call = "set_primary_perf_configs(pretrain_recipe(), 'pre_train', nodes)"
+    asked = {one.attribute for one in recipe_of(LIBRARY.format(call=call)).questions}
+    wanted = {"cluster.devices", "layout.tp", "layout.pp", "precision", "training.recompute"}
+    assert wanted <= asked
+
+
+def test_fp16_of_nemo_1_without_o2_keeps_fp32_weights() -> None:
+    found = nemo(
+        NEMO_1.replace("precision: bf16", "precision: 16").replace("megatron_amp_O2: True", "")
+    )
+    assert "precisions.bf16_fsdp" in uses(found)
+    assert settings(found)["precision.compute"] == "fp16"
+
+
 def test_several_recipes_of_nemo_2_need_a_name() -> None:
     text = f"{RECIPE}\n\ndef other_recipe() -> run.Partial:\n    return pretrain_recipe(nodes=1)\n"
     assert "--recipe other_recipe" in recipe_of(text).problems[0].help

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from parcost import (
@@ -40,7 +41,14 @@ class SettingCollector:
     *table*, among its keys without effect.
     """
 
-    def __init__(self, entries: Mapping[str, JsonEntry], table: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        entries: Mapping[str, JsonEntry],
+        table: Mapping[str, Any],
+        assumed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Read *entries* by a table; *assumed* are keys that a library of the tool states."""
+        self._assumed = assumed
         self._entries = entries
         self._table = table
         self._keys: set[str] = set()  # that were read
@@ -118,7 +126,12 @@ class SettingCollector:
                 self._problems.append(ImportProblem(message=message, start=start, end=end))
             return
         settings[name] = ImportedValue(
-            name=name, value=value, key=key, start=entry.start, end=entry.end
+            name=name,
+            value=value,
+            key=key,
+            start=entry.start,
+            end=entry.end,
+            assumption=self._assumed.get(key, ""),
         )
 
     def assume(self, block: str, name: str, value: str, why: str) -> None:
@@ -150,7 +163,7 @@ class SettingCollector:
             key=key,
             start=place.start,
             end=place.end,
-            assumption=why,
+            assumption=why or self._assumed.get(key, ""),
         )
 
     def ignore(self, key: str, reason: str = "") -> None:

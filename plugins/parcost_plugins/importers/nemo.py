@@ -36,6 +36,7 @@ _ANSWERS = {
     "model": "--use catalog.models.llama31_8b",
     "cluster.devices": "--set cluster.devices=64",
     "training.global_batch": "--set 'training.global_batch=512 sequences'",
+    "training.recompute": "--set training.recompute=none",
 }
 _CLASSES = re.compile(r"_target_: ['\"]?nemo\.")
 _LAYOUT = re.compile(r"^\s*tensor_model_parallel_size:", re.MULTILINE)
@@ -80,7 +81,7 @@ class NeMo(Importer):
                     message=str(error), start=error.start, end=error.end, help=error.help
                 )
                 return Translation(problems=[problem])
-            return _NeMoReader(recipe.entries, recipe.unread).translation()
+            return _NeMoReader(recipe.entries, recipe.unread, recipe.assumed).translation()
         entries = read_configuration(file.name, file.text)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
@@ -91,13 +92,19 @@ class _NeMoReader:
     """Reads the entries of a configuration, whose prefixes are those of NeMo 1 or 2."""
 
     def __init__(
-        self, entries: Mapping[str, JsonEntry], unread: Mapping[str, str] = MappingProxyType({})
+        self,
+        entries: Mapping[str, JsonEntry],
+        unread: Mapping[str, str] = MappingProxyType({}),
+        assumed: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Read *entries*; *unread* are keys whose value is not known, and why."""
+        """Read *entries*; *unread* are keys whose value is not known, and why.
+
+        *assumed* are keys whose values a library has.
+        """
         self._unread = unread
         self._table: Mapping[str, Any] = table(TOOL)
         self._entries = resolve(entries)
-        self._found = SettingCollector(self._entries, self._table)
+        self._found = SettingCollector(self._entries, self._table, assumed)
         self._exported = any(key.endswith("_target_") for key in entries)
 
     def translation(self) -> Translation:
@@ -133,6 +140,8 @@ class _NeMoReader:
             "devices": "cluster.devices",
             "use_distributed_optimizer": "layout.zero",
             "plugins": "precision",
+            "precision": "precision",
+            "recompute_granularity": "training.recompute",
             "model": "model",
             "config": "model",
         }
@@ -141,7 +150,7 @@ class _NeMoReader:
             path = paths.get(key.rpartition(".")[2], "")
             if path and path not in asked:
                 asked.add(path)
-                answers = _ANSWERS.get(path, f"--set {path}=VALUE")
+                answers = _ANSWERS.get(path, f"--set {path}=1")
                 self._found.ask(path, f"`{key}`: {why}", [answers], key)
 
     def _mandatory(self) -> None:
@@ -278,6 +287,10 @@ class _NeMoReader:
     def _exchange(self) -> None:
         """Read how tokens reach their experts, and how many each expert takes."""
         found, words = self._found, table("megatron")["words"]
+        for place in range(_MOST_CALLBACKS):
+            callback = f"trainer.callbacks.{place}._target_"
+            if str(found.value(callback, "")).endswith("DeepEPCallback"):
+                found.set("routing", "dispatcher", "deepep", callback)
         key = self._key("moe_token_dispatcher_type", _MODELS)
         word = None if key is None else found.word(key, words["moe_token_dispatcher_type"])
         if key is not None and word is not None:

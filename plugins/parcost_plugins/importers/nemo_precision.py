@@ -30,9 +30,12 @@ def _of_trainer(found: SettingCollector) -> None:
             "precisions.fp8_param_gather" if gathered else "precisions.fp8_delayed", "model.fp8"
         )
         found.ignore(key, "the recipe of 8 bits has it")
-    elif kind == "bf16" and found.switch("model.megatron_amp_O2") is not True:
+    elif kind != "fp32" and found.switch("model.megatron_amp_O2") is not True:
         why = "without megatron_amp_O2 weights and gradients stay in fp32, under autocast"
         found.use("precisions.bf16_fsdp", key, why)
+        if kind == "fp16":
+            found.set(f"precision {_LABEL} extends bf16_fsdp", "compute", kind, key)
+            found.assume("training", "precision", _LABEL, "the recipe that this file changes")
         _reduction(found)
     elif kind == "bf16" and found.value("model.optim.grad_sync_dtype") == "bf16":
         found.use("precisions.bf16_nemo", "model.optim.grad_sync_dtype")
@@ -73,9 +76,30 @@ def _of_plugin(found: SettingCollector) -> None:
         found.use(f"precisions.{recipe}", narrow)
         _wide_layers(found, recipe)
     elif kind == "bf16" and narrow_gradients:
-        found.use("precisions.bf16_nemo", reduced)
+        recipe = "bf16_nemo"
+        found.use(f"precisions.{recipe}", reduced)
     else:
-        found.use(f"precisions.{kind}", key)
+        recipe = kind
+        found.use(f"precisions.{recipe}", key)
+    _states(found, recipe)
+
+
+def _states(found: SettingCollector, recipe: str) -> None:
+    """Read the types of the optimizer's state, which are fp32 as a rule."""
+    prefix, sizes = "optim.config.", table("nemo")["sizes"]
+    if not found.switch(f"{prefix}use_precision_aware_optimizer"):
+        return
+    names = ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
+    stated = [f"{prefix}{name}" for name in names if f"{prefix}{name}" in found]
+    strange = [key for key in stated if str(found.value(key)).lower() not in sizes]
+    for key in strange:
+        found.problem(key, f"`{found.value(key)}` is not known", f"known are {', '.join(sizes)}")
+    if not stated or strange:
+        return
+    total = 4 * (len(names) - len(stated))
+    total += sum(sizes[str(found.value(key)).lower()] for key in stated)
+    found.set(f"precision {_LABEL} extends {recipe}", "optimizer", f"{total} B", stated[-1])
+    found.assume("training", "precision", _LABEL, "the recipe that this file changes")
 
 
 def _wide_layers(found: SettingCollector, recipe: str) -> None:
