@@ -206,6 +206,11 @@ def slurm(text: str) -> Any:
     return settings(SLURM.translate("topology.conf", text))
 
 
+def test_a_script_is_no_environment_of_a_job() -> None:
+    assert SLURM.recognizes("job.env", JOB)
+    assert not SLURM.recognizes("job.sh", f"#!/bin/bash\n{JOB}")
+
+
 def test_a_tree_is_levels_of_switches() -> None:
     found = SLURM.translate("topology.conf", TREE)
     assert settings(found) == {"fabric.leaf.size": "16 nodes", "fabric.spine.size": "2 units"}

@@ -117,6 +117,10 @@ def test_a_vocabulary_that_nothing_states_raises_a_question() -> None:
         ("--checkpoint-activations", {"training.recompute": "full"}),
         ("--deepspeed --zero-stage 2", {"layout.zero": "2"}),
         (
+            "--normalization rmsnorm --num-key-value-heads 2",
+            {"model.norm": "rms", "model.kv_heads": "2"},
+        ),
+        (
             "--pp-partition-method type:transformer|embedding",
             {"schedule.count_embedding": "on", "schedule.count_head": "on"},
         ),
@@ -129,6 +133,21 @@ def test_a_vocabulary_that_nothing_states_raises_a_question() -> None:
 )
 def test_flags_of_forks_are_read(flags: str, attributes: dict[str, str]) -> None:
     assert attributes.items() <= values(read(small(flags))).items()
+
+
+@pytest.mark.parametrize(
+    ("flags", "entry"), [("", "megatron_core"), ("--deepspeed", "megatron_deepspeed")]
+)
+def test_the_engine_of_deepspeed_is_a_framework_of_its_own(flags: str, entry: str) -> None:
+    assert f"catalog.frameworks.{entry}" in [one.value for one in read(small(flags)).uses]
+
+
+@pytest.mark.parametrize(
+    "flag", ["--bf16=false", "--bf16 false", "--use-distributed-optimizer true"]
+)
+def test_a_value_of_a_switch_is_an_error_as_in_the_tool(flag: str) -> None:
+    (problem,) = read(small(flag)).problems
+    assert "it is a switch without a value" in problem.message
 
 
 def test_one_expert_of_megatron_deepspeed_is_none() -> None:

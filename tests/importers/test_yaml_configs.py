@@ -691,7 +691,7 @@ def test_a_recipe_of_nemos_library_that_is_not_known_is_rejected(call: str, mess
     assert message in problem.message
 
 
-def test_what_arguments_of_a_performance_script_set_is_asked_for() -> None:
+def test_arguments_of_a_performance_script_raise_questions() -> None:
     call = "set_primary_perf_configs(pretrain_recipe(), 'pre_train', nodes)"
     asked = {one.attribute for one in recipe_of(LIBRARY.format(call=call)).questions}
     wanted = {"cluster.devices", "layout.tp", "layout.pp", "precision", "training.recompute"}

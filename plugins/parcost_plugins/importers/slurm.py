@@ -46,7 +46,12 @@ class SlurmFile(Importer):
     source = str(table(TOOL)["source"])
 
     def recognizes(self, name: str, text: str) -> bool:  # noqa: ARG002
-        """Return whether the text has switches, blocks, slots, or variables of Slurm."""
+        """Return whether the text has switches, blocks, slots, or variables of Slurm.
+
+        A script that uses such variables is none of these.
+        """
+        if text.startswith("#!"):
+            return False
         slots = re.search(r"^\s*[\w.\-]+[ \t]+slots\s*=\s*\d", text, re.MULTILINE)
         return bool(_TOPOLOGY.search(text) or slots or _VARIABLE.search(text))
 

@@ -6,7 +6,7 @@ A shell script, a list of arguments or a Python file is read. None of it is run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 
 from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
@@ -155,12 +155,16 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
         message = "the file has no arguments of Megatron-LM"
         return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
     job = swift_job(line.options) if line.swift else None
+    if job is None:
+        _check_values(draft, line.options)
     options = ToolOptions(draft, job.options if job else line.options, _VERSION)
     _doubts(options, line)
     reject_reinforcement(draft, line.options)
     if job is not None:
         _start(options, job)
-    read_options(options, "megatron_core", line.entry)
+    deepspeed = options.lookup("deepspeed")
+    engine = "deepspeed" if deepspeed is not None and deepspeed.text != "false" else "core"
+    read_options(options, f"megatron_{engine}", line.entry)
     read_devices(draft, line)
     for stray in line.strays:
         if stray.unread == ARGUMENTS:
@@ -245,6 +249,16 @@ def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
         draft.leave(option, option.unread)
     list_rest(draft, options.rest())
     return draft.translation()
+
+
+def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
+    """Reject values of switches, at which the parser of Megatron-LM stops."""
+    for name in table(TOOL)["switches"]["names"]:
+        option = options.get(name)
+        if option is not None and option.texts and not option.unread:
+            shown = " ".join(option.texts)[:40]
+            help = f"leave out `{option.key}`" if option.text == "false" else "leave out the value"
+            draft.problem(option, f"it is a switch without a value, and {shown} follows", help)
 
 
 def _doubts(options: ToolOptions, line: CommandLine) -> None:
