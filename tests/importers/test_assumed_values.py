@@ -8,6 +8,17 @@ from typing import Any
 
 import pytest
 
+from parcost import (
+    DecidingSubject,
+    ImportedBlock,
+    ImportedValue,
+    Importer,
+    ImportQuestion,
+    Translation,
+)
+from parcost.language.text import Source
+from parcost.spec.foreign import spec_lines, translate
+
 Run = Callable[..., Any]
 
 SCRIPT = """--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32000
@@ -46,6 +57,41 @@ def test_an_imported_spec_says_the_same(run_command: Run) -> None:
     spec = run_command("import", "train.args", *MACHINE, files=texts).out
     after = run_command("eval", "job.par", "--format", "json", job=spec)
     assert assumed(after.out) == assumed(before.out)
+
+
+class Half(Importer):
+    """An importer that assumes a precision, and asks for it where the file says `ask`."""
+
+    name = "half"
+    subjects = (
+        DecidingSubject(
+            name="precision", attributes=["training.precision", "precision", "catalog.precisions"]
+        ),
+    )
+
+    def recognizes(self, name: str, text: str) -> bool:  # noqa: ARG002
+        return True
+
+    def translate(self, name: str, text: str) -> Translation:  # noqa: ARG002
+        why = "" if text == "ask" else "half 1.0: bf16"
+        use = ImportedValue(name="use", value="catalog.precisions.bf16", end=1, assumption=why)
+        batch = ImportedValue(name="sequence", value="64", key="s", end=1)
+        asked = ImportQuestion(attribute="precision", reason="why not")
+        return Translation(
+            blocks=[ImportedBlock(kind="training", settings=[batch])],
+            uses=[use],
+            questions=[asked] if text == "ask" else [],
+        )
+
+
+def test_an_assumed_entry_of_a_catalogue_is_a_reference_with_its_reason() -> None:
+    lines = [line.text for line in spec_lines(translate(Half(), Source("a.half", "x")))]
+    assert '  precision = bf16 @assumed("half 1.0: bf16")' in lines
+
+
+def test_an_entry_that_its_importer_asks_about_is_assumed() -> None:
+    (use,) = translate(Half(), Source("a.half", "ask")).uses
+    assert use.assumption == "why not"
 
 
 def test_a_value_of_the_command_line_is_not_assumed(run_command: Run) -> None:

@@ -93,6 +93,28 @@ def with_doubts(importer: Importer, translation: Translation) -> Translation:
     return evolve(translation, uses=uses, blocks=blocks)
 
 
+def with_references(importer: Importer, translation: Translation) -> Translation:
+    """Return a translation whose blocks name the entries of catalogues that it assumes.
+
+    A reference such as ``training.precision`` keeps the reason in a spec that is written; the line
+    of an import has none. Folders of a catalogue are plurals of the references.
+    """
+    stated = {path for path, _ in paths(translation.blocks)}
+    blocks = list(translation.blocks)
+    for use in translation.uses:
+        folder, _, label = use.value.partition(" ")[0].rpartition(".")
+        names = (name for one in importer.subjects for name in one.attributes)
+        plural = folder.rpartition(".")[2]
+        path = next((one for one in names if f"{one.partition('.')[2]}s" == plural), "")
+        kind, _, name = path.partition(".")
+        at = next((at for at, block in enumerate(blocks) if block.kind == kind), None)
+        if use.assumption and path and path not in stated and at is not None:
+            one = evolve(use, name=name, value=label, key="")
+            blocks[at] = evolve(blocks[at], settings=[*blocks[at].settings, one])
+            stated.add(path)
+    return evolve(translation, blocks=blocks)
+
+
 def _outside(importer: Importer, ignored: Iterable[ImportedKey]) -> Sequence[ImportedKey]:
     """Return the keys that a pattern alone ignores, where the tool has no such key.
 

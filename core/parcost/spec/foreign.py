@@ -31,7 +31,7 @@ from parcost.language.errors import PluginError, SpecError
 from parcost.language.parse import parse
 from parcost.language.text import Source, Span
 from parcost.records import record
-from parcost.spec.deciding import paths, with_doubts, with_questions
+from parcost.spec.deciding import paths, with_doubts, with_questions, with_references
 from parcost.spec.misspelled import with_corrections
 from parcost.system.files import failure
 
@@ -172,7 +172,7 @@ def translate(
         return _call(importer, importer.read, other)
 
     asking = with_questions(importer, with_doubts(importer, found))
-    return with_corrections(importer, file, asking, read)
+    return with_references(importer, with_corrections(importer, file, asking, read))
 
 
 def unused_options(
