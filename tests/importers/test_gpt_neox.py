@@ -93,3 +93,9 @@ def test_narrow_products_and_states_ask_for_the_precision(key: str, attribute: s
 def test_an_unknown_tokenizer_asks_for_the_vocabulary() -> None:
     found = GptNeoX().translate("run.yml", JOB.replace("20B_tokenizer", "mine"))
     assert [one.attribute for one in found.questions] == ["model.vocabulary"]
+
+
+def test_arguments_of_megatron_in_yaml_are_no_file_of_gpt_neox() -> None:
+    text = "MODEL_ARGS:\n  --num-layers: 2\n  --tensor-model-parallel-size: 2\n"
+    assert GptNeoX().recognizes("run.yml", JOB)
+    assert not GptNeoX().recognizes("model_config.yaml", text)

@@ -21,8 +21,8 @@ from parcost_plugins.importers.tables import table
 TOOL = "gpt_neox"
 _FRAMEWORK = "megatron_deepspeed"
 _MODEL = "model neox"
-_SIGN = re.compile(r"\b(?:pipe|model)[-_]parallel[-_]size[\"']?\s*:")
-_LAYERS = re.compile(r"\bnum[-_]layers[\"']?\s*:")
+_SIGN = re.compile(r"(?<![\w-])(?:pipe|model)[-_]parallel[-_]size[\"']?\s*:")
+_LAYERS = re.compile(r"(?<![\w-])num[-_]layers[\"']?\s*:")
 _MULTIPLE = 256  # of which the feed-forward size is a multiple
 
 
