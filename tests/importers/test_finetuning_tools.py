@@ -519,7 +519,10 @@ def test_a_default_of_the_script_is_assumed() -> None:
 def test_a_script_reads_the_configurations_that_it_names() -> None:
     """FSDP of Accelerate on 16 processes, and the job of LLaMA-Factory beside the script."""
     script = "accelerate launch --config_file conf/fsdp.yaml src/train.py run.yaml\n"
-    shards = "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nnum_processes: 16\n"
+    shards = (  # the precision of the trainer replaces that of its launcher
+        "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nnum_processes: 16\n"
+        "mixed_precision: bf16\n"
+    )
     beside = {"conf/fsdp.yaml": shards, "run.yaml": LLAMAFACTORY}
     one = next(one for one in importers() if one.name == "llamafactory")
     assert one.recognizes("run.sh", script)

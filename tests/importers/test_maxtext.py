@@ -272,6 +272,9 @@ def test_the_command_of_a_script_is_read(tmp_path: Path) -> None:
     """64 layers of 8192: attention 4 h^2, feed-forward 3 h x 28672, two norms; two embeddings."""
     found = script(SCRIPT)
     assert IMPORTER.recognizes("run.sh", SCRIPT)
+    assert IMPORTER.recognizes(
+        "run.sh", 'EXECUTABLE="train.py"\npython MaxText/$EXECUTABLE a.yml\n'
+    )
     values = settings(found)
     assert {
         "model.layers": "64",

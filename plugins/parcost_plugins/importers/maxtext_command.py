@@ -14,6 +14,7 @@ from parcost_plugins.importers.yaml_text import YamlTextError, read_mapping
 
 _COMMAND = re.compile(
     r"\bmaxtext\.(?:trainers\.)?[\w.$]*train|\bMaxText/train\.py|\bMaxText\.train"
+    r"|\bMaxText[/.]\$\{?EXECUTABLE\b"
 )
 _FREE = (
     "run_name",

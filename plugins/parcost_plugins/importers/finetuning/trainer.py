@@ -378,11 +378,11 @@ class TrainerKeys:
 
     def _narrow(self) -> tuple[str, str]:
         """Return the narrow type that products are made in, if any, and the key that states it."""
+        mixed = str(self.found.value(_MIXED, "")).lower()  # which the trainer's own keys replace
         for name in ("bf16", "fp16"):
             on, key = self.switch(name)
             if on:
                 return name, key
-        mixed = str(self.found.value(_MIXED, "")).lower()
         return (mixed, _MIXED) if mixed in ("bf16", "fp16") else ("", "")
 
     def _deepspeed(self) -> None:
