@@ -145,6 +145,17 @@ FILES = {
             "--per_device_train_batch_size 2 --gradient_accumulation_steps 4\n"
         ),
     ),
+    "llm_foundry": (
+        "mpt.yaml",
+        (
+            "max_seq_len: 1024\nmodel:\n  name: mpt_causal_lm\n  d_model: 768\n  n_heads: 12\n"
+            "  n_layers: 8\n  expansion_ratio: 4\n  vocab_size: 50368\n"
+            "train_loader:\n  name: text\nglobal_train_batch_size: 256\n"
+            "device_train_microbatch_size: 8\nprecision: amp_bf16\nfsdp_config:\n"
+            "  sharding_strategy: FULL_SHARD\n  mixed_precision: PURE\n"
+            "  activation_checkpointing: true\n"
+        ),
+    ),
     "gpt_neox": (
         "neox.yml",
         (

@@ -8,7 +8,6 @@ from parcost_plugins.importers.finetuning import TuningTool
 from parcost_plugins.importers.unread_tools import UnreadTools
 
 FILES = {
-    "LLM Foundry": "global_train_batch_size: 64\ntrain_loader:\n  name: text\n",
     "OLMo": "device_train_microbatch_size: 4\nmodel:\n  mlp_ratio: 8\n",
     "litgpt": "model_name: pythia-14m\ntokenizer_dir: t\ntrain:\n  micro_batch_size: 4\n",
     "levanter": "trainer:\n  mp: p=f32,c=bfloat16\n  train_batch_size: 64\n",
