@@ -156,6 +156,14 @@ FILES = {
             "  activation_checkpointing: true\n"
         ),
     ),
+    "litgpt": (
+        "lit.yaml",
+        (
+            "model_name: Llama-3.2-1B\nout_dir: out\nprecision: bf16-mixed\ntrain:\n"
+            "  global_batch_size: 256\n  micro_batch_size: 2\n  max_seq_length: 2048\n"
+            "devices: 8\ntokenizer_dir: t\n"
+        ),
+    ),
     "gpt_neox": (
         "neox.yml",
         (

@@ -11,6 +11,7 @@ PARTS = (
     "finetuning",
     "gpt_neox",
     "huggingface",
+    "litgpt",
     "llm_foundry",
     "maxtext",
     "measured_runs",

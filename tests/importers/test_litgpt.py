@@ -1,0 +1,80 @@
+"""The YAML of LitGPT."""
+
+from __future__ import annotations
+
+import pytest
+
+from parcost_plugins.importers.litgpt import LitGpt
+
+from .translations import assumptions, problems, settings, uses
+
+PRETRAIN = """\
+model_name: Llama-3.2-1B
+out_dir: out
+precision: bf16-mixed
+data: TinyLlama
+train: {global_batch_size: 256, micro_batch_size: 2, lr_warmup_steps: 20, max_seq_length: 2048}
+optimizer: {class_path: torch.optim.AdamW, init_args: {lr: 4.0e-4}}
+devices: 8
+num_nodes: 2
+tokenizer_dir: t
+"""
+FINETUNE = PRETRAIN.replace("model_name: Llama-3.2-1B", "checkpoint_dir: c/meta-llama/Llama-3.2-1B")
+
+
+def test_pretraining_shards_within_nodes_and_keeps_activations() -> None:
+    found = LitGpt().translate("run.yaml", PRETRAIN)
+    expected = {
+        "cluster.devices": "2 * 8",
+        "sharding.shard": "8",
+        "layout.zero": "3",
+        "training.recompute": "none",
+        "training.global_batch": "256 sequences",
+        "training.micro_batch": "2",
+        "training.sequence": "2048",
+        "precision.gather": "4 B",
+        "precision.reduction": "2 B",
+        "kernels.mode": "compiled",
+    }
+    assert expected.items() <= settings(found).items()
+    assert {"models.llama32_1b", "precisions.bf16_fsdp"} <= set(uses(found))
+    assert not found.questions
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "value"),
+    [
+        ("out_dir", "out_dir", "training.recompute", "full"),
+        ("devices: 8\nnum_nodes: 2\n", "", "training.recompute", "none"),  # one device
+        ("devices: 8\nnum_nodes: 2\n", "", "layout.zero", "0"),
+        ("micro_batch_size: 2, ", "", "training.micro_batch", "1"),
+        ("precision: bf16-mixed\n", "", "precision.gather", "4 B"),
+        ("bf16-mixed", "16-mixed", "precision.compute", "fp16"),
+    ],
+)
+def test_full_fine_tuning_recomputes_blocks_on_several_devices(
+    old: str, new: str, path: str, value: str
+) -> None:
+    found = LitGpt().translate("run.yaml", FINETUNE.replace(old, new))
+    assert settings(found)[path] == value
+    assert assumptions(found)["layout.zero"].startswith("LitGPT 0.5: finetune_full")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "attribute"),
+    [
+        (", max_seq_length: 2048", "", "training.sequence"),
+        ("Llama-3.2-1B", "my-own", "model"),
+        ("model_name: Llama-3.2-1B", "model_config: {n_layer: 4}", "model"),
+        ("AdamW", "SGD", "precision"),
+        ("bf16-mixed", "transformer-engine", "precision"),
+    ],
+)
+def test_what_a_file_leaves_open_raises_a_question(old: str, new: str, attribute: str) -> None:
+    found = LitGpt().translate("run.yaml", PRETRAIN.replace(old, new))
+    assert [one.attribute for one in found.questions] == [attribute]
+
+
+@pytest.mark.parametrize("key", ["lora_r: 8", "quantize: bnb.nf4"])
+def test_adapters_and_frozen_models_are_errors(key: str) -> None:
+    assert problems(LitGpt(), f"{FINETUNE}{key}\n", "run.yaml")
