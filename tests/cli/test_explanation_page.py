@@ -87,7 +87,7 @@ def words(page: str) -> str:
         (
             "mfu",
             [
-                "peak 989 TFLOP/s bf16 of h100_sxm (catalog/devices/h100_sxm.par:12, @vendor)",
+                "peak 989 TFLOP/s bf16 of h100_sxm (catalog/devices/h100_sxm.par:13, @vendor)",
                 "N 32 devices of cluster (a.par:5)",
                 "batch 64 global_batch of training (a.par:7)",
                 "C[MLP] 11.27 GFLOP 2 FLOPs per matrix parameter",  # 6 x 32 x 4096 x 14336
@@ -96,7 +96,7 @@ def words(page: str) -> str:
         (
             "tensor all-gather",
             [
-                "alpha 3.4 us latency of node (catalog/fabrics/hgx_h100.par:7, @published)",
+                "s 3.4 us latency of node (catalog/fabrics/hgx_h100.par:7, @published)",
                 "b 450 GB/s bandwidth of node (catalog/fabrics/hgx_h100.par:6, @vendor)",
                 "eta 0.82 efficiency of node (catalog/fabrics/hgx_h100.par:8, @measured)",
             ],
@@ -104,12 +104,12 @@ def words(page: str) -> str:
         (
             "QKV projection",
             [
-                "e 0.803 matmul_efficiency of h100_sxm (catalog/devices/h100_sxm.par:17,",
-                "B 3.35 TB/s memory_bandwidth of h100_sxm (catalog/devices/h100_sxm.par:8,",
-                "S 132 multiprocessors of h100_sxm (catalog/devices/h100_sxm.par:15,",
+                "e 0.803 matmul_efficiency of h100_sxm (catalog/devices/h100_sxm.par:18,",
+                "B 3.35 TB/s memory_bandwidth of h100_sxm (catalog/devices/h100_sxm.par:9,",
+                "S 132 multiprocessors of h100_sxm (catalog/devices/h100_sxm.par:16,",
             ],
         ),
-        ("headroom", ["capacity 79.65 GiB memory of h100_sxm (catalog/devices/h100_sxm.par:7,"]),
+        ("headroom", ["capacity 79.65 GiB memory of h100_sxm (catalog/devices/h100_sxm.par:8,"]),
         ("driver context and libraries", ["context of memory (catalog/defaults.par:"]),
     ],
 )

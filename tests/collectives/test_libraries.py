@@ -29,15 +29,15 @@ def choice(operation: str, n: float, group: str, device: str = "h100_sxm", more:
     return study.collective(operation, n, group).algorithm
 
 
-# What NCCL has: rings, trees and grouped messages. On two ranks of a node, a ring gathers.
+# What NCCL runs: rings and trees, each with the protocol for the size; grouped messages.
 @pytest.mark.parametrize(
     ("operation", "n", "group", "name"),
     [
-        ("all_gather", 32e6, "tp", "ring"),
-        ("all_gather", 1e4, "dp", "ring"),
-        ("reduce_scatter", 1e4, "dp", "ring"),
-        ("all_reduce", 1e4, "dp", "double_tree"),
-        ("all_reduce", 1e10, "dp", "ring"),
+        ("all_gather", 32e6, "tp", "ring_simple"),
+        ("all_gather", 1e4, "dp", "ring_ll"),
+        ("reduce_scatter", 1e4, "dp", "ring_ll"),
+        ("all_reduce", 1e4, "dp", "tree_ll"),
+        ("all_reduce", 1e10, "dp", "ring_simple"),
         ("all_to_all", 1e4, "dp", "pairwise"),
         ("gather", 1e4, "dp", "linear"),
     ],
@@ -51,7 +51,9 @@ def test_nvidia_devices_use_what_nccl_has(operation: str, n: float, group: str, 
     [
         ("any", "all_gather", "halving_doubling"),
         ("mpi", "all_gather", "recursive_doubling"),
-        ("rccl", "all_gather", "ring"),
+        ("rccl", "all_gather", "ring_ll"),
+        ("nccl_text_book", "all_gather", "ring"),
+        ("rccl_text_book", "all_gather", "ring"),
         ("mpi", "all_to_all", "bruck"),
     ],
 )
@@ -61,13 +63,14 @@ def test_a_study_names_another_library(library: str, operation: str, name: str) 
 
 
 def test_amd_devices_use_rccl_and_tpus_any() -> None:
-    assert choice("all_gather", 1e4, "dp", "mi300x") == "ring"
+    assert choice("all_gather", 1e4, "dp", "mi300x") == "ring_ll128"
     assert choice("all_gather", 1e4, "dp", "tpu_v5e") == "halving_doubling"
 
 
 def test_parallel_trees_gather_where_each_rank_has_a_node() -> None:
     """With tp = 8 a replica has one rank on each of 8 nodes: 3 rounds of 14 us, not 7."""
-    study = parcost.load_text(SPEC.format(device="h100_sxm", more="").replace("tp = 2", "tp = 8"))
+    more = "collectives { library = nccl_text_book }"
+    study = parcost.load_text(SPEC.format(device="h100_sxm", more=more).replace("tp = 2", "tp = 8"))
     call = study[0].first.collective("all_gather", 0.0, "dp")
     assert (call.algorithm, call.seconds) == ("pat", pytest.approx(3 * 14e-6))
 
@@ -77,7 +80,18 @@ def test_what_is_read_of_a_library_is_of_a_release() -> None:
         name: library.source.split(",")[0]
         for name, (_, library) in load().offers("libraries").items()
     }
-    assert cited == {"nccl": "NCCL 2.30", "rccl": "RCCL", "mpi": "Thakur"}
+    assert cited == {
+        "nccl": "NCCL 2.30",
+        "rccl": "RCCL",
+        "nccl_text_book": "NCCL 2.30: its algorithms by rounds and bytes",
+        "rccl_text_book": "RCCL: its algorithms by rounds and bytes",
+        "mpi": "Thakur",
+    }
+
+
+def test_a_device_without_a_table_has_the_algorithms_of_text_books() -> None:
+    more = "device h100_sxm { generation = unknown }"
+    assert choice("all_reduce", 1e10, "dp", more=more) == "ring"
 
 
 def test_every_library_has_an_algorithm_for_what_a_step_needs() -> None:

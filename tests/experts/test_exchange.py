@@ -159,7 +159,8 @@ def test_parts_of_experts_gather_tokens_and_add_up_results(mixture: Mixture) -> 
     for name in ("expert tensor all-gather", "expert tensor reduce-scatter"):
         assert found[name, "F"].bytes_ == n
         assert found[f"{name}, backward", "B"].bytes_ == n
-        assert found[name, "F"].seconds == pytest.approx(n / 2 / 450e9)
+        # 20 us until kernels run, 8.4 of NCCL's call; the links have no latency
+        assert found[name, "F"].seconds == pytest.approx(28.4e-6 + n / 2 / 450e9)
 
 
 def test_cut_experts_without_sequence_parallelism_add_up_what_all_have(mixture: Mixture) -> None:

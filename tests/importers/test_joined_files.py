@@ -70,7 +70,7 @@ def test_joined_files_are_a_whole_job(run_command: Run) -> None:
     ).out
     done = run_command("eval", "job.par", "--format", "json", job=MACHINE + spec)
     assert done.code in (0, 1)
-    assert f"{PARAMETERS / 1e9:.2f}"[:4] in done.out
+    assert str(PARAMETERS) in done.out
 
 
 def test_a_contradiction_is_shown_in_both_files(run_command: Run) -> None:

@@ -312,7 +312,8 @@ def test_a_gather_collects_the_keys_and_values_of_the_whole_sequence() -> None:
     gather = work(of)["KV all-gather", "F"]
     n = 2 * S * 8 * 128 * 2
     assert gather.bytes_ == n
-    assert gather.seconds == pytest.approx(15 / 16 * n / 50e9, rel=1e-9)
+    # 20 us until kernels run, and 8.4 of NCCL's call: the link has no latency
+    assert gather.seconds == pytest.approx(28.4e-6 + 15 / 16 * n / 50e9, rel=1e-9)
     assert gather.window is None
     assert memory_terms(of)["gathered keys and values"].bytes_ == n
     assert set(work(of)) == {

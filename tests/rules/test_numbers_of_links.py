@@ -117,7 +117,7 @@ def test_who_sends_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_default_may_be_another_attribute() -> None:
     layout, overlap, schedule = (
         Layout(dp=6.0, tp=2, pp=3),
-        Overlap(bucket=1.0),
+        Overlap(bucket=1.0, least_bucket=1.0, bucket_growth=0.0),
         ScheduleChoice(overlap=0.0),
     )
     blocks = {Overlap: (overlap,), ScheduleChoice: (schedule,), Layout: (layout,)}

@@ -28,6 +28,7 @@ cluster  {{ devices = 8 }}
 layout   {{ {layout} }}
 training {{ sequence = 1024, global_batch = 8 sequences }}
 schedule {{ {schedule} }}
+collectives {{ library = nccl_text_book }}
 """
 DENSE = "tp = 2, pp = 2, zero = 1, sequence_parallel = on"
 

@@ -48,8 +48,8 @@ def compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, validate: Any) -> C
 
 
 def ring(size: float) -> float:
-    """Return 2 x 7 messages of an eighth of the buffer."""
-    return 14 * (10e-6 + size / 8 / 100e9)
+    """Return 20 us until kernels run, 8.4 of the call, 2 x 7 messages of an eighth of the buffer."""
+    return 28.4e-6 + 14 * (10e-6 + size / 8 / 100e9)
 
 
 def test_each_size_stands_beside_its_prediction(compare: Callable[..., Any]) -> None:
@@ -61,27 +61,27 @@ def test_each_size_stands_beside_its_prediction(compare: Callable[..., Any]) -> 
     assert [row["size_bytes"] for row in document["rows"]] == list(SIZES)
     for row, micro in zip(document["rows"], SIZES.values(), strict=True):
         assert row["measured_seconds"] == pytest.approx(micro * 1e-6)
-        assert row["seconds"]["ring"] == pytest.approx(ring(row["size_bytes"]))
+        assert row["seconds"]["ring_simple"] == pytest.approx(ring(row["size_bytes"]))
         assert row["predicted_seconds"] == min(row["seconds"].values())
         assert row["predicted_seconds"] == row["seconds"][row["algorithm"]]
         assert row["error"] == pytest.approx(row["predicted_seconds"] / micro * 1e6 - 1)
     large = document["rows"][-1]
-    assert large["algorithm"] == "ring"
-    assert large["predicted_seconds"] == pytest.approx(14.14e-3)
+    assert large["algorithm"] == "ring_simple"
+    assert large["predicted_seconds"] == pytest.approx(14.1684e-3)
 
 
 def test_the_page_has_bus_bandwidths_and_the_errors(compare: Callable[..., Any]) -> None:
-    """800 MB in 10 ms and in 14.14 ms are 140 and 99 GB/s of bus bandwidth."""
+    """800 MB in 10 ms and in 14.17 ms are 140 and 99 GB/s of bus bandwidth."""
     found = compare(*USES)
     (line,) = [x for x in found.stdout.splitlines() if "800 MB" in x and "%" in x]
     cells = line.split("  ")
     assert [x.strip() for x in cells if x.strip()] == [
-        "800 MB", "10 ms", "14.14 ms", "140 GB/s", "99.01 GB/s", "+41.4 %", "ring",
+        "800 MB", "10 ms", "14.17 ms", "140 GB/s", "98.81 GB/s", "+41.7 %", "ring_simple",
     ]  # fmt: skip
     assert "1.75 x size / time" in found.stdout
     assert "over 8 ranks: " in compare(*USES, "--format", "md").stdout
     rows = list(csv.DictReader(StringIO(compare(*USES, "--format", "csv").stdout)))
-    assert float(rows[1]["error"]) == pytest.approx(0.414)
+    assert float(rows[1]["error"]) == pytest.approx(0.41684)
 
 
 def test_the_name_of_the_device_picks_the_fabric_of_its_servers(

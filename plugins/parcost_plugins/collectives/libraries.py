@@ -5,9 +5,10 @@ ships (``device { library = nccl }``); ``any`` is every algorithm that a plugin 
 those that only a name asks for. So an algorithm of another plugin moves no study of a library
 that does not have it.
 
-Algorithms that carry other names in a library: NCCL's *tree* is ``double_tree``, and its
-all-to-all, gathers and scatters are grouped messages, ``pairwise`` and ``linear``. MPI is what
-MPICH and Open MPI offer between them.
+NCCL and RCCL choose pairs of algorithm and protocol by a table, where the device has one. Without a
+table it is their algorithms as text books have them: ``nccl_text_book`` and ``rccl_text_book``.
+There NCCL's *tree* is ``double_tree``. All-to-all, gathers and scatters are grouped messages,
+``pairwise`` and ``linear``. MPI is what MPICH and Open MPI offer between them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Library, Study, hookimpl
+from parcost_plugins.collectives.nccl import library_release, pair_names
 from parcost_plugins.vocabulary import Cluster, CollectiveChoice
 
 ANY = "any"
+_TABLED = ("nccl", "rccl")  # that choose by a table of their release
 _MESSAGES = {
     "all_to_all": ("pairwise",),
     "scatter": ("linear",),
@@ -26,9 +29,23 @@ _MESSAGES = {
 }
 _RINGS = {"broadcast": ("ring",), "reduce": ("ring",)}
 
+_PAIRS = {
+    operation: pair_names(operation)
+    for operation in ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+}
 NCCL = Library(
     name="nccl",
-    source="NCCL 2.30, src/graph/tuning.cc: algorithms by collective; grouped messages else",
+    source="NCCL 2.30, src/graph/tuning.cc: pairs of algorithm and protocol; grouped messages else",
+    algorithms={**_PAIRS, **_MESSAGES},
+)
+RCCL = Library(
+    name="rccl",
+    source="RCCL, src/graph/tuning.cc: pairs of algorithm and protocol; grouped messages else",
+    algorithms={**_PAIRS, **_MESSAGES},
+)
+NCCL_TEXT_BOOK = Library(
+    name="nccl_text_book",
+    source="NCCL 2.30: its algorithms by rounds and bytes, without protocols",
     algorithms={
         "all_reduce": ("ring", "double_tree", "nvls", "collnet_direct", "collnet_chain"),
         "all_gather": ("ring", "nvls", "pat"),
@@ -37,9 +54,9 @@ NCCL = Library(
         **_MESSAGES,
     },
 )
-RCCL = Library(
-    name="rccl",
-    source="RCCL, src/graph/tuning.cc: ring and tree; messages grouped for the rest",
+RCCL_TEXT_BOOK = Library(
+    name="rccl_text_book",
+    source="RCCL: its algorithms by rounds and bytes, without protocols",
     algorithms={
         "all_reduce": ("ring", "double_tree"),
         "all_gather": ("ring",),
@@ -68,7 +85,7 @@ MPI = Library(
 @hookimpl
 def libraries() -> list[Library]:
     """Offer the libraries."""
-    return [NCCL, RCCL, MPI]
+    return [NCCL, RCCL, NCCL_TEXT_BOOK, RCCL_TEXT_BOOK, MPI]
 
 
 @hookimpl
@@ -78,5 +95,7 @@ def library(study: Study) -> Iterator[str]:
     name = "device" if choice is None else choice.library
     if name == "device":
         name = getattr(cluster.device, "library", ANY) if cluster is not None else ANY
+    if name in _TABLED and library_release(study) is None:
+        name = f"{name}_text_book"
     if name != ANY:
         yield name

@@ -118,7 +118,7 @@ def _zero(job: Job, same: dict[str, str]) -> dict[str, Any]:
     zero: dict[str, Any] = {"stage": layout.zero}
     if layout.zero:
         zero["overlap_comm"] = hides_gradients(job.study)
-        if job.states(job.overlap, "bucket"):
+        if job.overlap.bucket is not None and job.states(job.overlap, "bucket"):
             elements = job.overlap.bucket / job.precision.reduction
             zero["reduce_bucket_size"] = job.number("overlap.bucket", elements)
         ranks = job.state_ranks

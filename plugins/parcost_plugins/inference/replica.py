@@ -219,7 +219,7 @@ def _replica_study(study: Study, serving: Serving) -> Study:
             Training(
                 model=model,
                 precision=precision,
-                framework=Framework(offers=()),
+                framework=Framework(offers=(), cuda_graphs="iteration"),
                 sequence=serving.prompt,
                 global_batch=serving.attention_replicas,
                 micro_batches=1.0,

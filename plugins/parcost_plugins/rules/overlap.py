@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Study
 from parcost_plugins.vocabulary import Cluster, Overlap, multiprocessors_taken
+from parcost_plugins.vocabulary.run_choices import gradient_bucket
 
 
 def rules(study: Study) -> Iterator[Check]:
@@ -22,12 +23,15 @@ def rules(study: Study) -> Iterator[Check]:
         inputs={"taken": taken, "of": of},
         help="take fewer than {of}; 0 if the device has separate engines for collectives",
     )
+    first, bucket = overlap.first_bucket, gradient_bucket(study)
+    if first is None:
+        return
     yield Check(
         id="first-bucket-large",
-        holds=overlap.first_bucket <= overlap.bucket,
+        holds=first <= bucket,
         subject="overlap.first_bucket",
         message="the first bucket holds {first:.4g} MB and the others {bucket:.4g} MB: it leaves "
         "early only if it is smaller",
-        inputs={"first": overlap.first_bucket / 1e6, "bucket": overlap.bucket / 1e6},
+        inputs={"first": first / 1e6, "bucket": bucket / 1e6},
         help="take {bucket:.4g} MB or less, or leave it out",
     )

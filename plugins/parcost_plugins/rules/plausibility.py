@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Study, block_name
-from parcost_plugins.vocabulary import Cluster, Layout, Overlap, Training
+from parcost_plugins.vocabulary import Cluster, Layout, Training
 from parcost_plugins.vocabulary.plausibility import plausibility
+from parcost_plugins.vocabulary.run_choices import gradient_bucket
 
 _PEAKS = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
@@ -72,7 +73,7 @@ def rules(study: Study) -> Iterator[Check]:
     yield from plausibility(
         study,
         "bucket",
-        study[Overlap].bucket,
+        gradient_bucket(study),
         "overlap.bucket",
         unit="MB",
         scale=1e6,

@@ -27,6 +27,7 @@ from parcost import (
 from parcost_plugins.vocabulary.accuracy import Family
 from parcost_plugins.vocabulary.attention import AttentionTable
 from parcost_plugins.vocabulary.link_rates import DIRECTIONS, link_rate
+from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
 
 _DENSITY = {"dense": 1.0, "sparse": 0.5}  # 2:4 sparsity doubles a printed peak
 
@@ -179,6 +180,12 @@ class Device:
         doc="communication library that its vendor ships: `auto` picks of its algorithms; "
         "`any` is all that plugins offer",
     )
+    tuning: Tuning | None = reference(
+        "tuning", default=None, doc="table by which the library picks algorithm and protocol"
+    )
+    generation: str = word(
+        *GENERATIONS, default="unknown", doc="row of that table which the library takes for it"
+    )
 
 
 @block("level", inside="fabric", label="required")
@@ -247,6 +254,13 @@ class Level:
     wrap: bool = switch(default=True, doc="of a torus: the ends of a dimension are joined")
     in_network: bool = switch(
         default=False, doc="the switches reduce and multicast what passes (NVLS, SHARP)"
+    )
+    in_host: bool = switch(
+        default=False, doc="joins parts of one host, as the first level does in any case"
+    )
+    low_latency: bool = switch(
+        default=True,
+        doc="protocols of a library cross it that send flags beside the data (LL, LL128)",
     )
     pxn: bool = switch(
         default=False,

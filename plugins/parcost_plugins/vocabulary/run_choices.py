@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parcost import block_name, resolver
+from parcost import Real, block_name, resolver
+from parcost.numeric import maximum
 from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.routing import Routing
@@ -29,6 +30,16 @@ def hides_parameters(study: Study) -> bool:
     if stated is not None:
         return stated
     return framework.parameter_overlap or shards_weights(study)
+
+
+def gradient_bucket(study: Study) -> Real:
+    """Return the bytes of gradients that leave together."""
+    overlap, layout = study[Overlap], study[Layout]
+    if overlap.bucket is not None:
+        return overlap.bucket
+    if zero_stage(study) >= 2:
+        return overlap.least_bucket
+    return maximum(overlap.least_bucket, overlap.bucket_growth * layout.dp * layout.cp)
 
 
 def tensor_overlap(study: Study) -> str:

@@ -31,7 +31,7 @@ from parcost_plugins.vocabulary.framework import (
 from parcost_plugins.vocabulary.hardware import Device
 from parcost_plugins.vocabulary.link_rates import link_rate
 from parcost_plugins.vocabulary.model import Model
-from parcost_plugins.vocabulary.tuning import Tuning
+from parcost_plugins.vocabulary.tuning import GENERATIONS, Tuning
 
 
 @block("precision", label="required")
@@ -482,12 +482,23 @@ class Overlap:
     )
     chunks: Real = integer(default="layout.tp", doc="that a pipelined product is cut into")
     chunk_overhead: Real = quantity(SECONDS, default=0.0, doc="of one chunk")
-    bucket: Real = quantity(BYTES, minimum=1.0, doc="gradients of one bucket")
-    first_bucket: Real = quantity(
+    bucket: Real | None = quantity(
+        BYTES,
+        default=None,
+        minimum=1.0,
+        doc="gradients of one bucket; left out, `least_bucket`, or with more ranks "
+        "`bucket_growth` for each, up to ZeRO 1",
+    )
+    least_bucket: Real = quantity(BYTES, minimum=1.0, doc="of buckets whose size is left out")
+    bucket_growth: Real = quantity(
+        BYTES, doc="of such a bucket for each rank that gradients are reduced over"
+    )
+    first_bucket: Real | None = quantity(
         BYTES,
         positive=True,
-        default="bucket",
-        doc="gradients of the bucket that leaves first; PyTorch makes it small",
+        default=None,
+        doc="gradients of the bucket that leaves first, as the others where it is left out; "
+        "PyTorch makes it small",
     )
     multiprocessors: Real | None = integer(
         default=None,
@@ -514,18 +525,14 @@ class CollectiveChoice:
     pipeline: str = word("auto", registry="collectives", default="auto", doc="between stages")
     context: str = word("auto", registry="collectives", default="auto", doc="context parallel")
     tuning: Tuning | None = reference(
-        "tuning", default=None, doc="table of the library, for the algorithm `nccl`"
+        "tuning", default=None, doc="table of the library; left out, that of the device"
     )
     generation: str = word(
-        "unknown",
-        "volta",
-        "ampere",
-        "hopper",
-        "blackwell",
-        default="unknown",
-        doc="of the GPUs, for the table",
+        *GENERATIONS, default="unknown", doc="row of the table; `unknown` is that of the device"
     )
-    channels: Real | None = integer(default=None, doc="of the library, inside of a node")
+    channels: Real | None = integer(
+        default=None, doc="of the library, inside of a node, for the algorithm `nccl`"
+    )
     links: Real | None = integer(default=None, doc="NVLinks of one GPU")
     channel_bandwidth: Real | None = link_rate(
         default=None,

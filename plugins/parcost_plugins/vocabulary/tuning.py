@@ -21,6 +21,9 @@ from parcost import (
     switch,
 )
 
+#: The rows of a table that a device may name.
+GENERATIONS = ("unknown", "volta", "ampere", "hopper", "blackwell", "cdna")
+
 
 @block("protocol", inside="tuning", label="required")
 class ProtocolTuning:
@@ -105,6 +108,23 @@ class Tuning:
     simple_ports: Real = quantity(ONE, doc="network card latencies that a step pays, with Simple")
     long_message: Real = quantity(
         BYTES, doc="per channel and rank, from which a ring over nodes counts as long"
+    )
+    start: Real = quantity(
+        SECONDS, default=0.0, doc="of every call beyond the table: kernels start, ranks meet"
+    )
+    two_ranks: Real = fraction(
+        positive=True,
+        default=1.0,
+        doc="of a ring's bandwidth in a node, by an all-reduce of two ranks",
+    )
+    nvls_reach: Real = fraction(
+        positive=True, default=1.0, doc="of a link's bandwidth, by an all-reduce over NVLS"
+    )
+    extra_crossings: Real = quantity(
+        ONE, default=0.0, doc="network steps of an all-reduce beyond two for each further node"
+    )
+    lone_as_tree: bool = switch(
+        default=True, doc="a ring with one rank on each node steps as a tree does"
     )
     correction_from: Real = quantity(
         BYTES, positive=True, doc="size of the first correction of a tree; each next has twice it"

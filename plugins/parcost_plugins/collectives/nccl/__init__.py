@@ -1,10 +1,12 @@
-"""NCCL's own cost model: the fastest pair of algorithm and protocol, as it would choose.
+"""What NCCL and RCCL run: the fastest pair of algorithm and protocol, by the library's table.
 
-The library predicts ``latency + n / bandwidth`` for each pair from a table of its release
-and from what its topology search found: channels, and the bandwidth of each. The table is a
-block, ``collectives { tuning = nccl_2_30 }``; generation and channels stand beside it.
-Only a name asks for it, for its times hold for that library alone. It knows nothing of the
-host's launch, nor of ranks that arrive late.
+The library predicts ``latency + n / bandwidth`` for each pair from a table of its release, and
+runs the least. The table is a block of the catalogue that the device names. ``collectives {
+tuning = ... }`` names another. Channels and bandwidths are those of the group's links.
+
+Each pair is an algorithm, such as ``ring_ll`` or ``tree_simple``: ``auto`` takes the fastest, and
+a report names it. ``nccl`` is the library's own prediction on a machine that the study describes.
+It does not know how long kernels take to start, nor how ranks meet.
 """
 
 from __future__ import annotations
@@ -13,33 +15,95 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from parcost import Collective, Group, Mask, Real, Study, hookimpl
-from parcost.numeric import INFINITY, minimum
-from parcost_plugins.vocabulary import CollectiveChoice
+from parcost import (
+    ClosedForm,
+    Collective,
+    Formula,
+    Group,
+    Link,
+    Mask,
+    Phase,
+    Real,
+    Study,
+    formula,
+    hookimpl,
+)
+from parcost.numeric import INFINITY, any_of, where
+from parcost_plugins.collectives.double_tree import DoubleTree
+from parcost_plugins.collectives.nccl.pairs import OPERATIONS
+from parcost_plugins.collectives.phases import PhasedAlgorithm
+from parcost_plugins.collectives.ring import Ring
+from parcost_plugins.vocabulary import (
+    Cluster,
+    CollectiveChoice,
+    KernelChoice,
+    Training,
+)
+from parcost_plugins.vocabulary.exchange import AlphaBeta
 
 if TYPE_CHECKING:
-    from parcost_plugins.collectives.nccl.machine import Machine
+    from parcost_plugins.collectives.nccl.machine import LibraryRelease, Machine
+    from parcost_plugins.collectives.nccl.pairs import PairCost
+
+_SOURCE = "NCCL, src/graph/tuning.cc, by the table of its release"
+#: The names of pairs whose algorithm has a form of its own without a library.
+_NAMES = {
+    "nvls": "nvls_simple",
+    "collnet_direct": "collnet_direct_simple",
+    "collnet_chain": "collnet_chain_simple",
+    "pat": "pat_simple",
+}
+#: What sends messages where a link was measured by size: its points have protocol and ramp.
+_BY_POINTS = {"ring_simple": Ring(), "tree_simple": DoubleTree()}
+
+
+def pair_names(operation: str) -> tuple[str, ...]:
+    """Return the names of the pairs that do *operation*."""
+    return tuple(_NAMES.get(pair, pair) for pair, has in OPERATIONS.items() if operation in has)
+
+
+def library_release(study: Study) -> LibraryRelease | None:
+    """Return the table of *study*: what `collectives` names, or else the device."""
+    choice, cluster = study.get(CollectiveChoice), study.get(Cluster)
+    device = None if cluster is None else cluster.device
+    table = getattr(device, "tuning", None)
+    generation = getattr(device, "generation", "unknown")
+    if choice is not None:
+        table = choice.tuning or table
+        generation = generation if choice.generation == "unknown" else choice.generation
+    if table is None:
+        return None
+    from parcost_plugins.collectives.nccl.machine import LibraryRelease
+
+    return LibraryRelease.of(
+        choice or CollectiveChoice(), table, generation, launched=not _replays(study)
+    )
+
+
+def _replays(study: Study) -> bool:
+    """Return whether calls are replayed with a graph: those of a whole step, and of a server."""
+    training, kernels = study.get(Training), study.get(KernelChoice)
+    if training is None:
+        return False
+    stated = None if kernels is None else kernels.cuda_graphs
+    return (stated or training.framework.cuda_graphs) == "iteration"
 
 
 @frozen(eq=False)
 class Nccl(Collective):
-    """The library on a *machine*; without one, it cannot run."""
+    """The library on a *machine* that the study describes; without one, it cannot run."""
 
     machine: Machine | None = None
 
     name = "nccl"
     operations = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
     by_name_only = operations
-    source = "NCCL, src/graph/tuning.cc, by the table of its release"
+    source = _SOURCE
 
     def for_study(self, study: Study) -> Nccl:
         """Return the library with the table and the machine of *study*."""
-        choice = study.get(CollectiveChoice)
-        if choice is None or choice.tuning is None:
-            return self
-        from parcost_plugins.collectives.nccl.machine import machine
-
-        return Nccl(machine(choice))
+        release = library_release(study)
+        return self if release is None else Nccl(release.described_machine())
 
     def able(self, operation: str, group: Group) -> Mask:  # noqa: ARG002
         """Return whether the study has what the library needs."""
@@ -62,13 +126,149 @@ class Nccl(Collective):
 
     def seconds(self, operation: str, n: Real, group: Group) -> Real:
         """Return the time of the fastest pair."""
-        best: Real = INFINITY
-        for seconds in self.choices(operation, n, group).values():
-            best = minimum(best, seconds)
-        return best
+        from parcost_plugins.collectives.nccl.pairs import fastest_seconds
+
+        return fastest_seconds(self.choices(operation, n, group))
+
+
+@frozen(eq=False)
+class LibraryPair(PhasedAlgorithm):
+    """One pair on the links of a group; without a table, it cannot run."""
+
+    pair: str
+    release: LibraryRelease | None = None
+
+    source = _SOURCE
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The algorithm and the protocol."""
+        return _NAMES.get(self.pair, self.pair)
+
+    @property
+    def operations(self) -> frozenset[str]:  # type: ignore[override]
+        """What the algorithm of the pair does."""
+        return OPERATIONS[self.pair]
+
+    @property
+    def by_name_only(self) -> frozenset[str]:  # type: ignore[override]
+        """Everything: a library offers it."""
+        return self.operations
+
+    def for_study(self, study: Study) -> LibraryPair:
+        """Return the pair with the table of *study*."""
+        return LibraryPair(self.pair, library_release(study))
+
+    def able(self, operation: str, group: Group) -> Mask:
+        """Return where the library offers the pair."""
+        if group.flat.measured:
+            return self.pair in _BY_POINTS
+        found = self._cost(operation, 0.0, group)
+        return False if found is None else found.runs | (group.ranks <= 1)
+
+    def needs(self, operation: str) -> str:  # noqa: ARG002
+        """Return what the pair needs."""
+        return _NEEDS.get(self.pair, "the `tuning` and `generation` of a device")
+
+    def closed_form(self, operation: str, group: Group) -> ClosedForm | None:
+        """Return the time of a ring as one expression, where its start-up is that of few bytes."""
+        found = None if group.flat.measured else self._cost(operation, 0.0, group)
+        laps = _LAPS.get(operation)
+        if found is None or laps is None or not self.pair.startswith("ring"):
+            return None
+        steps, passed = laps
+        near = _near_link(group.links[0], found)
+        return ClosedForm(
+            f"c + ({steps} - x) s + x alpha + {passed} / B, x steps between nodes",
+            _wire_link(group.flat, found),
+            {
+                "c": (found.call, "s"),
+                "x": found.crossings,
+                "s": (near.explain_latency(), "s"),
+            },
+        )
+
+    def phases(self, operation: str, n: Real, group: Group) -> list[Phase]:
+        """Return the call, the steps inside of a node, and those between nodes with the bytes."""
+        if group.flat.measured and self.pair in _BY_POINTS:
+            return list(_BY_POINTS[self.pair].phases(operation, n, group))
+        found = self._cost(operation, n, group)
+        if found is None:
+            return []
+        one = where(group.ranks > 1, 1.0, 0.0)
+        near, wire = _near_link(group.links[0], found), _wire_link(group.flat, found)
+        call = AlphaBeta(name="start", latency=found.call, bandwidth=INFINITY)
+        return [
+            Phase(call, one, 0.0),
+            Phase(near, found.steps * one, 0.0),
+            Phase(wire, found.crossings * one, found.bytes_ * one, found.reduced * one),
+        ]
+
+    def _cost(self, operation: str, n: Real, group: Group) -> PairCost | None:
+        if self.release is None:
+            return None
+        from parcost_plugins.collectives.nccl.machine import RankSpread
+        from parcost_plugins.collectives.nccl.pairs import pair_cost
+
+        machine = self.release.on_links(group)
+        return pair_cost(self.pair, machine, RankSpread.of(group), operation, n)
+
+
+_NEEDS = {
+    "nvls": "ranks on one node, whose level has `in_network = on`",
+    "nvls_tree": "several nodes, whose level has `in_network = on`",
+    "collnet_direct": "several nodes, and `in_network = on` at every level between them",
+    "collnet_chain": "several nodes, and `in_network = on` at every level between them",
+    "pat": "one rank on each node",
+}
+
+
+#: Steps and bytes of a ring.
+_LAPS = {
+    "all_reduce": ("2 (P - 1)", "2 n (P - 1) / P"),
+    "all_gather": ("(P - 1)", "n (P - 1) / P"),
+    "reduce_scatter": ("(P - 1)", "n (P - 1) / P"),
+}
+
+
+def _near_link(link: Link, found: PairCost) -> AlphaBeta:
+    """Return the link of the steps inside of a node, which wait and carry no bytes."""
+    latency = where(found.steps > 0, found.step, 0.0)
+    return AlphaBeta(
+        name=str(link.name),
+        latency=latency,
+        bandwidth=INFINITY,
+        level=link.level,
+        explain=lambda: (_part(latency, link.latency, link.explain_latency(), "s"), INFINITY),
+    )
+
+
+def _wire_link(flat: Link, found: PairCost) -> AlphaBeta:
+    """Return the link of the bytes: *flat* with the steps and the bandwidth of the pair."""
+    latency = where(found.crossings > 0, found.crossing, 0.0)
+    bandwidth = where(found.bandwidth > 0, found.bandwidth, 1.0)
+    return AlphaBeta(
+        name=flat.name,
+        latency=latency,
+        bandwidth=bandwidth,
+        level=flat.level,
+        explain=lambda: (
+            _part(latency, flat.latency, flat.explain_latency(), "s"),
+            _part(bandwidth, flat.bandwidth, flat.explain_bandwidth(), "B/s"),
+        ),
+    )
+
+
+def _part(value: Real, whole: Real, of: Real | Formula, unit: str) -> Real | Formula:
+    """Return *value* as a part of the *whole*, which has a formula *of* its own."""
+    if not any_of(value != whole):
+        return of
+    if not any_of(value > 0):
+        return value
+    return formula("f v, f by algorithm and protocol", f=value / whole, v=(of, unit))
 
 
 @hookimpl
-def collectives() -> list[Nccl]:
-    """Offer the library."""
-    return [Nccl()]
+def collectives() -> list[Collective]:
+    """Offer the library, and each of its pairs."""
+    return [Nccl(), *(LibraryPair(pair) for pair in OPERATIONS)]

@@ -1,4 +1,9 @@
-"""The machine as the library's topology search sees it, with the table of its release."""
+"""The machine as the library's topology search sees it, with the table of its release.
+
+A study describes it (channels, and the bandwidth of each), or the links of a group do. By the
+links, a level's `latency` is that of a step with Simple: steps with other protocols take less of
+it, as they do in the table. A channel has the bandwidth of one NVLink of the generation.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,8 @@ from math import prod
 
 from attrs import frozen
 
-from parcost import Group, Real, block_name
-from parcost.numeric import where
+from parcost import Group, Link, Mask, Real, block_name
+from parcost.numeric import INFINITY, floor_log2, log2, maximum, minimum, where
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     GenerationTuning,
@@ -23,6 +28,54 @@ PROTOCOLS = frozenset(
         *("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"),
     )
 )
+_STEP = "ring_simple"  # the row of the step that a level's latency is
+
+
+@frozen(kw_only=True, eq=False)
+class RankSpread:
+    """How the ranks of a group are spread: *local* on each of *nodes*."""
+
+    ranks: Real
+    local: Real
+    nodes: Real
+    pcie: Mask  # inside of a node, rather than NVLink
+    reduces: bool  # the switch of a node
+
+    @classmethod
+    def of(cls, group: Group) -> RankSpread:
+        """Return how *group* is spread; its innermost levels are the node.
+
+        Nodes that hold different numbers of its ranks count as if all held the mean.
+        """
+        inside = host_levels(group)
+        nodes = prod(group.shape[inside:], start=1.0)
+        pcie: Mask = False
+        for members, link in zip(group.shape[:inside], group.links, strict=False):
+            if getattr(link.level, "kind", "") == "pcie":
+                pcie = pcie | ((members > 1) if inside > 1 else True)
+        return cls(
+            ranks=group.ranks,
+            local=group.ranks / nodes,
+            nodes=nodes,
+            pcie=pcie,
+            reduces=bool(getattr(group.links[0].level, "in_network", False)),
+        )
+
+    def by_nodes(self, one: Real, two: Real, more: Real) -> Real:
+        """Return the value for one node, for two, or for more."""
+        return where(self.nodes <= 1, one, where(self.nodes <= 2, two, more))
+
+    def beyond_one_node(self, value: Real) -> Real:
+        """Return *value* where there are several nodes, and 0 on one."""
+        return where(self.nodes > 1, value, 0.0)
+
+
+def host_levels(group: Group) -> int:
+    """Return how many levels of *group* are in a host: the first, and those with `in_host`."""
+    count = 1
+    while count < len(group.links) and getattr(group.links[count].level, "in_host", False):
+        count += 1
+    return count
 
 
 @frozen(kw_only=True, eq=False)
@@ -45,65 +98,252 @@ class Machine:
         """Return the latencies of a pair."""
         return next(p for p in self.table.protocols if block_name(p) == name)
 
+    @property
+    def start(self) -> Real:
+        """Seconds of a call beyond the table, which the library does not count."""
+        return 0.0
 
-def machine(choice: CollectiveChoice) -> Machine | None:
-    """Return the machine that *choice* describes, or None where it leaves something out."""
-    table = choice.tuning
-    if table is None or choice.channels is None:
-        return None
-    generation = next((g for g in table.generations if block_name(g) == choice.generation), None)
-    host = next((h for h in table.hosts if block_name(h) == choice.host), None)
-    intra = choice.channel_bandwidth
-    rows = {block_name(protocol) for protocol in table.protocols}
-    if generation is None or host is None or not rows.issuperset(PROTOCOLS):
-        return None
-    if intra is None:
-        if choice.links is None:
-            return None
-        intra = choice.links * generation.payload / choice.channels
-    inter = choice.network_channel_bandwidth
-    return Machine(
-        table=table,
-        generation=generation,
-        host=host,
-        channels=choice.channels,
-        intra=intra,
-        inter=intra if inter is None else inter,
-        card_latency=choice.card_latency,
-        collnet=choice.collnet,
-    )
+    def ring_channel(self, spread: RankSpread, operation: str = "") -> Real:  # noqa: ARG002
+        """Return the bandwidth of a channel of a ring."""
+        return where(spread.nodes <= 2, self.intra, self.inter)
+
+    def tree_channel(self, spread: RankSpread) -> Real:
+        """Return the bandwidth of a channel of a tree."""
+        return self.ring_channel(spread)
+
+    def nvls_rate(self, spread: RankSpread, operation: str, outside: Real, cap: Real) -> Real:
+        """Return the bandwidth over NVLS, where a channel has *outside* and *cap* at most."""
+        P, reduced = spread.ranks, operation == "all_reduce"
+        share = 2.0 if reduced else (spread.local - 1) / spread.local
+        channel = minimum(minimum(self.nvls_channel * share, outside), cap)
+        bus = self.channels * channel
+        return bus * P / (2 * maximum(P - 1, 1.0)) if reduced else bus
+
+    @property
+    def nvls_channel(self) -> Real:
+        """What NVLS makes of a channel, of which one is kept for the reduction."""
+        channels = self.channels
+        return self.intra * self.generation.nvls_efficiency * (channels - 1) / channels
+
+    def collnet_rate(self, rate: Real) -> Real:
+        """Return the bandwidth over CollNet, of which the node has *rate*."""
+        return rate
+
+    def inside(self, row: ProtocolTuning, spread: RankSpread) -> Real:
+        """Return the time of a step inside of a node."""
+        return where(spread.pcie, _step_seconds(row.pcie), _step_seconds(row.nvlink))
+
+    def outside(self, row: ProtocolTuning, protocol: str) -> Real:
+        """Return the time of a step between nodes."""
+        cards = self.table.simple_ports if protocol == "simple" else 1.0
+        return _step_seconds(row.network) + self.card_latency * cards
+
+    def crosses(self, protocol: str) -> Mask:  # noqa: ARG002
+        """Return whether a protocol crosses the network."""
+        return True
+
+    def correction(self, protocol: str, n: Real) -> Real:
+        """Return the factor on a tree's bandwidth, which changes at powers of two of *n*."""
+        table = self.table
+        percent = {
+            "ll": table.tree_ll_correction,
+            "ll128": table.tree_ll128_correction,
+            "simple": table.tree_simple_correction,
+        }[protocol]
+        return self.factor_at(percent, maximum(n / table.correction_from, 1.0))
+
+    def factor_at(self, percent: tuple[int, ...], size: Real) -> Real:
+        """Return the factor at *size*, in units of the first; 1 beyond the last."""
+        place = floor_log2(size)
+        factor: Real = 1.0
+        for i, value in enumerate(percent):
+            factor = where(place == i, value / 100, factor)
+        return factor
 
 
 @frozen(kw_only=True, eq=False)
-class RankSpread:
-    """How the ranks of a group are spread: *local* on each of *nodes*."""
+class LinkMachine(Machine):
+    """The same by the links of a group, and as measured: its times are of calls that ran.
 
-    ranks: Real
-    local: Real
-    nodes: Real
-    path: str  # inside of a node: nvlink or pcie
-    reduces: bool  # the switch of a node
+    *ring* and *tree* are what all channels carry together. Steps take *near* and *far* times as
+    long as in the table. The factor on a tree is interpolated, so that no longer message is faster.
+    """
+
+    ring: Real
+    tree: Real
+    near: Real
+    far: Real
+    node: Real
+    flags: Mask = True
+    launched: bool = True
+
+    @property
+    def start(self) -> Real:
+        """Seconds until the kernels of all ranks run."""
+        return self.table.start if self.launched else 0.0
+
+    def ring_channel(self, spread: RankSpread, operation: str = "") -> Real:
+        """Return the bandwidth of a channel; an all-reduce of two in a node does not fill it."""
+        share = self.table.two_ranks if operation == "all_reduce" else 1.0
+        two = where((spread.ranks <= 2) & (spread.nodes <= 1), share, 1.0)
+        return self.ring * two / self.channels
+
+    def tree_channel(self, spread: RankSpread) -> Real:  # noqa: ARG002
+        """Return the bandwidth of a channel of a tree."""
+        return self.tree / self.channels
+
+    def nvls_rate(self, spread: RankSpread, operation: str, outside: Real, cap: Real) -> Real:
+        """Return the bandwidth: n (1 + 1/g) bytes pass a port, n (g - 1)/g of a gather."""
+        P, g, reduced = spread.ranks, spread.local, operation == "all_reduce"
+        passed = (1 + 1 / g) if reduced else maximum(g - 1, 1.0) / g
+        bus = self.channels * minimum(outside, cap)
+        beyond = bus * P / (2 * maximum(P - 1, 1.0)) if reduced else bus
+        return minimum(self.node * self.table.nvls_reach / passed, beyond)
+
+    def collnet_rate(self, rate: Real) -> Real:
+        """Return the bandwidth over CollNet: each card sends its part up, and gets the sum."""
+        return minimum(rate, self.channels * self.inter)
+
+    def inside(self, row: ProtocolTuning, spread: RankSpread) -> Real:
+        """Return the time of a step inside of a node."""
+        return super().inside(row, spread) * self.near
+
+    def outside(self, row: ProtocolTuning, protocol: str) -> Real:  # noqa: ARG002
+        """Return the time of a step between nodes."""
+        return _step_seconds(row.network) * self.far
+
+    def crosses(self, protocol: str) -> Mask:
+        """Return whether a protocol crosses the network."""
+        return True if protocol == "simple" else self.flags
+
+    def factor_at(self, percent: tuple[int, ...], size: Real) -> Real:
+        """Return the factor at *size*, between those of the powers of two around it."""
+        place = log2(size)
+        factor: Real = 1.0
+        for i, value in enumerate(percent):
+            above = percent[i + 1] if i + 1 < len(percent) else 100
+            within = (place >= i) & (place < i + 1)
+            factor = where(within, (value + (above - value) * (place - i)) / 100, factor)
+        return factor
+
+
+@frozen(kw_only=True, eq=False)
+class LibraryRelease:
+    """What of a machine does not depend on the group: the table, and its rows in use.
+
+    Calls are *launched* by the host, or replayed with a graph, where nothing waits for it.
+    """
+
+    table: Tuning
+    generation: GenerationTuning
+    host: HostTuning
+    choice: CollectiveChoice
+    launched: bool = True
 
     @classmethod
-    def of(cls, group: Group) -> RankSpread:
-        """Return how *group* is spread; its innermost level is the node.
+    def of(
+        cls,
+        choice: CollectiveChoice,
+        table: Tuning | None,
+        generation: str,
+        *,
+        launched: bool = True,
+    ) -> LibraryRelease | None:
+        """Return the rows of a *table*, or None where it leaves something out."""
+        if table is None:
+            return None
+        row = next((g for g in table.generations if block_name(g) == generation), None)
+        host = next((h for h in table.hosts if block_name(h) == choice.host), None)
+        rows = {block_name(protocol) for protocol in table.protocols}
+        if row is None or host is None or not rows.issuperset(PROTOCOLS):
+            return None
+        return cls(table=table, generation=row, host=host, choice=choice, launched=launched)
 
-        Nodes that hold different numbers of its ranks count as if all held the mean.
-        """
-        nodes = prod(group.shape[1:], start=1.0)
-        level = group.links[0].level
-        return cls(
-            ranks=group.ranks,
-            local=group.ranks / nodes,
-            nodes=nodes,
-            path="pcie" if getattr(level, "kind", "") == "pcie" else "nvlink",
-            reduces=bool(getattr(level, "in_network", False)),
+    def described_machine(self) -> Machine | None:
+        """Return the machine that the study describes, or None where it does not."""
+        choice = self.choice
+        if choice.channels is None:
+            return None
+        intra = choice.channel_bandwidth
+        if intra is None:
+            if choice.links is None:
+                return None
+            intra = choice.links * self.generation.payload / choice.channels
+        inter = choice.network_channel_bandwidth
+        return Machine(
+            table=self.table,
+            generation=self.generation,
+            host=self.host,
+            channels=choice.channels,
+            intra=intra,
+            inter=intra if inter is None else inter,
+            card_latency=choice.card_latency,
+            collnet=choice.collnet,
         )
 
-    def by_nodes(self, one: Real, two: Real, more: Real) -> Real:
-        """Return the value for one node, for two, or for more."""
-        return where(self.nodes <= 1, one, where(self.nodes <= 2, two, more))
+    def on_links(self, group: Group) -> LinkMachine:
+        """Return the machine that the links of *group* make.
 
-    def beyond_one_node(self, value: Real) -> Real:
-        """Return *value* where there are several nodes, and 0 on one."""
-        return where(self.nodes > 1, value, 0.0)
+        A tree over two nodes sends the buffer once each way, where a ring sends it nearly twice.
+        """
+        inside = host_levels(group)
+        step = next(p for p in self.table.protocols if block_name(p) == _STEP)
+        node: Real = INFINITY
+        network: Real = INFINITY
+        near: Real = 0.0
+        far: Real = 0.0
+        flags: Mask = True
+        owned: Real = 1.0
+        reduces = True
+        for i, (members, link) in enumerate(zip(group.shape, group.links, strict=True)):
+            crossed = members > 1
+            rate = where(crossed, link.bandwidth * owned, INFINITY)
+            if i < inside:
+                node = minimum(node, rate)
+                time = step.pcie if getattr(link.level, "kind", "") == "pcie" else step.nvlink
+                near = maximum(near, where(crossed, link.latency / _step_seconds(time), 0.0))
+            else:
+                network = minimum(network, rate)
+                far = maximum(far, where(crossed, link.latency / _step_seconds(step.network), 0.0))
+                flags = flags & ((crossed ^ True) | bool(getattr(link.level, "low_latency", True)))
+                reduces = reduces and bool(getattr(link.level, "in_network", False))
+            owned = owned * group.fewest[i]
+        first = group.links[0].bandwidth
+        nodes = prod(group.shape[inside:], start=1.0)
+        trees = minimum(node, network * where(nodes <= 2, 2.0, 1.0))
+        channels = maximum(minimum(node, first) / self.generation.payload, 2.0)
+        return LinkMachine(
+            table=self.table,
+            generation=self.generation,
+            host=self.host,
+            channels=channels,
+            intra=minimum(node, first) / channels,
+            inter=minimum(network, _LONGEST) / channels,
+            card_latency=0.0,
+            collnet=reduces and len(group.links) > inside,
+            ring=minimum(_ring_rate(group.flat, node, network), _LONGEST),
+            tree=minimum(trees, _LONGEST),
+            near=near,
+            far=far,
+            node=minimum(node, first),
+            flags=flags,
+            launched=self.launched,
+        )
+
+
+_LONGEST = 1e18  # B/s: of a group of one rank, which crosses nothing
+
+
+def _ring_rate(flat: Link, node: Real, network: Real) -> Real:
+    """Return the bandwidth of a ring through every port, which no boundary is slower than."""
+    return minimum(flat.bandwidth, minimum(node, network))
+
+
+def _step_seconds(time: Real | None) -> Real:
+    return INFINITY if time is None else time
+
+
+def machine(choice: CollectiveChoice) -> Machine | None:
+    """Return the machine that *choice* describes, or None where it leaves something out."""
+    release = LibraryRelease.of(choice, choice.tuning, choice.generation)
+    return None if release is None else release.described_machine()

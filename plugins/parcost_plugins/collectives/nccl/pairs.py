@@ -1,230 +1,300 @@
-"""The time of every pair of algorithm and protocol, as the library predicts it."""
+"""The time of every pair of algorithm and protocol, as the library predicts it.
+
+A pair calls once, steps inside of a node and between nodes, and moves bytes. Its time is the sum.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from attrs import evolve, frozen
+
 from parcost import Group, Mask, Real
-from parcost.numeric import INFINITY, floor_log2, maximum, minimum, ratio, where
+from parcost.numeric import INFINITY, floor_log2, maximum, minimum, where
 from parcost_plugins.collectives.nccl.machine import Machine, RankSpread
-from parcost_plugins.vocabulary import ProtocolTuning
 
 _GATHERS = ("all_gather", "reduce_scatter")
-_PROTOCOLS = ("ll", "ll128", "simple")
+_COPIES = ("broadcast", "reduce")
+#: What a call does: a pair has the operations of its algorithm.
+OPERATIONS: Mapping[str, frozenset[str]] = {
+    "ring_ll": frozenset({"all_reduce", *_GATHERS, *_COPIES}),
+    "ring_ll128": frozenset({"all_reduce", *_GATHERS, *_COPIES}),
+    "ring_simple": frozenset({"all_reduce", *_GATHERS, *_COPIES}),
+    "tree_ll": frozenset({"all_reduce"}),
+    "tree_ll128": frozenset({"all_reduce"}),
+    "tree_simple": frozenset({"all_reduce"}),
+    "nvls": frozenset({"all_reduce", *_GATHERS}),
+    "nvls_tree": frozenset({"all_reduce"}),
+    "collnet_direct": frozenset({"all_reduce", *_GATHERS}),
+    "collnet_chain": frozenset({"all_reduce"}),
+    "pat": frozenset(_GATHERS),
+}
+
+
+@frozen(kw_only=True, eq=False)
+class PairCost:
+    """What a pair does in one call, where it is *offered*.
+
+    It starts after *call* seconds. It takes *steps* of *step* seconds inside of a node, and
+    *crossings* of *crossing* seconds between nodes. Its *bytes_* pass at *bandwidth*. A rank adds
+    *reduced* bytes, which the library takes for a part of the copy.
+    """
+
+    call: Real
+    bytes_: Real
+    bandwidth: Real
+    steps: Real = 0.0
+    step: Real = 0.0
+    crossings: Real = 0.0
+    crossing: Real = 0.0
+    offered: Mask = True
+    reduced: Real = 0.0
+
+    @property
+    def runs(self) -> Mask:
+        """Where it is offered, and every step that it takes has a time."""
+        known = ((self.steps <= 0) | (self.step < INFINITY)) & (
+            (self.crossings <= 0) | (self.crossing < INFINITY)
+        )
+        return self.offered & known & (self.bandwidth > 0)
+
+    @property
+    def seconds(self) -> Real:
+        """The time of the call; infinity where it does not run."""
+        start = self.call + _total_time(self.steps, self.step)
+        start = start + _total_time(self.crossings, self.crossing)
+        bandwidth = where(self.bandwidth > 0, self.bandwidth, 1.0)
+        return where(self.runs, start + self.bytes_ / bandwidth, INFINITY)
+
+    def slowed_cost(self, factor: Real) -> PairCost:
+        """Return the pair with all of its start-up *factor* times as long."""
+        return evolve(
+            self, call=self.call * factor, step=self.step * factor, crossing=self.crossing * factor
+        )
 
 
 def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, Real]:
     """Return seconds by pair; infinity where the library does not offer it."""
-    placed = RankSpread.of(group)
+    spread = RankSpread.of(group)
     found: dict[str, Real] = {}
-    for protocol in _PROTOCOLS:
-        if protocol == "ll128" and placed.path != "nvlink":
-            continue
-        found[f"ring_{protocol}"] = _ring(machine, placed, operation, n, protocol)
-        if operation == "all_reduce":
-            found[f"tree_{protocol}"] = _tree(machine, placed, n, protocol)
-    if operation == "all_reduce" or operation in _GATHERS:
-        found["nvls"] = _nvls(machine, placed, operation, n)
-        found["collnet_direct"] = _collnet_direct(machine, placed, operation, n)
-    if operation == "all_reduce":
-        found["nvls_tree"] = _nvls_tree(machine, placed, n)
-        found["collnet_chain"] = _collnet_chain(machine, placed, n)
-    if operation in _GATHERS:
-        found["pat"] = _pat(machine, placed, n)
-    return {  # one rank sends nothing
-        name: where(placed.ranks > 1, seconds, 0.0)
-        for name, seconds in found.items()
-        if not (isinstance(seconds, float) and seconds == INFINITY)
-    }
+    for name, operations in OPERATIONS.items():
+        if operation in operations:
+            seconds = pair_cost(name, machine, spread, operation, n).seconds
+            if not (isinstance(seconds, float) and seconds == INFINITY):
+                found[name] = where(spread.ranks > 1, seconds, 0.0)
+    return found
 
 
-def _ring(machine: Machine, placed: RankSpread, operation: str, n: Real, protocol: str) -> Real:
-    P, nodes, table = placed.ranks, placed.nodes, machine.table
+def pair_cost(name: str, machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
+    """Return what the pair called *name* does for *n* bytes."""
+    algorithm, _, protocol = name.partition("_")
+    if algorithm == "ring":
+        found = _ring(machine, spread, operation, n, protocol)
+    elif algorithm == "tree":
+        found = _tree(machine, spread, n, protocol)
+    else:
+        found = _OTHERS[name](machine, spread, operation, n)
+    return evolve(found, call=found.call + machine.start)
+
+
+def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protocol: str) -> PairCost:
+    P, nodes, table = spread.ranks, spread.nodes, machine.table
     row = machine.protocol(f"ring_{protocol}")
     steps = {"all_reduce": 2 * (P - 1), "broadcast": P, "reduce": P}.get(operation, P - 1)
-    bus = machine.channels * _channel(machine, placed)
+    bus = machine.channels * machine.ring_channel(spread, operation)
     if protocol == "ll":
-        bus = minimum(bus * table.ring_ll, _ll_cap(machine, placed))
+        bus = minimum(bus * table.ring_ll, _ll_cap(machine, spread))
     elif protocol == "ll128":
         bus = minimum(bus * table.ring_ll128, machine.channels * machine.generation.ring_ll128)
-    inside = _inside(row, placed)
-    # a card per rank serves rings and trees alike, and the library takes the tree's row
-    lone = machine.protocol(f"tree_{protocol}")
-    outside = where(
-        placed.local <= 1,
-        _network_seconds(machine, lone, protocol),
-        _network_seconds(machine, row, protocol),
-    )
-    if operation in ("broadcast", "reduce"):
-        latency = row.base + where(nodes > 1, outside, inside)
-        return _copy_time(latency, n * steps / P, bus)
+    inside, outside = machine.inside(row, spread), machine.outside(row, protocol)
+    if table.lone_as_tree:  # a card per rank serves rings and trees alike
+        lone = machine.outside(machine.protocol(f"tree_{protocol}"), protocol)
+        outside = where(spread.local <= 1, lone, outside)
+    offered = _crosses(machine, spread, protocol)
+    if operation in _COPIES:
+        return PairCost(
+            call=row.base,
+            steps=where(nodes > 1, 0.0, 1.0),
+            step=inside,
+            crossings=where(nodes > 1, 1.0, 0.0),
+            crossing=outside,
+            bytes_=n * steps / P,
+            bandwidth=bus,
+            offered=offered,
+            reduced=n if operation == "reduce" else 0.0,
+        )
     crossings = (2.0 if operation == "all_reduce" else 1.0) * (nodes - 1)
-    factor = table.simple_overhead if protocol == "simple" else 1.0
-    overhead = placed.beyond_one_node(machine.host.overhead * factor)
-    latency = row.base + _total_time(steps - crossings, maximum(inside, overhead))
-    latency = latency + _total_time(crossings, outside)
-    if protocol == "simple" and operation == "all_reduce":
-        long = (nodes > 1) & (n / (machine.channels * P) >= table.long_message)
-        latency = latency * where(long, machine.generation.long_ring, 1.0)
-    return _copy_time(latency, n * steps / P, bus)
+    if operation == "all_reduce":
+        crossings = crossings + spread.beyond_one_node(table.extra_crossings)
+    crossings = minimum(crossings, steps)
+    reduced = 0.0 if operation == "all_gather" else n * (P - 1) / P
+    overhead = machine.host.overhead * (table.simple_overhead if protocol == "simple" else 1.0)
+    found = PairCost(
+        call=row.base,
+        steps=steps - crossings,
+        step=maximum(inside, spread.beyond_one_node(overhead)),
+        crossings=crossings,
+        crossing=outside,
+        bytes_=n * steps / P,
+        bandwidth=bus,
+        offered=offered,
+        reduced=reduced,
+    )
+    if protocol != "simple" or operation != "all_reduce":
+        return found
+    long = (nodes > 1) & (n / (machine.channels * P) >= table.long_message)
+    return found.slowed_cost(where(long, machine.generation.long_ring, 1.0))
 
 
-def _tree(machine: Machine, placed: RankSpread, n: Real, protocol: str) -> Real:
-    table, generation = machine.table, machine.generation
+def _tree(machine: Machine, spread: RankSpread, n: Real, protocol: str) -> PairCost:
+    table, generation, channels = machine.table, machine.generation, machine.channels
     row = machine.protocol(f"tree_{protocol}")
-    channels = machine.channels
-    cap = placed.by_nodes(
+    cap = spread.by_nodes(
         generation.tree_one_node, generation.tree_two_nodes, generation.tree_more_nodes
     )
-    bus = minimum(channels * _channel(machine, placed) * table.tree, channels * cap)
+    bus = minimum(channels * machine.tree_channel(spread) * table.tree, channels * cap)
     if protocol == "ll":
-        bus = minimum(bus * table.tree_ll, _ll_cap(machine, placed))
+        bus = minimum(bus * table.tree_ll, _ll_cap(machine, spread))
     elif protocol == "ll128":
-        share = placed.by_nodes(
+        share = spread.by_nodes(
             table.tree_ll128_one_node, table.tree_ll128_more_nodes, table.tree_ll128_more_nodes
         )
-        cap = placed.by_nodes(
+        cap = spread.by_nodes(
             generation.tree_ll128_one_node,
             generation.tree_ll128_two_nodes,
             generation.tree_ll128_more_nodes,
         )
         bus = minimum(bus * share, channels * cap)
-    corrected = bus / 2 * _correction(machine, n, protocol)
-    steps = _total_time(placed.local - 1, _inside(row, placed))
-    steps = steps + _total_time(floor_log2(placed.nodes), _network_seconds(machine, row, protocol))
-    return _copy_time(row.base + 2 * steps, n, corrected)
-
-
-def _nvls(machine: Machine, placed: RankSpread, operation: str, n: Real) -> Real:
-    if not _multicasts(machine, placed):
-        return INFINITY
-    P, row = placed.ranks, machine.protocol("nvls")
-    spread = 2.0 if operation == "all_reduce" else (placed.local - 1) / placed.local
-    inside = _nvls_channel(machine) * spread
-    channel = where(placed.nodes > 1, minimum(inside, machine.inter), inside)
-    bus = machine.channels * channel
-    bandwidth = bus * P / (2 * maximum(P - 1, 1.0)) if operation == "all_reduce" else bus
-    latency = _inside(row, placed) + placed.beyond_one_node(
-        _network_seconds(machine, row, "simple")
+    return PairCost(
+        call=row.base,
+        steps=2 * (spread.local - 1),
+        step=machine.inside(row, spread),
+        crossings=2 * floor_log2(maximum(spread.nodes, 1.0)),
+        crossing=machine.outside(row, protocol),
+        bytes_=n,
+        bandwidth=bus / 2 * machine.correction(protocol, n),
+        offered=_crosses(machine, spread, protocol),
+        reduced=n,
     )
-    offered = (placed.nodes <= 1) | machine.collnet
-    return _offered_seconds(offered, _copy_time(latency, n, bandwidth))
 
 
-def _nvls_tree(machine: Machine, placed: RankSpread, n: Real) -> Real:
-    if not _multicasts(machine, placed):
-        return INFINITY
-    P, generation, row = placed.ranks, machine.generation, machine.protocol("nvls_tree")
-    inside = _nvls_channel(machine) * 2
-    outside = machine.inter * where(placed.nodes <= 2, 2.0, 1.0)
-    cap = placed.by_nodes(0.0, generation.nvls_tree_two_nodes, generation.nvls_tree_more_nodes)
-    bus = machine.channels * minimum(minimum(inside, outside), cap)
-    bandwidth = bus * P / (2 * maximum(P - 1, 1.0))
+def _nvls(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
+    row = machine.protocol("nvls")
+    outside = where(spread.nodes > 1, machine.inter, INFINITY)
+    return PairCost(
+        call=0.0,
+        steps=1.0,
+        step=machine.inside(row, spread),
+        crossings=spread.beyond_one_node(1.0),
+        crossing=machine.outside(row, "simple"),
+        bytes_=n,
+        bandwidth=machine.nvls_rate(spread, operation, outside, INFINITY),
+        offered=_multicasts(machine, spread) & ((spread.nodes <= 1) | machine.collnet),
+    )
+
+
+def _nvls_tree(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
+    generation, row = machine.generation, machine.protocol("nvls_tree")
+    outside = machine.inter * where(spread.nodes <= 2, 2.0, 1.0)
+    cap = spread.by_nodes(0.0, generation.nvls_tree_two_nodes, generation.nvls_tree_more_nodes)
+    bandwidth = machine.nvls_rate(spread, operation, outside, cap)
     if generation.nvls_tree_corrected and machine.host.nvls_tree_corrected:
-        bandwidth = bandwidth * _correction(machine, n, "simple")
-    latency = row.base + _inside(row, placed)
-    latency = latency + _total_time(
-        2 * floor_log2(placed.nodes), _network_seconds(machine, row, "simple")
+        bandwidth = bandwidth * machine.correction("simple", n)
+    return PairCost(
+        call=row.base,
+        steps=1.0,
+        step=machine.inside(row, spread),
+        crossings=2 * floor_log2(maximum(spread.nodes, 1.0)),
+        crossing=machine.outside(row, "simple"),
+        bytes_=n,
+        bandwidth=bandwidth,
+        offered=_multicasts(machine, spread) & (spread.nodes > 1),
     )
-    return _copy_time(latency, n, bandwidth)
 
 
-def _collnet_direct(machine: Machine, placed: RankSpread, operation: str, n: Real) -> Real:
-    if not machine.collnet:
-        return INFINITY
-    table, local, row = machine.table, placed.local, machine.protocol("collnet_direct")
+def _collnet_direct(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:
+    table, local, row = machine.table, spread.local, machine.protocol("collnet_direct")
     if operation == "all_reduce":
         crowd = local / machine.channels
         crowd = crowd - (crowd - 1) / 2
-        bus = machine.channels * machine.intra / crowd * machine.generation.collnet
-        bandwidth = bus / 2
+        bandwidth = machine.channels * machine.intra / crowd * machine.generation.collnet / 2
     else:
         bandwidth = local * minimum(machine.intra, table.collnet_network * machine.inter)
-    peers = _total_time(minimum(local - 1, 1.0), _inside(row, placed))
-    latency = row.base + 2 * (peers + table.collnet_direct_peer * (local - 1))
-    latency = latency + _network_seconds(machine, row, "simple")
-    return _offered_seconds(placed.nodes > 1, _copy_time(latency, n, bandwidth))
+    return PairCost(
+        call=row.base + 2 * table.collnet_direct_peer * (local - 1),
+        steps=2 * minimum(local - 1, 1.0),
+        step=machine.inside(row, spread),
+        crossings=1.0,
+        crossing=machine.outside(row, "simple"),
+        bytes_=n,
+        bandwidth=machine.collnet_rate(bandwidth),
+        offered=(spread.nodes > 1) & machine.collnet,
+    )
 
 
-def _collnet_chain(machine: Machine, placed: RankSpread, n: Real) -> Real:
-    if not machine.collnet:
-        return INFINITY
+def _collnet_chain(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:  # noqa: ARG001
     row = machine.protocol("collnet_chain")
-    latency = row.base + _total_time(2 * (placed.local - 1), _inside(row, placed))
-    latency = latency + _network_seconds(machine, row, "simple")
-    return _offered_seconds(
-        placed.nodes > 1, _copy_time(latency, n, machine.channels * machine.intra / 2)
+    return PairCost(
+        call=row.base,
+        steps=2 * (spread.local - 1),
+        step=machine.inside(row, spread),
+        crossings=1.0,
+        crossing=machine.outside(row, "simple"),
+        bytes_=n,
+        bandwidth=machine.collnet_rate(machine.channels * machine.intra / 2),
+        offered=(spread.nodes > 1) & machine.collnet,
     )
 
 
-def _pat(machine: Machine, placed: RankSpread, n: Real) -> Real:
+def _pat(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:  # noqa: ARG001
     table, row = machine.table, machine.protocol("pat")
-    steps = (
-        _total_time(floor_log2(placed.nodes), _network_seconds(machine, row, "simple"))
-        / table.pat_steps
-    )
-    latency = row.base + steps + table.pat_rank * placed.ranks
-    bandwidth = machine.channels * _channel(machine, placed) * table.pat
-    return _offered_seconds(
-        (placed.local <= 1) & (placed.nodes > 1), _copy_time(latency, n, bandwidth)
+    return PairCost(
+        call=row.base + table.pat_rank * spread.ranks,
+        crossings=floor_log2(maximum(spread.nodes, 1.0)),
+        crossing=machine.outside(row, "simple") / table.pat_steps,
+        bytes_=n,
+        bandwidth=machine.channels * machine.ring_channel(spread) * table.pat,
+        offered=(spread.local <= 1) & (spread.nodes > 1),
     )
 
 
-def _copy_time(latency: Real, n: Real, bandwidth: Real) -> Real:
-    """Return the time of *n* bytes; a table that gives a pair no bandwidth does not offer it."""
-    return where(bandwidth > 0, latency + ratio(n, bandwidth), INFINITY)
+_OTHERS: Mapping[str, Callable[[Machine, RankSpread, str, Real], PairCost]] = {
+    "nvls": _nvls,
+    "nvls_tree": _nvls_tree,
+    "collnet_direct": _collnet_direct,
+    "collnet_chain": _collnet_chain,
+    "pat": _pat,
+}
 
 
 def _total_time(times: Real, step: Real) -> Real:
     """Return the time of so many steps: none takes nothing, also where one takes for ever."""
-    return where(times > 0, times * step, 0.0)
+    return times * where(times > 0, step, 0.0)
 
 
-def _offered_seconds(offered: Mask, seconds: Real) -> Real:
-    return where(offered, seconds, INFINITY)
+def _crosses(machine: Machine, spread: RankSpread, protocol: str) -> Mask:
+    """Return whether a protocol passes what is between the ranks: LL128 no PCIe in a node."""
+    offered = (spread.nodes <= 1) | machine.crosses(protocol)
+    return offered & (spread.pcie ^ True) if protocol == "ll128" else offered
 
 
-def _channel(machine: Machine, placed: RankSpread) -> Real:
-    """Return the bandwidth of one channel of rings and trees."""
-    return where(placed.nodes <= 2, machine.intra, machine.inter)
-
-
-def _nvls_channel(machine: Machine) -> Real:
-    """Return what NVLS makes of a channel, of which one is kept for the reduction."""
-    channels = machine.channels
-    return machine.intra * machine.generation.nvls_efficiency * (channels - 1) / channels
-
-
-def _multicasts(machine: Machine, placed: RankSpread) -> bool:
+def _multicasts(machine: Machine, spread: RankSpread) -> Mask:
     row = machine.protocol("nvls")
-    generation = machine.generation.nvls_efficiency
-    return placed.reduces and placed.path == "nvlink" and row.nvlink is not None and generation != 0
+    able = spread.reduces and row.nvlink is not None and machine.generation.nvls_efficiency != 0
+    return (spread.pcie ^ True) & able
 
 
-def _ll_cap(machine: Machine, placed: RankSpread) -> Real:
+def _ll_cap(machine: Machine, spread: RankSpread) -> Real:
     host = machine.host
-    return placed.by_nodes(machine.generation.ll_one_node, host.ll_two_nodes, host.ll_more_nodes)
+    return spread.by_nodes(machine.generation.ll_one_node, host.ll_two_nodes, host.ll_more_nodes)
 
 
-def _inside(row: ProtocolTuning, placed: RankSpread) -> Real:
-    step = row.pcie if placed.path == "pcie" else row.nvlink
-    return INFINITY if step is None else step
+def fastest_seconds(costs: Mapping[str, Real]) -> Real:
+    """Return the least of the times of some pairs."""
+    best: Real = INFINITY
+    for seconds in costs.values():
+        best = minimum(best, seconds)
+    return best
 
 
-def _network_seconds(machine: Machine, row: ProtocolTuning, protocol: str) -> Real:
-    step = INFINITY if row.network is None else row.network
-    cards = machine.table.simple_ports if protocol == "simple" else 1.0
-    return step + machine.card_latency * cards
-
-
-def _correction(machine: Machine, n: Real, protocol: str) -> Real:
-    """Return the factor on a tree's bandwidth, which changes at powers of two of *n*."""
-    table = machine.table
-    percent = {
-        "ll": table.tree_ll_correction,
-        "ll128": table.tree_ll128_correction,
-        "simple": table.tree_simple_correction,
-    }[protocol]
-    place = floor_log2(maximum(n / table.correction_from, 1.0))
-    factor: Real = 1.0
-    for i, value in enumerate(percent):
-        factor = where(place == i, value / 100, factor)
-    return factor
+__all__ = ["OPERATIONS", "PairCost", "fastest_seconds", "pair_cost", "pairs"]

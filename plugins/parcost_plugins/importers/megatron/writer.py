@@ -355,7 +355,7 @@ def _overlap(job: Job, same: dict[str, str]) -> Flags:
     flags = Flags()
     if hides_gradients(job.study):
         flags["overlap_grad_reduce"] = []
-        if job.states(job.overlap, "bucket"):
+        if job.overlap.bucket is not None and job.states(job.overlap, "bucket"):
             width = 2.0 if "grad_reduce_in_bf16" in _state(job) else 4.0
             elements = job.number("overlap.bucket", job.overlap.bucket / width)
             flags["ddp_bucket_size"] = [str(elements)]

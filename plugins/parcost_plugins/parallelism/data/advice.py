@@ -9,13 +9,13 @@ from parcost import Once, Outcome, Section, Study, Work
 from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, shard_groups
 from parcost_plugins.vocabulary import (
     Layout,
-    Overlap,
     Targets,
     Training,
     memory_limits,
 )
 from parcost_plugins.vocabulary.run_choices import (
     copies_buckets,
+    gradient_bucket,
     hides_gradients,
     shards_states,
     shards_weights,
@@ -35,7 +35,7 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:
 
 def _checklist(study: Study, outcome: Outcome) -> Section:
     """Return what is usually checked before a run of replicas, as it comes out here."""
-    overlap, precision = study[Overlap], study[Training].precision
+    bucket, precision = gradient_bucket(study), study[Training].precision
     wire = next(iter(shard_groups(study)))
     group = study.group(wire.inside)
     least = group.ranks * group.flat.latency * group.flat.bandwidth
@@ -50,8 +50,8 @@ def _checklist(study: Study, outcome: Outcome) -> Section:
     rows = [
         (
             "buckets take longer to send than to start",
-            (overlap.bucket, "B"),
-            _yes_or_no(overlap.bucket >= least),
+            (bucket, "B"),
+            _yes_or_no(bucket >= least),
             f"more than {least / 1e6:.3g} MB: ranks x latency x bandwidth",
         ),
         (

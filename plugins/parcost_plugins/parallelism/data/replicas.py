@@ -47,9 +47,9 @@ def _reduction(wire: ShardGroup, operation: str, name: str, overlap: bool) -> It
     size = wire.study[Training].precision.reduction
     n = kind.elements * size
     first: Real = 0.0
-    if overlap:
+    if overlap and chosen.first_bucket is not None:
         # a bucket like any other where it is not smaller
-        smaller = chosen.first_bucket < chosen.bucket
+        smaller = chosen.first_bucket < wire.bucket
         first = where(smaller, minimum(chosen.first_bucket, n), 0.0)
     buckets = wire.buckets(n - first, overlap)
     each = wire.reduce(operation, (n - first) / size / buckets)

@@ -11,12 +11,11 @@ from parcost_plugins.parallelism.data.compression import ReductionPrice, exchang
 from parcost_plugins.vocabulary import (
     CollectiveChoice,
     LocalUpdates,
-    Overlap,
     Training,
     slowdown,
 )
 from parcost_plugins.vocabulary.causes import DATA
-from parcost_plugins.vocabulary.run_choices import shards_states
+from parcost_plugins.vocabulary.run_choices import gradient_bucket, shards_states
 from parcost_plugins.vocabulary.stage_parameters import StageKind, stage_kinds
 
 #: The tags of terms: what reduces gradients, what compresses them, what workers average.
@@ -103,7 +102,6 @@ def shard_groups(study: Study) -> Sequence[ShardGroup]:
 
 
 def _shard_groups(study: Study) -> Iterator[ShardGroup]:
-    overlap = study[Overlap]
     for kind in stage_kinds(study):
         inside, across = _groups(study, kind)
         yield ShardGroup(
@@ -112,7 +110,7 @@ def _shard_groups(study: Study) -> Iterator[ShardGroup]:
             inside=inside,
             across=across,
             algorithm=study[CollectiveChoice].data,
-            bucket=overlap.bucket,
+            bucket=gradient_bucket(study),
             slowdown=slowdown(study),
             on=link_resources(study.group(inside).flat),
             on_across=link_resources(study.group(across).flat) if across else {},

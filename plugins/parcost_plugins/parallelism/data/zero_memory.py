@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from parcost import Memory, Moment, Study, formula, letters_of
 from parcost.numeric import any_of, minimum
-from parcost_plugins.vocabulary import Overlap, Sharding, Training
+from parcost_plugins.vocabulary import Sharding, Training
 from parcost_plugins.vocabulary.causes import BUFFERS
 from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import (
+    gradient_bucket,
     reduces_each_micro_batch,
     reshards,
     shards_gradients,
@@ -34,7 +35,7 @@ def buffers(study: Study) -> Iterator[Memory]:
 
 def _bucket(kind: StageKind, study: Study) -> Memory:
     """Return the bucket in which whole gradients wait for their reduce-scatter."""
-    precision, bucket = study[Training].precision, study[Overlap].bucket
+    precision, bucket = study[Training].precision, gradient_bucket(study)
     return Memory(
         name=kind.label("gradient bucket"),
         cause=BUFFERS,
