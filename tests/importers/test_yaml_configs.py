@@ -706,6 +706,63 @@ def test_fp16_of_nemo_1_without_o2_keeps_fp32_weights() -> None:
     assert settings(found)["precision.compute"] == "fp16"
 
 
+COMMAND = """\
+#!/bin/bash
+NODES=4
+srun python /opt/NeMo/examples/megatron_gpt_pretraining.py --config-path=conf \\
+    --config-name=megatron_gpt_config trainer.devices=8 trainer.num_nodes=$NODES \\
+    trainer.precision=bf16 ++model.megatron_amp_O2=True model.num_layers=6 \\
+    model.optim.name=distributed_fused_adam
+"""
+
+
+def read_script(text: str, **neighbors: str) -> Translation:
+    beside = {f"{name}.yaml": text for name, text in neighbors.items()}
+    assert NeMo().recognizes("run.sh", text)
+    return NeMo().read(ImportFile("run.sh", text, neighbor=beside.get))
+
+
+def test_a_command_of_nemo_1_replaces_values_of_its_configuration() -> None:
+    found = read_script(COMMAND)
+    expected = {
+        "cluster.devices": "4 * 8",
+        "model.layers": "6",
+        "model.hidden": "768",
+        "layout.zero": "1",
+        "training.global_batch": "8 sequences",
+    }
+    assert expected.items() <= settings(found).items()
+    assert assumptions(found)["model.hidden"] == "NeMo 1: megatron_gpt_config.yaml"
+    assert "model.layers" not in assumptions(found)
+    assert "precisions.bf16" in uses(found)
+
+
+def test_a_configuration_beside_a_command_of_nemo_1_is_read() -> None:
+    text = COMMAND.replace("megatron_gpt_config", "mine")
+    assert "`mine.yaml` has the other keys" in read_script(text).problems[0].message
+    found = settings(read_script(text, mine=NEMO_1))
+    assert (found["model.layers"], found["model.hidden"]) == (
+        "6",
+        settings(nemo(NEMO_1))["model.hidden"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "attribute"),
+    [
+        ("model.fp8=$FP8", "precision"),
+        ("model.tensor_model_parallel_size=$TP", "layout.tp"),
+        ("model.hidden_size=$H", "model.hidden"),
+        ("model.activations_checkpoint_granularity=$AC", "training.recompute"),
+    ],
+)
+def test_a_variable_without_a_value_in_a_command_of_nemo_1_raises_a_question(
+    word: str, attribute: str
+) -> None:
+    found = read_script(COMMAND.replace("model.num_layers=6", word))
+    assert [one.attribute for one in found.questions] == [attribute]
+
+
 def test_several_recipes_of_nemo_2_need_a_name() -> None:
     text = f"{RECIPE}\n\ndef other_recipe() -> run.Partial:\n    return pretrain_recipe(nodes=1)\n"
     assert "--recipe other_recipe" in recipe_of(text).problems[0].help

@@ -18,6 +18,7 @@ from parcost_plugins.importers.interpolation import MANDATORY, resolve
 from parcost_plugins.importers.json_text import JsonEntry
 from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.needs import NEEDS
+from parcost_plugins.importers.nemo_command import is_command, read_command
 from parcost_plugins.importers.nemo_precision import read_precision
 from parcost_plugins.importers.nemo_recipe import read_nemo_recipe
 from parcost_plugins.importers.nemo_writer import NeMoWriter
@@ -61,6 +62,8 @@ class NeMo(Importer):
         """Return whether the text is YAML of NeMo, by its layout or classes, or a recipe."""
         if name.endswith(".py"):
             return any(sign in text for sign in _SIGNS_OF_RECIPES)
+        if name.endswith((".sh", ".sbatch", ".slurm", ".sub")):
+            return is_command(text)
         if not name.endswith((".yaml", ".yml")):
             return False
         if _CLASSES.search(text):
@@ -82,6 +85,11 @@ class NeMo(Importer):
                 )
                 return Translation(problems=[problem])
             return _NeMoReader(recipe.entries, recipe.unread, recipe.assumed).translation()
+        if is_command(file.text) and not file.name.endswith((".yaml", ".yml")):
+            job = read_command(file)
+            if isinstance(job, ImportProblem):
+                return Translation(problems=[job])
+            return _NeMoReader(job.entries, job.unread, job.assumed).translation()
         entries = read_configuration(file.name, file.text)
         if isinstance(entries, ImportProblem):
             return Translation(problems=[entries])
@@ -131,23 +139,21 @@ class _NeMoReader:
 
     def _ask(self) -> None:
         """Ask for what a recipe computes from values that it does not have."""
+        model = self._table["model"]
         paths = {
+            **{
+                name: f"model.{one}"
+                for name, one in {**model["numbers"], **model["switches"]}.items()
+            },
+            **self._table["decides"],
             **self._table["layout"]["numbers"],
             **self._table["layout"]["switches"],
             **self._table["batch"],
             "global_batch_size": "training.global_batch",
-            "num_nodes": "cluster.devices",
-            "devices": "cluster.devices",
-            "use_distributed_optimizer": "layout.zero",
-            "plugins": "precision",
-            "precision": "precision",
-            "recompute_granularity": "training.recompute",
-            "model": "model",
-            "config": "model",
         }
         asked: set[str] = set()
         for key, why in self._unread.items():
-            path = paths.get(key.rpartition(".")[2], "")
+            path = paths.get(key) or paths.get(key.rpartition(".")[2], "")
             if path and path not in asked:
                 asked.add(path)
                 answers = _ANSWERS.get(path, f"--set {path}=1")
