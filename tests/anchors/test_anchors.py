@@ -10,6 +10,7 @@ import pytest
 import parcost
 from parcost import Report, Session
 from parcost.contract.importers import ImportOptions
+from parcost_plugins.analysis.anchors.causes import step_parts
 from parcost_plugins.analysis.anchors.evaluation import Comparison, anchoring
 
 STUDY = """
@@ -133,6 +134,33 @@ def test_layouts_that_contradict_each_other_weigh_nothing() -> None:
     reasons = [one.reason for one in compare(text)]
     assert reasons[0] == reasons[2] == ""
     assert "2.08 times that of the others" in reasons[1]
+
+
+def test_layouts_that_differ_in_their_mix_get_a_factor_by_cause() -> None:
+    runs = {tp: {"layout.tp": tp} for tp in ("1", "2", "4", "8")}
+    slow_network = {}
+    for tp, settings in runs.items():
+        outcome = evaluate("", settings).result.outcome
+        assert outcome is not None
+        parts = {name: float(part) for name, part in step_parts(outcome).items()}
+        assert sum(parts.values()) == pytest.approx(float(outcome.step_seconds))
+        slow_network[tp] = parts["compute"] + 2 * parts["network"] + parts["host"]
+    text = "".join(
+        f'anchor tp{tp} {{ step_time = {slow_network[tp]!r} s, settings = "layout.tp = {tp}" }}\n'
+        for tp in ("1", "2", "4")
+    )
+    result = evaluate(text, runs["8"]).result
+    found = anchoring(result.study)
+    assert found is not None
+    assert found.causes is not None
+    assert found.causes.factors["network"] > 1.25
+    assert found.causes.factors["compute"] == pytest.approx(1.0, abs=0.1)
+    by_cause = result.figure("anchored_step_time")
+    one_factor = result.figure("step_time") * exp(found.step.shift)
+    assert abs(by_cause - slow_network["8"]) < 0.5 * abs(one_factor - slow_network["8"])
+    interval = result.interval("anchored_step_time")
+    assert interval is not None
+    assert interval.low < slow_network["8"] < interval.high
 
 
 def test_memory_is_anchored_by_what_was_reserved_beyond_the_prediction() -> None:

@@ -61,6 +61,9 @@ def command(
         return 0
     if not paths:
         raise click.UsageError("name a file, or --list the formats")
+    if reading.anchors:
+        message = "`--anchor` is of an evaluation: `parcost import LOG` writes anchors as blocks"
+        raise click.UsageError(message)
     _check_names(paths, session)
     from parcost.contract.importers import ImportedValue
     from parcost.engine.foreign_jobs import questions_of, with_values

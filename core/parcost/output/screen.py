@@ -91,7 +91,7 @@ def _result(result: Result, view: View, causes: int | None, shown: int | None) -
             yield from _worksheet(result, view)
         return
     yield Line("")
-    yield _headlines(result, names)
+    yield figure_table(result, names)
     if names:
         return
     yield from _time(outcome, causes)
@@ -187,7 +187,8 @@ def _comparisons(claims: Sequence[Expectation], most: int | None = _CLAIMS) -> I
         yield Line(f"and {more} more: --full", "warning", indent=2)
 
 
-def _headlines(result: Result, names: Sequence[str]) -> Table:
+def figure_table(result: Result, names: Sequence[str]) -> Table:
+    """Return figures with their notes and intervals: those of *names*, or those of the screen."""
     shown = select(result, names) if names else [f for _, f in result.figures]
     rows: list[Row] = []
     for figure in shown:

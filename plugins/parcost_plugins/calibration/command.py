@@ -95,6 +95,15 @@ _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
     show_default=True,
     help="Fit a latency and a bandwidth, or keep every point; auto fits a line if it is close.",
 )
+@click.option(
+    "--anchor",
+    "anchors",
+    multiple=True,
+    metavar="FILE|TEXT",
+    help="A measured run of the job of PATH, in place of fitting: a log of Megatron-LM, "
+    "NeMo, torchtitan or the HF Trainer, rows of runs, a spec with an `anchor`, or "
+    "--anchor 'step_time = 4.1 s'. May be repeated.",
+)
 @options.selection
 def command(
     paths: tuple[str, ...],
@@ -114,6 +123,7 @@ def command(
     algorithm: str | None,
     table: int | None,
     form: str,
+    anchors: tuple[str, ...],
     selection: PluginSelection,
 ) -> int:
     """Fit named constants to measurements, and write them as a catalogue file.
@@ -123,7 +133,7 @@ def command(
     of Megatron-LM says what its allocator reserves. Any other file is a log of nccl-tests or
     rccl-tests, or two columns of size and time. A
     directory stands for its .jsonl and .log files. The default is the published runs of the
-    package.
+    package. With --anchor, measured runs of the job in the spec PATH correct its predictions.
     """
     import re
 
@@ -136,6 +146,8 @@ def command(
     if out is not None:
         _require_new(Path(out))
     session = options.session(selection)
+    if anchors:
+        return _anchor(paths, anchors, session, format_, out)
     if device is not None:
         _require_device(device)
     if framework is not None:
@@ -188,6 +200,42 @@ def command(
     if out is not None and report.text:
         _write(report.text, out)
     return _FLAWED if work.flaws or work.explicit or not report.text else 0
+
+
+def _anchor(
+    paths: Sequence[str],
+    anchors: Sequence[str],
+    session: Session,
+    format_: str,
+    out: str | None,
+) -> int:
+    """Print what measured runs say of the job of a spec, and write those that count."""
+    from parcost_plugins.calibration.anchors import evaluate_anchors, render, show_problems
+
+    _require_plain_anchors()
+    report, text = evaluate_anchors(paths, anchors, session)
+    flawed = show_problems(report)
+    interrupts = Interrupts()
+    target = OutputFile(None, interrupts)
+    with interrupts:
+        target.put(render(report, "" if out else text, format_, target.paper()))
+        target.finish()
+    if not text:
+        write_message("error[no-anchor-counts]: no anchor counts, and no file is written")
+    elif out is not None:
+        _write(text, out)
+    return _FLAWED if flawed or not text else 0
+
+
+def _require_plain_anchors() -> None:
+    """Reject options of a fit beside anchors, which are no fit."""
+    context = click.get_current_context()
+    default = click.core.ParameterSource.DEFAULT
+    used = {"paths", "anchors", "format_", "out", "files", "without"}
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in used and context.get_parameter_source(name) not in (default, None):
+            raise click.UsageError(f"`{parameter.opts[0]}` has no effect beside `--anchor`")
 
 
 def _require_new(path: Path) -> None:

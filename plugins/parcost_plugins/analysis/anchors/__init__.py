@@ -6,9 +6,11 @@ What the catalogue predicts stays as it is, and stands beside what is anchored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import exp
+from typing import Any
 
-from parcost import Figure, Formula, Interval, Outcome, Section, Study, formula, hookimpl
+from parcost import Figure, Formula, Interval, Outcome, Real, Section, Study, formula, hookimpl
+from parcost.numeric import exp, maximum, minimum
+from parcost_plugins.analysis.anchors.causes import STEP_PARTS, step_parts
 from parcost_plugins.analysis.anchors.evaluation import Anchoring, Comparison, anchoring, job_spread
 from parcost_plugins.vocabulary import Training
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
@@ -22,15 +24,10 @@ def anchored(study: Study, outcome: Outcome) -> Iterator[Figure]:
     found = study.query(anchoring)
     if found is None:
         return
-    step = found.step
     yield Figure(
         name=STEP,
         title="anchored step time",
-        value=formula(
-            "T exp(w r)",
-            {"T": (outcome.step_formula, "s"), "r": step.mean, "w": step.weight},
-            source=f"r, mean ln(measured / predicted), {step.layouts} measured; w, {_SOURCE}",
-        ),
+        value=_anchored_seconds(found, outcome),
         unit="s",
         note=_note(found),
         brief=_note(found),
@@ -53,6 +50,37 @@ def anchored(study: Study, outcome: Outcome) -> Iterator[Figure]:
             )
 
 
+def _anchored_seconds(found: Anchoring, outcome: Outcome) -> Formula:
+    """Return the step time by one factor, or by a factor of each part."""
+    step = found.step
+    if found.causes is None:
+        return formula(
+            "T exp(w r)",
+            {"T": (outcome.step_formula, "s"), "r": step.mean, "w": step.weight},
+            source=f"r, mean ln(measured / predicted), {step.layouts} measured; w, {_SOURCE}",
+        )
+    letters: dict[str, Any] = {}
+    for name, seconds in step_parts(outcome).items():
+        letters[f"f_{name}"] = found.causes.factors[name]
+        letters[name] = (seconds, "s")
+    return formula(
+        " + ".join(f"f_{name} {name}" for name in STEP_PARTS),
+        letters,
+        source=f"factors by cause of {step.layouts} measured layouts, with a ridge prior",
+    )
+
+
+def _ends_of_anchors(found: Anchoring) -> tuple[float, float]:
+    """Return the least and the greatest measured / predicted of anchors by their factors."""
+    assert found.causes is not None
+    ratios = [
+        one.seconds / float(found.causes.seconds(one.parts))
+        for one in found.compared
+        if one.seconds is not None and not one.reason
+    ]
+    return min(ratios), max(ratios)
+
+
 @hookimpl
 def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
     """Yield where the step time lies by what was measured of the job."""
@@ -60,9 +88,20 @@ def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
     if found is None or not found.step.layouts:
         return
     jobs = job_spread(study[Training])
-    low, high = found.step.ends(0.0 if jobs is None else float(jobs.margin))
+    margin = 0.0 if jobs is None else float(jobs.margin)
     letters = {"T": (outcome.step_formula, "s")}
     source = f"{_SOURCE}; it holds every anchor"
+    low: Real
+    high: Real
+    if found.causes is None:
+        low, high = found.step.ends(margin)
+    else:
+        parts = step_parts(outcome)
+        reach = margin * found.causes.deviation(parts)
+        factor = found.causes.seconds(parts) / outcome.step_seconds
+        least, most = _ends_of_anchors(found)
+        low = minimum(factor * exp(-1.0 * reach), factor * least)
+        high = maximum(factor * exp(reach), factor * most)
     yield Interval(
         name=STEP,
         low=formula("T low", letters, low=low, source=source),
@@ -82,19 +121,31 @@ def sections(study: Study, outcome: Outcome) -> Iterator[Section]:  # noqa: ARG0
         for name in ("reserved", "allocated")
         if any(getattr(one, name) is not None for one in found.compared)
     ]
+    several = found.step.layouts > 1
     yield Section(
         title="Anchors",
-        columns=("anchor", "measured", "predicted", "ratio", *memory, "counts"),
-        rows=[_row(one, memory) for one in found.compared],
+        columns=(
+            *("anchor", "measured", "predicted", "error"),
+            *(("by the others",) if several else ()),
+            *memory,
+            "counts",
+        ),
+        rows=[_row(one, found, memory) for one in found.compared],
         notes=[*_notes(found)],
     )
 
 
-def _row(one: Comparison, memory: Sequence[str]) -> tuple[object, ...]:
-    seconds: tuple[object, ...] = ("", "", "")
+def _row(one: Comparison, found: Anchoring, memory: Sequence[str]) -> tuple[object, ...]:
+    several = found.step.layouts > 1
+    seconds: list[object] = [""] * (3 + several)
     if one.seconds is not None and one.predicted:
-        ratio = round(one.seconds / one.predicted, 3)
-        seconds = ((one.seconds, "s"), (one.predicted, "s"), ratio)
+        seconds[:3] = (
+            (one.seconds, "s"),
+            (one.predicted, "s"),
+            f"{one.predicted / one.seconds - 1:+.1%}",
+        )
+    if several and not one.reason and one.layout in found.left_out:
+        seconds[3] = f"{found.left_out[one.layout]:+.1%}"
     offsets = [_offset_text(getattr(one, name)) for name in memory]
     return (one.name, *seconds, *offsets, f"no: {one.reason}" if one.reason else "yes")
 
@@ -113,12 +164,16 @@ def _note(found: Anchoring) -> str:
     runs = f"{found.used} run{'s' * (found.used > 1)}"
     repeats = f" of {step.layouts} layouts" if found.used > step.layouts else ""
     more = f", {given - found.used} left out" if given > found.used else ""
-    return f"anchored on {runs}{repeats}{more}, w = {step.weight:.2f}"
+    how = " by cause" if found.causes is not None else ""
+    return f"anchored on {runs}{repeats}{more}{how}, w = {step.weight:.2f}"
 
 
 def _notes(found: Anchoring) -> Iterator[str]:
     step = found.step
-    if step.layouts:
+    if found.causes is not None:
+        factors = ", ".join(f"{name} x {f:.3f}" for name, f in found.causes.factors.items())
+        yield f"by cause, which predicts each layout better by the others: {factors}"
+    elif step.layouts:
         yield (
             f"w = {step.weight:.2f}: measured / predicted of other layouts is exp(w r) = "
             f"{exp(step.shift):.3f}, r = {step.mean:+.3f} of {step.layouts} measured; standard "

@@ -11,14 +11,26 @@ from math import exp, log, nan
 from statistics import fmean, median
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from parcost import Outcome, ParcostError, SpecError, Study, block_name, block_type
 from parcost.numeric import all_of, array_kind
+from parcost_plugins.analysis.anchors.causes import (
+    CauseFactors,
+    choose_factors,
+    step_parts,
+)
 from parcost_plugins.vocabulary import Anchor, Cluster, JobSpread, Training, flops_per_token
 from parcost_plugins.vocabulary.anchor import read_settings
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
-from parcost_plugins.vocabulary.shrinkage import Shrinkage, Spread, disagree, outliers, shrink
+from parcost_plugins.vocabulary.shrinkage import (
+    Shrinkage,
+    Spread,
+    disagree,
+    leave_one_out,
+    outliers,
+    shrink,
+)
 
 #: Attributes of a recipe that tell jobs apart.
 _RECIPE = ("compute", "narrow", "microscaled", "scale_block")
@@ -30,8 +42,8 @@ _REPEATS = 1.2  # the most by which the slowest of repeats may exceed the fastes
 class Comparison:
     """An anchor beside the prediction of its run; one with a *reason* does not count.
 
-    *seconds* are measured, *predicted* is the step time of the run. Bytes are measured and
-    predicted. Runs of one *layout* are repeats.
+    *seconds* are measured, *predicted* is the step time of the run, by *parts*. Bytes are measured
+    and predicted. Runs of one *layout* are repeats.
     """
 
     name: str
@@ -41,6 +53,7 @@ class Comparison:
     allocated: tuple[float, float] | None = None
     reserved: tuple[float, float] | None = None
     layout: tuple[float, ...] = ()
+    parts: Mapping[str, float] = field(factory=dict)
 
     @property
     def residual(self) -> float | None:
@@ -53,13 +66,16 @@ class Anchoring:
     """The anchors of a study, and what those that count say of its step and its memory.
 
     *reserved* and *allocated* are the mean of measured minus predicted bytes; None if no anchor
-    has them.
+    has them. *left_out* is predicted / measured - 1 of each layout by the other ones.
+    *causes* are factors by cause, where those leave less of each layout to the others.
     """
 
     compared: Sequence[Comparison]
     step: Shrinkage
     reserved: float | None = None
     allocated: float | None = None
+    left_out: Mapping[tuple[float, ...], float] = field(factory=dict)
+    causes: CauseFactors | None = None
 
     @property
     def used(self) -> int:
@@ -81,9 +97,21 @@ def anchoring(study: Study) -> Anchoring | None:
         return _ignored(anchors, f"the file by itself is no study: {_first_line(error)}")
     spread = Spread(between=float(jobs.between), within=float(jobs.within))
     found = _without_contradictions([_compare(study, written, one) for one in anchors], spread)
+    residuals = _residuals(found)
+    others = leave_one_out(list(residuals.values()), spread) if residuals else []
+    seconds = _by_layout(found, lambda one: one.seconds)
+    parts = {one.layout: one.parts for one in found}
+    causes, apart = choose_factors(
+        [median(values) for values in seconds.values()],
+        [parts[layout] for layout in seconds],
+        others,
+        spread.within,
+    )
     return Anchoring(
         compared=found,
-        step=shrink(list(_residuals(found).values()), spread),
+        left_out={one: exp(-far) - 1 for one, far in zip(residuals, apart, strict=True)},
+        causes=causes,
+        step=shrink(list(residuals.values()), spread),
         reserved=_offset(found, lambda one: one.reserved),
         allocated=_offset(found, lambda one: one.allocated),
     )
@@ -147,12 +175,13 @@ def _comparison(run: Study, outcome: Outcome, anchor: Anchor) -> Comparison:
         allocated=_pair(anchor.allocated, held - lost[FRAGMENTATION]),
         reserved=_pair(anchor.reserved, held),
         layout=(predicted, float(outcome.memory_bytes)),
+        parts={name: float(part) for name, part in step_parts(outcome).items()},
     )
     apart = None if anchor.predicted is None else float(anchor.predicted)
     if apart is not None and abs(predicted / apart - 1) > _ALIKE:
         reason = (
             f"predicted at {apart:.4g} s by its own spec, and at {predicted:.4g} s here: the file "
-            "differs in more than `settings`"
+            "or the catalogue differs in more than `settings`"
         )
         return evolve(found, reason=reason)
     peak = getattr(run[Cluster].device, training.precision.compute)

@@ -48,7 +48,11 @@ def read_spec(label: str, name: str, text: str) -> Translation:
             return problem("the spec has no `anchor` block: add `anchor { step_time = 4.1 s }`")
         if not study.get(Training):
             return Translation(blocks=[_plain(one, len(text)) for one in anchors])
-        blocks = [_block(label, study, one, len(text)) for one in anchors]
+        blocks = []
+        for one in anchors:
+            own = block_name(one)
+            full = label if own == "anchor" else label_of(f"{label}_{own}")
+            blocks.append(_imported(full, whole_anchor(study, one), len(text)))
     except SpecError as error:
         return problem(error.diagnostics[0].message if error.diagnostics else str(error))
     except ValueError as error:
@@ -56,14 +60,19 @@ def read_spec(label: str, name: str, text: str) -> Translation:
     return Translation(blocks=blocks)
 
 
-def _block(label: str, study: Study, anchor: Anchor, end: int) -> ImportedBlock:
+def whole_anchor(study: Study, anchor: Anchor) -> dict[str, str]:
+    """Return the attributes of an anchor of *study* in full, by name as a spec writes them.
+
+    Raises:
+        SpecError: The run is no study.
+        ValueError: Its settings are none.
+    """
     run = study.replace(read_settings(anchor.settings))
     values = dict(_measurements(anchor))
     values["settings"] = f'"{write_settings(dict(_settings(run)))}"'
     values["job"] = f'"{write_settings({**_job(run), **read_settings(anchor.job)})}"'
     values["predicted"] = f"{float(run.evaluate().step_seconds):.9g} s"
-    own = block_name(anchor)
-    return _imported(label if own == "anchor" else label_of(f"{label}_{own}"), values, end)
+    return values
 
 
 def _plain(anchor: Anchor, end: int) -> ImportedBlock:
