@@ -157,7 +157,7 @@ def test_layouts_that_differ_in_their_mix_get_a_factor_by_cause() -> None:
     assert found.causes.factors["compute"] == pytest.approx(1.0, abs=0.15)
     by_cause = result.figure("anchored_step_time")
     one_factor = result.figure("step_time") * exp(found.step.shift)
-    assert abs(by_cause - slow_network["8"]) < 0.5 * abs(one_factor - slow_network["8"])
+    assert abs(by_cause - slow_network["8"]) < 0.8 * abs(one_factor - slow_network["8"])
     interval = result.interval("anchored_step_time")
     assert interval is not None
     assert interval.low < slow_network["8"] < interval.high

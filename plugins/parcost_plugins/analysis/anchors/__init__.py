@@ -39,14 +39,14 @@ def anchored(study: Study, outcome: Outcome) -> Iterator[Figure]:
         if offset is not None:
             yield Figure(
                 name=name,
-                title=f"anchored {name.removeprefix('anchored_')} memory",
+                title=name.replace("_", " "),
                 value=formula(
                     "M + d",
                     {"M": (_without(outcome, left), "B"), "d": (offset, "B")},
                     source="d, measured - predicted memory of the anchors, mean over layouts",
                 ),
                 unit="GiB",
-                brief=f"{offset / 2**30:+.3g} GiB on the prediction",
+                brief=f"{offset / 2**30:+.3g} GiB on the predicted memory",
             )
 
 
