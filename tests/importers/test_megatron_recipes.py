@@ -542,3 +542,50 @@ def job_config() -> ConfigContainer:
     assert "training.global_batch" not in asked
     assert "--set training.micro_batch=2" in asked["training.micro_batch"].answers
     assert "`set_workload` may change it" in asked["training.micro_batch"].reason
+
+
+PERFORMANCE = """\
+from megatron.bridge.recipes.qwen.qwen3_moe import qwen3_30b_a3b_pretrain_config
+from megatron.bridge.training.config import ConfigContainer
+from utils.helpers import get_user_parallelism_and_batch_size_configs, set_basic_perf_overrides
+
+def common(cfg: ConfigContainer) -> ConfigContainer:
+    cfg.model.recompute_granularity = None
+
+def qwen3_16gpus_config(**kwargs) -> ConfigContainer:
+    tp, pp, cp, vp, ep, etp, mbs, gbs = get_user_parallelism_and_batch_size_configs(kwargs)
+    cfg = qwen3_30b_a3b_pretrain_config(
+        mock=True, precision_config=get_precision_config("bf16"), seq_length=2048
+    )
+    set_basic_perf_overrides(cfg)
+    cfg.model.pipeline_model_parallel_size = 2 if pp is None else pp
+    cfg.train.global_batch_size = 512 if gbs is None else gbs
+    common(cfg)
+    if kwargs.get("use_tokendrop", True):
+        cfg.model = apply_moe_token_drop(cfg.model)
+    return cfg
+"""
+
+
+def test_a_performance_recipe_without_arguments_has_its_own_values() -> None:
+    found = translate(Megatron(), "recipe.py", PERFORMANCE)
+    expected = {
+        "layout.pp": "2",
+        "training.global_batch": "512 sequences",
+        "training.sequence": "2048",
+        "routing.capacity_factor": "1.0",
+    }
+    got = values(found)
+    assert "training.recompute" not in got  # which `common` turns off
+    assert {name: got[name] for name in expected} == expected
+    assert not found.questions
+
+
+def test_arguments_of_a_recipe_of_the_library_replace_its_values() -> None:
+    call = "llama3_8b_pretrain_config(tensor_model_parallel_size=4, global_batch_size=64{more})"
+    text = f"from megatron.bridge.recipes.llama import x\ndef mine():\n    return {call}\n"
+    found = translate(Megatron(), "recipe.py", text.format(more=""))
+    assert values(found)["layout.tp"] == "4"
+    assert values(found)["training.global_batch"] == "64 sequences"
+    strange = translate(Megatron(), "recipe.py", text.format(more=", pace=3"))
+    assert "layout.zero" in [one.attribute for one in strange.questions]

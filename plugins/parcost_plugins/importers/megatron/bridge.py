@@ -37,6 +37,7 @@ _TYPES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16", "half": "fp1
 _ONE_TEXT = ("moe_layer_freq", "window_attn_skip_freq")
 _DEVICES = re.compile(r"(?:^|_)(\d{1,7})gpu(?:s)?_")
 _CONTAINER = "ConfigContainer"
+_GIVEN = ("cfg", "config", "recipe")  # a configuration that a function changes
 _PRECISION = "MixedPrecisionConfig"
 #: Sections in the order in which a later one wins.
 _ORDER = ("model", "train", "optimizer", "dist", "ddp", "comm_overlap")
@@ -109,8 +110,20 @@ def read_recipe(text: str, name: str = "") -> BridgeRecipe:
 def recipe_names(tree: ast.Module) -> Sequence[str]:
     """Return the names of the recipes of a file."""
     found = [one for one in tree.body if isinstance(one, Function) and _is_recipe(one)]
-    public = [one.name for one in found if not one.name.startswith("_")]
-    return public or [one.name for one in found]
+    makers = [one for one in found if not _changes_its_argument(one)] or found
+    public = [one.name for one in makers if not one.name.startswith("_")]
+    return public or [one.name for one in makers]
+
+
+def _changes_its_argument(function: Function) -> bool:
+    """Return whether a function changes a configuration that it is given, and makes none."""
+    plain = function.args.args
+    required = plain[: len(plain) - len(function.args.defaults)]
+    return any(
+        one.arg in _GIVEN
+        or (one.annotation is not None and _CONTAINER in ast.unparse(one.annotation))
+        for one in required
+    )
 
 
 def read_sections(entries: Mapping[str, JsonEntry]) -> BridgeRecipe:
@@ -164,8 +177,10 @@ def _is_recipe(function: Function) -> bool:
                 parts = dotted(target).split(".")
                 if len(parts) >= 2 and parts[1] in (*_ORDER, "mixed_precision"):
                     return True
-        elif isinstance(node, ast.Call) and dotted(node.func).endswith(_CONTAINER):
-            return True
+        elif isinstance(node, ast.Call):
+            name = dotted(node.func)
+            if name.endswith(_CONTAINER) or _base(name.rpartition(".")[2]) is not None:
+                return True
     return False
 
 
@@ -197,7 +212,11 @@ class _BridgeLibrary(CodeLibrary):
         last = name.rpartition(".")[2]
         base = _base(last)
         if base is not None:
-            return self._container(last, base, node)
+            made = self._container(last, base, node)
+            self._pass_arguments(follower, made, last, arguments, keywords)
+            return made
+        if last in _TABLE["nothing"]:
+            return [None] * int(_TABLE["nothing"][last])
         if last in _TABLE["precisions"]:
             return _precision_entity(last, node)
         if last in ("get_mixed_precision_config", *_TABLE["perf_functions"]):
@@ -250,6 +269,33 @@ class _BridgeLibrary(CodeLibrary):
                 owner = made.cells[section] = Cell(Entity(kind, node), node, section, why)
             owner.value.cells[attribute] = cell
         return made
+
+    def _pass_arguments(
+        self,
+        follower: Follower,
+        made: Entity,
+        name: str,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> None:
+        """Set what arguments of a recipe of the library set; unknown ones may change all."""
+        rules = _TABLE["recipe_arguments"]
+        for keyword, cell in keywords.items():
+            path = rules["paths"].get(keyword)
+            if path is not None and cell.value is not None:
+                section, _, attribute = path.partition(".")
+                if attribute:
+                    target = self._section(made, section, cell.node)
+                    if isinstance(target, Entity):
+                        follower.put(target, attribute, Cell(cell.value, cell.node, keyword))
+                else:
+                    follower.put(made, section, Cell(cell.value, cell.node, keyword))
+            elif path is None and not is_listed(keyword, rules["harmless"]):
+                self.doubts.append((f"{name}({keyword}=...)", cell.node))
+                _doubt_cells(follower, made, f"`{keyword}` of {name} may change it")
+        if arguments:
+            self.doubts.append((f"{name}(...)", made.node))
+            _doubt_cells(follower, made, f"arguments of {name} may change it")
 
     def _precision(self, name: str, node: ast.Call, arguments: Sequence[Any]) -> Any:
         """Return the precision that a function makes of a name."""

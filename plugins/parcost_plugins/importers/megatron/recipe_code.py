@@ -97,6 +97,8 @@ class Follower:
         )
         for parameter, default in _defaults(function):
             names[parameter] = self.value(default, self._globals)
+        if function.args.kwarg is not None:
+            names[function.args.kwarg.arg] = {}
         names.update(values)
         self._depth += 1
         try:
