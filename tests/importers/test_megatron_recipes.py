@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from parcost import ImportFile, ImportOptions, Translation
 from parcost_plugins.importers.megatron import Megatron
 
 from .megatron_files import (
@@ -589,3 +590,46 @@ def test_arguments_of_a_recipe_of_the_library_replace_its_values() -> None:
     assert values(found)["training.global_batch"] == "64 sequences"
     strange = translate(Megatron(), "recipe.py", text.format(more=", pace=3"))
     assert "layout.zero" in [one.attribute for one in strange.questions]
+
+
+MATRIX = """\
+ConfigContainer:
+  mixed_precision: {grad_reduce_in_fp32: false}
+perf_matrix:
+  h100:
+    num_gpus_64:
+      common: {num_gpus_per_node: 8, seq_length: 8192, mbs: 1, gbs: 128, tp: 4, vp: 5, ep: 1, etp: null}
+      bf16: {pp: 4, cp: 2}
+      fp8_cs: {pp: 8, cp: 1}
+"""
+
+
+def read_matrix(run: str, name: str = "llama3_70b_llm_pretrain.yaml") -> Translation:
+    assert Megatron().recognizes(name, MATRIX)
+    return Megatron().read(ImportFile(name, MATRIX, ImportOptions(recipe=run)))
+
+
+def test_a_run_of_a_matrix_of_performance_runs_is_read() -> None:
+    bf16, fp8 = (values(read_matrix(f"h100.num_gpus_64.{one}")) for one in ("bf16", "fp8_cs"))
+    expected = {
+        "cluster.devices": "64",
+        "layout.tp": "4",
+        "layout.pp": "4",
+        "layout.cp": "2",
+        "layout.sequence_parallel": "on",
+        "schedule.chunks": "5",
+        "training.model": "llama3_70b",
+        "training.global_batch": "128 sequences",
+        "precision.reduction": "2 B",
+    }
+    assert expected.items() <= bf16.items()
+    assert (fp8["layout.pp"], fp8["precision.weights"]) == ("8", "1 B")
+
+
+def test_a_matrix_of_performance_runs_names_its_runs() -> None:
+    (problem,) = read_matrix("").problems
+    assert "--recipe h100.num_gpus_64.bf16 | --recipe h100.num_gpus_64.fp8_cs" in problem.help
+    (problem,) = read_matrix("h100.num_gpus_64.fp8_ds").problems
+    assert "did you mean `h100.num_gpus_64.fp8_cs`" in problem.message
+    asked = [one.attribute for one in read_matrix("h100.num_gpus_64.bf16", "a.yaml").questions]
+    assert "model" in asked

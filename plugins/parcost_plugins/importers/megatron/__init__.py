@@ -29,6 +29,7 @@ from parcost_plugins.importers.megatron.flags import (
 )
 from parcost_plugins.importers.megatron.layout import read_layout
 from parcost_plugins.importers.megatron.model import model_answers, read_model, read_start
+from parcost_plugins.importers.megatron.perf_matrix import read_matrix
 from parcost_plugins.importers.megatron.precision import read_precision
 from parcost_plugins.importers.megatron.rejections import reject
 from parcost_plugins.importers.megatron.schedule import read_schedule
@@ -85,6 +86,7 @@ _SECTIONS_OF_BRIDGE = (
     re.compile(r"^\s+tensor_model_parallel_size:", re.MULTILINE),
     re.compile(r"^(?:mixed_precision|ddp|comm_overlap):", re.MULTILINE),
 )
+_MATRIX = re.compile(r"^perf_matrix:", re.MULTILINE)  # of performance runs of Megatron-Bridge 0.1
 _SIGNS_OF_RECIPES = ("megatron.bridge", "cfg.model.")
 
 
@@ -105,6 +107,7 @@ class Megatron(Importer):
                 any(sign.search(text) for sign in _SIGNS_OF_YAML)
                 or any(all(one.search(text) for one in signs) for signs in _SIGNS_OF_FLAGSCALE)
                 or _has_sections(text)
+                or bool(_MATRIX.search(text))
             )
         if name.endswith(".py"):
             return any(sign in text for sign in _SIGNS_OF_RECIPES)
@@ -124,6 +127,8 @@ class Megatron(Importer):
             if file.name.endswith(".py"):
                 return _of_recipe(draft, read_recipe(file.text, file.options.recipe))
             if file.name.endswith((".yaml", ".yml")):
+                if _MATRIX.search(file.text):
+                    return _of_matrix(draft, file)
                 if _has_sections(file.text):
                     return _of_sections(draft, file)
                 found = yaml_job(file)
@@ -146,6 +151,17 @@ def _of_sections(draft: Draft, file: ImportFile) -> Translation:
     if isinstance(entries, ImportProblem):
         return Translation(problems=[entries])
     return _of_recipe(draft, read_sections(entries))
+
+
+def _of_matrix(draft: Draft, file: ImportFile) -> Translation:
+    """Return the run of a matrix of Megatron-Bridge that `--recipe` chooses."""
+    entries = read_configuration(file.name, file.text)
+    if isinstance(entries, ImportProblem):
+        return Translation(problems=[entries])
+    found = read_matrix(entries, file.name, file.options.recipe)
+    if isinstance(found, ImportProblem):
+        return Translation(problems=[found])
+    return _of_recipe(draft, found)
 
 
 def _of_command(draft: Draft, line: CommandLine) -> Translation:

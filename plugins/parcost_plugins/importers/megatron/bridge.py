@@ -126,8 +126,11 @@ def _changes_its_argument(function: Function) -> bool:
     )
 
 
-def read_sections(entries: Mapping[str, JsonEntry]) -> BridgeRecipe:
-    """Return what a configuration in YAML sets, by ``section.attribute`` of a ConfigContainer."""
+def read_sections(entries: Mapping[str, JsonEntry], start: str = "") -> BridgeRecipe:
+    """Return what a configuration in YAML sets, by ``section.attribute`` of a ConfigContainer.
+
+    *start* is the recipe of the library that it changes, if that is one.
+    """
     places: dict[ast.AST, tuple[int, int]] = {}
 
     def node_of(entry: JsonEntry) -> ast.AST:
@@ -135,7 +138,11 @@ def read_sections(entries: Mapping[str, JsonEntry]) -> BridgeRecipe:
         places[node] = entry.start, entry.end
         return node
 
-    made = Entity(_CONTAINER, node_of(JsonEntry(None, 0, 0)))
+    top = node_of(JsonEntry(None, 0, 0))
+    base = _base(start)
+    made = Entity(_CONTAINER, top)
+    if base is not None:
+        made = _BridgeLibrary().make_container(start, base, top)
     for key, entry in entries.items():
         section, _, attribute = key.partition(".")
         cell = Cell(entry.value, node_of(entry), key)
@@ -212,7 +219,7 @@ class _BridgeLibrary(CodeLibrary):
         last = name.rpartition(".")[2]
         base = _base(last)
         if base is not None:
-            made = self._container(last, base, node)
+            made = self.make_container(last, base, node)
             self._pass_arguments(follower, made, last, arguments, keywords)
             return made
         if last in _TABLE["nothing"]:
@@ -247,7 +254,7 @@ class _BridgeLibrary(CodeLibrary):
                 _doubt_cells(follower, one, f"`{last}` may change it, and is in another file")
         return Entity(f"?{last}", node)
 
-    def _container(self, name: str, base: Mapping[str, Any], node: ast.AST) -> Entity:
+    def make_container(self, name: str, base: Mapping[str, Any], node: ast.AST) -> Entity:
         """Return the configuration that a function of the library makes."""
         made = Entity(_CONTAINER, node)
         why = f"{VERSION}: {name}"
