@@ -66,15 +66,15 @@ def read_matrix(
         found.setdefault("ddp.data_parallel_sharding_strategy", strategy)
     degree = found.get("model.tensor_model_parallel_size")
     if degree is not None and isinstance(degree.value, int):
-        beside = JsonEntry(degree.value > 1, degree.start, degree.end)
-        found.setdefault("model.sequence_parallel", beside)
+        sharded = JsonEntry(degree.value > 1, degree.start, degree.end)
+        found.setdefault("model.sequence_parallel", sharded)
     base = name.rpartition("/")[2].partition("_llm_")[0]
     made = read_sections(found, f"{base}_pretrain_config")
     each = entries.get(f"{_MATRIX}{scale}.{_COMMON}.{_EACH}")
     if each is not None:
         texts = (str(each.value),)
-        one = Option(name=_EACH, key=_EACH, texts=texts, start=each.start, end=each.end)
-        made.ignored.append(one.evolve(assumption="the scale of a run counts all devices"))
+        beside = Option(name=_EACH, key=_EACH, texts=texts, start=each.start, end=each.end)
+        made.ignored.append(beside.evolve(assumption="the scale of a run counts all devices"))
     stated = _DEVICES.search(scale)
     if stated is None:
         return made
