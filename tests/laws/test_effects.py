@@ -55,6 +55,17 @@ _COMPILED = f"{_ISSUED}, compiled_issue = 100 us"
 _SHARDED = "layout { tp = 1, zero = 3 }\ntraining { global_batch = 32 sequences }"
 
 #: A device that is held to less than it draws.
+_BY_POWER = """
+device weak {{
+  memory = 80 GiB, memory_bandwidth = 3 TB/s, bf16 = 900 TFLOPS dense, fp8 = 1800 TFLOPS dense
+  multiprocessors = 132, matmul_efficiency = 80 %, memory_efficiency = 90 %
+  power = 700 W, fp32 = 60 TFLOPS, fp16 = 900 TFLOPS dense, product_energy = {energy} J/TFLOP
+}}
+cluster {{ device = weak }}
+kernels {{ attention_forward_efficiency = 50 %, attention_backward_efficiency = 50 % }}
+"""
+_WEAK = _BY_POWER.format(energy=4)
+_NARROW = "precision recipe { narrow = fp8 }\n"
 _CAPPED = "device card { power = 700 W, power_cap = 350 W }\n"
 
 #: A device that a step exceeds by less than a margin.
@@ -205,6 +216,21 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
             "device card { fp4 = 4 PFLOPS dense }\nprecision recipe { narrow = fp4 }\n"
             "plausible { mfu_fp4 = 90 % }"
         ),
+    ),
+    "device.product_energy": (
+        "dense",
+        _BY_POWER.format(energy=3),
+        _BY_POWER.format(energy=4),
+    ),
+    "kernels.narrow_energy": (
+        "dense",
+        f"{_WEAK}{_NARROW}kernels {{ narrow_energy = 60 % }}",
+        f"{_WEAK}{_NARROW}kernels {{ narrow_energy = 90 % }}",
+    ),
+    "kernels.memory_energy": (
+        "dense",
+        f"{_WEAK}kernels {{ memory_energy = 1 J/TB }}",
+        f"{_WEAK}kernels {{ memory_energy = 9 J/TB }}",
     ),
     "device.narrow_sustained": (
         "dense",

@@ -15,7 +15,8 @@ from parcost_plugins.calibration.grids import MOST_AXES, Measurement, TimeGrid, 
 from parcost_plugins.validation.pricing import Prediction, RowResult, write_studies
 from parcost_plugins.validation.rows import Flaw, Rows, RunRow
 from parcost_plugins.validation.summary import device_class, excess
-from parcost_plugins.vocabulary import Cluster, Training
+from parcost_plugins.vocabulary import Cluster, Device, KernelChoice, Training
+from parcost_plugins.vocabulary.clocks import has_law, held_share
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,11 +118,11 @@ def _constants(
     ]
     for block, value, path, label, inside in places:
         for attribute in dict.fromkeys(k.attribute for k in table if k.block == block):
-            found = getattr(value, attribute, None)
+            found, stated = _value_of(study, value, attribute)
             kind = kind_of(table, block, attribute, label)
             if kind is None or "runs" not in kind.reads or not isinstance(found, (int, float)):
                 continue
-            origin = study.origin(value, attribute)
+            origin = study.origin(value, stated)
             span = None if origin is None else origin.span
             own = span is not None and not inside and span.source.name.startswith("catalog/")
             written = PurePosixPath(span.source.name).stem if own and span is not None else label
@@ -136,6 +137,20 @@ def _constants(
                     of=(label,),
                 ),
             )
+
+
+def _value_of(study: Study, value: object, attribute: str) -> tuple[object, str]:
+    """Return the value of an attribute, and the attribute that it follows from.
+
+    What a device holds of its rates follows from its power where it states nothing.
+    """
+    found = getattr(value, attribute, None)
+    if found is None and attribute in _HELD and isinstance(value, Device) and has_law(value):
+        return held_share(value, study[KernelChoice], _HELD[attribute]), "product_energy"
+    return found, attribute
+
+
+_HELD = {"sustained": "none", "narrow_sustained": "fp8"}  # and the type of the products
 
 
 def candidates(found: Studies) -> list[Constant]:

@@ -25,7 +25,7 @@ from parcost_plugins.vocabulary import (
     Training,
 )
 from parcost_plugins.vocabulary.attention_reach import attended_tokens
-from parcost_plugins.vocabulary.clocks import clock
+from parcost_plugins.vocabulary.clocks import clock, explain_held_share, held_share
 from parcost_plugins.vocabulary.context import blocks_of_keys
 from parcost_plugins.vocabulary.operators import CORE_PRODUCTS
 
@@ -100,13 +100,13 @@ def matmul(gemm: Gemm, machine: KernelMachine) -> Rate:
     """Return the rate of a matrix product in the type that it runs in."""
     device, choice, precision = machine
     chosen = choice.gemm_efficiency
-    held = device.matmul_efficiency * device.sustained * choice.shape_efficiency
+    held = device.matmul_efficiency * held_share(device, choice) * choice.shape_efficiency
     held = held * clock(device, choice)
     wide = held if chosen is None else chosen
     if not runs_narrow(gemm, precision):
         return Rate(getattr(device, precision.compute), wide)
     own = choice.narrow_gemm_efficiency
-    share = wide * _narrow_ratio(device, precision) if own is None else own
+    share = wide * _narrow_ratio(machine) if own is None else own
     return Rate(getattr(device, precision.narrow), share)
 
 
@@ -119,7 +119,7 @@ def explain_matmul(gemm: Gemm, machine: KernelMachine) -> tuple[Formula, Formula
         wide = formula(
             "e s p c, c of the clock without a power cap",
             e=attribute(device, "matmul_efficiency"),
-            s=attribute(device, "sustained"),
+            s=explain_held_share(device, choice),
             p=attribute(choice, "shape_efficiency"),
             c=clock(device, choice),
         )
@@ -127,7 +127,7 @@ def explain_matmul(gemm: Gemm, machine: KernelMachine) -> tuple[Formula, Formula
         return attribute(device, precision.compute), wide
     share = attribute(choice, "narrow_gemm_efficiency")
     if share.value is None:
-        share = formula("w r, r of narrow over wide", w=wide, r=_narrow_ratio(device, precision))
+        share = formula("w r, r of narrow over wide", w=wide, r=_narrow_ratio(machine))
     return attribute(device, precision.narrow), share
 
 
@@ -190,7 +190,7 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
     if chosen is not None:
         if not low:
             return CoreRate(getattr(device, precision.compute), chosen)
-        less = _narrow_ratio(device, precision)
+        less = _narrow_ratio(KernelMachine.of(study))
         return CoreRate(getattr(device, precision.narrow), chosen * less)
     kernel = attention_kernel(study, "fp8" if low else "wide")
     if kernel is None:
@@ -264,14 +264,15 @@ def streaming(operator: Stream, machine: KernelMachine) -> Rate:
     return Rate(peak, share * getattr(machine.choice, f"{operator.kind}_efficiency"))
 
 
-def _narrow_ratio(device: Device, precision: Precision) -> Real:
+def _narrow_ratio(machine: KernelMachine) -> Real:
     """Return the share of the peak that narrow products reach, over that of wide ones."""
+    device, choice, precision = machine
     by_block = precision.scale_block > 1
     best = where(by_block, device.block_matmul_efficiency, device.fp8_matmul_efficiency)
     if precision.narrow == "fp4":
         best = device.fp4_matmul_efficiency
-    held = best * precision.narrow_rate * device.narrow_sustained
-    return held / (device.matmul_efficiency * device.sustained)
+    held = best * precision.narrow_rate * held_share(device, choice, precision.narrow)
+    return held / (device.matmul_efficiency * held_share(device, choice))
 
 
 def _rate_at_size(points: Sequence[Streaming], bytes_: Real) -> Real:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study, block_name
 from parcost_plugins.vocabulary import Cluster, Device, KernelChoice
+from parcost_plugins.vocabulary.clocks import has_law, static_share
 
 _WIDTHS = (("tf32", "fp16"), ("tf32", "bf16"), ("fp16", "fp8"), ("bf16", "fp8"), ("fp8", "fp4"))
 
@@ -40,6 +41,20 @@ def rules(study: Study) -> Iterator[Check]:
 def _power(study: Study, device: Device) -> Iterator[Check]:
     """Require that a power cap leaves something, and is one."""
     cap, power = device.power_cap, device.power
+    kernels = study[KernelChoice]
+    if has_law(device):
+        share = static_share(device, kernels)
+        memory = kernels.memory_energy * device.memory_bandwidth
+        assert power is not None
+        yield Check(
+            id="power-low",
+            holds=power * (1.0 - share) > memory,
+            subject=f"{block_name(device)}.power",
+            message="{power:g} W leave none for compute: {share:g} % are drawn at any clock, and "
+            "memory draws {memory:g} W",
+            inputs={"power": power, "share": 100.0 * share, "memory": memory},
+            help="write the design power of the board, in W",
+        )
     if cap is None:
         return
     yield Check(
@@ -52,8 +67,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
     )
     if power is None:
         return
-    kernels = study[KernelChoice]
-    share = kernels.static_power if device.static_power is None else device.static_power
+    share = static_share(device, kernels)
     inputs = {"cap": cap, "power": power, "least": share * power, "share": 100.0 * share}
     yield Check(
         id="power-cap-low",

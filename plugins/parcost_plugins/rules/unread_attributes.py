@@ -41,6 +41,7 @@ from parcost_plugins.vocabulary import (
     Training,
     Transfer,
 )
+from parcost_plugins.vocabulary.clocks import has_law
 from parcost_plugins.vocabulary.context import algorithm
 from parcost_plugins.vocabulary.exchange import direct_links, exchange_links, relayed_share
 from parcost_plugins.vocabulary.framework import KERNEL_DISPATCHERS
@@ -54,6 +55,17 @@ from parcost_plugins.vocabulary.run_choices import (
     shards_weights,
     tensor_overlap,
 )
+
+
+def _holds_by_power(device: Device) -> bool:
+    """Return whether the power of a device says what it holds of some rate."""
+    stated = device.sustained is not None and device.narrow_sustained is not None
+    return has_law(device) and not stated
+
+
+def _power_limits(device: Device) -> bool:
+    """Return whether a power cap or the design power slows a device."""
+    return device.power_cap is not None or _holds_by_power(device)
 
 
 @frozen
@@ -289,14 +301,26 @@ _IDLE = (
     _UnreadAttributes(
         KernelChoice,
         ("static_power", "lowest_voltage"),
-        lambda study: study[Cluster].device.power_cap is not None,
-        "a device with a `power_cap`",
+        lambda study: _power_limits(study[Cluster].device),
+        "a device with a `power_cap`, or without `sustained` and with `product_energy`",
+    ),
+    _UnreadAttributes(
+        KernelChoice,
+        ("narrow_energy", "memory_energy"),
+        lambda study: _holds_by_power(study[Cluster].device),
+        "a device without `sustained` and with `product_energy`",
     ),
     _UnreadAttributes(
         Device,
         ("static_power",),
-        lambda study: study[Cluster].device.power_cap is not None,
-        "a `power_cap`",
+        lambda study: _power_limits(study[Cluster].device),
+        "a `power_cap`, or `product_energy` without `sustained`",
+    ),
+    _UnreadAttributes(
+        Device,
+        ("product_energy",),
+        lambda study: _holds_by_power(study[Cluster].device),
+        "a `power`, and no `sustained`",
     ),
     _UnreadAttributes(
         Device,

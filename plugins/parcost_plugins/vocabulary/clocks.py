@@ -1,4 +1,4 @@
-"""The clock that a device holds under a power cap. A definition, not a cost.
+"""The clock that a device holds under its power, and the rate of products at that clock.
 
 A board of 700 W is capped to 500 W; 16 % of the 700 W are static. So 66 % of the dynamic power
 remain, which is 82 % of its clock:
@@ -14,12 +14,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parcost import Real
+from parcost import Formula, Real, attribute
 from parcost.numeric import maximum, minimum, where
 
 if TYPE_CHECKING:
     from parcost_plugins.vocabulary.hardware import Device
     from parcost_plugins.vocabulary.training import KernelChoice
+
+SOURCE = "dynamic power is proportional to f V^2, and the voltage falls with the clock f"
+#: How often the width of 16 bits is halved.
+_HALVINGS = {"none": 0, "fp8": 1, "fp4": 2}
 
 
 def clock(device: Device, choice: KernelChoice) -> Real:
@@ -32,7 +36,88 @@ def clock(device: Device, choice: KernelChoice) -> Real:
     cap, power = device.power_cap, device.power
     if cap is None or power is None:
         return 1.0
-    static = choice.static_power if device.static_power is None else device.static_power
-    left = minimum(maximum((cap / power - static) / (1.0 - static), 0.0), 1.0)
+    static = static_share(device, choice)
+    return _clock_at((cap / power - static) / (1.0 - static), choice)
+
+
+def static_share(device: Device, choice: KernelChoice) -> Real:
+    """Return the share of the design power that a device draws whatever its clock is."""
+    return choice.static_power if device.static_power is None else device.static_power
+
+
+def _clock_at(left: Real, choice: KernelChoice) -> Real:
+    """Return the clock over the full one, where *left* of the dynamic power is there."""
+    left = minimum(maximum(left, 0.0), 1.0)
     floor = choice.lowest_voltage
     return where(left >= floor**3, left ** (1.0 / 3.0), left / floor**2)
+
+
+def held_share(device: Device, choice: KernelChoice, narrow: str = "none") -> Real:
+    """Return the share of the rate of its best product that a device holds in a step.
+
+    *narrow* is the type of the products, `none` for 16 bits. What the device states counts, else
+    its power; without a power or an energy of products nothing is lost.
+    """
+    stated = device.sustained if narrow == "none" else device.narrow_sustained
+    if stated is not None:
+        return stated
+    if has_law(device):
+        return power_share(device, choice, narrow)
+    return 1.0 if device.sustained is None else device.sustained
+
+
+def has_law(device: Device) -> bool:
+    """Return whether the power of a device says what it holds."""
+    return device.product_energy is not None and device.power is not None
+
+
+def power_share(device: Device, choice: KernelChoice, narrow: str = "none") -> Real:
+    """Return the share of the rate of its best product that the power of a device leaves.
+
+    At full clock products draw their energy for each FLOP times their rate. What static power and
+    memory leave of the design power is a part x of that, which gives the clock.
+    """
+    energy, power = device.product_energy, device.power
+    assert energy is not None
+    assert power is not None
+    demand = energy * choice.narrow_energy ** _HALVINGS[narrow] * _best_rate(device, narrow)
+    static = static_share(device, choice)
+    left = power * (1.0 - static) - choice.memory_energy * device.memory_bandwidth
+    return _clock_at(left / demand, choice)
+
+
+def explain_held_share(device: Device, choice: KernelChoice, narrow: str = "none") -> Formula:
+    """Return :func:`held_share` with its formula."""
+    name = "sustained" if narrow == "none" else "narrow_sustained"
+    if getattr(device, name) is not None:
+        return attribute(device, name)
+    if not has_law(device):
+        if device.sustained is not None:
+            return attribute(device, "sustained")
+        return Formula("1, as no energy of products is stated", value=1.0)
+    return Formula(
+        "clock at x = (P (1 - s) - m b) / (E r^h F): the cube root of x, or x / w^2",
+        {
+            "P": attribute(device, "power"),
+            "s": static_share(device, choice),
+            "m": attribute(choice, "memory_energy"),
+            "b": attribute(device, "memory_bandwidth"),
+            "E": attribute(device, "product_energy"),
+            "r": attribute(choice, "narrow_energy"),
+            "h": float(_HALVINGS[narrow]),
+            "F": (_best_rate(device, narrow), "FLOP/s"),
+            "w": attribute(choice, "lowest_voltage"),
+        },
+        source=SOURCE,
+        value=power_share(device, choice, narrow),
+    )
+
+
+def _best_rate(device: Device, narrow: str) -> Real:
+    """Return the rate of the best product of a type; of 16 bits that of the larger peak."""
+    if narrow == "none":
+        peak = maximum(device.fp16 or 0.0, device.bf16 or 0.0)
+        return maximum(peak, 1.0) * device.matmul_efficiency
+    found: Real | None = getattr(device, narrow)
+    share: Real = getattr(device, f"{narrow}_matmul_efficiency")
+    return maximum(0.0 if found is None else found, 1.0) * share

@@ -5,6 +5,7 @@ from __future__ import annotations
 from parcost import (
     BYTES,
     DOLLARS,
+    FLOP,
     FLOPS,
     GRAMS,
     JOULES,
@@ -124,13 +125,22 @@ class Device:
         doc="best matrix product in fp8 whose operands have a scaling factor for each block, of "
         "the fp8 peak",
     )
-    sustained: Real = fraction(
+    sustained: Real | None = fraction(
         positive=True,
-        default=1.0,
-        doc="of the rate of products that a step holds, whose power may lower the clock",
+        default=None,
+        doc="of the rate of products that a step holds, whose power may lower the clock; what "
+        "`product_energy` and `power` leave where it is left out",
     )
-    narrow_sustained: Real = fraction(
-        positive=True, default="sustained", doc="the same of products in fp8 and fp4"
+    narrow_sustained: Real | None = fraction(
+        positive=True,
+        default=None,
+        doc="the same of products in fp8 and fp4; without `product_energy` that of `sustained`",
+    )
+    product_energy: Real | None = quantity(
+        JOULES / FLOP,
+        default=None,
+        positive=True,
+        doc="of a FLOP of 16-bit products at full clock: gives what the power holds of their rate",
     )
     attention: AttentionTable | None = reference(
         "attention_table",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from parcost import (
     BYTES,
+    JOULES,
     ONE,
     SECONDS,
     Real,
@@ -416,6 +417,15 @@ class KernelChoice:
     )
     static_power: Real = fraction(
         doc="of a device's design power, drawn whatever its clock is; see `device.power_cap`"
+    )
+    narrow_energy: Real = fraction(
+        positive=True,
+        doc="energy of a FLOP in half the width, over that in the whole; see "
+        "`device.product_energy`",
+    )
+    memory_energy: Real = quantity(
+        JOULES / BYTES,
+        doc="that memory draws beside products, by the bytes that it could move meanwhile",
     )
     lowest_voltage: Real = fraction(
         positive=True,
