@@ -90,7 +90,9 @@ def read_row(row: Mapping[str, Any]) -> Row | None:
     local = ranks if level == "domain" else ranks // nodes
     levels = []
     text = f"{row['intranode']} {row['internode']}"
-    reduces = "in_network = on" if "NVLS" in text or "SHARP" in text else "in_network = off"
+    # The slides have each machine without and with NVLS; others ran what NCCL does by default.
+    rings = "GTC" in row["source"] and not re.search("NVLS|SHARP", text)
+    reduces = ", in_network = off" if rings else ""
     if "bridges in pairs" in text.lower():
         fabric = "pcie4_nvlink_pairs"
         levels.append(
@@ -102,7 +104,7 @@ def read_row(row: Mapping[str, Any]) -> Row | None:
         else:
             levels.append("level node { size = 1 units }")
     else:
-        levels.append(f"level {level} {{ size = {local} devices, {reduces} }}")
+        levels.append(f"level {level} {{ size = {local} devices{reduces} }}")
     if "EFA" in text:
         levels.append("level network { low_latency = off, efficiency = 85 % }")
     if "SHARP" in text:
