@@ -97,7 +97,7 @@ def words(page: str) -> str:
             "tensor all-gather",
             [
                 "s 3.4 us latency of node (catalog/fabrics/hgx_h100.par:7, @published)",
-                "b 450 GB/s bandwidth of node (catalog/fabrics/hgx_h100.par:6, @vendor)",
+                "b 450 GB/s bandwidth of node (catalog/fabrics/hgx_h100.par:5, @vendor)",
                 "eta 0.82 efficiency of node (catalog/fabrics/hgx_h100.par:8, @measured)",
             ],
         ),

@@ -37,7 +37,7 @@ def choice(operation: str, n: float, group: str, device: str = "h100_sxm", more:
         ("all_gather", 1e4, "dp", "ring_ll"),
         ("reduce_scatter", 1e4, "dp", "ring_ll"),
         ("all_reduce", 1e4, "dp", "tree_ll"),
-        ("all_reduce", 1e10, "dp", "ring_simple"),
+        ("all_reduce", 1e10, "dp", "nvls_tree"),
         ("all_to_all", 1e4, "dp", "pairwise"),
         ("gather", 1e4, "dp", "linear"),
     ],
