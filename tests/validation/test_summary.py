@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+import parcost
 from parcost.contract.page import Heading, Table
 from parcost_plugins.validation import documents, pages
 from parcost_plugins.validation.intervals import Coverage, Range, Ranges
@@ -26,6 +27,7 @@ from parcost_plugins.validation.summary import (
     ranges_of,
     summarize,
 )
+from parcost_plugins.vocabulary import Framework
 
 Make = Callable[..., RunRow]
 GB = 10**9
@@ -245,6 +247,22 @@ def test_a_group_of_eight_that_a_constant_rate_beats_is_listed(row: Make) -> Non
     assert summarize(slow[:7], [], {}).worse == []
     found, _ = tables(summarize(slow, [], {}), 0)
     assert ["all", "all rows", "8", "10.0 %", "0.0 %"] in found
+
+
+def test_rows_that_are_younger_than_their_profile_are_counted(row: Make) -> None:
+    """The profile is of 2024 and 2025; a container of 26.02 counts as 2026, whatever the source."""
+    framework = parcost.load_text(
+        'framework x { issue = 9 us, first_year = 2024, last_year = 2025, checked = "a" }\n'
+    )[0].first.all(Framework)[-1]
+    rows = [row(id="a", year=2025), row(id="b", year=2026)]
+    rows.append(row(id="c", year=2025, extra={"release": "26.02"}))
+    found = summarize([case(one, 1.0) for one in rows], [], {}, None, {"x": framework})
+    (age,) = found.profiles
+    assert (age.rows, age.younger, age.checked) == (3, 2, "a")
+    assert age.warning == "`x` describes releases up to 2025, and 2 of its 3 rows are younger"
+    tables_, _ = tables(found, 0)
+    assert ["x", "2024 to 2025", "3", "2", "a"] in tables_
+    assert json.loads(documents.to_json(found))["profiles"][0]["younger"] == 2
 
 
 def test_what_a_memory_is_of(row: Make) -> None:

@@ -122,6 +122,7 @@ def command(
     fabric of the catalogue, for the fastest and for each algorithm.
     """
     from parcost_plugins.validation.collective_log import is_log
+    from parcost_plugins.validation.frameworks import GENERIC, frameworks_of
     from parcost_plugins.validation.hardware import families_of
     from parcost_plugins.validation.pricing import write_studies
     from parcost_plugins.validation.summary import device_of, summarize
@@ -153,7 +154,9 @@ def command(
             priced = _price_cases(cases, selection, engine, values, elsewhere=out is not None)
             devices = {device_of(placed.row) for placed in rows.placed}
             families = families_of(devices, plugins)
-            summary = summarize(priced, rows.flaws, rows.unknown, families)
+            named = {case.written.framework for case, _ in cases if case.written is not None}
+            profiles = frameworks_of(named - {GENERIC.framework}, plugins)
+            summary = summarize(priced, rows.flaws, rows.unknown, families, profiles)
             if file is not None:
                 _write_intervals(file, label, summary)
             target.put(_text(summary, format_, worst, target, plugins))
@@ -166,6 +169,8 @@ def command(
         write_message(f"error: {fault}")
     for flaw in summary.flaws[len(rows.flaws) :]:
         write_message(f"error[{flaw.kind}-row]: {flaw.text}")
+    for old in filter(None, (one.warning for one in summary.profiles)):
+        write_message(f"warning[old-profile]: {old}")
     broken = [limit.text for limit in wanted if _is_broken(limit, summary)]
     for text in broken:
         write_message(f"error[over-the-limit]: {text}")

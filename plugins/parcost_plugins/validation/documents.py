@@ -75,6 +75,17 @@ def to_json(summary: Summary) -> str:
             }
             for group in summary.worse
         ],
+        "profiles": [
+            {
+                "name": one.name,
+                "first_year": one.first_year,
+                "last_year": one.last_year,
+                "checked": one.checked,
+                "rows": one.rows,
+                "younger": one.younger,
+            }
+            for one in summary.profiles
+        ],
         "rejected": [one.row.id for one in summary.rows if not one.prediction.fits],
         "unmodelled": [_flaw(one) for one in summary.unmodelled],
         "flaws": [_flaw(one) for one in summary.flaws],

@@ -7,10 +7,17 @@ it was fitted to a measured run.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
+from parcost import block_name, load_text
 from parcost_plugins.validation.rows import RunRow
+from parcost_plugins.vocabulary import Framework
+
+if TYPE_CHECKING:
+    from parcost.plugins.discovery import Plugins
 
 
 @frozen(kw_only=True)
@@ -165,3 +172,18 @@ def _is_from(row: RunRow, name: str, least: tuple[int, int]) -> bool:
     """Return whether the version of the row's field *name*, such as v6.0, is *least* or later."""
     found = re.match(r"v?(\d+)\.(\d+)", str(row.extra.get(name) or ""))
     return found is not None and (int(found[1]), int(found[2])) >= least
+
+
+def year_of(row: RunRow) -> int | None:
+    """Return the year of the software of *row*: of its container, or of its source."""
+    found = re.match(r"v?(\d\d)\.\d+", str(row.extra.get("release") or ""))
+    return row.year if found is None else 2000 + int(found[1])
+
+
+def frameworks_of(names: Iterable[str], plugins: Plugins) -> Mapping[str, Framework]:
+    """Return the frameworks of the catalogue that are called *names*."""
+    text = "".join(f"use catalog.frameworks.{name}\n" for name in sorted(set(names)))
+    if not text:
+        return {}
+    (scenario,) = load_text(text, plugins=plugins)
+    return {block_name(one): one for one in scenario.first.all(Framework)}

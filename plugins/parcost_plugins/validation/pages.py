@@ -72,6 +72,7 @@ def page(summary: Summary, worst: int) -> Iterator[Item]:
         yield Heading(title)
         yield _groups(summary.of(dimension), dimension)
     yield from _worse(summary)
+    yield from _profiles(summary)
     yield from _ranking(summary)
     yield from _memory(summary)
     yield from _intervals(summary)
@@ -147,6 +148,25 @@ def _worse(summary: Summary) -> Iterator[Item]:
 
 
 _WORSE = ("n", "MAPE", "const. MFU")
+
+
+def _profiles(summary: Summary) -> Iterator[Item]:
+    """Yield the profiles of frameworks: their years, the runs that check them, younger rows."""
+    if not summary.profiles:
+        return
+    yield Heading("Profiles of frameworks")
+    yield Line("A profile describes releases of some years. Younger rows may run other code.")
+    columns = [Column("profile"), *(Column(t, "right") for t in _AGES), Column("checked by")]
+    rows = []
+    for one in summary.profiles:
+        years = f"{one.first_year} to {one.last_year}" if one.last_year else "not stated"
+        if one.last_year and one.first_year == one.last_year:
+            years = f"{one.last_year}"
+        rows.append(Row([one.name, years, f"{one.rows:,}", f"{one.younger:,}", one.checked]))
+    yield Table(columns, rows)
+
+
+_AGES = ("years", "rows", "younger")
 
 
 def _ranking(summary: Summary) -> Iterator[Item]:

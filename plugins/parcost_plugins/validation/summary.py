@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from attrs import Factory, frozen
 
+from parcost_plugins.validation.frameworks import year_of
 from parcost_plugins.validation.hardware import entry_of
 from parcost_plugins.validation.intervals import Coverage, Kind, Ranges, Ratio, coverage_of, ranges
 from parcost_plugins.validation.pricing import Prediction, RowResult
@@ -22,6 +23,7 @@ from parcost_plugins.validation.scores import (
     weights_of,
 )
 from parcost_plugins.validation.study import StudyText
+from parcost_plugins.vocabulary import Framework
 
 #: Layouts of one job from which a ranking says something.
 FEWEST_LAYOUTS = 3
@@ -120,6 +122,53 @@ class Ranking:
     pairs: int
 
 
+@frozen(kw_only=True)
+class ProfileAge:
+    """A profile of a framework: its years, the run that checks it, and younger rows."""
+
+    name: str
+    first_year: int | None
+    last_year: int | None
+    checked: str
+    rows: int
+    younger: int
+
+    @property
+    def warning(self) -> str:
+        """The warning that it is older than what it prices; nothing where it is not."""
+        if not self.younger:
+            return ""
+        return (
+            f"`{self.name}` describes releases up to {self.last_year}, and {self.younger:,} of its "
+            f"{self.rows:,} rows are younger"
+        )
+
+
+def profile_ages(
+    rows: Sequence[ScoredRow], frameworks: Mapping[str, Framework]
+) -> list[ProfileAge]:
+    """Return the age of each profile of *frameworks* that rows use, by name."""
+    found = []
+    for name, members in sorted(group_by(rows, lambda one: one.written.framework).items()):
+        if (framework := frameworks.get(name)) is None:
+            continue
+        last = framework.last_year
+        years = [year_of(one.row) for one in members]
+        found.append(
+            ProfileAge(
+                name=name,
+                first_year=framework.first_year,
+                last_year=last,
+                checked=framework.checked,
+                rows=len(members),
+                younger=sum(
+                    last is not None and year is not None and year > last for year in years
+                ),
+            )
+        )
+    return found
+
+
 @frozen(kw_only=True, eq=False)
 class Summary:
     """All that is known: groups by dimension, the ranking, and what could not be scored."""
@@ -133,6 +182,7 @@ class Summary:
     flaws: Sequence[Flaw]
     unknown: Mapping[str, int]
     unread: Mapping[str, int] = Factory(dict)  # fields of `extra`, by number of rows
+    profiles: Sequence[ProfileAge] = ()
 
     def of(self, dimension: str) -> list[SummaryGroup]:
         """Return the groups of one dimension."""
@@ -250,11 +300,12 @@ def summarize(
     flaws: Sequence[Flaw],
     unknown: Mapping[str, int],
     families: Mapping[str, str] | None = None,
+    frameworks: Mapping[str, Framework] | None = None,
 ) -> Summary:
     """Return the summary of *cases*, and of what was wrong with other rows.
 
-    *families* are those of the catalogue's devices, by name. Composed rows have a group of their
-    own, and are in nothing else.
+    *families* are those of the catalogue's devices, by name, *frameworks* its profiles. Composed
+    rows have a group of their own, and are in nothing else.
     """
     composed = _with_baseline(
         [one for one in cases if one.placed.row.synthetic and one.prediction is not None]
@@ -285,6 +336,7 @@ def summarize(
         flaws=found_flaws,
         unknown=unknown,
         unread=count_unread(one.row for one in rows),
+        profiles=profile_ages(rows, frameworks or {}),
     )
 
 

@@ -80,6 +80,13 @@ class Framework:
     """A training framework, at a version."""
 
     version: str = string(default="", doc="release or commit that the values were read in")
+    first_year: int | None = integer(
+        default=None, structural=True, doc="of the releases that the values describe"
+    )
+    last_year: int | None = integer(
+        default=None, structural=True, doc="of them; `validate` warns of younger runs"
+    )
+    checked: str = string(default="", doc="a measured run of that time that was compared with it")
     mode: str = word(*MODES, default="eager", doc="how layers run unless the run sets it")
     cuda_graphs: str = word(
         *CUDA_GRAPHS,
