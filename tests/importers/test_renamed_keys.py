@@ -164,6 +164,15 @@ FILES = {
             "devices: 8\ntokenizer_dir: t\n"
         ),
     ),
+    "mlperf": (
+        "config_x.sh",
+        (
+            "source config_common_8b.sh\nexport MINIBS=16\nexport TENSOR_MODEL_PARALLEL=2\n"
+            "export PIPELINE_MODEL_PARALLEL=2\nexport CONTEXT_PARALLEL=2\n"
+            "export MICRO_BATCH_SIZE=1\nexport DGXNNODES=4\nexport DGXNGPU=8\n"
+            "export FP8=True\nexport USE_DIST_OPTIMIZER=True\n"
+        ),
+    ),
     "gpt_neox": (
         "neox.yml",
         (

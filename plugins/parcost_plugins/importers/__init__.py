@@ -16,6 +16,7 @@ PARTS = (
     "maxtext",
     "measured_runs",
     "megatron",
+    "mlperf",
     "nanotron",
     "nccl_tests",
     "nemo",
