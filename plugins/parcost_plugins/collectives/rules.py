@@ -17,10 +17,39 @@ def checks(study: Study) -> Iterator[Check]:
     choice = study.get(CollectiveChoice)
     if choice is None:
         return
+    yield from _table_checks(study, choice)
     for role in _USES:
         name = getattr(choice, role)
         if name != "auto":
             yield from _algorithm_checks(study, role, name)
+
+
+def _table_checks(study: Study, choice: CollectiveChoice) -> Iterator[Check]:
+    """Require that the table that a study names has the row of its generation."""
+    if choice.tuning is None and choice.generation == "unknown":
+        return
+    device = study[Cluster].device
+    table = choice.tuning or device.tuning
+    if table is None:
+        return
+    row = device.generation if choice.generation == "unknown" else choice.generation
+    rows = [block_name(one) for one in table.generations]
+    yield Check(
+        id="tuning-row",
+        holds=row in rows,
+        subject="collectives.tuning"
+        if choice.generation == "unknown"
+        else "collectives.generation",
+        message="the table `{table}` has no row `{row}`: without it, collectives are those of text "
+        "books",
+        inputs={
+            "table": block_name(table),
+            "row": row,
+            "rows": ", ".join(f"`{one}`" for one in rows),
+        },
+        help="its rows are {rows}",
+        severity="warning",
+    )
 
 
 def _algorithm_checks(study: Study, role: str, name: str) -> Iterator[Check]:

@@ -37,6 +37,7 @@ from parcost_plugins.vocabulary import (
     Recompute,
     Routing,
     ScheduleChoice,
+    Serving,
     Sharding,
     Training,
     Transfer,
@@ -106,6 +107,22 @@ def _recomputes_all(study: Study) -> bool:
     """Return whether backward makes every layer again as a whole."""
     recompute = study[Recompute]
     return study[Training].recompute == "full" and recompute.every == 1 and recompute.layers == 0
+
+
+def _has_table(study: Study) -> bool:
+    """Return whether a library picks algorithms by a table."""
+    cluster = study.get(Cluster)
+    device = None if cluster is None else cluster.device.tuning
+    return (study[CollectiveChoice].tuning or device) is not None
+
+
+def _names_library(study: Study) -> bool:
+    """Return whether anything asks for what NCCL predicts on a machine that is described."""
+    choice = study[CollectiveChoice]
+    named = {choice.tensor, choice.data, choice.pipeline, choice.context, choice.expert}
+    named |= {transfer.algorithm for transfer in study.all(Transfer)}
+    named |= {serving.collective for serving in study.all(Serving)}
+    return "nccl" in named
 
 
 _IDLE = (
@@ -245,18 +262,22 @@ _IDLE = (
     ),
     _UnreadAttributes(
         CollectiveChoice,
+        ("generation", "host"),
+        _has_table,
+        "a table of the library: `collectives.tuning`, or that of the device",
+    ),
+    _UnreadAttributes(
+        CollectiveChoice,
         (
-            "generation",
             "channels",
             "links",
             "channel_bandwidth",
             "network_channel_bandwidth",
-            "host",
             "card_latency",
             "collnet",
         ),
-        lambda study: study[CollectiveChoice].tuning is not None,
-        "a table of the library: `collectives.tuning`",
+        _names_library,
+        "the algorithm `nccl`, such as `collectives.data = nccl`",
     ),
     _UnreadAttributes(
         CollectiveChoice,
