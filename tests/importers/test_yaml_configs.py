@@ -634,6 +634,27 @@ def test_a_recipe_of_nemo_2_that_is_not_followed_is_rejected(
     assert message in problem.message
 
 
+def recipe_with(kind: str, sizes: str) -> Translation:
+    text = RECIPE.replace("run.Config(Llama3Config8B", f"run.Config({kind}, {sizes}")
+    return recipe_of(text.replace("Llama3Config8B", kind))
+
+
+def test_a_class_without_sizes_has_the_defaults_of_its_family() -> None:
+    """GPTConfig of NeMo 2 has LayerNorm, no gate, biases, tied tables and learned positions."""
+    found = recipe_with("GPTConfig", "num_layers=4, hidden_size=64, num_attention_heads=4")
+    expected = {"norm": "layer", "gated": "off", "biases": "on", "tied": "on"}
+    expected["positions"] = "training.sequence"
+    got = settings(found)
+    assert {name: got[f"model.{name}"] for name in expected} == expected
+    assert assumptions(found)["model.gated"] == "NeMo 2.5: GPTConfig"
+    assert [one.attribute for one in found.missing] == ["model.vocabulary"]
+    llama = recipe_with("LlamaConfig", "num_layers=4, vocab_size=99")
+    assert (settings(llama)["model.gated"], settings(llama)["model.vocabulary"]) == ("on", "99")
+    assert not llama.missing
+    strange = recipe_with("WarpConfig", "num_layers=4, vocab_size=99")
+    assert [one.attribute for one in strange.questions] == ["model"]
+
+
 LIBRARY = """\
 import nemo_run as run
 from nemo.collections import llm

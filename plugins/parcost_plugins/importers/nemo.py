@@ -31,6 +31,12 @@ _MODELS = ("model.config.", "model.", "config.")
 _STRATEGIES = ("trainer.strategy.", "model.", "strategy.")
 _BATCHES = ("data.", "model.", "model.config.")
 _MOST_CALLBACKS = 20
+_TOKENIZERS = (
+    *("model.tokenizer.type", "model.tokenizer.tokenizer_name"),
+    *("model.tokenizer.pretrained_model_name", "model.tokenizer.model_name"),
+    *("data.tokenizer.pretrained_model_name", "data.tokenizer.model_name"),
+)
+_VOCABULARIES = ("model.tokenizer.vocab_size", "data.tokenizer.vocab_size")
 _SIGNS_OF_RECIPES = ("nemo_run", "nemo.collections.llm")
 _ANSWERS = {
     "precision": "--use catalog.precisions.bf16",
@@ -250,18 +256,47 @@ class _NeMoReader:
         self._dropout()
         if base and found.has_block(block):
             found.assume("training", "model", "nemo", "the model that this file changes")
-        if not self._exported:
+        if self._exported:
+            if base is None:
+                self._family(block)
+        else:
             for name, default in self._table["model"]["defaults"].items():
                 found.assume(block, name, default["value"], default["why"])
             if self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS):
                 return
             self._tokenizer(block)
 
+    def _family(self, block: str) -> None:
+        """Set what the class of a model takes where the file states nothing; ask for others."""
+        found, families = self._found, self._table["families"]
+        keys = ("model.config._target_", "config._target_", "model._target_")
+        key = next((one for one in keys if one in found), "")
+        kind = str(found.value(key, "")).rpartition(".")[2]
+        start = max((one for one in families if kind.startswith(one)), key=len, default="")
+        if not start:
+            reason = f"what `{kind}` takes for keys that are left out is not known"
+            found.ask("model", reason, [_ANSWERS["model"], "--use config.json"], key)
+            return
+        for name, value in families[start].items():
+            why = f"NeMo 2.5: {kind}"
+            if name == "dropout":
+                found.assume("training", name, value, why)
+            elif name != "positions":
+                found.assume(block, name, value, why)
+            elif not found.has(block, name) and not self._key("position_embedding_type", _MODELS):
+                found.assume(block, name, "training.sequence", why)
+        if not (self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS)):
+            self._tokenizer(block)
+
     def _tokenizer(self, block: str) -> None:
         """Set the vocabulary to that of a known tokenizer, or list that the file lacks it."""
         found = self._found
-        kind, name = "model.tokenizer.type", "model.tokenizer.tokenizer_name"
-        key = next((one for one in (kind, name) if one in found), None)
+        stated = next((one for one in _VOCABULARIES if one in found), None)
+        size = None if stated is None else found.whole(stated)
+        if stated is not None and size is not None:
+            found.set(block, "vocabulary", digits(size), stated)
+            return
+        key = next((one for one in _TOKENIZERS if one in found), None)
         shown = str(found.value(key, "")) if key else ""
         size = table("megatron")["tokenizers"].get(shown) or vocabulary_of(shown)
         if key is not None and size is not None:
