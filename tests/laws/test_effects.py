@@ -100,6 +100,14 @@ _ALL_FLASH_2 = {"auto": "flash_2", "slow": "flash_2", "fast": "flash_2"}
 _WIDE = {"slow_type": "wide", "fast_type": "wide"}
 _FLASH_2 = _KERNELS.format(auto="flash_2", slow="flash_2", fast="flash_3", **_WIDE)
 _FLASH_3 = _KERNELS.format(auto="flash_3", slow="flash_2", fast="flash_3", **_WIDE)
+_LINKED = """
+transfer linked {{
+  operation = all_reduce, size = 1 GB, ranks = {ranks}, algorithm = {algorithm}
+  bandwidth = 450 GB/s per_direction, in_network = on
+}}
+"""
+_ON_TWO = _LINKED.format(ranks=2, algorithm="ring_simple")
+_NVLS = _LINKED.format(ranks=8, algorithm="nvls_simple")
 
 #: Attributes that matter beside others: a base, and what is laid over it before and after.
 BESIDE: Mapping[str, tuple[str, str, str]] = {
@@ -492,6 +500,17 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         "stages",
         "term own { memory = 90 MB, stage = 0 }",
         "term own { memory = 90 MB, stage = 7 }",
+    ),
+    "tuning.start": ("library", _NVLS, f"{_NVLS}tuning table {{ start = 90 us }}"),
+    "tuning.two_ranks": ("library", _ON_TWO, f"{_ON_TWO}tuning table {{ two_ranks = 50 % }}"),
+    "tuning.nvls_reach": ("library", _NVLS, f"{_NVLS}tuning table {{ nvls_reach = 50 % }}"),
+    "device.tuning": (
+        "dense",
+        "",
+        (
+            "use catalog.tunings.nccl_2_30\ntuning slow extends nccl_2_30 { start = 90 us }\n"
+            "device card { tuning = slow }"
+        ),
     ),
     "tuning.simple_ports": (
         "library",
