@@ -202,7 +202,7 @@ def at_once(space: Space) -> dict[tuple[Any, ...], KnownCost]:
     few: Sequence[int] = ()  # plugins, which one structure finds for all
     with np.errstate(all="ignore"):
         for group in space.groups():
-            if group.points:
+            if group.structures:
                 few = few or Scores(group).few
                 found |= _of(group, few)
     return found
@@ -210,8 +210,9 @@ def at_once(space: Space) -> dict[tuple[Any, ...], KnownCost]:
 
 def _of(group: StructureGroup, few: Sequence[int]) -> dict[tuple[Any, ...], KnownCost]:
     found: dict[tuple[Any, ...], KnownCost] = {}
-    bounds = {(b.place, b.index): b.seconds for b in Scores(group).bound_layouts()}
-    for b in Scores(group, few).bound_layouts():  # whichever is higher may be too high
+    whole = {i: np.arange(len(s.kept)) for i, s in enumerate(group.structures)}
+    bounds = {(b.place, b.index): b.seconds for b in Scores(group).bound_layouts(whole)}
+    for b in Scores(group, few).bound_layouts(whole):  # whichever is higher may be too high
         bounds[b.place, b.index] = np.fmax(bounds[b.place, b.index], b.seconds)
     for scored in score(group):
         structure, shape = scored.structure, scored.legal.shape

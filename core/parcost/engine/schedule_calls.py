@@ -15,6 +15,7 @@ from parcost.contract.calls import CallError, call
 from parcost.contract.pipelines import Case, Pipeline, PipelineShape, Times
 from parcost.contract.study import Schedule
 from parcost.engine.compiled_order import OrderError
+from parcost.engine.shapes import broadcasts
 from parcost.language.errors import FaultError
 from parcost.numeric import Mask, Real, array_kind, is_array, maximum
 
@@ -123,7 +124,7 @@ def _require(schedule: Schedule, method: str, values: Sequence[Any], case: Case)
             message = f"returns {type(value).__name__} where numbers are expected"
             raise _wrong(schedule, method, message)
         shape = _shape(case)
-        if not _spreads(value.shape, shape):
+        if not broadcasts(value.shape, shape):
             message = f"returns an array of shape {value.shape} for times of shape {shape}"
             raise _wrong(schedule, method, message)
 
@@ -138,16 +139,6 @@ def _shape(case: Case) -> tuple[int, ...]:
     import numpy as np
 
     return np.broadcast_shapes(*{np.shape(value) for value in values})
-
-
-def _spreads(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
-    """Return whether an array of *shape* is one of shape *over*, less what does not vary.
-
-    >>> _spreads((1, 3), (2, 3)), _spreads((3,), (2, 3)), _spreads((2,), (2, 3))
-    (True, True, False)
-    """
-    behind = over[len(over) - len(shape) :]
-    return len(shape) <= len(over) and all(a in (1, b) for a, b in zip(shape, behind, strict=True))
 
 
 def _wrong(schedule: Schedule, method: str, message: str) -> OrderError:

@@ -7,6 +7,7 @@ left out on input, as a fault of its plugin.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from parcost.contract.plugin import Fault
@@ -30,11 +31,11 @@ def valid_answers(
     study: Study, hook: str, stamped: Iterable[tuple[Plugin, Any]]
 ) -> Sequence[tuple[Plugin, Any]]:
     """Return the answers to *hook* that have the shape of *study*; the others are faults."""
-    points = points_of(study)
+    shape = shape_of(study)
     found = []
     for pair in stamped:
         plugin, answer = pair
-        if complaint := shape_problem(answer, points):
+        if complaint := shape_problem(answer, shape):
             study.leave_out(Fault(plugin=plugin, hook=hook, message=complaint), answer)
         else:
             found.append(pair)
@@ -46,13 +47,13 @@ def rooms_of(study: Study, faults: list[Fault], hook: str = "capacities") -> Seq
 
     Those of other shapes join *faults*.
     """
-    points = points_of(study)
+    shape = shape_of(study)
     found = []
     for plugin, room in study.contributions(hook):
-        if fits_points(room, points):
+        if fits_shape(room, shape):
             found.append(room)
         else:
-            message = f"gave a room {_shape_error(room, points)}"
+            message = f"gave a room {_shape_error(room, shape)}"
             fault = Fault(plugin=plugin, hook=hook, message=message)
             study.plugins.note(fault)
             if str(fault) not in map(str, faults):
@@ -60,31 +61,46 @@ def rooms_of(study: Study, faults: list[Fault], hook: str = "capacities") -> Seq
     return found
 
 
-def points_of(study: Study) -> int:
-    """Return how many points an array of *study* holds, 0 where there is no sweep."""
-    return len(study.axes[0][1]) if study.axes else 0
+def shape_of(study: Study) -> tuple[int, ...]:
+    """Return the shape of all points of *study*: ``()`` where there is no sweep."""
+    if not study.axes:
+        return ()
+    import numpy as np
+
+    return np.broadcast_shapes(*{np.shape(values) for _, values in study.axes})
 
 
-def shape_problem(answer: Any, points: int) -> str:
-    """Return the error in the shapes in *answer* for *points* points, or an empty text."""
+def shape_problem(answer: Any, points: tuple[int, ...]) -> str:
+    """Return the error in the shapes in *answer* for *points* of a shape, or an empty text."""
     declared = declarations(answer.__class__)
     numbers = declared.numbers(answer)
     if not _PLAIN.issuperset(map(type, numbers)):
         for name, value in zip(declared.varying, numbers, strict=True):
-            if value.__class__ not in _PLAIN and not fits_points(value, points):
+            if value.__class__ not in _PLAIN and not fits_shape(value, points):
                 return f"gave `{key_of(answer)}` {name} {_shape_error(value, points)}"
     series = declared.series
     for value in getattr(answer, series) if series else ():
-        if value.__class__ not in _PLAIN and not fits_points(value, points):
+        if value.__class__ not in _PLAIN and not fits_shape(value, points):
             called = "a boundary" if series == "boundaries" else f"a number of {series}"
             return f"gave `{key_of(answer)}` {called} {_shape_error(value, points)}"
     return ""
 
 
-def fits_points(value: Any, points: int) -> bool:
-    """Return whether *value* is one number, or one for each of so many points."""
-    shape = () if value.__class__ in _PLAIN else _shape(value)
-    return shape == () or (points > 0 and shape in ((1,), (points,)))
+def fits_shape(value: Any, points: tuple[int, ...]) -> bool:
+    """Return whether *value* is one number, or an array that broadcasts to *points*."""
+    return value.__class__ in _PLAIN or broadcasts(_shape(value), points)
+
+
+def broadcasts(shape: tuple[int, ...], over: tuple[int, ...]) -> bool:
+    """Return whether an array of *shape* is one of shape *over*, less what does not vary.
+
+    >>> broadcasts((1, 3), (2, 3)), broadcasts((3,), (2, 3)), broadcasts((2,), (2, 3))
+    (True, True, False)
+    """
+    if len(shape) > len(over):
+        return False
+    behind = over[len(over) - len(shape) :]
+    return all(a in (1, b) for a, b in zip(shape, behind, strict=True))
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -94,6 +110,7 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _shape_error(value: Any, points: int) -> str:
-    expected = "one number is expected" if points <= 1 else f"the sweep has {points} points"
+def _shape_error(value: Any, points: tuple[int, ...]) -> str:
+    count = prod(points)
+    expected = "one number is expected" if count <= 1 else f"the sweep has {count} points"
     return f"of shape {_shape(value)}, where {expected}"

@@ -39,6 +39,7 @@ from parcost.contract.terms import (
 from parcost.contract.validation import key_of
 from parcost.engine.reduce import evaluate
 from parcost.engine.rules import rules
+from parcost.engine.shapes import shape_of
 from parcost.language.diagnostics import Diagnostic, did_you_mean, quote
 from parcost.language.errors import (
     FaultError,
@@ -64,9 +65,7 @@ class SpecStudy(Study):
     _memo: Memo = field(factory=Memo, repr=False)
     _point: Mapping[str, Any] = field(factory=dict, repr=False)  # values on axes of the memo
     _complaint: Callable[[str, Any, SpecStudy], str] | None = field(default=None, repr=False)
-    _structures: Callable[[], Sequence[tuple[SpecStudy, int]]] | None = field(
-        default=None, repr=False
-    )
+    _structures: Callable[[], Sequence[SpecStudy]] | None = field(default=None, repr=False)
     _left_out: set[tuple[str, str, str]] = field(factory=set, repr=False)  # hook, plugin, name
 
     # --- what plugins contribute, asked once --------------------------------------
@@ -253,13 +252,10 @@ def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: An
     import numpy as np
 
     assert study._structures is not None  # noqa: SLF001
-    values, counts = [], []
     outer, reads = READS.get(), Reads()
     token = READS.set(reads)
     try:
-        for one, count in study._structures():  # noqa: SLF001
-            values.append(one.query(function, *arguments))
-            counts.append(count)
+        values = [one.query(function, *arguments) for one in study._structures()]  # noqa: SLF001
     finally:
         READS.reset(token)
     if outer is not None:  # a plain answer is that of a structure, and not of the study
@@ -270,7 +266,8 @@ def _by_structure(study: SpecStudy, function: Callable[..., Any], *arguments: An
         if all(number == numbers[0] for number in numbers):
             return numbers[0]
         found = np.asarray(numbers)
-        return np.repeat(found if found.dtype == bool else found.astype(np.float64), counts)
+        found = found if found.dtype == bool else found.astype(np.float64)
+        return found.reshape(-1, *(1,) * (len(shape_of(study)) - 1))  # structures come first
 
     if isinstance(values[0], tuple):
         return tuple(map(joined_number, zip(*values, strict=True)))

@@ -31,8 +31,8 @@ from parcost.search.front import Front
 from parcost.search.layout_evaluation import evaluate_layout
 from parcost.search.queue import ReplayQueue
 from parcost.search.result import Best, SearchedLayout, SearchResult
-from parcost.search.scores import ScoredLayouts, ScoredPart, Scores
-from parcost.search.space import Space, StructureGroup
+from parcost.search.scores import ScoredLayouts, Scores
+from parcost.search.space import Space
 from parcost.search.tally import RefusedError, Tally, result_of
 from parcost.system.garbage import rare_collections
 
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 4096  # points of the flat axis that are bounded together
-_FIRST = 512  # points that all plugins are asked about at first
-_PART = 800_000  # layouts that they are asked about later
-_ROUND = 50_000  # layouts of a structure that are scored together, the lowest bounds first
+_FIRST = 10_000  # layouts of a structure that are scored together before any was replayed
+_ROUND = 50_000  # and afterwards, the lowest bounds first
 _MOST_REPLAYED = 128  # layouts that are replayed together
 _CROWDED = 100_000  # layouts that wait, before the best of them are replayed
 _NEVER = "cannot-run"  # what an evaluation says of a step without an end
@@ -178,83 +177,56 @@ class _Search:
             self.counts.totals["legal"] += group.points
             self.on_progress(f"{self.counts.totals['legal']:,} legal layouts")
             whole = True
-            for block in group.blocks(_BLOCK):
-                whole = not (self._ends_early and self.best.ranking())
-                if not whole:
-                    break
-                self._score(block)
-                block.forget()
+            if group.structures:
+                scores = Scores(group, self.few)
+                self.few = self.few or scores.few
+                for block in group.blocks(_BLOCK):
+                    whole = not (self._ends_early and self.best.ranking())
+                    if not whole:
+                        break
+                    self._score(scores, block)
+                group.forget()
             self.looked += group.looked if whole else 0
             if self._crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()
             if self._ends_early:
                 return
 
-    def _score(self, group: StructureGroup) -> None:
-        """Score the layouts of *group* that may matter.
+    def _score(self, scores: Scores, block: Mapping[int, NDArray[np.intp]]) -> None:
+        """Score the layouts at points of structures that may matter, the lowest bounds first.
 
         Where time runs out, the lowest bound of those that are left is what is known of them.
         """
-        scores = Scores(group, self.few)
-        self.few = self.few or scores.few
-        bounds = [self._apply_bound(bound) for bound in scores.bound_layouts()]
-        group.forget()
-        choices = prod(group.variants.shape)
-        largest, together = (max(most // choices, 1) for most in (_PART, _ROUND))
-        most, own = (largest, largest) if self.best.ranking() else (_FIRST, together)
+        bounds = [self._apply_bound(bound) for bound in scores.bound_layouts(block)]
+        choices = prod(scores.group.variants.shape)
         while True:
-            matters, least = self._minimum_costs(bounds, [slice(None)] * len(group.structures))
+            matters, least = self._minimum_costs(bounds)
             lowest = {place: float(cost.min()) for place, cost in least.items()}
-            if min(lowest.values()) == inf:
+            if min(lowest.values(), default=inf) == inf:
                 return
             if self._is_over:
                 self.unscored = min(self.unscored, *lowest.values())
                 return
-            kept: dict[int, NDArray[np.intp]] = {}
-            for place in sorted(lowest, key=lowest.__getitem__):
-                if lowest[place] < inf and sum(map(len, kept.values())) < most:
-                    kept[place] = _lowest_costs(least[place], own)
+            place = min(lowest, key=lowest.__getitem__)
+            own = [bound for bound in bounds if bound.place == place]
+            most = _ROUND if self.best.ranking() else _FIRST
+            points = _lowest_costs(least[place], max(most // choices, 1))
             wanted = {
-                key: which[..., kept[key[0]]] for key, which in matters.items() if key[0] in kept
-            }
-            self._score_part(scores.part(kept, wanted), bounds, kept, together)
-            most = own = largest
-
-    def _score_part(
-        self,
-        part: ScoredPart,
-        bounds: Sequence[LayoutBounds],
-        kept: Mapping[int, NDArray[np.intp]],
-        most: int,
-    ) -> None:
-        """Score the layouts at points *kept* that may matter, *most* points at once.
-
-        Those with the lowest bounds come first.
-        """
-        bounds = [bound for bound in bounds if bound.place in kept]
-        while not self._is_over:
-            matters, least = self._minimum_costs(bounds, kept)
-            place = min(least, key=lambda place: float(least[place].min()))
-            left = _lowest_costs(least[place], most)
-            if not len(left):
-                return
-            wanted = {
-                index: which[..., left]
+                index: which[..., points]
                 for (owner, index), which in matters.items()
                 if owner == place
             }
-            for scored in part.score_layouts(place, left, wanted):
+            for scored in scores.score_layouts((one.bound for one in own), points, wanted):
                 self._offer(scored)
-            for bound in bounds:
-                if bound.place == place:
-                    bound.settle(kept[place][left])
+            for bound in own:
+                bound.settle(points)
             if self._may_gain:
                 self.replay_some()
 
     def _minimum_costs(
-        self, bounds: Sequence[LayoutBounds], kept: Any
+        self, bounds: Sequence[LayoutBounds]
     ) -> tuple[Mapping[tuple[int, int], NDArray[np.bool_]], Mapping[int, NDArray[np.float64]]]:
-        """Return which layouts matter at points *kept* by structure, and the lowest cost of each.
+        """Return which layouts matter, and the lowest cost at each point, by structure.
 
         The first is by structure and position of the schedule.
         """
@@ -262,9 +234,8 @@ class _Search:
         matters: dict[tuple[int, int], NDArray[np.bool_]] = {}
         least: dict[int, NDArray[np.float64]] = {}
         for bound in bounds:
-            points = kept[bound.place]
-            which = matters[bound.place, bound.index] = bound.matters(worst, self.front, points)
-            cost = bound.minimum_cost(which, points)
+            which = matters[bound.place, bound.index] = bound.matters(worst, self.front)
+            cost = bound.minimum_cost(which)
             known = least.get(bound.place)
             least[bound.place] = cost if known is None else np.minimum(known, cost)
         return matters, least

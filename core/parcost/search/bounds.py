@@ -21,7 +21,7 @@ class LayoutBounds:
     """
 
     def __init__(self, bound: ScoredLayouts, cost: Any, left: NDArray[np.bool_]) -> None:
-        self.place, self.index = bound.place, bound.index
+        self.place, self.index, self.bound = bound.place, bound.index, bound
         known = (cost, bound.seconds, bound.bytes_)
         apart = np.broadcast_shapes(*(np.shape(value) for value in known))
         apart = (1,) * (left.ndim - len(apart)) + apart
@@ -31,25 +31,20 @@ class LayoutBounds:
             np.broadcast_to(value, self._left.shape) for value in known
         )
 
-    def matters(
-        self, worst: float, front: Front | None, points: NDArray[np.intp] | slice = slice(None)
-    ) -> NDArray[np.bool_]:
+    def matters(self, worst: float, front: Front | None) -> NDArray[np.bool_]:
         """Return which layouts may cost no more than *worst* or be on the *front*, if it is wanted.
 
-        All that are left at *points* do if *worst* is not a number.
+        All that are left do if *worst* is not a number.
         """
-        cost, seconds, bytes_ = (v[..., points] for v in (self._cost, self._seconds, self._bytes))
-        gains = ~(cost > worst)
+        gains = ~(self._cost > worst)
         if front is not None:
-            gains = gains | front.may_gain(seconds, bytes_)
-        found: NDArray[np.bool_] = self._left[..., points] & gains
+            gains = gains | front.may_gain(self._seconds, self._bytes)
+        found: NDArray[np.bool_] = self._left & gains
         return found
 
-    def minimum_cost(
-        self, matters: NDArray[np.bool_], points: NDArray[np.intp] | slice = slice(None)
-    ) -> NDArray[np.float64]:
-        """Return the lowest cost at *points* of the flat axis, infinite where none *matters*."""
-        found: NDArray[np.float64] = np.where(matters, self._cost[..., points], inf).min(
+    def minimum_cost(self, matters: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the lowest cost at each point of the flat axis, infinite where none *matters*."""
+        found: NDArray[np.float64] = np.where(matters, self._cost, inf).min(
             axis=tuple(range(matters.ndim - 1))
         )
         return found

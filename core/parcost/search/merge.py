@@ -1,6 +1,6 @@
-"""Structures that differ in numbers alone, merged into one study with an array over all points.
+"""Structures that differ in numbers alone, merged into one study on an open mesh.
 
-Two structures of 300 points each, with 2 and with 4 stages, are one study of 600 points. What
+Structures with 2 and with 4 stages are two positions in the first dimension of the mesh. What
 follows from the stages, such as the replicas, is an array. The number of stages determines the
 shape of a step, so it is on an axis that records its reads. A hook that reads it is called again
 for each structure. A hook that takes it from ``study.number`` is called once.
@@ -17,6 +17,7 @@ import numpy as np
 from parcost.contract.queries import STRUCTURES, Memo
 from parcost.contract.schema import block_name, block_type, on_axes
 from parcost.engine.study import SpecStudy
+from parcost.search.mesh import Mesh, squeeze
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -34,13 +35,13 @@ class MergedStudy:
 
 
 def merge_studies(
-    studies: Sequence[SpecStudy], counts: Sequence[int], axes: Mapping[str, Sequence[float]]
+    studies: Sequence[SpecStudy], mesh: Mesh, axes: Mapping[str, Sequence[float]]
 ) -> MergedStudy | None:
-    """Return *studies* with so many points each as one, None where they are too different.
+    """Return *studies* over the points of *mesh* as one, None where they are too different.
 
     *axes* are numbers by which they differ, one for each study.
     """
-    merger = _Merger(counts)
+    merger = _Merger(mesh)
     try:
         return merger.study(studies, axes)
     except _DifferentError:
@@ -50,8 +51,8 @@ def merge_studies(
 class _Merger:
     """Merges blocks that stand in the same place of several studies."""
 
-    def __init__(self, counts: Sequence[int]) -> None:
-        self.counts = list(counts)
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
         self.point: dict[str, Any] = {STRUCTURES: 0}
         self.made: dict[tuple[int, ...], Any] = {}
 
@@ -129,18 +130,28 @@ class _Merger:
         return first if same else on_axes(first, values, axes)
 
     def flat(self, values: Sequence[Any]) -> Any:
-        """Return numbers over the points of each study as one array."""
+        """Return numbers over the points of each study as one array over the mesh."""
+        key = tuple(map(id, values))
+        if key not in self.made:
+            self.made[key] = values, self._flat(values)  # so that their ids stay theirs
+        return self.made[key][1]
+
+    def _flat(self, values: Sequence[Any]) -> Any:
         parts = []
-        for value, count in zip(values, self.counts, strict=True):
+        for value in values:
             array = np.asarray(value, dtype=np.float64)
-            if array.shape not in ((), (count,)):
+            if array.shape not in ((), (self.mesh.count,)):
+                if all(other is value for other in values):
+                    return value
                 raise _DifferentError
-            parts.append(np.broadcast_to(array, (count,)))
-        return np.concatenate(parts)
+            ones = array.reshape((1,) * len(self.mesh.sizes)) if array.ndim == 0 else None
+            parts.append(self.mesh.open(array) if ones is None else ones)
+        return squeeze(np.stack(np.broadcast_arrays(*parts)))
 
     def repeat(self, values: Sequence[float]) -> Any:
         """Return a number of each study, at all of its points."""
-        return np.repeat(np.asarray(values, dtype=np.float64), self.counts)
+        numbers = np.asarray(values, dtype=np.float64)
+        return numbers.reshape(-1, *(1,) * len(self.mesh.sizes))
 
 
 def _plain(value: Any) -> bool:

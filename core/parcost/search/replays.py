@@ -31,7 +31,7 @@ def replay_layouts(
 
     *where* has their index in each dimension of the space.
     """
-    with schedule_blame(scored.structure.study, scored.pipeline.schedule):
+    with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
         step = reduce_step(*_picked_terms(scored, where))
     count = len(where[0])
     seconds, bytes_ = (
@@ -57,7 +57,7 @@ def _least(sizes: Sequence[Any], where: Sequence[NDArray[np.intp]]) -> Any:
 
 def outcome_of(scored: ScoredLayouts, where: Sequence[NDArray[np.intp]]) -> Outcome:
     """Return the outcome of layouts, with an array for them; its lines are sums of terms."""
-    with schedule_blame(scored.structure.study, scored.pipeline.schedule):
+    with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
         return reduce(*_picked_terms(scored, where))
 
 

@@ -6,7 +6,7 @@ stages are arrays answers the points of all structures; others are asked for one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,11 +20,12 @@ from parcost.contract.study import Schedule
 from parcost.contract.terms import Edge, StageCounts, Work
 from parcost.engine.reduce import term_problem
 from parcost.engine.schedule_calls import schedule_blame
-from parcost.engine.shapes import fits_points, rooms_of
+from parcost.engine.shapes import fits_shape, rooms_of
 from parcost.engine.study import plain_first
 from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
+from parcost.search.mesh import Places
 from parcost.search.result import spec_text
 from parcost.search.space import Structure, StructureGroup
 from parcost.search.term_arrays import (
@@ -75,11 +76,13 @@ class ScoredLayouts:
 
     *seconds* is the step or, where not *exact*, no more than it; *least* is what a first bound
     says of it. The schedule is one of the values of the choice in position *choice*, if it is
-    chosen at all: the one in position *index*. *place* is that of the structure in its group.
+    chosen at all: the one in position *index*. *place* is that of the structure in its group, and
+    *points* are those of its points that it has here.
     """
 
     structure: Structure
     place: int
+    points: NDArray[np.intp]
     judge: Judge
     schedule: Schedule
     choice: int | None
@@ -128,10 +131,10 @@ class _Answers:
 class _GroupAnswers:
     """The answers of plugins to hooks for all structures of a group, where layouts are legal."""
 
-    def __init__(self, group: StructureGroup, legal: Sequence[NDArray[np.bool_]]) -> None:
-        """*legal* has, for each structure, a dimension for each choice."""
-        self.group, self.variants, self._own = group, group.variants, legal
-        self._any: NDArray[np.bool_] = np.any(legal, axis=0)
+    def __init__(self, group: StructureGroup) -> None:
+        self.group, self.variants = group, group.variants
+        self._own = [np.any(structure.legal, axis=-1) for structure in group.structures]
+        self._any: NDArray[np.bool_] = np.any(self._own, axis=0)
 
     def answers_to(self, hook: str) -> Sequence[_Answers]:
         """Return the answers of all plugins."""
@@ -146,12 +149,16 @@ class _GroupAnswers:
         own = [s.variants.plugin_answers(hook, position, occurs) for s, occurs in pairs]
         return _Answers(shared=None, own=own)
 
-    def one(self, position: int) -> tuple[Contribution, frozenset[int]]:
-        """Return the terms of a plugin in some legal variant, and the choices that it read."""
+    def work_seconds(self, position: int) -> float:
+        """Return about how many seconds of work the terms of a plugin have.
+
+        They are those in some legal variant of the first structure.
+        """
         found = self.variants.common_answer("terms", position, self._any)
         if found is not None:
-            return found
-        return self.group.structures[0].variants.one("terms", position, self._own[0])
+            return _seconds(found, self.group.places(0).pick)
+        answer = self.group.structures[0].variants.one("terms", position, self._own[0])
+        return _seconds(answer, lambda value: value)
 
 
 class _Table:
@@ -159,25 +166,20 @@ class _Table:
 
     def __init__(self, group: StructureGroup, answers: Iterable[_Answers], hosts: Windows) -> None:
         shape, answers = group.variants.shape, list(answers)
-        self._slices = group.slices if len(group.structures) > 1 else None
         self._shared = stack_terms(
-            (a.shared for a in answers if a.shared is not None), shape, hosts
+            (a.shared for a in answers if a.shared is not None),
+            shape,
+            hosts,
+            1 + len(group.mesh.sizes),
         )
         self._own = [
-            stack_terms((a.own[place] for a in answers if a.shared is None), shape, hosts)
+            stack_terms((a.own[place] for a in answers if a.shared is None), shape, hosts, 1)
             for place in range(len(group.structures))
         ]
 
-    def at(self, place: int, points: NDArray[np.intp] | None = None) -> list[tuple[Plugin, Any]]:
-        """Return the terms of one structure, at some of its points if not at all."""
-        own = self._own[place]
-        if self._slices is None:
-            every = [*self._shared, *own]
-            return every if points is None else at(every, points)
-        span = self._slices[place]
-        if points is None:
-            return [*at(self._shared, span), *own]
-        return [*at(self._shared, points + span.start), *at(own, points)]
+    def at(self, place: int, points: NDArray[np.intp], places: Places) -> list[tuple[Plugin, Any]]:
+        """Return the terms of one structure at some of its *points*, which are at *places*."""
+        return [*at(self._shared, places), *at(self._own[place], Places((points,)))]
 
 
 class Scores:
@@ -185,73 +187,104 @@ class Scores:
 
     An additional term never shortens a step. So a first bound takes the terms of few plugins: the
     one with most of the work, and those that depend on the same choices only. They are arrays over
-    these choices alone, and hold for all layouts that differ in others.
+    these choices alone, and hold for all layouts that differ in others. Each plugin is asked once.
     """
 
     def __init__(self, group: StructureGroup, few: Sequence[int] = ()) -> None:
         """*few* are plugins to bound by, by position, as another group has found them."""
         self.group = group
         self._variants = group.variants
-        self._slices = group.slices if len(group.structures) > 1 else None
-        legal = [np.any(structure.legal, axis=-1) for structure in group.structures]
-        answers = _GroupAnswers(group, legal)
+        answers = _GroupAnswers(group)
         self._memory = _Table(group, answers.answers_to("memory"), Windows())
         self._cuts = answers.answers_to("pipelines")
         self._choice = _scheduling(self._variants, self._cuts)
         self._answers = {hook: self._answers_of_probe(answers, hook) for hook in PROBES}
-        self.few = few or self._common(answers)
-        first = [answers.of("terms", i) for i in self.few]
+        terms = answers.answers_to("terms")
+        self.few = few or self._common(answers, terms)
+        first = [terms[i] for i in self.few]
         self._hosts = windows(one for asked in first for one in asked.every)
         self._first = _Table(group, first, self._hosts)
-        self._bytes: dict[tuple[int, int], Any] = {}
-        self._least: dict[tuple[int, int], Any] = {}
+        self._all_hosts = windows(one for asked in terms for one in asked.every)
+        self._all = _Table(group, terms, self._all_hosts)
         self._rows: dict[Any, Any] = {}
+        self._pipelines: dict[tuple[int, int], Pipeline] = {}
+        self._schedules: dict[tuple[int, int], Schedule] = {}
         self._variants.forget()
 
-    def bound_layouts(self) -> Iterator[ScoredLayouts]:
-        """Yield all layouts, by structure and schedule, with what few of their terms come to."""
+    def bound_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
+        """Yield layouts, by structure and schedule, with what few of their terms come to.
+
+        *block* are points of structures.
+        """
         schedules = range(self._variants.shape[self._choice] if self._choice is not None else 1)
-        for place, structure in enumerate(self.group.structures):
+        for place, points in block.items():
             wanted: dict[int, Any] = dict.fromkeys(schedules, True)
-            terms, memory = self._first.at(place), self._memory.at(place)
             steady: dict[Any, Sequence[Real]] = {}
             for scored, timed in self._schedule_times(
-                place, structure, None, terms, memory, wanted, self._hosts
+                place, points, self._first, self._hosts, wanted
             ):
-                with schedule_blame(structure.study, scored.pipeline.schedule):
+                with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
                     bytes_ = timed.peak_memory([m for _, m in scored.memory], steady)
                     seconds = timed.minimum_seconds()
-                self._bytes[place, scored.index], self._least[place, scored.index] = bytes_, seconds
-                self._note(timed)
-                yield evolve(scored, seconds=seconds, bytes_=bytes_)
+                _note(scored, timed)
+                yield evolve(scored, terms=(), memory=(), seconds=seconds, bytes_=bytes_)
+
+    def score_layouts(
+        self, bounds: Iterable[ScoredLayouts], points: NDArray[np.intp], wanted: Mapping[int, Any]
+    ) -> Iterator[ScoredLayouts]:
+        """Yield layouts of a structure, by schedule, scored by all of their terms.
+
+        *bounds* are those of the structure by schedule. *wanted* is a mask of the layouts at
+        *points* of these, by position of the schedule.
+        """
+        known = {bound.index: bound for bound in bounds}
+        first = next(iter(known.values()))
+        for scored, timed in self._schedule_times(
+            first.place, first.points[points], self._all, self._all_hosts, wanted
+        ):
+            with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
+                seconds, exact = timed.step()
+            _note(scored, timed)
+            bound = known[scored.index]
+            yield evolve(
+                scored,
+                seconds=seconds,
+                exact=exact,
+                bytes_=at_points(bound.bytes_, points),
+                least=at_points(bound.seconds, points),
+            )
 
     def _schedule_times(
         self,
         place: int,
-        structure: Structure,
-        points: NDArray[np.intp] | None,
-        terms: Sequence[tuple[Plugin, Any]],
-        memory: Sequence[tuple[Plugin, Any]],
-        wanted: Mapping[int, Any],
+        points: NDArray[np.intp],
+        table: _Table,
         hosts: Windows,
+        wanted: Mapping[int, Any],
     ) -> Iterator[tuple[ScoredLayouts, ScheduleTimes]]:
         """Yield layouts without their seconds by schedule, and what times them."""
-        judge = self._judge(structure, place, points)
+        structure, places = (
+            self.group.structures[place].at(points),
+            self.group.places(place, points),
+        )
+        terms = table.at(place, points, places)
+        terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
+        memory = self._memory.at(place, points, places)
+        judge = self._judge(structure, places)
         known: dict[Any, Any] = {}
         for index, which in wanted.items():
             legal = self.under(structure.legal, index) & which
             if not legal.any():
                 continue
+            pipeline, schedule = self._pipeline(place, index, points), self._schedule(place, index)
             here = self._under(place, index, "terms", terms, hosts)
             held = self._under(place, index, "memory", memory, Windows())
-            pipeline, schedule = self._pipeline(place, index), self._schedule(place, index)
-            if points is not None:
-                pipeline = evolve(pipeline, micro_batches=at_points(pipeline.micro_batches, points))
-            with schedule_blame(structure.study, pipeline.schedule):
+            with schedule_blame(structure.whole, pipeline.schedule):
                 timed = ScheduleTimes(pipeline, schedule, [t for _, t in here], legal, known)
             layouts = ScoredLayouts(
                 structure=structure,
                 place=place,
+                points=points,
                 judge=judge,
                 schedule=schedule,
                 choice=self._choice,
@@ -266,54 +299,6 @@ class Scores:
             )
             yield layouts, timed
 
-    def part(
-        self, kept: Mapping[int, NDArray[np.intp]], wanted: Mapping[tuple[int, int], Any]
-    ) -> ScoredPart:
-        """Return points *kept* of the flat axis by structure, with the terms of all plugins.
-
-        *wanted* is a mask of them by structure and position of the schedule, or true for all.
-        """
-        group = self.group.at(kept)
-        occurs = []
-        for place, structure in zip(kept, group.structures, strict=True):
-            here = np.zeros(group.variants.shape, dtype=bool)
-            for (owner, index), which in wanted.items():
-                if owner == place:
-                    legal = self.under(structure.legal, index) & which
-                    self.under(here, index)[...] = legal.any(axis=-1)
-            occurs.append(here)
-        answers = _GroupAnswers(group, occurs).answers_to("terms")
-        hosts = windows(one for asked in answers for one in asked.every)
-        table = _Table(group, answers, hosts)
-        group.forget()
-        return ScoredPart(self, kept, table, hosts)
-
-    def score(
-        self,
-        place: int,
-        points: NDArray[np.intp],
-        terms: Sequence[tuple[Plugin, Any]],
-        wanted: Mapping[int, Any],
-        hosts: Windows,
-    ) -> Iterator[ScoredLayouts]:
-        """Yield layouts at *points* of a structure, by schedule, scored by all *terms*."""
-        structure = self.group.structures[place].at(points)
-        memory = self._memory.at(place, points)
-        for scored, timed in self._schedule_times(
-            place, structure, points, terms, memory, wanted, hosts
-        ):
-            with schedule_blame(structure.study, scored.pipeline.schedule):
-                seconds, exact = timed.step()
-            self._note(timed)
-            bytes_, least = self._bytes[place, scored.index], self._least[place, scored.index]
-            yield evolve(
-                scored,
-                seconds=seconds,
-                exact=exact,
-                bytes_=at_points(bytes_, points),
-                least=at_points(least, points),
-            )
-
     def _answers_of_probe(self, answers: _GroupAnswers, hook: str) -> Sequence[_Answers]:
         """Return the answers to *hook*, which have to be the same under all choices."""
         found = answers.answers_to(hook)
@@ -324,33 +309,34 @@ class Scores:
                 self._variants.refuse(reads if differ else (), hook)
         return found
 
-    def _common(self, answers: _GroupAnswers) -> Sequence[int]:
-        """Return the plugins that a first bound is made of, by position."""
-        first = [answers.one(i) for i in range(self._variants.plugins("terms"))]
-        works = [_seconds(answer) for answer, _ in first]
+    def _common(self, answers: _GroupAnswers, terms: Sequence[_Answers]) -> Sequence[int]:
+        """Return the plugins that a first bound is made of, by position among those of *terms*."""
+        every = range(len(terms))
+        works = [answers.work_seconds(i) for i in every]
+        read = [asked.read for asked in terms]
         reads = {self._choice}
         found = 0.0
         for i in np.argsort(works)[::-1]:
             if found < _SHARE * sum(works):
-                reads |= first[i][1]
+                reads |= read[i]
                 found += works[i]
-        return [i for i, (_, read) in enumerate(first) if read <= reads]
+        return [i for i in every if read[i] <= reads]
 
-    def _judge(self, structure: Structure, place: int, kept: NDArray[np.intp] | None) -> Judge:
-        """Return what layouts of a structure are judged by, at points *kept* if not at all."""
+    def _judge(self, structure: Structure, places: Places) -> Judge:
+        """Return what layouts of a structure, which are at *places*, are judged by."""
         found: dict[str, list[Any]] = {}
         for hook, asked in self._answers.items():
             shared = [a.shared for a in asked if a.shared is not None]
             items = [x for _, by_part in shared for _, x in next(iter(by_part.values()))]
             arrays = any(_varies(hook, item) for item in items)
-            fits = hook not in _SIZES or all(fits_points(x, self._variants.count) for x in items)
+            points = self._variants.points
+            fits = hook not in _SIZES or all(fits_shape(x, points) for x in items)
             if hook in _SIZES and (len(shared) < len(asked) or not fits):
-                items = list(rooms_of(structure.variants.base, self._variants.faults, hook))
+                items = list(rooms_of(structure.variants.base, structure.faults, hook))
             elif len(shared) < len(asked) or arrays:
                 items = [x for _, x in structure.variants.base.contributions(hook)]
             elif hook in _SIZES:
-                items = [at_points(x, self.group.slices[place]) for x in items]
-                items = items if kept is None else [at_points(x, kept) for x in items]
+                items = [places.pick(x) for x in items]
             found[hook] = items
         return Judge(
             rooms=found["capacities"],
@@ -360,8 +346,15 @@ class Scores:
             structure=structure,
         )
 
-    def _pipeline(self, place: int, index: int) -> Pipeline:
-        where, span = self._where(index), self.group.slices[place]
+    def _pipeline(self, place: int, index: int, points: NDArray[np.intp]) -> Pipeline:
+        """Return the pipeline of a structure by a schedule, at some of its *points*."""
+        if (place, index) not in self._pipelines:
+            self._pipelines[place, index] = self._whole_pipeline(place, index)
+        found = self._pipelines[place, index]
+        return evolve(found, micro_batches=at_points(found.micro_batches, points))
+
+    def _whole_pipeline(self, place: int, index: int) -> Pipeline:
+        where, pick = self._where(index), self.group.places(place).pick
         shared = [a.shared for a in self._cuts if a.shared is not None]
         found = [x for read, by in shared for _, x in by[tuple(where[k] for k in read)]]
         if len(shared) < len(self._cuts) or len(found) != 1:
@@ -369,15 +362,18 @@ class Scores:
         cut: Pipeline = found[0]
         return evolve(
             cut,
-            stages=int(plain_first(at_points(cut.stages, span))),
-            chunks=int(plain_first(at_points(cut.chunks, span))),
-            micro_batches=at_points(cut.micro_batches, span),
+            stages=int(plain_first(pick(cut.stages))),
+            chunks=int(plain_first(pick(cut.chunks))),
+            micro_batches=pick(cut.micro_batches),
         )
 
     def _schedule(self, place: int, index: int) -> Schedule:
-        schedule, reads = self.group.structures[place].variants.schedule(self._where(index))
-        self._variants.refuse(reads - {self._choice}, "schedule")
-        return schedule
+        if (place, index) not in self._schedules:
+            variants = self.group.structures[place].variants
+            schedule, reads = variants.schedule(self._where(index))
+            self._variants.refuse(reads - {self._choice}, "schedule")
+            self._schedules[place, index] = schedule
+        return self._schedules[place, index]
 
     def _where(self, index: int) -> tuple[int, ...]:
         """Return a combination under the schedule in position *index*."""
@@ -407,8 +403,9 @@ class Scores:
         for plugin, term in terms:
             if getattr(term, "count", None).__class__ is StageCounts:
                 found += self._by_stage(place, index, hook, plugin, term)
-            elif isinstance(term, Edge) and self._slices is not None:
-                found += _between(plugin, term, self._pipeline(place, index).stages)
+            elif isinstance(term, Edge) and self._variants.point:
+                stages = self._pipelines[place, index].stages
+                found += _between(plugin, term, stages)
             else:
                 found.append((plugin, term))
         return merge_terms(found, hosts)
@@ -434,7 +431,7 @@ class Scores:
         """Return the counts of a row and, where choices decide them, under which each holds."""
         variants = self.group.structures[place].variants
         by_part, read = variants.counts((plugin, term), hook, self._where(index), self._choice)
-        pipeline = self._pipeline(place, index)
+        pipeline = self._pipelines[place, index]
         found: dict[Any, NDArray[np.bool_]] = {}
         shape = [n if k in read else 1 for k, n in enumerate(variants.shape)]
         for part, count in by_part.items():
@@ -456,33 +453,12 @@ class Scores:
             (count, None if mask.all() else mask) for count, mask in found.items() if _occurs(count)
         ]
 
-    def _note(self, timed: ScheduleTimes) -> None:
-        """Note where the schedule says what is no number: a bound of 0 stands for that."""
-        if timed.unsaid:
-            message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
-            blame(self._variants, timed.pipeline, message + "layouts")
 
-
-class ScoredPart:
-    """Some points of the structures of a group, with the terms of all plugins."""
-
-    def __init__(
-        self, scores: Scores, kept: Mapping[int, NDArray[np.intp]], table: _Table, hosts: Windows
-    ) -> None:
-        self._scores, self._kept, self._table, self._hosts = scores, kept, table, hosts
-        self._number = {place: number for number, place in enumerate(kept)}
-
-    def score_layouts(
-        self, place: int, which: NDArray[np.intp], wanted: Mapping[int, Any]
-    ) -> Iterator[ScoredLayouts]:
-        """Yield the layouts of a structure, by schedule, at the points in positions *which*.
-
-        *wanted* is a mask of them by position of the schedule, or true for all.
-        """
-        terms = self._table.at(self._number[place], which)
-        terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
-        points = self._kept[place][which]
-        return self._scores.score(place, points, terms, wanted, self._hosts)
+def _note(scored: ScoredLayouts, timed: ScheduleTimes) -> None:
+    """Note where the schedule says what is no number: a bound of 0 stands for that."""
+    if timed.unsaid:
+        message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
+        _blame(scored.structure, timed.pipeline, message + "layouts")
 
 
 def _occurs(count: Any) -> bool:
@@ -505,11 +481,11 @@ def _varies(hook: str, item: Any) -> bool:
     return hook == "objectives" and np.ndim(item.value(item.cost(1.0))) > 0
 
 
-def blame(variants: Variants, pipeline: Pipeline, message: str) -> None:
+def _blame(structure: Structure, pipeline: Pipeline, message: str) -> None:
     """Record, once, an error in the schedule of *pipeline*."""
-    plugin = variants.base.plugins.offers("schedules")[pipeline.schedule][0]
-    if all((f.plugin, f.message) != (plugin, message) for f in variants.faults):
-        variants.faults.append(Fault(plugin=plugin, hook="schedules", message=message))
+    plugin = structure.whole.plugins.offers("schedules")[pipeline.schedule][0]
+    if all((f.plugin, f.message) != (plugin, message) for f in structure.faults):
+        structure.faults.append(Fault(plugin=plugin, hook="schedules", message=message))
 
 
 def doubt(scored: ScoredLayouts) -> None:
@@ -520,24 +496,22 @@ def doubt(scored: ScoredLayouts) -> None:
     methods += ["`lower_bound`"] * (kind.lower_bound is not Schedule.lower_bound)
     said = " or ".join(methods) or "the bound of its order"
     message = f"a step by schedule `{schedule.name}` takes less time than {said} says"
-    blame(scored.structure.variants, scored.pipeline, message)
+    _blame(scored.structure, scored.pipeline, message)
 
 
 def score(group: StructureGroup) -> Iterator[ScoredLayouts]:
     """Yield the layouts of *group*, by structure and schedule, all of them scored."""
     scores = Scores(group)
-    wanted = {(bound.place, bound.index): True for bound in scores.bound_layouts()}
-    kept = {i: np.arange(s.legal.shape[-1]) for i, s in enumerate(group.structures)}
-    part = scores.part(kept, wanted)
-    for place, points in kept.items():
-        own = {index: which for (owner, index), which in wanted.items() if owner == place}
-        yield from part.score_layouts(place, points, own)
+    for place, structure in enumerate(group.structures):
+        points = np.arange(len(structure.kept))
+        bounds = list(scores.bound_layouts({place: points}))
+        yield from scores.score_layouts(bounds, points, {bound.index: True for bound in bounds})
 
 
-def _seconds(answer: Contribution) -> float:
-    """Return about how many seconds of work a plugin contributes."""
+def _seconds(answer: Contribution, pick: Callable[[Any], Any]) -> float:
+    """Return about how many seconds of work a plugin contributes, at points that are picked."""
     works = [term for _, term in answer if isinstance(term, Work)]
-    return float(sum(np.mean(work.seconds) * np.sum(work.count) for work in works))
+    return float(sum(np.mean(pick(work.seconds)) * np.sum(work.count) for work in works))
 
 
 def _scheduling(variants: Variants, cuts: Sequence[_Answers]) -> int | None:

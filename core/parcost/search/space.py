@@ -10,10 +10,11 @@ where something reads it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import accumulate, pairwise, product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial, reduce
+from itertools import product
 from math import prod
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from parcost.language.errors import SpecError
 from parcost.search.attributes import choice_of, find
 from parcost.search.axis_kinds import AxisKinds
 from parcost.search.merge import merge_studies
+from parcost.search.mesh import Mesh, Places, join_places
 from parcost.search.result import spec_text
 from parcost.search.spec_values import setting_text
 from parcost.search.term_arrays import mask
@@ -34,29 +36,40 @@ from parcost.search.variants import Choice, VariantAnswers, Variants
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from parcost.contract.checks import Check
     from parcost.contract.plugin import Fault
     from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
     from parcost.engine.study import SpecStudy
 
 LARGEST = 10**10  # points, legal or not
-MOST_TOGETHER = 20_000  # points of the flat axis, legal or not, of structures in one group
+MOST_TOGETHER = 2**17  # points of degrees, legal or not, of structures in one group
 
 
 @frozen(kw_only=True, eq=False, slots=False)
 class Structure:
-    """Everything with the same virtual stages: a study over the flat axis, and its choices.
+    """Everything with the same virtual stages: a study over a flat axis, and its choices.
 
-    *legal* has a dimension for each choice and one for the flat axis.
+    *whole* is the study at all degrees, legal or not. *kept* are the points of its flat axis that
+    the structure has. *legal* has a dimension for each choice and one for these.
     """
 
     values: Mapping[str, Any]
-    study: SpecStudy
+    whole: SpecStudy
+    kept: NDArray[np.intp]
     choices: Sequence[Choice]
-    degrees: Mapping[str, NDArray[np.float64]]
     legal: NDArray[np.bool_]
     faults: list[Fault]
+
+    @cached_property
+    def study(self) -> SpecStudy:
+        """The study at the points of the structure."""
+        return _at(self.whole, self.kept)
+
+    @cached_property
+    def degrees(self) -> Mapping[str, NDArray[np.float64]]:
+        """The numbers of the flat axis, by attribute."""
+        axes = self.whole.axes
+        return {name: np.asarray(v, dtype=np.float64)[self.kept] for name, v in axes}
 
     @cached_property
     def variants(self) -> Variants:
@@ -68,92 +81,75 @@ class Structure:
         """The number of legal layouts."""
         return int(self.legal.sum())
 
-    def blocks(self, most: int) -> Iterator[Structure]:
-        """Yield the structure in blocks of *most* points of the flat axis: arrays stay small."""
-        count = self.legal.shape[-1]
-        if count <= most:
-            yield self
-            return
-        for kept in np.array_split(np.arange(count), -(-count // most)):
-            yield self.at(kept)
-
-    def at(self, kept: NDArray[np.intp]) -> Structure:
+    def at(self, points: NDArray[np.intp]) -> Structure:
         """Return some of the points of the flat axis."""
-        return evolve(
-            self,
-            study=_at(self.study, kept, self.legal.shape[-1]),
-            degrees={name: values[kept] for name, values in self.degrees.items()},
-            legal=self.legal[..., kept],
-        )
+        return evolve(self, kept=self.kept[points], legal=self.legal[..., points])
 
 
 @frozen(kw_only=True, eq=False, slots=False)
 class StructureGroup:
-    """Structures that are asked about together; none of them is empty.
+    """Structures that are asked about together, on a *mesh*; none of them is empty.
 
     *refused* counts, by rule, the points that it does not let through, and *looked* the
     structures that these are of.
     """
 
     structures: Sequence[Structure]
+    mesh: Mesh
+    variants: Variants
     refused: Mapping[str, int] = {}
     looked: int = 0
-
-    @cached_property
-    def variants(self) -> Variants:
-        """One study of all structures under all choices."""
-        together = _merge_structures(self.structures)
-        assert together is not None
-        return together
-
-    @cached_property
-    def slices(self) -> Sequence[slice]:
-        """Where the points of each structure are."""
-        ends = list(accumulate((s.legal.shape[-1] for s in self.structures), initial=0))
-        return [slice(first, last) for first, last in pairwise(ends)]
 
     @property
     def points(self) -> int:
         """The number of legal layouts."""
         return sum(structure.points for structure in self.structures)
 
+    def places(self, place: int, points: NDArray[np.intp] | None = None) -> Places:
+        """Return where the points of a structure are on the mesh, or some of them."""
+        kept = self.structures[place].kept
+        return self.mesh.places(place, kept if points is None else kept[points])
+
     def forget(self) -> None:
         """Let go of every study and answer: they refer to one another, and hold arrays."""
-        for variants in (self.variants, *(s.variants for s in self.structures)):
-            variants.forget()
+        self.variants.forget()
+        for structure in self.structures:
+            if "variants" in vars(structure):
+                structure.variants.forget()
 
-    def at(self, kept: Mapping[int, NDArray[np.intp]]) -> StructureGroup:
-        """Return some of the points of some of the structures."""
-        return StructureGroup(
-            structures=[self.structures[i].at(points) for i, points in kept.items()]
-        )
-
-    def blocks(self, most: int) -> Iterator[StructureGroup]:
-        """Yield groups of at most *most* points of the flat axis."""
-        found: list[Structure] = []
-        points = 0
-        for block in (b for structure in self.structures for b in structure.blocks(most)):
-            count = block.legal.shape[-1]
-            if found and points + count > most:
-                yield StructureGroup(structures=found)
-                found, points = [], 0
-            found.append(block)
-            points += count
+    def blocks(self, most: int) -> Iterator[Mapping[int, NDArray[np.intp]]]:
+        """Yield at most *most* points of structures, by structure: arrays stay small."""
+        found: dict[int, NDArray[np.intp]] = {}
+        room = most
+        for place, structure in enumerate(self.structures):
+            count = len(structure.kept)
+            for part in np.array_split(np.arange(count), -(-count // most)):
+                if found and len(part) > room:
+                    yield found
+                    found, room = {}, most
+                found[place] = part
+                room -= len(part)
         if found:
-            yield StructureGroup(structures=found)
+            yield found
 
 
-def _merge_structures(structures: Sequence[Structure]) -> Variants | None:
-    """Return one study of *structures*, None where they do not fit together."""
-    first = structures[0]
-    if len(structures) == 1:
-        return first.variants
-    counts = [structure.legal.shape[-1] for structure in structures]
-    merged = merge_studies([s.study for s in structures], counts, _numbers(structures))
+def _group(
+    structures: Sequence[Structure], mesh: Mesh, *, legal: bool = False
+) -> StructureGroup | None:
+    """Return *structures* as one study on *mesh*, None where they do not fit together.
+
+    Their points are *legal*, or not judged yet.
+    """
+    merged = merge_studies([s.whole for s in structures], mesh, _numbers(structures))
     if merged is None:
         return None
-    parts = [structure.variants for structure in structures]
-    return Variants(merged.study, first.choices, first.faults, merged.point, parts)
+    first, several = structures[0], len(structures) > 1
+    parts = [partial(getattr, s, "variants") for s in structures] if several else []
+    point = merged.point if several else {}
+    known = [mesh.places(i, s.kept) for i, s in enumerate(structures)] if legal else ()
+    pick = join_places(known).pick if legal else None
+    variants = Variants(merged.study, first.choices, first.faults, point, parts, pick)
+    return StructureGroup(structures=structures, mesh=mesh, variants=variants)
 
 
 def _numbers(structures: Sequence[Structure]) -> Mapping[str, Sequence[float]]:
@@ -217,16 +213,13 @@ class Space:
                 at |= {a.attribute: v for a, v in zip(numbers, inner, strict=True)}
                 at = {axis.attribute: at[axis.attribute] for axis in self.structural}
                 for whole in self._whole(at):
-                    count = whole.legal.shape[-1]
+                    count = len(whole.kept)
                     if found and (not self.merges or points + count > MOST_TOGETHER):
-                        groups = _groups(found)
-                        found, points = [], 0  # and their masks
-                        yield from groups
+                        yield from _legal_groups(found)
+                        found, points = [], 0
                     found.append(whole)
                     points += count
-            groups = _groups(found) if found else []
-            found = []
-            yield from groups
+            yield from _legal_groups(found) if found else ()
 
     def structures(self) -> Iterator[Structure]:
         """Yield every structure with a legal layout."""
@@ -255,15 +248,15 @@ class Space:
             [choice_of(self.scenario, study, axis) for axis in axes]
             for axes in (self.cuts, self.choices)
         )
-        shape = [len(choice.values) for choice in choices]
+        everything = np.ones((*(len(choice.values) for choice in choices), 1), dtype=bool)
         for place in product(*(range(len(cut.values)) for cut in cuts)):
             cut = {c.name: c.values[i] for c, i in zip(cuts, place, strict=True)}
             yield Structure(
                 values={**at, **cut},
-                study=_having(study, cuts, place),
+                whole=_having(study, cuts, place),
+                kept=np.arange(count),
                 choices=choices,
-                degrees={name: np.asarray(v, dtype=np.float64) for name, v in study.axes},
-                legal=np.ones((*shape, count), dtype=bool),
+                legal=np.broadcast_to(everything, (*everything.shape[:-1], count)),
                 faults=self.faults,
             )
 
@@ -298,8 +291,11 @@ def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -
     return study.with_blocks(change_values(study.blocks, chosen_value))
 
 
-def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
+def _at(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
     """Return *study* at some of the points of its flat axis."""
+    count = len(study.axes[0][1]) if study.axes else 1
+    if count == len(kept):
+        return study
 
     def cut(value: Any, _name: str, _block: object) -> Any:
         flat = isinstance(value, np.ndarray) and value.shape == (count,)
@@ -309,70 +305,99 @@ def _at(study: SpecStudy, kept: NDArray[np.intp], count: int) -> SpecStudy:
     return evolve(study.with_blocks(change_values(study.blocks, cut)), axes=axes)
 
 
-def _groups(structures: Sequence[Structure]) -> Sequence[StructureGroup]:
-    """Return *structures* with what is legal alone, those together that fit together."""
-    together = _merge_structures(structures)
+def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
+    """Yield *structures* with what is legal alone, those together that fit together."""
+    together = _group(structures, Mesh.of(structures[0].whole.axes))
     if together is None:
-        return [group for structure in structures for group in _groups([structure])]
-    refused = _refuse(structures, together)
-    for variants in (together, *(structure.variants for structure in structures)):
-        variants.forget()
-    legal = _legal_structures(structures)
-    return [StructureGroup(structures=legal, refused=refused, looked=len(structures))]
-
-
-def _refuse(structures: Sequence[Structure], together: Variants) -> Mapping[str, int]:
-    """Clear where a rule does not hold, and return how many points each rejects."""
+        assert len(structures) > 1  # one fits with itself
+        for structure in structures:
+            yield from _legal_groups([structure])
+        return
     refused: Counter[str] = Counter()
-    ends = list(accumulate((s.legal.shape[-1] for s in structures), initial=0))
+    legal = list(_legal_structures(together, refused))
+    together.forget()
+    if legal:
+        mesh = together.mesh.at([structure.kept for structure in legal])
+        found = _group(legal, mesh, legal=True)
+        assert found is not None  # they fit together before
+        yield evolve(found, refused=refused, looked=len(structures))
+    else:
+        yield evolve(together, structures=[], refused=refused, looked=len(structures))
+
+
+def _legal_structures(group: StructureGroup, refused: Counter[str]) -> Iterator[Structure]:
+    """Yield structures with a legal layout, at the points that are legal under some choice.
+
+    *refused* counts how many points each rule rejects.
+    """
+    variants = group.variants
     with np.errstate(all="ignore"):
-        for position in range(together.plugins("checks")):
-            asked = together.common_answers("checks", position)
-            for structure, (first, last) in zip(structures, pairwise(ends), strict=True):
-                own = asked or structure.variants.plugin_answers("checks", position)
-                span = slice(first, last) if asked else slice(None)
-                count = structure.legal.shape[-1]
-                for id_, holds in _masks(own, together.shape, span, count):
-                    broken = int((~holds).sum())
+        hooks = range(variants.plugins("checks"))
+        shared = [variants.common_answers("checks", position) for position in hooks]
+        sizes = group.mesh.sizes
+        rank = 1 + len(sizes)
+        masks = [
+            None if asked is None else list(_masks(asked, variants.shape, rank)) for asked in shared
+        ]
+        for place, structure in enumerate(group.structures):
+            holding: dict[tuple[int, ...], NDArray[np.bool_]] = {}
+            for position, known in enumerate(masks):
+                own: Iterable[tuple[str, NDArray[np.bool_]]] = known or ()
+                if known is None:
+                    asked = structure.variants.plugin_answers("checks", position)
+                    own = _masks(asked, variants.shape, 1)
+                for id_, whole in own:
+                    holds = _of_structure(whole, len(variants.shape), place, sizes)
+                    broken = int(holds.size - np.count_nonzero(holds))
                     if broken:
                         refused[id_] += broken * (structure.legal.size // holds.size)
-                        np.logical_and(structure.legal, holds, out=structure.legal)
-    return refused
+                        before = holding.get(holds.shape)
+                        holding[holds.shape] = holds if before is None else before & holds
+            choices = tuple(range(len(variants.shape)))
+            possible = np.ones((1, *sizes), dtype=bool)
+            for holds in holding.values():
+                possible &= holds.any(axis=choices)
+            points = np.flatnonzero(possible)
+            places = group.mesh.places(0, points)
+            legal = np.ones((*variants.shape, len(points)), dtype=bool)
+            for holds in holding.values():
+                legal &= places.pick(holds)
+            kept = np.flatnonzero(legal.any(axis=choices))
+            if len(kept):
+                yield evolve(structure, kept=points[kept], legal=legal[..., kept])
 
 
-def _legal_structures(structures: Sequence[Structure]) -> Sequence[Structure]:
-    """Return those of *structures* with a legal layout, at the points that are legal somewhere."""
-    found = []
-    for structure in structures:
-        kept = np.flatnonzero(structure.legal.any(axis=tuple(range(structure.legal.ndim - 1))))
-        if len(kept):
-            found.append(structure.at(kept))
-    return found
+def _of_structure(
+    holds: NDArray[np.bool_], choices: int, place: int, sizes: tuple[int, ...]
+) -> NDArray[np.bool_]:
+    """Return a mask over a mesh, or over the flat axis of a structure, as one of this structure.
+
+    It has dimensions for *choices*, one for the structure in *place*, and those of its degrees.
+    """
+    lead, shape = holds.shape[:choices], holds.shape[choices:]
+    if len(shape) == 1 + len(sizes):
+        at = place if shape[0] > 1 else 0
+        return holds[(slice(None),) * choices + (slice(at, at + 1),)]
+    return holds.reshape(*lead, 1, *(sizes if shape[-1] > 1 else (1,) * len(sizes)))
 
 
 def _masks(
-    asked: VariantAnswers, shape: Sequence[int], span: slice, count: int
+    asked: VariantAnswers, shape: Sequence[int], rank: int
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield where each rule holds at *count* points, with a dimension for each choice."""
+    """Yield where each rule holds: a dimension for each choice, and *rank* of the study."""
     read, answers = asked
     distinct = {id(a): a for a in answers.values()}
     errors = {
         key: [c for _, c in answer if c.severity == "error"] for key, answer in distinct.items()
     }
     for id_ in dict.fromkeys(c.id for found in errors.values() for c in found):
-        one = {key: _all(found, id_, span, count) for key, found in errors.items()}
+        one = {
+            key: reduce(and_, (np.asarray(c.holds, bool) for c in found if c.id == id_), np.True_)
+            for key, found in errors.items()
+        }
         if not all(holds.all() for holds in one.values()):
             holds = {part: one[id(answer)] for part, answer in answers.items()}
-            yield id_, mask(read, holds, shape)
-
-
-def _all(checks: Sequence[Check], id_: str, span: slice, count: int) -> NDArray[np.bool_]:
-    holds = np.ones(count, dtype=bool)
-    for check in checks:
-        if check.id == id_:
-            own = np.asarray(check.holds, dtype=bool)
-            holds &= own[span] if own.ndim and own.shape[-1] > 1 else own
-    return holds
+            yield id_, mask(read, holds, shape, rank)
 
 
 # --- which axes there are ---------------------------------------------------------------

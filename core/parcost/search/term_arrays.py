@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from parcost.contract.plugin import Plugin
+    from parcost.search.mesh import Places
 
 #: Numbers of terms that become arrays, and what a variant without the term has.
 _NUMBERS: Mapping[str, float] = {
@@ -86,19 +87,20 @@ def windows(asked: Iterable[VariantAnswers]) -> Windows:
 
 
 def stack_terms(
-    asked: Iterable[VariantAnswers], shape: Sequence[int], hosts: Windows
+    asked: Iterable[VariantAnswers], shape: Sequence[int], hosts: Windows, rank: int
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms of all variants; *shape* has the number of values of each choice.
 
-    Work that runs one after another on one resource is added up first: a ledger would have
-    to keep it apart, a search only needs the sum, and no FLOPs. *hosts* are the windows
+    Numbers have *rank* dimensions behind these. Work that runs one after another on one resource is
+    added up first: a ledger would have to keep it apart, a search only needs the sum, and no FLOPs.
+    Terms of different shapes stay apart: a sum has the dimensions of both. *hosts* are the windows
     in use.
     """
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:
-        found += _of_one(read, by_part, shape, hosts)
-    found = [(p, replace_values(t, {"flops": 0.0}) if isinstance(t, Work) else t) for p, t in found]
-    return merge_terms(found, hosts)
+        found += _of_one(read, by_part, shape, hosts, rank)
+    found = [(plugin, replace_values(term, _unused(_type(term)))) for plugin, term in found]
+    return merge_terms(found, hosts, by_shape=True)
 
 
 def _of_one(
@@ -106,20 +108,21 @@ def _of_one(
     by_part: Mapping[Combination, Contribution],
     shape: Sequence[int],
     windows: Windows,
+    rank: int,
 ) -> Iterator[tuple[Plugin, Any]]:
     distinct = list({id(answer): answer for answer in by_part.values()}.values())
     kinds: dict[Any, dict[int, tuple[Plugin, Any]]] = {}
     for number, answer in enumerate(distinct):
         seen: Counter[Any] = Counter()
-        for plugin, term in merge_terms(answer, windows):
-            kind = _kind(term, windows)
+        for plugin, term in merge_terms(answer, windows, by_shape=True):
+            kind = _kind(term, windows), _shapes(term)
             kinds.setdefault((kind, seen[kind]), {})[number] = (plugin, term)
             seen[kind] += 1
-    where = _Where(read, by_part, shape, distinct)
+    where = _Where(read, by_part, shape, distinct, rank)
     for members in kinds.values():
         plugin, first = next(iter(members.values()))
         if len(distinct) == 1:
-            yield plugin, _lift_term(first, len(shape))
+            yield plugin, _lift_term(first, len(shape), rank)
             continue
         terms = {number: term for number, (_, term) in members.items()}
         yield plugin, replace_values(first, _numbers(terms, len(distinct), where))
@@ -134,7 +137,9 @@ class _Where:
         by_part: Mapping[Combination, Contribution],
         shape: Sequence[int],
         distinct: Sequence[Contribution],
+        rank: int,
     ) -> None:
+        self.rank = rank
         number = {id(answer): i for i, answer in enumerate(distinct)}
         of = np.array([number[id(answer)] for answer in by_part.values()], dtype=np.intp)
         self.index = of.reshape([shape[k] if k in read else 1 for k in range(len(shape))])
@@ -174,14 +179,18 @@ def _spread(values: Mapping[int, Any], count: int, where: _Where, name: str) -> 
     if name in _RATES or len(values) == count:
         first, *others = values.values()
         if all(other is first for other in others):
-            return lift(first, where.index.ndim)
+            return lift(first, where.index.ndim, where.rank)
         if (one := _one([first, *others])) is not None:
             return one
-    flat = max((v.shape[-1] for v in values.values() if getattr(v, "ndim", 0)), default=1)
-    rows = np.full((count, flat), _NUMBERS[name])
+    rows = np.full((count, *_shape_of(values.values(), where.rank)), _NUMBERS[name])
     for number, value in values.items():
         rows[number] = value
     return rows[where.without_unread(rows)]
+
+
+def _shape_of(values: Iterable[Any], rank: int) -> tuple[int, ...]:
+    """Return the shape of all *values* together, with at least *rank* dimensions."""
+    return np.broadcast_shapes((1,) * rank, *{np.shape(value) for value in values})
 
 
 def _one(values: Sequence[Any]) -> float | None:
@@ -211,14 +220,23 @@ def _numbers_of(type_: Any) -> tuple[str, ...]:
 
 
 @cache
+def _unused(type_: Any) -> Mapping[str, float]:
+    """Return nothing for the numbers of a kind of term that neither time nor memory depends on."""
+    names = {"flops"} if issubclass(type_, Memory) else {"flops", "bytes_"}
+    return dict.fromkeys(names & {*_fields(type_)}, 0.0)
+
+
+@cache
 def _fields(type_: Any) -> tuple[str, ...]:
     return tuple(field.name for field in attrs.fields(type_))
 
 
 def merge_terms(
-    stamped: Sequence[tuple[Plugin, Any]], windows: Windows
+    stamped: Sequence[tuple[Plugin, Any]], windows: Windows, *, by_shape: bool = False
 ) -> list[tuple[Plugin, Any]]:
     """Return the terms, with those added up that the reducer treats as one.
+
+    With *by_shape* only those are whose numbers have one shape.
 
     Serial work of a pass is one sum, unless it hosts one of *windows*. So is work with one slowdown
     in a window where order does not matter. So is memory with equal lifetimes.
@@ -226,7 +244,9 @@ def merge_terms(
     sums: dict[Any, tuple[Plugin, Any, list[Any]]] = {}
     for number, (plugin, term) in enumerate(stamped):
         prices = None if windows.sorts(term) else _prices(term)
-        key: Any = number if prices is None else (_kind(term, windows), prices)
+        key: Any = number
+        if prices is not None:
+            key = (_kind(term, windows), prices, _shapes(term) if by_shape else ())
         if key in sums:
             sums[key][2].append(term)
         else:
@@ -256,6 +276,12 @@ def _prices(term: Any) -> tuple[Any, ...] | None:
     return tuple(map(_price, rates))
 
 
+def _shapes(term: Any) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of what a sum of terms adds up."""
+    names = ("seconds", "latency") if isinstance(term, Work) else _AMOUNTS
+    return tuple(np.shape(getattr(term, name, 0.0)) for name in names)
+
+
 def _price(rate: Any) -> Any:
     """Return what tells a rate from others: arrays are known by identity."""
     return float(rate) if isinstance(rate, (float, int)) else id(rate)
@@ -266,17 +292,29 @@ def _is_nonzero(rate: Any) -> bool:
 
 
 def mask(
-    read: Sequence[int], by_part: Mapping[Combination, Any], shape: Sequence[int]
+    read: Sequence[int], by_part: Mapping[Combination, Any], shape: Sequence[int], rank: int
 ) -> NDArray[np.bool_]:
-    """Return what holds in each variant, with a dimension for each choice."""
-    return _array(read, by_part, shape, by_part, True).astype(bool)
+    """Return what holds in each variant: a dimension for each choice, and *rank* of the study."""
+    array = np.ones(
+        (
+            *(shape[k] if k in read else 1 for k in range(len(shape))),
+            *_shape_of(by_part.values(), rank),
+        ),
+        dtype=bool,
+    )
+    for part, holds in by_part.items():
+        index = [0] * len(shape)
+        for k, i in zip(read, part, strict=True):
+            index[k] = i
+        array[tuple(index)] = holds
+    return array
 
 
-def lift(value: Any, choices: int) -> Any:
-    """Return a number over the flat axis with a dimension of one for each choice."""
+def lift(value: Any, choices: int, rank: int) -> Any:
+    """Return a number of a study of that *rank* with a dimension of one for each choice."""
     if isinstance(value, (float, int, bool)) or getattr(value, "ndim", 0) == 0:
         return value
-    return value.reshape((1,) * choices + value.shape)
+    return value.reshape((1,) * (choices + rank - value.ndim) + value.shape)
 
 
 def take(value: Any, choice: int, index: int) -> Any:
@@ -286,19 +324,24 @@ def take(value: Any, choice: int, index: int) -> Any:
     return value[(slice(None),) * choice + (slice(index, index + 1),)]
 
 
-def at(
-    stamped: Sequence[tuple[Plugin, Any]], kept: NDArray[np.intp] | slice
-) -> list[tuple[Plugin, Any]]:
-    """Return the terms at some points of the flat axis, those that are nothing there left out."""
+def at(stamped: Sequence[tuple[Plugin, Any]], places: Places) -> list[tuple[Plugin, Any]]:
+    """Return the terms at some points of a mesh, those that are nothing there left out."""
     found = []
+    known: dict[int, Any] = {}  # terms that share a number go on to share it
+
+    def pick(value: Any) -> Any:
+        if id(value) not in known:
+            known[id(value)] = places.pick(value)
+        return known[id(value)]
+
     for plugin, term in stamped:
         numbers: dict[str, Any] = {}
         for name in _numbers_of(_type(term)):
             value = getattr(term, name)
-            if value.__class__ is not float and np.ndim(value) and value.shape[-1] > 1:
-                numbers[name] = value[..., kept]
+            if value.__class__ is not float and np.ndim(value):
+                numbers[name] = pick(value)
         if series := _several(term):
-            numbers[series] = tuple(at_points(v, kept) for v in getattr(term, series))
+            numbers[series] = tuple(map(pick, getattr(term, series)))
         if not numbers:
             found.append((plugin, term))
         elif _counts_with(term, numbers):
@@ -345,14 +388,14 @@ def _counts_with(term: Any, numbers: Mapping[str, Any]) -> bool:
     return any(np.any(amount) for amount in amounts)
 
 
-def _lift_term(term: Any, choices: int) -> Any:
+def _lift_term(term: Any, choices: int, rank: int) -> Any:
     numbers: dict[str, Any] = {}
     for name in _numbers_of(_type(term)):
         value = getattr(term, name)
         if getattr(value, "ndim", 0):
-            numbers[name] = lift(value, choices)
+            numbers[name] = lift(value, choices, rank)
     if series := _several(term):
-        numbers[series] = tuple(lift(v, choices) for v in getattr(term, series))
+        numbers[series] = tuple(lift(v, choices, rank) for v in getattr(term, series))
     return replace_values(term, numbers) if numbers else term
 
 
@@ -376,23 +419,3 @@ def _words_of(type_: Any) -> Callable[[Any], tuple[Any, ...]]:
     """Return what reads that which tells terms apart: kind, where, when and how often."""
     unsaid = {*_NUMBERS, *_NAMES, declarations(type_).series, "host"}
     return attrgetter("__class__", *(name for name in _fields(type_) if name not in unsaid))
-
-
-def _array(
-    read: Sequence[int],
-    parts: Mapping[Combination, Any],
-    shape: Sequence[int],
-    values: Mapping[Combination, Any],
-    missing: Any,
-) -> NDArray[Any]:
-    """Return *values* by combination as one array; *missing* where there is none."""
-    flat = max((v.shape[-1] for v in values.values() if getattr(v, "ndim", 0)), default=1)
-    dimensions = [shape[k] if k in read else 1 for k in range(len(shape))]
-    array = np.full((*dimensions, flat), missing)
-    for part in parts:
-        if part in values:
-            index = [0] * len(shape)
-            for k, i in zip(read, part, strict=True):
-                index[k] = i
-            array[tuple(index)] = values[part]
-    return array

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 from attrs import evolve, frozen
 
+from parcost.contract.fields import LEGAL
 from parcost.contract.queries import READS, Memo, Reads
 from parcost.contract.schema import on_axes
 from parcost.contract.terms import StageCounts
 from parcost.engine.reduce import term_problem
-from parcost.engine.shapes import points_of, shape_problem
+from parcost.engine.shapes import shape_of, shape_problem
 from parcost.engine.study import SpecStudy, contribution, count_answers
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, SpecError
@@ -66,9 +67,12 @@ class Variants:
         choices: Sequence[Choice],
         faults: list[Fault] | None = None,
         point: Mapping[str, Any] = MappingProxyType({}),
-        parts: Sequence[Variants] = (),
+        parts: Sequence[Callable[[], Variants]] = (),
+        legal: Callable[[Any], Any] | None = None,
     ) -> None:
         """Plugins that fail under any variant are noted in *faults*.
+
+        *legal* picks the legal points of *base* out of an array: others may hold any number.
 
         *point* is by axis what is no choice and differs between the points of *base* all the
         same, which are those of *parts*: what reads it is no answer for all of them.
@@ -76,15 +80,17 @@ class Variants:
         self.base = base
         self.point = point
         self.parts = parts
+        self.legal = legal
         self.choices = choices
         self.faults: list[Fault] = [] if faults is None else faults
-        self._points = points_of(base)
+        self.points = shape_of(base)
         self._memo = Memo()
         self._number = {choice.name: k for k, choice in enumerate(choices)}
         self._studies: dict[Combination, SpecStudy] = {}
         self._chosen: dict[tuple[int, str], int] = {}  # by id of a block, and attribute
         self._inside: dict[int, tuple[int, ...]] = {}  # choices of a block and those below it
         self._made: dict[tuple[int, ...], Any] = {}
+        self._cuts: dict[int, tuple[int, int]] = {}  # by id of a study: devices, virtual stages
         self._find_choices()
 
     @property
@@ -102,6 +108,7 @@ class Variants:
         """Let go of every study and answer: they refer to one another, and hold arrays."""
         self._memo.clear()
         self._studies.clear()
+        self._cuts.clear()
         self._made.clear()
 
     def plugins(self, hook: str) -> int:
@@ -132,22 +139,19 @@ class Variants:
     def common_answers(
         self, hook: str, position: int, legal: NDArray[np.bool_] | None = None
     ) -> VariantAnswers | None:
-        """Return the same with counts by row, None where it differs between structures.
+        """Return the same with counts by row, None where each structure has to be asked.
 
-        So it does where the answer has read what does, has counts by virtual stage, or fails.
+        So it has where the answer has read what differs between structures or has counts by virtual
+        stage. An answer that fails may do so at points of the mesh that are not legal.
         """
         undo = self._undo()
         faults = len(self.faults)
         try:
             found = self.plugin_answers(hook, position, legal)
         except ParcostError:
-            if not self.point:
-                raise
             found = (STAGES,), {}
-        if not self.point:
-            return found
         answers = {id(answer): answer for answer in found[1].values()}.values()
-        by_stage = any(_by_stage(item) for answer in answers for _, item in answer)
+        by_stage = self.point and any(_by_stage(item) for answer in answers for _, item in answer)
         if found[0] != (STAGES,) and not by_stage and len(self.faults) == faults:
             return found
         undo()
@@ -155,18 +159,16 @@ class Variants:
 
     def common_answer(
         self, hook: str, position: int, legal: NDArray[np.bool_]
-    ) -> tuple[Contribution, frozenset[int]] | None:
+    ) -> Contribution | None:
         """Return the same as :meth:`one`, None where it differs between structures."""
         undo = self._undo()
         faults = len(self.faults)
         try:
-            found, reads = self.one(hook, position, legal)
+            found, reads = self._answer(hook, position, (), (), legal)
         except ParcostError:
-            if not self.point:
-                raise
             reads = frozenset((STAGES,))
-        if not self.point or (STAGES not in reads and len(self.faults) == faults):
-            return found, reads
+        if STAGES not in reads and len(self.faults) == faults:
+            return found
         undo()
         return None
 
@@ -183,11 +185,9 @@ class Variants:
 
         return undo
 
-    def one(
-        self, hook: str, position: int, legal: NDArray[np.bool_]
-    ) -> tuple[Contribution, frozenset[int]]:
-        """Return what a plugin answers in some legal variant, and the choices that it read."""
-        return self._answer(hook, position, (), (), legal)
+    def one(self, hook: str, position: int, legal: NDArray[np.bool_]) -> Contribution:
+        """Return what a plugin answers in some legal variant."""
+        return self._answer(hook, position, (), (), legal)[0]
 
     def schedule(self, combination: Combination) -> tuple[Schedule, frozenset[int]]:
         """Return the schedule under *combination*, and the choices that decide it."""
@@ -222,11 +222,12 @@ class Variants:
     ) -> tuple[T, frozenset[int]]:
         """Return the answer of a query under *combination*, and the choices behind it."""
         reads = Reads()
-        token = READS.set(reads)
+        token, checked = READS.set(reads), LEGAL.set(self.legal)
         try:
             answer = self.at(combination).query(function, *arguments)
         finally:
             READS.reset(token)
+            LEGAL.reset(checked)
         return answer, frozenset(self._number.get(axis, STAGES) for axis in reads.axes)
 
     def _answer(
@@ -280,15 +281,17 @@ class Variants:
 
     def _complaint(self, hook: str, answer: Any, study: SpecStudy) -> str:
         """Return why an evaluation of *study* would leave an answer out, if it would."""
-        complaint = shape_problem(answer, self._points)
+        complaint = shape_problem(answer, self.points)
         if hook in _SUMMED and not complaint:
-            token = READS.set(None)  # under all choices it has the same stages
-            try:
-                cut = study.pipeline
-                most = max([cut.stages, *(part.stages for part in self.parts)])
-            finally:
-                READS.reset(token)
-            complaint = term_problem(answer, most, cut.stages * cut.chunks)
+            if id(study) not in self._cuts:
+                token = READS.set(None)  # an answer does not depend on it
+                try:
+                    cut = study.pipeline
+                    most = max([cut.stages, *(part().stages for part in self.parts)])
+                finally:
+                    READS.reset(token)
+                self._cuts[id(study)] = most, cut.stages * cut.chunks
+            complaint = term_problem(answer, *self._cuts[id(study)])
         return complaint
 
     def _study(self, combination: Combination) -> SpecStudy:
@@ -311,19 +314,14 @@ class Variants:
             structures=partial(self._structures, combination) if self.point else None,
         )
 
-    def _structures(self, combination: Combination) -> Sequence[tuple[SpecStudy, int]]:
-        """Return the study of each part under *combination*, and how many points it has."""
-        return [(part.at(combination), max(part.count, 1)) for part in self.parts]
+    def _structures(self, combination: Combination) -> Sequence[SpecStudy]:
+        """Return the study of each part under *combination*."""
+        return [part().at(combination) for part in self.parts]
 
     @cached_property
     def stages(self) -> int:
         """The number of devices of a pipeline, the same under all choices."""
         return self.at((0,) * len(self.choices)).pipeline.stages
-
-    @property
-    def count(self) -> int:
-        """The number of points of the flat axis, 0 where there is none."""
-        return self._points
 
     def _observe(self, value: Any, combination: Combination) -> Any:
         """Return *value* with blocks in it, and below, that tell when a choice is read.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Mask, Real, Study
-from parcost.numeric import all_of, maximum, where
+from parcost.numeric import all_of, is_array, maximum, where
 from parcost_plugins.parallelism.context.exchange import ContextExchange, exchange
 from parcost_plugins.vocabulary import Cluster, Context, Layout, Training
 from parcost_plugins.vocabulary.attention_reach import writes_scores
@@ -164,6 +164,8 @@ def _degrees(study: Study, shares: Real) -> str:
     They divide the devices too, where tensor and pipeline parallel ranks do.
     """
     layout = study[Layout]
+    if is_array(shares, layout.cp, layout.tp):  # of a search or a sweep none is named
+        return ""
     room = study[Cluster].devices / (layout.tp * layout.pp)
     near = divisors_of_both(shares, where(room % 1 == 0, room, 0.0), layout.cp)
     return f", or cp = {near}" if near else ""

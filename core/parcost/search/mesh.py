@@ -1,0 +1,125 @@
+"""Open meshes: numbers over all structures and degrees, each with the dimensions that it varies in.
+
+The first dimension is that of structures, and each degree has one behind it. A number that depends
+on two degrees has as many values as both have together, whatever else the space has. Plugins are
+asked on the mesh, once. What they say is taken to legal layouts last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@frozen(eq=False, slots=False)
+class Mesh:
+    """The degrees of structures: *sizes* are how many values each has.
+
+    *used* are the positions of the values that occur, all of them if it is empty.
+    """
+
+    sizes: tuple[int, ...]
+    used: Sequence[NDArray[np.intp]] = ()
+
+    @staticmethod
+    def of(axes: Sequence[tuple[str, Any]]) -> Mesh:
+        """Return the mesh whose points are those of flat *axes*, one after another."""
+        values = [np.asarray(numbers) for _, numbers in axes]
+        count = len(values[0]) if values else 1
+        sizes = tuple(len(np.unique(numbers)) for numbers in values)
+        if prod(sizes) != count:
+            return Mesh((count,))
+        for k, numbers in enumerate(values):
+            alone = (1,) * k + sizes[k : k + 1] + (1,) * (len(sizes) - k - 1)
+            if squeeze(numbers.reshape(sizes)).shape not in (alone, (1,) * len(sizes)):
+                return Mesh((count,))
+        return Mesh(sizes)
+
+    @property
+    def count(self) -> int:
+        """The number of points of a structure."""
+        return prod(self.sizes)
+
+    def open(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """Return numbers over the points of a structure as an array without what does not vary."""
+        whole = flat.reshape(self.sizes)
+        return squeeze(whole[np.ix_(*self.used)] if self.used else whole)
+
+    def at(self, points: Sequence[NDArray[np.intp]]) -> Mesh:
+        """Return the mesh of the degrees that occur at *points* of structures."""
+        if not self.sizes:
+            return self
+        occurs = np.zeros(self.count, dtype=bool)
+        for kept in points:
+            occurs[kept] = True
+        where = np.unravel_index(np.flatnonzero(occurs), self.sizes)
+        return Mesh(self.sizes, [np.unique(axis) for axis in where])
+
+    def places(self, structure: int, points: NDArray[np.intp]) -> Places:
+        """Return where *points* of a structure are."""
+        where = np.unravel_index(points, self.sizes) if self.sizes else ()
+        if self.used:
+            where = tuple(
+                np.searchsorted(used, axis) for used, axis in zip(self.used, where, strict=True)
+            )
+        return Places((np.full(len(points), structure), *where))
+
+
+@frozen(eq=False, slots=False)
+class Places:
+    """Points of a mesh: *index* has their positions in each of its dimensions."""
+
+    index: Sequence[NDArray[np.intp]]
+    _flat: dict[tuple[int, ...], NDArray[np.intp]] = field(factory=dict, init=False)
+
+    @cached_property
+    def count(self) -> int:
+        """The number of points."""
+        return len(self.index[0])
+
+    def pick(self, value: Any) -> Any:
+        """Return a number of the mesh at each point, with the dimensions that stand before.
+
+        An array that does not vary between points has one in the last dimension.
+        """
+        rank = len(self.index)
+        if getattr(value, "ndim", 0) < 1:
+            return value
+        if value.ndim < rank:
+            value = value.reshape((1,) * (rank - value.ndim) + value.shape)
+        lead, shape = value.shape[: value.ndim - rank], value.shape[value.ndim - rank :]
+        flat = value.reshape((*lead, -1))
+        if flat.shape[-1] == 1:
+            return flat
+        if shape not in self._flat:
+            found = np.zeros(self.count, dtype=np.intp)
+            for size, at in zip(shape, self.index, strict=True):
+                found = found * size + (at if size > 1 else 0)
+            self._flat[shape] = found
+        return flat.take(self._flat[shape], axis=-1)
+
+
+def join_places(places: Sequence[Places]) -> Places:
+    """Return the points of all *places*, one after another."""
+    return Places([np.concatenate(axis) for axis in zip(*(p.index for p in places), strict=True)])
+
+
+def squeeze(values: NDArray[Any]) -> NDArray[Any]:
+    """Return an array with one in each dimension in which it does not vary.
+
+    >>> squeeze(np.array([[1, 1], [2, 2]])).tolist()
+    [[1], [2]]
+    """
+    for axis in range(values.ndim):
+        first = values.take([0], axis=axis)
+        if values.shape[axis] > 1 and (values == first).all():
+            values = first
+    return values
