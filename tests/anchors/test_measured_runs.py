@@ -177,6 +177,18 @@ def test_torchtitan_says_its_mesh_its_device_and_what_it_reserved() -> None:
     assert found["reserved"] == "40.5 GiB"
 
 
+def test_ranks_that_log_the_same_steps_and_bars_that_are_drawn_again_count_once() -> None:
+    def titan(rank: int, i: int) -> str:
+        return f"[rank{rank}]:[titan] - root - INFO - step: {i:2}  loss:  8.1  tps: {5000 + rank}"
+
+    lines = [titan(rank, i) for i in range(1, 31) for rank in (3, 0)]
+    found = values(read("\n".join(lines)))
+    assert found["steps"] == "20"
+    assert found["tokens_per_second_per_device"].startswith("5003 ")
+    bars = "".join(TQDM.format(i=i // 2, s=4.1) for i in range(2, 82))
+    assert values(read(bars))["steps"] == "30"
+
+
 def test_evaluation_beside_training_is_named() -> None:
     text = "".join(TQDM.format(i=i, s=4.1) for i in range(1, 21))
     text += EVALUATION.format(i=1)
@@ -190,6 +202,7 @@ def test_evaluation_beside_training_is_named() -> None:
     [
         (megatron(1, 100.0, loss="nan"), "no step of the log counts: line 1: loss or gradient"),
         (megatron(1, "inf"), "its time is inf"),
+        (megatron(9, 400.0), "line 1: a step after a start"),
     ],
 )
 def test_a_log_without_a_step_that_counts_is_an_error(text: str, message: str) -> None:

@@ -27,6 +27,7 @@ from parcost.search.sensitivity import Neighbour
 from parcost.search.space import derived_value
 
 if TYPE_CHECKING:
+    from parcost.contract.figures import Figure
     from parcost.contract.searches import Axis, Objective
     from parcost.contract.study import Study
     from parcost.engine.scenario import Scenario
@@ -293,6 +294,22 @@ def headroom(entry: RankedLayout) -> float:
     return min(rooms, default=inf) - entry.layout.bytes_
 
 
+def step_times(shown: Sequence[RankedLayout]) -> Sequence[Figure]:
+    """Return the figures of the first layout, besides the step time, that are one with an interval.
+
+    A plugin has such a figure where it corrects what is predicted.
+    """
+    result = shown[0].result
+    return [
+        figure
+        for _, figure in result.figures
+        if figure.unit == "s"
+        and figure.column is not None
+        and figure.name != "step_time"
+        and result.interval(figure.name) is not None
+    ]
+
+
 def _interval(entry: RankedLayout) -> list[float] | None:
     """Return the ends of the interval of the step time in seconds, or None if none is known."""
     interval = entry.result.interval("step_time")
@@ -426,6 +443,10 @@ def data(
                 "rank_by_time": entry.layout.rank_by_time,
                 "verdict": verdict(entry.result),
                 "step_time_interval_seconds": _interval(entry),
+                **{
+                    f"{figure.name}_seconds": float(entry.result.figure(figure.name))
+                    for figure in step_times([entry])
+                },
                 "headroom_bytes": headroom(entry),
                 "differs_by_seconds": dict(entry.lost_by),
                 "command": eval_command(space, entry),

@@ -22,6 +22,7 @@ from parcost.output.search import (
     objective_values,
     pareto_front,
     setting_text,
+    step_times,
 )
 from parcost.report.verdict import verdict
 from parcost.search.result import plain_value
@@ -191,6 +192,9 @@ def _figure_columns(
             Column(coverage, "right"),
             [f"{end.low:.3g}-{end.high:.3g}" if end is not None else "" for end in ends],
         )
+    for figure in step_times(shown):
+        values = [float(entry.result.figure(figure.name)) for entry in shown]
+        yield Column(figure.title.partition(" ")[0], "right"), numbers.column(values, "s")
     own = found.objective
     others = [o for o, _ in objective_values(shown[0]).values()]
     if own.name != "step_time" and own.name not in {o.name for o in others}:

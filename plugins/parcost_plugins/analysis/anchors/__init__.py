@@ -26,6 +26,7 @@ def anchored(study: Study, outcome: Outcome) -> Iterator[Figure]:
         return
     yield Figure(
         name=STEP,
+        column=1,
         title="anchored step time",
         value=_anchored_seconds(found, outcome),
         unit="s",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import isfinite, prod
 from statistics import median
@@ -27,7 +27,11 @@ TOOL = "measured_runs"
 _LINE = re.compile(r"[^\r\n]+")
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _ARGUMENT = re.compile(r"(?:^|[\s:])([a-z][a-z0-9_]+) \.{3,} (\S+)\s*$")
+_RANK = re.compile(r"\[(?:default|rank)(\d+)\]:")  # of torchrun and torchtitan
 _LOST = re.compile(r"\b(?:loss|grad[ _]norm)['\"]?\s*[:=]\s*['\"]?(?:nan|-?inf)\b", re.IGNORECASE)
+_WARM_UP = "a step after a start"
+_WHOLE = 10**9  # in place of the number of a step, of a whole run
+_DIGITS = 10  # more than a degree has
 _LONGEST = 20_000  # characters of a line that are searched
 
 
@@ -74,7 +78,7 @@ def read_log(label: str, name: str, text: str) -> Translation:
     """Return the anchor that a log is, under a *label*."""
     lines = list(_lines(text))
     facts = [fact for line in lines for fact in _facts(line)]
-    steps = [step for line in lines if (step := _step(line)) is not None]
+    steps = [*_distinct(step for line in _of_one_rank(lines) if (step := _step(line)))]
     is_rate = bool(steps) and _pattern(steps[0].tool).get("tokens", False)
     if not steps:
         steps = _summaries(lines)
@@ -129,6 +133,34 @@ def _lines(text: str) -> Iterator[LogLine]:
         at = match.start()
         plain = _COLOR.sub("", match.group()[:_LONGEST])
         yield LogLine(number=number, text=plain, start=match.start(), end=match.end())
+
+
+def _of_one_rank(lines: Sequence[LogLine]) -> Iterator[LogLine]:
+    """Yield the lines of the first rank that logs a step, and those that name no rank."""
+    first: str | None = None
+    for line in lines:
+        match = _RANK.search(line.text)
+        if match is None:
+            yield line
+        elif first in (None, match.group(1)):
+            if first is None and _step(line) is not None:
+                first = match.group(1)
+            yield line
+
+
+def _distinct(steps: Iterable[LoggedStep]) -> Iterator[LoggedStep]:
+    """Yield the steps; of one that is drawn again the last."""
+    before: LoggedStep | None = None
+    for one in steps:
+        if before is not None and (one.step, one.tool, one.total) != (
+            before.step,
+            before.tool,
+            before.total,
+        ):
+            yield before
+        before = one
+    if before is not None:
+        yield before
 
 
 # --- steps --------------------------------------------------------------------------------
@@ -193,7 +225,7 @@ def _summaries(lines: Sequence[LogLine]) -> list[LoggedStep]:
             said = _group(one["line"], line.text)
             if said is not None and 0 < _number(said) < float("inf"):
                 found.append(
-                    LoggedStep(line=line, value=1 / _number(said), step=0, tool=one["tool"])
+                    LoggedStep(line=line, value=1 / _number(said), step=_WHOLE, tool=one["tool"])
                 )
     return found[-1:]
 
@@ -220,9 +252,6 @@ def _judge(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[LoggedSte
     return [*_without_warm_up(judged)]
 
 
-_WARM_UP = "warm-up"
-
-
 def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
     """Yield the steps; the first ones after each start have the reason."""
     starts: list[list[LoggedStep]] = [[]]
@@ -236,7 +265,7 @@ def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
         kept = [one for one in start if not one.reason]
         early = [one for one in kept if one.step < kept[0].step + most]
         dropped = {id(one) for one in early[: max(1, len(kept) // 2)]} if kept[1:] else set()
-        if len(kept) == 1 and len(starts) > 1:
+        if len(kept) == 1 and (len(starts) > 1 or kept[0].step <= most):
             dropped = {id(kept[0])}
         for one in start:
             yield evolve(one, reason=_WARM_UP) if id(one) in dropped else one
@@ -264,7 +293,7 @@ def _warm_up(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
                 name=f"line {line.number}",
                 start=line.start,
                 end=line.end,
-                reason="a step after a start",
+                reason=_WARM_UP,
             )
 
 
@@ -308,7 +337,7 @@ def _argument(line: LogLine, name: str, value: str) -> Iterator[Fact]:
 def _mesh(line: LogLine, names: str, sizes: str) -> Iterator[Fact]:
     known = table(TOOL)["mesh"]
     dimensions = [name.strip(" '\"") for name in names.split(",")]
-    degrees = [int(size) for size in sizes.split(",") if size.strip()]
+    degrees = [int(size) for size in sizes.split(",") if 0 < len(size.strip()) < _DIGITS]
     if len(dimensions) != len(degrees):
         return
     found = {known[n]: k for n, k in zip(dimensions, degrees, strict=True) if n in known}
