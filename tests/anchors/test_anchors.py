@@ -127,6 +127,7 @@ def test_repeats_that_contradict_each_other_weigh_nothing() -> None:
     assert first.reason == second.reason
 
 
+@pytest.mark.slow
 def test_layouts_that_contradict_each_other_weigh_nothing() -> None:
     text = anchor(0.7) + anchor(1.5, "layout.tp = 4", "b", layout_tp="4")
     assert all("is 0.70 to 1.50" in one.reason for one in compare(text))
@@ -136,6 +137,7 @@ def test_layouts_that_contradict_each_other_weigh_nothing() -> None:
     assert "2.08 times that of the others" in reasons[1]
 
 
+@pytest.mark.slow
 def test_layouts_that_differ_in_their_mix_get_a_factor_by_cause() -> None:
     runs = {tp: {"layout.tp": tp} for tp in ("1", "2", "4", "8")}
     slow_network = {}

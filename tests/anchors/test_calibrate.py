@@ -54,6 +54,7 @@ def test_both_numbers_are_shown_and_the_line_that_is_not_used(
     assert "anchor train {" in done.out
 
 
+@pytest.mark.slow
 def test_the_file_that_is_written_anchors_other_specs(
     calibrate: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -83,7 +84,11 @@ def test_the_file_that_is_written_anchors_other_specs(
         (("job.par", "--anchor", "train.log", "--ranks", "4"), "`--ranks` has no effect beside"),
         (("job.par", "--anchor", "nothing.log"), "there is no file `nothing.log`"),
         (("job.par", "--anchor", "job.par"), "the spec has no `anchor` block"),
-        (("job.par", "--anchor", "step_time = 0.001 s"), "no anchor counts"),
+        pytest.param(
+            ("job.par", "--anchor", "step_time = 0.001 s"),
+            "no anchor counts",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_cannot_be_an_anchor_is_an_error(
