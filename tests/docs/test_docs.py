@@ -334,6 +334,21 @@ def test_the_page_of_the_python_interface_is_current(golden: Callable[[Path, str
     golden(ROOT / "docs" / "api.md", api.api_reference())
 
 
+def test_the_page_of_the_vocabulary_is_current(golden: Callable[[Path, str], None]) -> None:
+    page = api.package_reference("parcost_plugins.vocabulary")
+    assert "### `layers`" in page
+    golden(ROOT / "docs" / "vocabulary.md", page)
+
+
+def test_the_core_set_is_small_and_explained() -> None:
+    assert len(api.CORE_SET) == len(set(api.CORE_SET)) <= 40
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    table = text.partition("## The core set")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", table, re.MULTILINE)
+    assert [name for name, _ in rows] == list(api.CORE_SET)
+    assert all(described.endswith((".", "`")) for _, described in rows), rows
+
+
 def test_the_page_of_the_python_interface_has_every_public_name_with_a_description() -> None:
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     entries = re.findall(r"^### `(\w+)`\n\n(.*?)(?=^##|\Z)", text, re.DOTALL | re.MULTILINE)

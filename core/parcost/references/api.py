@@ -1,16 +1,19 @@
 """The reference of the Python interface, made from the docstrings of ``parcost.__all__``.
 
-python -m parcost.references.api                  prints it
-python -m parcost.references.api docs/api.md      rewrites the file
+python -m parcost.references.api                                prints it
+python -m parcost.references.api docs/api.md                    rewrites the file
+python -m parcost.references.api docs/own.md PACKAGE            writes the functions of a package
 """
 
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,19 @@ report.result.figure("step_time")  # in seconds
 
 `parcost.version.__version__` is the version. [Writing a plugin](plugins.md) shows the rest in use.
 """
+
+#: The names that most plugins need.
+CORE_SET = (
+    *("hookimpl", "Study", "Outcome", "Real"),
+    *("block", "quantity", "integer", "fraction", "switch", "word", "reference"),
+    *("ONE", "SECONDS", "BYTES", "RATE"),
+    *("formula", "Formula", "Sheet", "record"),
+    *("Work", "Once", "Edge", "Memory", "Operator", "ParameterGroup"),
+    *("Check", "Figure", "Section"),
+    *("Collective", "ClosedForm", "Group", "Link"),
+    *("Schedule", "Op", "PipelineShape"),
+    "Axis",
+)
 
 #: Parts of the reference, by the modules that define them.
 SECTIONS: Sequence[tuple[str, Sequence[str]]] = (
@@ -82,11 +98,52 @@ _ROLE = re.compile(r":(?:meth|class|func|attr|mod):`~?\.?([^`]+)`")
 
 def api_reference() -> str:
     """Return the page of the Python interface, in Markdown."""
-    parts = [HEAD]
+    parts = [HEAD, *_core_set()]
     for title, modules in SECTIONS:
         parts.append(f"## {title}\n")
         for module in modules:
-            parts += [_entry(name) for name in sorted(_names(module), key=str.lower)]
+            names = sorted(_names(module), key=str.lower)
+            parts += [_entry(name, getattr(parcost, name)) for name in names]
+    return "\n".join(parts)
+
+
+def _core_set() -> Iterator[str]:
+    """Yield the table of the core set."""
+    yield "## The core set\n"
+    yield f"Most plugins need no more than these {len(CORE_SET)} names.\n"
+    yield from ("| name | what it is |", "| :-- | :-- |")
+    for name in CORE_SET:
+        first = _first_paragraph(_description(name, getattr(parcost, name)))
+        yield f"| `{name}` | {first} |"
+    yield ""
+
+
+def _first_paragraph(lines: Iterator[str]) -> str:
+    """Return the first text of a description behind the call."""
+    text = "\n".join(lines).removeprefix("```text\n")
+    text = text.partition("```\n")[2] if "```\n" in text else text
+    return " ".join(text.strip().partition("\n\n")[0].split()).replace("|", "\\|")
+
+
+def package_reference(package: str) -> str:
+    """Return a page with the public functions of the modules of a package, in Markdown."""
+    parts = [
+        f"# The functions of `{package}`\n",
+        f"<!-- made by `python -m parcost.references.api FILE {package}` -->\n",
+    ]
+    for found in pkgutil.iter_modules(import_module(package).__path__):
+        module = import_module(f"{package}.{found.name}")
+        functions = {
+            name: value
+            for name, value in vars(module).items()
+            if inspect.isfunction(value)
+            and value.__module__ == module.__name__
+            and not name.startswith("_")
+        }
+        if functions:
+            title = " ".join(_markdown(module.__doc__).partition("\n\n")[0].split())
+            parts += [f"## `{found.name}`\n", f"{title}\n"]
+            parts += [_entry(name, value) for name, value in functions.items()]
     return "\n".join(parts)
 
 
@@ -95,8 +152,7 @@ def _names(module: str) -> Sequence[str]:
     return parcost.HOMES[module]
 
 
-def _entry(name: str) -> str:
-    value = getattr(parcost, name)
+def _entry(name: str, value: Any) -> str:
     return "\n".join([f"### `{name}`", "", *_description(name, value)])
 
 
@@ -210,8 +266,8 @@ def _markdown(doc: str | None) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the page, or write it into the named file."""
-    page = api_reference()
+    """Print the page, or write it into the named file; the page of a package where one is named."""
+    page = package_reference(arguments[1]) if len(arguments) > 1 else api_reference()
     if not arguments:
         sys.stdout.write(page)
         return
