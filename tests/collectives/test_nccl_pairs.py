@@ -214,7 +214,6 @@ EXPECTED: list[tuple[str, float, int, float, dict[str, float]]] = [
             "ring_ll": 1 + 2 * 0.3 + 2.5 + 75 / 12,
             "ring_ll128": 2 + 2 * 0.3 + 3.5 + 75 / 32,
             "ring_simple": 3 + 2 * 0.9 + 6 + 75 / 40,
-            "nvls": 6 + 8 + 100 / (4 * 6 / 2),
             "collnet_direct": 11 + 2 * (0.6 + 0.05) + 13 + 100 / (2 * 2.4),
         },
     ),
@@ -222,8 +221,8 @@ EXPECTED: list[tuple[str, float, int, float, dict[str, float]]] = [
         "all_reduce", 2, 2, 100.0,
         {"collnet_direct": 11 + 2 * (0.6 + 0.05) + 13 + 100 / (40 / 0.75 * 0.85 / 2)},
     ),
-    # three ranks on two nodes: half a rank beside each
-    ("all_gather", 1.5, 2, 100.0, {"nvls": 6 + 8 + 100 / (4 * 6 * 0.5 / 1.5)}),
+    # NVLS takes three ranks in a node
+    ("all_gather", 3, 2, 100.0, {"nvls": 6 + 8 + 100 / (4 * 6 * 2 / 3)}),
     ("all_gather", 1, 2, 100.0, {"pat": 15 + 17 / 2 + 2 * 0.1 + 100 / (40 * 0.75)}),
     (
         "broadcast", 4, 2, 100.0,

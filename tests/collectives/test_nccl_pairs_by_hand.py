@@ -200,8 +200,8 @@ def test_two_nodes_have_the_channels_of_one_and_caps_of_their_own() -> None:
     assert found["nvls_tree"] == pytest.approx(230 * 8 / 14)
     slow = rates("all_reduce", 64.0, nodes(4.0, 2.0), evolve(MACHINE, intra=5.0))
     assert slow["nvls_tree"] == pytest.approx(10 * 5 * 0.8 * 0.9 * 2 * 8 / 14)
-    two = rates("all_reduce", 64.0, nodes(1.0, 2.0))  # of whose 64 B each sends as many
-    assert (two["nvls"], two["nvls_tree"]) == pytest.approx((120, 240))
+    for alone in (1.0, 2.0):  # whose library has no NVLS, as it asks for three in a node
+        assert not {"nvls", "nvls_tree"} & rates("all_reduce", 64.0, nodes(alone, 2.0)).keys()
     crowded = rates("all_reduce", 64.0, nodes(20.0, 2.0))
     assert crowded["collnet_direct"] == pytest.approx(200 / 1.5 * 0.5 / 2)  # 2 - 1 / 2
 
@@ -265,9 +265,9 @@ def test_a_gather_takes_half_the_steps_of_an_all_reduce(operation: str) -> None:
     )
     fast = evolve(MACHINE, inter=60.0)
     assert rates(operation, 64.0, group, fast)["collnet_direct"] == pytest.approx(4 * 20)
-    # three ranks on two nodes count as one and a half on each
-    uneven = evolve(nodes(1.5, 2.0), shape=(2.0, 2.0))
-    assert rates(operation, 64.0, uneven)["nvls"] == pytest.approx(144 * 0.5 / 1.5)
+    # five ranks on two nodes count as two and a half on each
+    uneven = evolve(nodes(2.5, 2.0), shape=(3.0, 2.0))
+    assert rates(operation, 64.0, uneven)["nvls"] == pytest.approx(144 * 1.5 / 2.5)
 
 
 @pytest.mark.parametrize("operation", ["broadcast", "reduce"])

@@ -53,9 +53,16 @@ def test_the_core_imports_no_plugin(path: Path) -> None:
 
 
 # Calibration reads the rows that validation reads, as the same studies, and counts the bytes of
-# the passes that the model has.
+# the passes that the model has. Its anchors are compared as `eval` compares them, and read by the
+# importers of logs. Importers of measured runs read the rows and devices that validation reads.
 BUILDS_ON = {
-    "parcost_plugins.calibration": ("parcost_plugins.validation", "parcost_plugins.model"),
+    "parcost_plugins.calibration": (
+        "parcost_plugins.analysis",
+        "parcost_plugins.importers",
+        "parcost_plugins.model",
+        "parcost_plugins.validation",
+    ),
+    "parcost_plugins.importers": ("parcost_plugins.validation",),
 }
 
 
@@ -91,8 +98,10 @@ OPEN_TO = {
         "parcost.language",
         "parcost.output",
         "parcost.plugins",
+        "parcost.spec.foreign",  # writes blocks as a spec
         "parcost.system",
     ),
+    "parcost_plugins.importers": ("parcost.output.resolved_spec",),  # attributes as texts
     "parcost_plugins.new_plugin": ("parcost.cli", "parcost.plugins"),
     "parcost_plugins.validation": (
         "parcost.batch",

@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 from attrs import field, frozen
 
-from parcost_plugins.importers.megatron.stages import StagesTextError, stages
 from parcost_plugins.validation.frameworks import GENERIC, Profile, profile_of
 from parcost_plugins.validation.hardware import (
     HardwareEntry,
@@ -27,6 +26,7 @@ from parcost_plugins.validation.hardware import (
 from parcost_plugins.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
 from parcost_plugins.validation.rows import Hybrid, RunRow, UnmodelledError
 from parcost_plugins.vocabulary.framework import DISPATCHERS
+from parcost_plugins.vocabulary.stages_text import StagesTextError, stages
 
 
 @frozen

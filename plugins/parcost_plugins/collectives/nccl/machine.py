@@ -193,11 +193,18 @@ class LinkMachine(Machine):
         return self.tree / self.channels
 
     def nvls_rate(self, spread: RankSpread, operation: str, outside: Real, cap: Real) -> Real:
-        """Return the bandwidth: n (1 + 1/g) bytes pass a port, n (g - 1)/g of a gather."""
+        """Return the bandwidth: n (1 + 1/g) bytes pass a port, n (g - 1)/g of a gather.
+
+        A node of k sends at least 2 (k - 1)/k of an all-reduce, which the table does not count.
+        """
         P, g, reduced = spread.ranks, spread.local, operation == "all_reduce"
         passed = (1 + 1 / g) if reduced else maximum(g - 1, 1.0) / g
         bus = self.channels * minimum(outside, cap)
         beyond = bus * P / (2 * maximum(P - 1, 1.0)) if reduced else bus
+        if reduced:
+            k = spread.nodes
+            least = where(k > 1, k / (2 * maximum(k - 1, 1.0)), INFINITY)
+            beyond = minimum(beyond, self.channels * self.inter * least)
         return minimum(self.node * self.table.nvls_reach / passed, beyond)
 
     def collnet_rate(self, rate: Real) -> Real:

@@ -15,6 +15,7 @@ from parcost_plugins.collectives.nccl.machine import Machine, RankSpread
 
 _GATHERS = ("all_gather", "reduce_scatter")
 _COPIES = ("broadcast", "reduce")
+_FEWEST_OF_NVLS = 2  # NCCL, src/transport/nvls.cc, ncclNvlsInit: `gpuCount <= 2` has none
 #: What a call does: a pair has the operations of its algorithm.
 OPERATIONS: Mapping[str, frozenset[str]] = {
     "ring_ll": frozenset({"all_reduce", *_GATHERS, *_COPIES}),
@@ -279,9 +280,10 @@ def _crosses(machine: Machine, spread: RankSpread, protocol: str) -> Mask:
 
 
 def _multicasts(machine: Machine, spread: RankSpread) -> Mask:
+    """Return whether the switch of the nodes adds: the library asks for three ranks in a node."""
     row = machine.protocol("nvls")
     able = spread.reduces and row.nvlink is not None and machine.generation.nvls_efficiency != 0
-    return (spread.pcie ^ True) & able
+    return (spread.pcie ^ True) & (spread.local > _FEWEST_OF_NVLS) & able
 
 
 def _ll_cap(machine: Machine, spread: RankSpread) -> Real:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from parcost_plugins.importers.drafts import Option
 from parcost_plugins.importers.megatron.defaults import ToolOptions
-from parcost_plugins.importers.megatron.stages import Stage, StagesTextError, stages
+from parcost_plugins.vocabulary.stages_text import Stage, StagesTextError, stages
 
 _LAYOUT = "pipeline_model_parallel_layout"
 _VIRTUAL = "num_virtual_stages_per_pipeline_rank"
