@@ -1,8 +1,7 @@
 """The reference of the Python interface, made from the docstrings of ``parcost.__all__``.
 
-python -m parcost.references.api                                prints it
-python -m parcost.references.api docs/api.md                    rewrites the file
-python -m parcost.references.api docs/own.md PACKAGE            writes the functions of a package
+``python -m parcost.references.api`` prints it. With ``docs/api.md`` it rewrites the file, and with a
+file and a package it writes the functions of the package.
 """
 
 from __future__ import annotations
