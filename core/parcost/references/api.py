@@ -1,7 +1,7 @@
 """The reference of the Python interface, made from the docstrings of ``parcost.__all__``.
 
-``python -m parcost.references.api`` prints it. With ``docs/api.md`` it rewrites the file, and with a
-file and a package it writes the functions of the package.
+``python -m parcost.references.api`` prints it. With ``docs/api.md`` it rewrites the file.
+With a file and a package it writes the functions of the package.
 """
 
 from __future__ import annotations
