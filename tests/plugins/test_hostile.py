@@ -203,6 +203,7 @@ def test_a_rate_of_next_to_nothing_takes_for_ever_wherever_it_stands(rate: str) 
     slow = SPEC.replace("zero = 0", "tp = 8")
     slow = slow.replace("cluster {", "cluster { device = other,")
     other = f"device other extends h100_sxm {{ {rate} = 1e-20 B/s }}\n"
+    other += "collectives { tensor = ring_simple }\n"  # the ranks add, and not a switch
     assert ids(slow + other) == ["cannot-run"]
 
 

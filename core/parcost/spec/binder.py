@@ -83,7 +83,9 @@ class Binder:
             if made is not None:
                 blocks[schema] = (*blocks.get(schema, ()), made)
             elif not definition.layers and not self._is_set(definition):
-                self.lacking[schema] = self.diagnostics[count:]
+                # A block whose default needs a block that is lacking too has its reasons.
+                reasons = self.diagnostics[count:] or next(iter(self.lacking.values()), [])
+                self.lacking[schema] = reasons
                 del self.diagnostics[count:]
         if not self.names.used.keys() >= {*self.module.lets, *self.study_lets}:
             self.diagnostics += unread_lets(self.module, self.study_lets)
