@@ -223,7 +223,7 @@ def _choices(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
         found = choices(priced.transfer.operation, priced.sent, priced.group)
         for name, seconds in found.items():
             by_table = Formula(
-                text="latency + n / bandwidth of a pair of algorithm and protocol, by its table",
+                text="by the arithmetic of the algorithm",
                 inputs={"n": (priced.sent, "B"), "P": priced.group.ranks},
                 source=known.source,
                 value=seconds,
