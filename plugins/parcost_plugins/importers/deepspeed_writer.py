@@ -17,7 +17,7 @@ from parcost_plugins.importers.jobs import (
     whole,
 )
 from parcost_plugins.importers.tables import table
-from parcost_plugins.vocabulary.run_choices import hides_gradients
+from parcost_plugins.vocabulary.run_choices import gradient_bucket, hides_gradients
 
 _TABLE = table("deepspeed")
 _REASONS: Mapping[str, str] = {
@@ -118,9 +118,11 @@ def _zero(job: Job, same: dict[str, str]) -> dict[str, Any]:
     zero: dict[str, Any] = {"stage": layout.zero}
     if layout.zero:
         zero["overlap_comm"] = hides_gradients(job.study)
-        if job.overlap.bucket is not None and job.states(job.overlap, "bucket"):
-            elements = job.overlap.bucket / job.precision.reduction
+        if zero["overlap_comm"] or job.states(job.overlap, "bucket"):
+            elements = gradient_bucket(job.study) / job.precision.reduction
             zero["reduce_bucket_size"] = job.number("overlap.bucket", elements)
+            if job.overlap.bucket is None:
+                same["overlap.bucket"] = "the size that follows from the ranks is written"
         ranks = job.state_ranks
         if ranks != job.dp * job.cp:
             zero["mics_shard_size"] = ranks
