@@ -287,6 +287,7 @@ def test_files_are_opened_in_one_place() -> None:
         "core/parcost/editor/texts.py",  # the same
         "core/parcost/plugins/rule_pages.py",  # ships with a plugin
         "core/parcost/testing/plugins.py",  # the code of a plugin that is tested
+        "plugins/parcost_plugins/analysis/anchors/causes.py",  # ships with us
         "plugins/parcost_plugins/exporters/pictures/page.py",  # ships with us
         "plugins/parcost_plugins/importers/keys/__init__.py",  # ships with us
         "plugins/parcost_plugins/importers/tables/__init__.py",  # ships with us

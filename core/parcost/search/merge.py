@@ -145,7 +145,7 @@ class _Merger:
                     return value
                 raise _DifferentError
             ones = array.reshape((1,) * len(self.mesh.sizes)) if array.ndim == 0 else None
-            parts.append(self.mesh.open(array) if ones is None else ones)
+            parts.append(self.mesh.expand(array) if ones is None else ones)
         return squeeze(np.stack(np.broadcast_arrays(*parts)))
 
     def repeat(self, values: Sequence[float]) -> Any:

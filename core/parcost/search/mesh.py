@@ -48,7 +48,7 @@ class Mesh:
         """The number of points of a structure."""
         return prod(self.sizes)
 
-    def open(self, flat: NDArray[Any]) -> NDArray[Any]:
+    def expand(self, flat: NDArray[Any]) -> NDArray[Any]:
         """Return numbers over the points of a structure as an array without what does not vary."""
         whole = flat.reshape(self.sizes)
         return squeeze(whole[np.ix_(*self.used)] if self.used else whole)
