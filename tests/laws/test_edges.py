@@ -144,7 +144,8 @@ def test_the_bases_run_and_have_every_block() -> None:
         for k, t in GENERATOR.types.items()
         if all(f.kind == "children" for f in t.fields.values())
     }
-    assert kinds == set(GENERATOR.types) - without
+    beside_anchors = {"job_spread"}  # of the catalogue, which tests/anchors changes
+    assert kinds == set(GENERATOR.types) - without - beside_anchors
 
 
 def test_a_spec_is_written_as_it_was_read() -> None:
