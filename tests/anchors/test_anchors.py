@@ -204,6 +204,26 @@ def test_the_command_line_adds_anchors_and_is_part_of_the_command(tmp_path: Path
     assert "--anchor 'step_time = 0.3 s'" in scenario.command()
 
 
+def test_a_session_reads_a_log_again_when_it_changes(tmp_path: Path) -> None:
+    """The live page loads the same spec with the same log at each change of the form."""
+    spec, log_ = tmp_path / "job.par", tmp_path / "train.log"
+    spec.write_text(STUDY, encoding="utf-8")
+    session = Session()
+
+    def read_seconds(milliseconds: int) -> float | None:
+        line = " iteration {}/ 100 | elapsed time per iteration (ms): {}.0 |\n"
+        text = "".join(line.format(i, milliseconds) for i in range(1, 31 + milliseconds % 7))
+        log_.write_text(text, encoding="utf-8")
+        for _ in range(2):
+            (scenario,) = session.load(spec, reading=ImportOptions(anchors=(str(log_),)))
+        found = anchoring(scenario.first)
+        assert found is not None
+        return found.compared[0].seconds
+
+    assert read_seconds(300) == 0.3
+    assert read_seconds(310) == 0.31
+
+
 def test_a_spec_with_an_anchor_anchors_another_spec_of_the_job(tmp_path: Path) -> None:
     old, new = tmp_path / "old.par", tmp_path / "new.par"
     old.write_text(STUDY + anchor(1.2), encoding="utf-8")

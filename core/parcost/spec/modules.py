@@ -251,10 +251,14 @@ class Loader:
         if known is None:
             self._checked[key] = True  # for imports in a circle
             module = self._modules[key]
-            inner = (other.path for other in (*module.merged, *module.aliases.values()))
+            inner = [
+                (":".join((*other.reading.key, str(other.path.resolve()))), other.path)
+                for other in (*module.merged, *module.aliases.values())
+                if other.path is not None
+            ]
             stamps = tuple(map(self._stamp, (path, *module.beside)))
             known = self._stamps.get(key) == stamps and all(
-                self._fresh(str(other.resolve()), other) for other in inner if other is not None
+                self._fresh(name, place) for name, place in inner
             )
             self._checked[key] = known
         return known
