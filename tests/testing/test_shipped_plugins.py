@@ -28,8 +28,9 @@ class TestSchedules(ScheduleContract):
         monkeypatch.setattr(type(self), "schedule", SCHEDULES[name], raising=False)
 
 
-#: They run on a switch that reduces, or on the machine that a block describes.
+#: They run on a switch that reduces, or by the table that a device names.
 MACHINES = {"nvls", "collnet_direct", "collnet_chain", "nccl"}
+MACHINES |= {name for name, one in COLLECTIVES.items() if getattr(one, "pair", None)}
 
 
 @pytest.mark.slow
