@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
-from parcost_plugins.importers.subjects import SUBJECTS
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.tables import table
 
 TOOL = "accelerate"
@@ -25,15 +23,10 @@ _WHOLE_NODES = "hybrid strategies shard within a node: num_processes / num_machi
 _AUTOCAST = "autocast of PyTorch: parameters and gradients stay in fp32"
 
 
-class Accelerate(Importer):
+class Accelerate(JobImporter):
     """Configurations of Accelerate."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with a ``distributed_type``."""

@@ -16,11 +16,9 @@ from parcost_plugins.importers.collector import (
     read_configuration,
 )
 from parcost_plugins.importers.hub import read_hub_model
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.json_text import JsonEntry
-from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.lacking import find_lacking
-from parcost_plugins.importers.needs import NEEDS
-from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "automodel"
@@ -45,15 +43,10 @@ _SIZES = tuple(
 _NONE = ("none", "None", "null", None)
 
 
-class Automodel(Importer):
+class Automodel(JobImporter):
     """Recipes of NeMo Automodel."""
 
     name = TOOL
-    title = str(_TABLE["title"])
-    source = str(_TABLE["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text is YAML with classes and a scheduler of Automodel."""

@@ -12,25 +12,18 @@ from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookim
 from parcost_plugins.importers.collector import SettingCollector, read_configuration
 from parcost_plugins.importers.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
 from parcost_plugins.importers.deepspeed_writer import DeepSpeedWriter
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.json_text import JsonEntry
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
-from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "deepspeed"
 _MARKS = ('"zero_optimization"', '"train_batch_size"', '"train_micro_batch_size_per_gpu"')
 
 
-class DeepSpeed(Importer):
+class DeepSpeed(JobImporter):
     """Configurations of DeepSpeed."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is JSON with a batch of DeepSpeed or with ZeRO."""

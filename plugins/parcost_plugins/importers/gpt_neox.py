@@ -12,10 +12,8 @@ from itertools import chain
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.deepspeed_keys import DeepSpeedKeys
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.json_text import JsonEntry
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
-from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "gpt_neox"
@@ -26,15 +24,10 @@ _LAYERS = re.compile(r"(?<![\w-])num[-_]layers[\"']?\s*:")
 _MULTIPLE = 256  # of which the feed-forward size is a multiple
 
 
-class GptNeoX(Importer):
+class GptNeoX(JobImporter):
     """Configurations of GPT-NeoX."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with the degrees of GPT-NeoX."""

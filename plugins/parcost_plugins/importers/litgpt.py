@@ -10,9 +10,7 @@ import re
 from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import AUTO, SettingCollector, digits, read_configuration
 from parcost_plugins.importers.hub import ask_for_model, find_entry, read_hub_model
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
-from parcost_plugins.importers.subjects import SUBJECTS
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.tables import is_listed, table
 
 TOOL = "litgpt"
@@ -27,15 +25,10 @@ _SIGNS = (
 )
 
 
-class LitGpt(Importer):
+class LitGpt(JobImporter):
     """Configurations of LitGPT."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with the sections of LitGPT."""

@@ -12,10 +12,8 @@ from parcost import Importer, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import AUTO, SettingCollector, digits, read_configuration
 from parcost_plugins.importers.hub import ask_for_model, read_hub_model
 from parcost_plugins.importers.interpolation import resolve
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.json_text import JsonEntry
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
-from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "llm_foundry"
@@ -30,15 +28,10 @@ _JOB = "parameters."  # of a run of MosaicML's platform
 _ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp8_torchao")
 
 
-class LlmFoundry(Importer):
+class LlmFoundry(JobImporter):
     """Configurations of LLM Foundry."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with a batch and a data loader of LLM Foundry."""

@@ -13,13 +13,11 @@ from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.json_text import JsonEntry
-from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.maxtext_command import is_command, read_command
 from parcost_plugins.importers.maxtext_layout import MaxTextLayout, read_layout
 from parcost_plugins.importers.maxtext_model import read_model, read_name
-from parcost_plugins.importers.needs import NEEDS
-from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_listed, table
 
 TOOL = "maxtext"
@@ -33,15 +31,10 @@ _MARK = re.compile(
 _FEWEST = 2  # of these keys tell a configuration of MaxText from others
 
 
-class MaxText(Importer):
+class MaxText(JobImporter):
     """Configurations of MaxText."""
 
     name = TOOL
-    title = str(_TABLE["title"])
-    source = str(_TABLE["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text has keys of MaxText, or a command that starts it."""

@@ -11,12 +11,10 @@ from typing import Any
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.json_text import JsonEntry
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.shell.scripts import Script, read_script
 from parcost_plugins.importers.shell.words import ShellTextError
-from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "mlperf"
@@ -25,15 +23,10 @@ _ADAPTERS = ("TP", "PP")  # of llama2_70b_lora
 _PRECISIONS = ("--use catalog.precisions.fp8_delayed", "--use catalog.precisions.bf16")
 
 
-class MlPerf(Importer):
+class MlPerf(JobImporter):
     """Configurations of submissions."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a script exports the nodes and the batch of a submission."""

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
-from parcost_plugins.importers.subjects import SUBJECTS
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.tables import table
 
 TOOL = "nanotron"
@@ -21,15 +19,10 @@ _CLASSES["is_starcoder2_config"] = "starcoder2"
 _EIGHT_BITS = ("float8", "fp8", "fp8e4m3", "fp8e5m2")
 
 
-class Nanotron(Importer):
+class Nanotron(JobImporter):
     """Configurations of nanotron."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML with the sections of nanotron."""

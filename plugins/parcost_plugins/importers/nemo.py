@@ -15,15 +15,13 @@ from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Transla
 from parcost_plugins.importers.collector import SettingCollector, digits, read_configuration
 from parcost_plugins.importers.hub import vocabulary_of
 from parcost_plugins.importers.interpolation import MANDATORY, resolve
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.json_text import JsonEntry
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.nemo_command import is_command, read_command
 from parcost_plugins.importers.nemo_precision import read_precision
 from parcost_plugins.importers.nemo_recipe import read_nemo_recipe
 from parcost_plugins.importers.nemo_writer import NeMoWriter
 from parcost_plugins.importers.python_values import PythonTextError
-from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import table
 
 TOOL = "nemo"
@@ -54,15 +52,10 @@ _OTHERS = re.compile(
 )
 
 
-class NeMo(Importer):
+class NeMo(JobImporter):
     """Configurations of NeMo."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether the text is YAML of NeMo, by its layout or classes, or a recipe."""

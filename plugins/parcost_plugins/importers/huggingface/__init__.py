@@ -25,9 +25,8 @@ from parcost import (
 )
 from parcost_plugins.importers.huggingface.families import TABLE, is_set, nearest_family
 from parcost_plugins.importers.huggingface.model import ABSENT, Configuration, problem_at
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.json_text import JsonEntry, JsonTextError, read_object
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.subjects import MODEL_SUBJECTS
 
 TOOL = "huggingface"
@@ -35,15 +34,11 @@ _NOTHING = JsonEntry("", 0, 1)
 _TIED = "tie_word_embeddings"
 
 
-class HuggingFace(Importer):
+class HuggingFace(JobImporter):
     """Configurations of models."""
 
     name = TOOL
-    title = str(TABLE["title"])
-    source = str(TABLE["source"])
-    needs = NEEDS
     subjects = MODEL_SUBJECTS
-    keys = KeyNames(TOOL)
     describes = ("model",)
 
     def recognizes(self, name: str, text: str) -> bool:

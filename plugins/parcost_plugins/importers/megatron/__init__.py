@@ -12,6 +12,7 @@ from math import prod
 from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
 from parcost_plugins.importers.collector import read_configuration
 from parcost_plugins.importers.drafts import Draft, Option, digits
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.keys import KeyNames
 from parcost_plugins.importers.megatron.bridge import VERSION as BRIDGE
 from parcost_plugins.importers.megatron.bridge import BridgeRecipe, read_recipe, read_sections
@@ -41,11 +42,9 @@ from parcost_plugins.importers.megatron.tools import (
 )
 from parcost_plugins.importers.megatron.training import read_training
 from parcost_plugins.importers.megatron.writer import MegatronWriter
-from parcost_plugins.importers.needs import NEEDS
 from parcost_plugins.importers.python_values import PythonTextError
 from parcost_plugins.importers.shell.scripts import ARGUMENTS
 from parcost_plugins.importers.shell.words import ShellTextError
-from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_ignored, table
 
 TOOL = "megatron"
@@ -90,14 +89,10 @@ _MATRIX = re.compile(r"^perf_matrix:", re.MULTILINE)  # of performance runs of M
 _SIGNS_OF_RECIPES = ("megatron.bridge", "cfg.model.")
 
 
-class Megatron(Importer):
+class Megatron(JobImporter):
     """Arguments and recipes."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
     keys = KeyNames(TOOL, known_flags)
 
     def recognizes(self, name: str, text: str) -> bool:

@@ -18,10 +18,8 @@ from parcost import (
 )
 from parcost_plugins.importers.answers import answer_to, asked_attribute
 from parcost_plugins.importers.drafts import Draft, Option
-from parcost_plugins.importers.keys import KeyNames
-from parcost_plugins.importers.needs import NEEDS
+from parcost_plugins.importers.job_importer import JobImporter
 from parcost_plugins.importers.python_values import PythonTextError
-from parcost_plugins.importers.subjects import SUBJECTS
 from parcost_plugins.importers.tables import is_ignored, table
 from parcost_plugins.importers.torchtitan.job import read_job
 from parcost_plugins.importers.torchtitan.options import TitanOptions
@@ -39,15 +37,10 @@ _SECTION = re.compile(r"^\[(\w+)[\w.]*\]", re.MULTILINE)
 _SECTIONS = {"job", "model", "parallelism", "experimental", "activation_checkpoint", "optimizer"}
 
 
-class Torchtitan(Importer):
+class Torchtitan(JobImporter):
     """Configurations in TOML and Python."""
 
     name = TOOL
-    title = str(table(TOOL)["title"])
-    source = str(table(TOOL)["source"])
-    needs = NEEDS
-    subjects = SUBJECTS
-    keys = KeyNames(TOOL)
 
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a text is a configuration of torchtitan."""
