@@ -118,7 +118,7 @@ def drawn(
         yield generator.sample(others, count)
 
 
-def anchored(
+def compute_errors(
     anchors: Sequence[Layout], layout: Layout, spread: Spread, margin: float
 ) -> tuple[float, float, float, float, float]:
     """Return errors of a layout: of the catalogue, w = 1, shrunk, by cause; and if 90 % hold it."""
@@ -177,7 +177,8 @@ def anchored_errors(
             if len(others) < count:
                 continue
             cases = [
-                anchored(some, layout, spread, margin) for some in drawn(others, count, generator)
+                compute_errors(some, layout, spread, margin)
+                for some in drawn(others, count, generator)
             ]
             found.append(tuple(map(fmean, zip(*cases, strict=True))))
         if found:

@@ -71,7 +71,7 @@ def test_the_file_that_is_written_anchors_other_specs(
     (scenario,) = parcost.load_text(other, str(tmp_path / "other.par"))
     found = anchoring(scenario.evaluate().result.study)
     assert found is not None
-    assert found.used == 2
+    assert found.count == 2
     assert found.step.weight == pytest.approx(document["weight"])
     predicted = sorted(one["predicted_seconds"] for one in document["anchors"])
     assert sorted(one.predicted for one in found.compared) == pytest.approx(predicted)

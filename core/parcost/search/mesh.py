@@ -30,7 +30,7 @@ class Mesh:
     used: Sequence[NDArray[np.intp]] = ()
 
     @staticmethod
-    def of(axes: Sequence[tuple[str, Any]]) -> Mesh:
+    def from_axes(axes: Sequence[tuple[str, Any]]) -> Mesh:
         """Return the mesh whose points are those of flat *axes*, one after another."""
         values = [np.asarray(numbers) for _, numbers in axes]
         count = len(values[0]) if values else 1
@@ -53,7 +53,7 @@ class Mesh:
         whole = flat.reshape(self.sizes)
         return squeeze(whole[np.ix_(*self.used)] if self.used else whole)
 
-    def at(self, points: Sequence[NDArray[np.intp]]) -> Mesh:
+    def restrict(self, points: Sequence[NDArray[np.intp]]) -> Mesh:
         """Return the mesh of the degrees that occur at *points* of structures."""
         if not self.sizes:
             return self

@@ -30,9 +30,9 @@ from parcost.search.result import spec_text
 from parcost.search.space import Structure, StructureGroup
 from parcost.search.term_arrays import (
     Windows,
-    at,
     at_points,
     merge_terms,
+    select_terms,
     stack_terms,
     terms_under,
     windows,
@@ -177,9 +177,14 @@ class _Table:
             for place in range(len(group.structures))
         ]
 
-    def at(self, place: int, points: NDArray[np.intp], places: Places) -> list[tuple[Plugin, Any]]:
+    def select_terms(
+        self, place: int, points: NDArray[np.intp], places: Places
+    ) -> list[tuple[Plugin, Any]]:
         """Return the terms of one structure at some of its *points*, which are at *places*."""
-        return [*at(self._shared, places), *at(self._own[place], Places((points,)))]
+        return [
+            *select_terms(self._shared, places),
+            *select_terms(self._own[place], Places((points,))),
+        ]
 
 
 class Scores:
@@ -226,7 +231,7 @@ class Scores:
                 with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
                     bytes_ = timed.peak_memory([m for _, m in scored.memory], steady)
                     seconds = timed.minimum_seconds()
-                _note(scored, timed)
+                _blame_schedule(scored, timed)
                 yield evolve(scored, terms=(), memory=(), seconds=seconds, bytes_=bytes_)
 
     def score_layouts(
@@ -244,7 +249,7 @@ class Scores:
         ):
             with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
                 seconds, exact = timed.step()
-            _note(scored, timed)
+            _blame_schedule(scored, timed)
             bound = known[scored.index]
             yield evolve(
                 scored,
@@ -264,12 +269,12 @@ class Scores:
     ) -> Iterator[tuple[ScoredLayouts, ScheduleTimes]]:
         """Yield layouts without their seconds by schedule, and what times them."""
         structure, places = (
-            self.group.structures[place].at(points),
+            self.group.structures[place].select_points(points),
             self.group.places(place, points),
         )
-        terms = table.at(place, points, places)
+        terms = table.select_terms(place, points, places)
         terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
-        memory = self._memory.at(place, points, places)
+        memory = self._memory.select_terms(place, points, places)
         judge = self._judge(structure, places)
         known: dict[Any, Any] = {}
         for index, which in wanted.items():
@@ -454,8 +459,8 @@ class Scores:
         ]
 
 
-def _note(scored: ScoredLayouts, timed: ScheduleTimes) -> None:
-    """Note where the schedule says what is no number: a bound of 0 stands for that."""
+def _blame_schedule(scored: ScoredLayouts, timed: ScheduleTimes) -> None:
+    """Blame the schedule for times that are no numbers: a bound of 0 stands for them."""
     if timed.unsaid:
         message = f"{timed.unsaid} of schedule `{timed.schedule.name}` is no number for some "
         _blame(scored.structure, timed.pipeline, message + "layouts")

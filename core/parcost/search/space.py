@@ -63,7 +63,7 @@ class Structure:
     @cached_property
     def study(self) -> SpecStudy:
         """The study at the points of the structure."""
-        return _at(self.whole, self.kept)
+        return _select_points(self.whole, self.kept)
 
     @cached_property
     def degrees(self) -> Mapping[str, NDArray[np.float64]]:
@@ -81,7 +81,7 @@ class Structure:
         """The number of legal layouts."""
         return int(self.legal.sum())
 
-    def at(self, points: NDArray[np.intp]) -> Structure:
+    def select_points(self, points: NDArray[np.intp]) -> Structure:
         """Return some of the points of the flat axis."""
         return evolve(self, kept=self.kept[points], legal=self.legal[..., points])
 
@@ -291,7 +291,7 @@ def _having(study: SpecStudy, choices: Sequence[Choice], place: Sequence[int]) -
     return study.with_blocks(change_values(study.blocks, chosen_value))
 
 
-def _at(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
+def _select_points(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
     """Return *study* at some of the points of its flat axis."""
     count = len(study.axes[0][1]) if study.axes else 1
     if count == len(kept):
@@ -307,7 +307,7 @@ def _at(study: SpecStudy, kept: NDArray[np.intp]) -> SpecStudy:
 
 def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
     """Yield *structures* with what is legal alone, those together that fit together."""
-    together = _group(structures, Mesh.of(structures[0].whole.axes))
+    together = _group(structures, Mesh.from_axes(structures[0].whole.axes))
     if together is None:
         assert len(structures) > 1  # one fits with itself
         for structure in structures:
@@ -317,7 +317,7 @@ def _legal_groups(structures: Sequence[Structure]) -> Iterator[StructureGroup]:
     legal = list(_legal_structures(together, refused))
     together.forget()
     if legal:
-        mesh = together.mesh.at([structure.kept for structure in legal])
+        mesh = together.mesh.restrict([structure.kept for structure in legal])
         found = _group(legal, mesh, legal=True)
         assert found is not None  # they fit together before
         yield evolve(found, refused=refused, looked=len(structures))

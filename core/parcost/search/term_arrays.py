@@ -99,7 +99,9 @@ def stack_terms(
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:
         found += _of_one(read, by_part, shape, hosts, rank)
-    found = [(plugin, replace_values(term, _unused(_type(term)))) for plugin, term in found]
+    found = [
+        (plugin, replace_values(term, _values_left_out(_type(term)))) for plugin, term in found
+    ]
     return merge_terms(found, hosts, by_shape=True)
 
 
@@ -220,7 +222,7 @@ def _numbers_of(type_: Any) -> tuple[str, ...]:
 
 
 @cache
-def _unused(type_: Any) -> Mapping[str, float]:
+def _values_left_out(type_: Any) -> Mapping[str, float]:
     """Return nothing for the numbers of a kind of term that neither time nor memory depends on."""
     names = {"flops"} if issubclass(type_, Memory) else {"flops", "bytes_"}
     return dict.fromkeys(names & {*_fields(type_)}, 0.0)
@@ -324,7 +326,7 @@ def take(value: Any, choice: int, index: int) -> Any:
     return value[(slice(None),) * choice + (slice(index, index + 1),)]
 
 
-def at(stamped: Sequence[tuple[Plugin, Any]], places: Places) -> list[tuple[Plugin, Any]]:
+def select_terms(stamped: Sequence[tuple[Plugin, Any]], places: Places) -> list[tuple[Plugin, Any]]:
     """Return the terms at some points of a mesh, those that are nothing there left out."""
     found = []
     known: dict[int, Any] = {}  # terms that share a number go on to share it

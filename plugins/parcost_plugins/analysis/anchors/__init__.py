@@ -10,7 +10,7 @@ from typing import Any
 
 from parcost import Figure, Formula, Interval, Outcome, Real, Section, Study, formula, hookimpl
 from parcost.numeric import exp, maximum, minimum
-from parcost_plugins.analysis.anchors.causes import STEP_PARTS, step_parts
+from parcost_plugins.analysis.anchors.causes import STEP_PARTS, CauseFactors, step_parts
 from parcost_plugins.analysis.anchors.evaluation import Anchoring, Comparison, anchoring, job_spread
 from parcost_plugins.vocabulary import Training
 from parcost_plugins.vocabulary.causes import FRAGMENTATION, OUTSIDE
@@ -19,7 +19,7 @@ STEP, RESERVED, ALLOCATED = "anchored_step_time", "anchored_reserved", "anchored
 _SOURCE = "shrinkage by the spread of the open runs between and within jobs"
 
 
-def anchored(study: Study, outcome: Outcome) -> Iterator[Figure]:
+def anchored_figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Yield the step time and the memory as the anchors correct them."""
     found = study.query(anchoring)
     if found is None:
@@ -30,8 +30,8 @@ def anchored(study: Study, outcome: Outcome) -> Iterator[Figure]:
         title="anchored step time",
         value=_anchored_seconds(found, outcome),
         unit="s",
-        note=_note(found),
-        brief=_note(found),
+        note=_weight_note(found),
+        brief=_weight_note(found),
     )
     for name, offset, left in (
         (RESERVED, found.reserved, (OUTSIDE,)),
@@ -71,11 +71,10 @@ def _anchored_seconds(found: Anchoring, outcome: Outcome) -> Formula:
     )
 
 
-def _ends_of_anchors(found: Anchoring) -> tuple[float, float]:
+def _ends_of_anchors(found: Anchoring, causes: CauseFactors) -> tuple[float, float]:
     """Return the least and the greatest measured / predicted of anchors by their factors."""
-    assert found.causes is not None
     ratios = [
-        one.seconds / float(found.causes.seconds(one.parts))
+        one.seconds / float(causes.seconds(one.parts))
         for one in found.compared
         if one.seconds is not None and not one.reason
     ]
@@ -100,7 +99,7 @@ def intervals(study: Study, outcome: Outcome) -> Iterator[Interval]:
         parts = step_parts(outcome)
         reach = margin * found.causes.deviation(parts)
         factor = found.causes.seconds(parts) / outcome.step_seconds
-        least, most = _ends_of_anchors(found)
+        least, most = _ends_of_anchors(found, found.causes)
         low = minimum(factor * exp(-1.0 * reach), factor * least)
         high = maximum(factor * exp(reach), factor * most)
     yield Interval(
@@ -156,15 +155,15 @@ def _offset_text(pair: tuple[float, float] | None) -> str:
     return "" if pair is None else f"{(pair[0] - pair[1]) / 2**30:+.3g} GiB"
 
 
-def _note(found: Anchoring) -> str:
+def _weight_note(found: Anchoring) -> str:
     """Return how many anchors count, and how far they are believed."""
     given, step = len(found.compared), found.step
     if not step.layouts:
         reason = next((one.reason for one in found.compared if one.reason), "no step time measured")
         return f"w = 0: {reason}"
-    runs = f"{found.used} run{'s' * (found.used > 1)}"
-    repeats = f" of {step.layouts} layouts" if found.used > step.layouts else ""
-    more = f", {given - found.used} left out" if given > found.used else ""
+    runs = f"{found.count} run{'s' * (found.count > 1)}"
+    repeats = f" of {step.layouts} layouts" if found.count > step.layouts else ""
+    more = f", {given - found.count} left out" if given > found.count else ""
     how = " by cause" if found.causes is not None else ""
     return f"anchored on {runs}{repeats}{more}{how}, w = {step.weight:.2f}"
 

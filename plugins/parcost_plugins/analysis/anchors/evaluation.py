@@ -78,7 +78,7 @@ class Anchoring:
     causes: CauseFactors | None = None
 
     @property
-    def used(self) -> int:
+    def count(self) -> int:
         """How many anchors count."""
         return sum(not one.reason for one in self.compared)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from parcost import Check, Figure, MissingFigure, Outcome, Study, hookimpl
-from parcost_plugins.analysis.anchors import anchored
+from parcost_plugins.analysis.anchors import anchored_figures
 from parcost_plugins.analysis.figures import memory, model, plausibility, time
 from parcost_plugins.vocabulary import Training
 
@@ -19,7 +19,7 @@ def figures(study: Study, outcome: Outcome) -> Iterator[Figure]:
     """Return the figures in the order in which people ask for them."""
     step, *rates = time.speed(study, outcome)
     yield step
-    yield from anchored(study, outcome)
+    yield from anchored_figures(study, outcome)
     yield from rates
     yield from model.utilisation(study, outcome)
     yield from time.losses(study, outcome)

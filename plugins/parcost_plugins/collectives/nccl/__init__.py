@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from parcost import (
     ClosedForm,
@@ -136,28 +136,22 @@ class LibraryPair(PhasedAlgorithm):
     """One pair on the links of a group; without a table, it cannot run."""
 
     pair: str
+    name: str
+    operations: frozenset[str]
+    by_name_only: frozenset[str]  # all of them: a library offers the pair
     release: LibraryRelease | None = None
 
     source = _SOURCE
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """The algorithm and the protocol."""
-        return _NAMES.get(self.pair, self.pair)
-
-    @property
-    def operations(self) -> frozenset[str]:  # type: ignore[override]
-        """What the algorithm of the pair does."""
-        return OPERATIONS[self.pair]
-
-    @property
-    def by_name_only(self) -> frozenset[str]:  # type: ignore[override]
-        """Everything: a library offers it."""
-        return self.operations
+    @classmethod
+    def of_pair(cls, pair: str) -> LibraryPair:
+        """Return the pair of that name, without a table."""
+        operations = OPERATIONS[pair]
+        return cls(pair, _NAMES.get(pair, pair), operations, operations)
 
     def for_study(self, study: Study) -> LibraryPair:
         """Return the pair with the table of *study*."""
-        return LibraryPair(self.pair, library_release(study))
+        return evolve(self, release=library_release(study))
 
     def able(self, operation: str, group: Group) -> Mask:
         """Return where the library offers the pair."""
@@ -271,4 +265,4 @@ def _part(value: Real, whole: Real, of: Real | Formula, unit: str) -> Real | For
 @hookimpl
 def collectives() -> list[Collective]:
     """Offer the library, and each of its pairs."""
-    return [Nccl(), *(LibraryPair(pair) for pair in OPERATIONS)]
+    return [Nccl(), *(LibraryPair.of_pair(pair) for pair in OPERATIONS)]
