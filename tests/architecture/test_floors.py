@@ -46,6 +46,7 @@ FLOORS = (
 HEAVY = {
     "duckdb": "only Parquet needs it",
     "numpy": "`--help`, `fmt` and single specs wait less",
+    "packaging": "only `requires` needs it",
     "pandas": "only notebooks need it",
     "tomllib": "only pages of rules need it",
 }

@@ -132,7 +132,7 @@ def numbers(report: Report) -> dict[str, Any]:
 def load_broken(**hooks: Any) -> Plugins:
     """Return the usual plugins and one that is first by name, with those hooks."""
     module = SimpleNamespace(**{name: hookimpl(do) for name, do in hooks.items()})
-    return Plugins((Plugin("aaa", "aaa-dist", "1.0", module), *shipped_plugins().loaded))
+    return Plugins((Plugin("aaa", "aaa-dist", "1.0", module), *shipped_plugins().whole.loaded))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -254,7 +254,7 @@ def test_of_two_plugins_that_fail_both_are_named() -> None:
     module = SimpleNamespace(terms=hookimpl(raising(ValueError("one"))))
     other = SimpleNamespace(termz=hookimpl(raising(ValueError("other"))))
     added = (Plugin("one", module=module), Plugin("other", module=other))
-    plugins = Plugins((*shipped_plugins().loaded, *added))
+    plugins = Plugins((*shipped_plugins().whole.loaded, *added))
     found = reports(plugins)
     assert [numbers(report) for report in found] == good_results()
     assert [fault.plugin.name for fault in found[0].result.faults] == ["other", "one"]

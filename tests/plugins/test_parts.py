@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from parcost import Catalogue, hookimpl
 from parcost.plugins.discovery import PluginError, load, names_of_parts
 
 HOOK = """
@@ -83,3 +86,74 @@ def test_a_shipped_part_is_left_out_alone() -> None:
     everything = {plugin.name for plugin in load().plugins}
     left = {plugin.name for plugin in load(without=["schedules.gpipe"]).plugins}
     assert everything - left == {"schedules.gpipe"}
+
+
+IMPORTER = """
+import sys
+from parcost import Importer, hookimpl
+
+sys.modules["farm_was_imported"] = sys
+
+class Reader(Importer):
+    name = "farm"
+    title = source = "farm"
+
+    def recognizes(self, name, text):
+        return False
+
+    def translate(self, name, text):
+        raise NotImplementedError
+
+@hookimpl
+def importers():
+    return [Reader()]
+"""
+
+
+def test_a_part_is_imported_when_its_offer_is_read(
+    package: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "farm_was_imported", raising=False)
+    path = package('("barn",)\nOFFERS = ("importers",)', barn=IMPORTER)
+    plugins = load(files=(path,), installed=False)
+    assert [plugin.name for plugin in plugins.plugins] == ["farm", "farm.barn"]
+    assert not plugins.offers("exporters")
+    assert "farm_was_imported" not in sys.modules
+    assert list(plugins.offers("importers")) == ["farm"]
+    assert sys.modules.pop("farm_was_imported")
+
+
+def test_a_deferred_part_that_fails_is_named_when_its_offer_is_read(
+    package: Callable[..., str],
+) -> None:
+    path = package('("barn",)\nOFFERS = ("importers",)', barn="raise RuntimeError")
+    plugins = load(files=(path,), installed=False)
+    assert not plugins.faults
+    assert not plugins.offers("importers")
+    assert [fault.plugin.name for fault in plugins.faults] == ["farm.barn"]
+
+
+def test_a_deferred_part_answers_nothing_that_its_package_does_not_name(
+    package: Callable[..., str],
+) -> None:
+    more = "\n@hookimpl\ndef groups(study):\n    return []\n"
+    path = package('("barn",)\nOFFERS = ("importers",)', barn=IMPORTER + more)
+    plugins = load(files=(path,), installed=False)
+    assert plugins.offers("importers")
+    assert ["not `groups`" in fault.message for fault in plugins.faults] == [True]
+
+
+def test_a_part_that_another_plugin_needs_is_imported_at_once(
+    package: Callable[..., str],
+) -> None:
+    path = package('("barn",)\nOFFERS = ("catalogues",)', barn=HOOK.format(name="a"))
+    other = SimpleNamespace(catalogues=hookimpl(lambda: [Catalogue(name="a", root=".")]))
+    plugins = load(("other", other), files=(path,), installed=False)
+    (fault,) = plugins.faults  # of two with one name, the second is left out at once
+    assert "offers `a`" in fault.message
+
+
+def test_what_parts_offer_is_a_list_of_hooks_without_a_study(package: Callable[..., str]) -> None:
+    path = package('("barn",)\nOFFERS = ("terms",)', barn=IMPORTER)
+    (fault,) = load(files=(path,), installed=False).broken
+    assert "which is no list of hooks without arguments" in fault.message

@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from parcost.batch.cache import Cache, CachedResult
-from parcost.batch.executors import Engine, ExecutorError, Pool
 from parcost.batch.files import Spec
 from parcost.batch.fingerprints import Environment, Question
 from parcost.batch.worker import Task, Worker, answers
@@ -26,6 +25,11 @@ from parcost.language.errors import ParcostError, error_text, reraise_interrupt
 from parcost.report.rejection import FAULT, Rejection
 from parcost.system.files import current_folder
 from parcost.system.garbage import rare_collections
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from parcost.batch.executors import Engine, Pool
 
 _MOST_OF_A_TASK = 16  # files: enough to hide what handing over costs, and lost with a worker
 _TASKS_OF_A_WORKER = 4
@@ -102,6 +106,8 @@ class BatchRun:
     # --- elsewhere ------------------------------------------------------------------------
 
     def _spread(self, files: Sequence[Spec | Rejection], engine: Engine) -> Iterator[Entry]:
+        from parcost.batch.executors import Pool
+
         pool = Pool(engine)
         size = math.ceil(len(files) / (_TASKS_OF_A_WORKER * engine.workers))
         size = max(1, min(size, _MOST_OF_A_TASK))
@@ -154,6 +160,10 @@ class BatchRun:
         self, group: _Group, error: BaseException, waiting: Sequence[_Group], pool: Pool
     ) -> list[CachedResult]:
         """Do the files of a group again, each alone; one that fails again is rejected."""
+        from concurrent.futures import BrokenExecutor
+
+        from parcost.batch.executors import ExecutorError
+
         if isinstance(error, BrokenExecutor):
             pool.renew()
         found: list[CachedResult] = []

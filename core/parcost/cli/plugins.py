@@ -21,7 +21,7 @@ def command(selection: PluginSelection) -> int:
     """List the active plugins with their contributions."""
     from parcost.contract.page import Column, Row, Table
 
-    active = options.plugins(selection)
+    active = options.plugins(selection).whole
     contributed = contributions(active)
     rows = [
         Row((p.name, f"{p.distribution} {p.version}", contributed[p.name])) for p in active.plugins

@@ -17,7 +17,7 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from parcost.contract.importers import PLAIN, ImportOptions
+from parcost.contract.importers import PLAIN, Importer, ImportOptions
 from parcost.engine.foreign_jobs import open_questions
 from parcost.engine.imported_job import import_job
 from parcost.engine.scenario import Scenario
@@ -47,9 +47,11 @@ class Session:
 
     def __attrs_post_init__(self) -> None:
         catalogues = {n: c for n, (_, c) in self.plugins.offers("catalogues").items()}
-        importers = {n: i for n, (_, i) in self.plugins.offers("importers").items()}
-        loader = Loader(catalogues, self.plugins.absences, importers, self._rules, self._join)
+        loader = Loader(catalogues, self.plugins.absences, self._importers, self._rules, self._join)
         object.__setattr__(self, "loader", loader)
+
+    def _importers(self) -> Mapping[str, Importer]:
+        return {name: one for name, (_, one) in self.plugins.offers("importers").items()}
 
     def _rules(self) -> Mapping[str, RulePage]:
         return rule_pages(self.plugins).pages

@@ -14,7 +14,7 @@ from importlib.metadata import Distribution, EntryPoint, entry_points
 from types import ModuleType
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from parcost.contract.calls import CallError, call
 from parcost.contract.calls import place as place_in_code
@@ -30,7 +30,7 @@ from parcost.language.errors import (
     PluginError,
     SpecError,
 )
-from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, Registry, register
+from parcost.plugins.registry import GROUP, OWN_DISTRIBUTION, REGISTRIES, Registry, register
 from parcost.plugins.selection import PluginSelection, module_of, name_of
 
 MOST_KNOWN = 10_000  # answers that studies have in common
@@ -44,6 +44,15 @@ _ONE_ANSWER = {"pipelines": "cuts the step", "library": "names the communication
 _ONE_NAME = ("groups", "terms", "memory", "figures", "intervals")
 
 
+@frozen(eq=False)
+class DeferredPart:
+    """A part of a package that is imported when something of what it *offers* is asked for."""
+
+    plugin: Plugin
+    load: Callable[[], object]
+    offers: frozenset[str]
+
+
 @frozen(eq=False, slots=False)
 class Plugins:
     """The plugins of one run."""
@@ -52,6 +61,7 @@ class Plugins:
     unloadable: tuple[Fault, ...] = ()
     left_out: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # paths, of those that are not installed
+    deferred: tuple[DeferredPart, ...] = field(default=(), repr=False)
     memo: Memo = field(init=False, repr=False)  # answers that studies share
     known: dict[str, Any] = field(factory=dict, init=False, repr=False)  # what lasts as long
     noted: dict[str, Fault] = field(factory=dict, init=False, repr=False)  # faults, by their line
@@ -67,13 +77,50 @@ class Plugins:
 
     @cached_property
     def registry(self) -> Registry:
-        """The plugins that fit, and what they offer by name; asked for once."""
-        return register(self.loaded)
+        """The plugins that fit, and what they offer by name; asked for once.
+
+        It is without deferred parts, unless another plugin offers what they do: of two with one
+        name to offer, one is left out.
+        """
+        found = register(self.loaded)
+        return self.whole.registry if any(map(found.hooks.get, self._later)) else found
+
+    @cached_property
+    def whole(self) -> Plugins:
+        """The same plugins with all parts imported; they note what cannot be."""
+        if not self.deferred:
+            return self
+        parts = _Loading(found={plugin.name: plugin for plugin in self.loaded})
+        for part in self.deferred:
+            parts.load(part.load, part.plugin)
+        loaded = tuple(parts.found[name] for name in sorted(parts.found))
+        unloadable = (*self.unloadable, *parts.broken)
+        made = Plugins(loaded, unloadable, self.left_out, self.files)
+        for fault in (*parts.broken, *made.registry.faults, *self._unnamed(made.registry)):
+            self.note(fault)
+        return made
+
+    def _unnamed(self, registry: Registry) -> Iterator[Fault]:
+        """Yield a fault for each answer of a deferred part that its package does not name."""
+        parts = {part.plugin.name: part for part in self.deferred}
+        for hook, answers in registry.hooks.items():
+            for plugin, _, _ in answers:
+                if plugin.name in parts and hook not in parts[plugin.name].offers:
+                    message = f"is asked only for what its package names in `OFFERS`, not `{hook}`"
+                    yield Fault(plugin=plugin, hook=hook, message=message)
+
+    @cached_property
+    def _later(self) -> frozenset[str]:
+        """What deferred parts offer."""
+        return frozenset().union(*(part.offers for part in self.deferred))
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
         """The plugins that take part."""
-        return self.registry.plugins
+        taking_part = {plugin.name: plugin for plugin in self.registry.plugins}
+        for part in self.deferred:
+            taking_part.setdefault(part.plugin.name, part.plugin)
+        return tuple(taking_part[name] for name in sorted(taking_part))
 
     @property
     def broken(self) -> tuple[Fault, ...]:
@@ -91,7 +138,7 @@ class Plugins:
     @property
     def faults(self) -> tuple[Fault, ...]:
         """Every fault so far, those in answers about studies included, each once."""
-        return (*self.broken, *self.noted.values())
+        return tuple({**{str(fault): fault for fault in self.broken}, **self.noted}.values())
 
     def note(self, fault: Fault) -> None:
         """Remember a fault in an answer about a study."""
@@ -177,7 +224,8 @@ class Plugins:
 
     def offers(self, hook: str) -> Mapping[str, tuple[Plugin, Any]]:
         """Return what plugins offer under a registry hook, by name."""
-        return self.registry.offers[hook]
+        known = self.whole if hook in self._later else self
+        return known.registry.offers[hook]
 
     @property
     def blocks(self) -> Mapping[str, BlockType]:
@@ -198,44 +246,42 @@ def load(
     be imported is kept in ``Plugins.broken``.
 
     A package names modules of its own in ``PARTS``. Each of them is a plugin too: the part
-    ``attention`` of ``model`` is ``model.attention``.
+    ``attention`` of ``model`` is ``model.attention``. Where it names in ``OFFERS`` what they offer
+    without a study, they are imported when that is asked for.
 
     Raises:
         PluginError: Nothing installed has a name in *without*, or one that was asked for
             has the name of another.
     """
     points = sorted(entry_points(group=GROUP), key=_entry_order) if installed else []
-    skipped = set(without)
-    found: dict[str, Plugin] = {}
-    broken: list[Fault] = []
-    names = {name for name, _ in extra}
+    loading = _Loading(skipped=frozenset(without), may_defer=True)
     origin = cache(_origin)  # reading metadata takes longer than importing most plugins
     for point in points:
-        names.add(point.name)
-        if point.name in skipped:
+        loading.names.add(point.name)
+        if point.name in loading.skipped:
             continue
         plugin = Plugin(point.name, *origin(point.dist))
-        if other := found.get(point.name):
+        if other := loading.found.get(point.name):
             message = f"has the name of plugin {other}; the plugin is left out"
-            broken.append(Fault(plugin=plugin, hook="import", message=message))
+            loading.broken.append(Fault(plugin=plugin, hook="import", message=message))
         else:
-            names.update(_load_one(point.load, plugin, skipped, found, broken))
+            loading.load(point.load, plugin)
     for name, module in extra:
-        if name not in skipped:
-            names.update(_load_one(partial(_same, module), Plugin(name), skipped, found, broken))
+        loading.names.add(name)
+        if name not in loading.skipped:
+            loading.load(partial(_same, module), Plugin(name))
     paths = tuple(files)
     for path in paths:
-        plugin = Plugin(name_of(path), path)
-        names.update(_load_one(partial(module_of, path), plugin, skipped, found, broken))
-    unseen = skipped | {fault.plugin.name for fault in broken}  # whose parts are unknown
-    if absent := {
-        name for name in skipped - names if name.partition(".")[0] not in unseen - {name}
-    }:
-        name = min(absent)
-        hint = did_you_mean(name, sorted(names))
-        raise PluginError(f"no plugin is called `{name}`" + (f"; {hint}" if hint else ""))
-    kept = tuple(found[name] for name in sorted(found))
-    return Plugins(kept, tuple(broken), tuple(sorted(skipped)), paths)
+        loading.load(partial(module_of, path), Plugin(name_of(path), path))
+    loading.check_skipped()
+    found = loading.found
+    return Plugins(
+        tuple(found[name] for name in sorted(found)),
+        tuple(loading.broken),
+        tuple(sorted(loading.skipped)),
+        paths,
+        tuple(loading.deferred),
+    )
 
 
 def load_selection(selection: PluginSelection) -> Plugins:
@@ -250,7 +296,9 @@ def load_selection(selection: PluginSelection) -> Plugins:
 def names_of_parts(subject: str) -> Sequence[str]:
     """Return the names of the plugins that are parts of an installed one."""
     for point in entry_points(group=GROUP, name=subject):
-        return _load_one(point.load, Plugin(subject), (), {}, [])
+        loading = _Loading(may_defer=True)
+        loading.load(point.load, Plugin(subject))
+        return sorted(loading.names)
     return ()
 
 
@@ -264,33 +312,61 @@ def _origin(distribution: Distribution | None) -> tuple[str, str]:
     return (distribution.name, distribution.version) if distribution else ("", "")
 
 
-def _load_one(
-    load_module: Callable[[], object],
-    plugin: Plugin,
-    skipped: Iterable[str],
-    found: dict[str, Plugin],
-    broken: list[Fault],
-) -> Sequence[str]:
-    """Load a plugin and its parts, but for those *skipped*; return the names of the parts.
+@define(eq=False)
+class _Loading:
+    """The plugins that are loaded so far, and the names of all that there are."""
 
-    A part that cannot be imported leaves the others in place.
-    """
-    try:
-        module = call(load_module)
-        parts = call(_parts, module)
-    except CallError as error:
-        message = f"cannot be imported: {error.text}"
-        broken.append(Fault(plugin=plugin, hook="import", message=message))
-        return ()
-    _register(evolve(plugin, module=module), found)
-    names = []
-    for part, path in parts.items():
-        name = f"{plugin.name}.{part}"
-        names.append(name)
-        if name not in skipped:
-            load_part = partial(import_module, path)
-            names += _load_one(load_part, evolve(plugin, name=name), skipped, found, broken)
-    return names
+    skipped: frozenset[str] = frozenset()
+    may_defer: bool = False
+    names: set[str] = field(factory=set)
+    found: dict[str, Plugin] = field(factory=dict)
+    broken: list[Fault] = field(factory=list)
+    deferred: list[DeferredPart] = field(factory=list)
+
+    def load(self, load_module: Callable[[], object], plugin: Plugin) -> None:
+        """Load a plugin and its parts, but for those skipped.
+
+        A part that cannot be imported leaves the others in place.
+        """
+        try:
+            module = call(load_module)
+            parts, offers = call(_parts, module), call(_offers_of_parts, module)
+        except CallError as error:
+            message = f"cannot be imported: {error.text}"
+            self.broken.append(Fault(plugin=plugin, hook="import", message=message))
+            return
+        self._register(evolve(plugin, module=module))
+        for part, path in parts.items():
+            name = f"{plugin.name}.{part}"
+            self.names.add(name)
+            if name in self.skipped:
+                continue
+            load_part, one = partial(import_module, path), evolve(plugin, name=name)
+            if offers and self.may_defer:
+                self.deferred.append(DeferredPart(one, load_part, offers))
+            else:
+                self.load(load_part, one)
+
+    def _register(self, plugin: Plugin) -> None:
+        if plugin.name in self.found:
+            raise PluginError(f"plugin {self.found[plugin.name]} and plugin {plugin} share a name")
+        self.found[plugin.name] = plugin
+
+    def check_skipped(self) -> None:
+        """Check that each name that is skipped is the name of a plugin.
+
+        Raises:
+            PluginError: One is not.
+        """
+        unseen = {*self.skipped, *(fault.plugin.name for fault in self.broken)}
+        absent = [
+            name
+            for name in sorted(self.skipped - self.names)
+            if name.partition(".")[0] not in unseen - {name}  # whose parts are unknown
+        ]
+        if absent:
+            hint = did_you_mean(absent[0], sorted(self.names))
+            raise PluginError(f"no plugin is called `{absent[0]}`" + (f"; {hint}" if hint else ""))
 
 
 def _same(module: object) -> object:
@@ -305,18 +381,36 @@ def _parts(module: object) -> Mapping[str, str]:
     """
     if not isinstance(module, ModuleType):
         return {}
-    names = vars(module).get("PARTS", ())
-    if not isinstance(names, (list, tuple)) or not all(
-        isinstance(name, str) and name.isidentifier() for name in names
-    ):
-        raise TypeError(f"`PARTS` is {quote(names)}, which is no list of modules")
+    names = _names_in(module, "PARTS", "modules")
     return {name: f"{module.__name__}.{name}" for name in names}
 
 
-def _register(plugin: Plugin, found: dict[str, Plugin]) -> None:
-    if plugin.name in found:
-        raise PluginError(f"plugin {found[plugin.name]} and plugin {plugin} share a name")
-    found[plugin.name] = plugin
+def _offers_of_parts(module: object) -> frozenset[str]:
+    """Return the hooks that a package names as all that its parts answer.
+
+    Raises:
+        TypeError: ``OFFERS`` is no list of hooks that are asked without a study.
+    """
+    if not isinstance(module, ModuleType):
+        return frozenset()
+    return frozenset(_names_in(module, "OFFERS", "hooks without arguments", REGISTRIES))
+
+
+def _names_in(
+    module: ModuleType, variable: str, what: str, known: Sequence[str] | None = None
+) -> Sequence[str]:
+    """Return the names, among those *known*, that a *variable* of a module lists.
+
+    Raises:
+        TypeError: It lists something else.
+    """
+    names = vars(module).get(variable, ())
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, str) and name.isidentifier() and (known is None or name in known)
+        for name in names
+    ):
+        raise TypeError(f"`{variable}` is {quote(names)}, which is no list of {what}")
+    return names
 
 
 def _plugin_error(

@@ -143,9 +143,10 @@ def _single_file(files: Sequence[ImportedFile]) -> ImportedJob:
 
 @define(eq=False)
 class Loader:
-    """Reads modules, each once. *catalogues* and *importers* by name.
+    """Reads modules, each once. *catalogues* by name.
 
-    *absences* are plugins without a part.
+    *absences* are plugins without a part. *read_importers* returns the importers by name, which
+    only files of other tools need.
 
     *rules* returns the page of each rule, which only a file with allowances needs. *join* makes
     one job of several files of other tools.
@@ -157,7 +158,7 @@ class Loader:
 
     catalogues: Mapping[str, Catalogue]
     absences: Sequence[str] = ()
-    importers: Mapping[str, Importer] = Factory(dict)
+    read_importers: Callable[[], Mapping[str, Importer]] = dict
     rules: Callable[[], Mapping[str, RulePage]] = dict
     join: Callable[[Sequence[ImportedFile]], ImportedJob] = _single_file
     buffers: Mapping[str, Buffer] = Factory(dict)
@@ -167,6 +168,11 @@ class Loader:
     _stamps: dict[str, tuple[tuple[int, int], ...]] = Factory(dict)
     _open: list[str] = Factory(list)
     _checked: dict[str, bool] = Factory(dict)  # whether a file is as it was, by this load
+
+    @property
+    def importers(self) -> Mapping[str, Importer]:
+        """The readers of files of other tools, by name."""
+        return self.read_importers()
 
     def __len__(self) -> int:
         """Return how many files are kept."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
 from parcost.contract.plugin import Plugin
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
@@ -64,6 +62,8 @@ def _module_version(module: object) -> str:
 def _version(
     wanted: s.Text, version: str, what: str, statement: s.Statement
 ) -> Iterator[Diagnostic]:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
     try:
         allowed = SpecifierSet(wanted.value)
     except InvalidSpecifier:

@@ -8,8 +8,6 @@ from typing import Any
 from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
-from parcost.output.ci_formats import sarif
-from parcost.output.diagnostics import github_of
 
 
 class GitHub(Exporter):
@@ -20,6 +18,8 @@ class GitHub(Exporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the commands."""
+        from parcost.output.diagnostics import github_of
+
         for entry in entries:
             for problem in _problems(entry):
                 yield github_of(problem) + "\n"
@@ -33,6 +33,8 @@ class Sarif(Exporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the log at once: it starts with the rules."""
+        from parcost.output.ci_formats import sarif
+
         yield sarif(
             problem for entry in entries for problem in (*_problems(entry), *_suppressions(entry))
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
-from parcost.output.ci_formats import CheckedClaim, cases_of, junit
+
+if TYPE_CHECKING:
+    from parcost.output.ci_formats import CheckedClaim
 
 _CLAIM = "expectation"
 
@@ -21,10 +23,14 @@ class JUnit(Exporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the document at once: it starts with what is counted."""
+        from parcost.output.ci_formats import junit
+
         yield junit(case for entry in entries for case in _cases(entry))
 
 
 def _cases(entry: Entry) -> Iterator[CheckedClaim]:
+    from parcost.output.ci_formats import CheckedClaim, cases_of
+
     found: Any = entry.data()
     if entry.rejected:
         yield from cases_of(entry.path, found["diagnostics"])

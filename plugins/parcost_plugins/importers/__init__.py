@@ -25,3 +25,5 @@ PARTS = (
     "torchtitan",
     "unread_tools",
 )
+#: What the parts offer, and all that they do: a job in a spec is evaluated without importing them.
+OFFERS = ("importers", "settings_writers")
