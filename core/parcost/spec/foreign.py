@@ -352,8 +352,7 @@ def _remarks(
         first = unread[0]
         yield problem(
             "import-unread",
-            f"`{source.name}` has {_count(unread)} that could not be read: "
-            f"{_names(key.name for key in unread)}",
+            f"in `{source.name}`, could not be read: {_names(key.name for key in unread)}",
             Span(source, first.start, first.end),
             "not read",
             notes=list(dict.fromkeys(f"`{k.name}`: {k.reason}" for k in unread))[:_MOST_NAMES],
