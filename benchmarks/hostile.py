@@ -398,7 +398,7 @@ def _answer(rng: random.Random) -> Any:
 
 def _run_with(module: Any, told: dict[str, str], *, deep: bool) -> str:
     try:
-        every = [*generator().plugins.plugins, Plugin("hostile", module=module)]
+        every = [*generator().plugins.whole.loaded, Plugin("hostile", module=module)]
         plugins = Plugins(tuple(sorted(every, key=lambda one: one.name)))
         (scenario,) = Session(plugins).load_text(_PLUGIN_SPEC)
         report = scenario.evaluate()
