@@ -240,3 +240,24 @@ def test_a_spec_with_an_anchor_anchors_another_spec_of_the_job(tmp_path: Path) -
     found = anchoring(scenario.evaluate().result.study)
     assert found is not None
     assert "differs in more than `settings`" in found.compared[0].reason
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("predicted = [2 s, 1 s]", "an anchor is one run, and `predicted` is swept"),
+        ('job = "\u6f22 \u202e"', "`\u6f22 \\u202e` is no `NAME = VALUE`"),
+    ],
+)
+def test_an_anchor_that_is_swept_or_not_printable_has_a_reason(more: str, reason: str) -> None:
+    (scenario,) = parcost.load_text(f"{STUDY}anchor a {{ step_time = 1 s, {more} }}\n")
+    report = scenario.evaluate()
+    assert report.exit_code == 0
+    notes = [
+        figure.note
+        for result in report.results
+        for _, figure in result.figures
+        if figure.name == "anchored_step_time"
+    ]
+    assert notes
+    assert all(note == f"w = 0: {reason}" for note in notes)

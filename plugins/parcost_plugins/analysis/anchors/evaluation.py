@@ -38,6 +38,11 @@ _ALIKE = 0.01  # by which the prediction of one run in two specs may differ
 _REPEATS = 1.2  # the most by which the slowest of repeats may exceed the fastest
 
 
+def _printable_text(text: str) -> str:
+    """Return a text of a file with escapes for characters that would change a screen."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 @frozen(kw_only=True)
 class Comparison:
     """An anchor beside the prediction of its run; one with a *reason* does not count.
@@ -47,7 +52,7 @@ class Comparison:
     """
 
     name: str
-    reason: str = ""
+    reason: str = field(default="", converter=_printable_text)
     seconds: float | None = None
     predicted: float = 0.0
     allocated: tuple[float, float] | None = None
@@ -133,11 +138,14 @@ def _ignored(anchors: Sequence[Anchor], reason: str) -> Anchoring:
 def _compare(study: Study, written: Study, anchor: Anchor) -> Comparison:
     """Return an anchor beside its run, or the reason why it does not count."""
     name = block_name(anchor)
+    swept = [one for one in block_type(Anchor).fields if array_kind(getattr(anchor, one))]
+    if swept:
+        return Comparison(name=name, reason=f"an anchor is one run, and `{swept[0]}` is swept")
     try:
         run = written.replace(read_settings(anchor.settings))
         if run.axes:
-            swept = ", ".join(f"`{path}`" for path, _ in run.axes)
-            reason = f"the file sweeps {swept}: write the value of the run in `settings`"
+            axes = ", ".join(f"`{path}`" for path, _ in run.axes)
+            reason = f"the file sweeps {axes}: write the value of the run in `settings`"
             return Comparison(name=name, reason=reason)
         reason = _contradiction(run, anchor) or _other_job(study, run)
         if reason:
