@@ -191,44 +191,46 @@ def test_energy_counts_what_the_cap_leaves() -> None:
 # --- rates under load -----------------------------------------------------------------------
 
 
-def shares_of(device: str, narrow: str = "none", card: str = "") -> tuple[float, float]:
+def shares_of(device: str, compute: str = "", card: str = "") -> tuple[float, float]:
     """Return what a device holds of its best product, and what its power alone would leave."""
     text = f"use catalog.devices.{device}\nuse catalog.fabrics.hgx_h100\n"
     card = f"device card extends {device} {{ {card} }}\ncluster {{ device = card, devices = 1 }}\n"
     study = parcost.load_text(text + card)[0].studies()[0]
-    parts = (study[Cluster].device, study[KernelChoice], narrow)
+    one = study[Cluster].device
+    wide = "fp16" if one.bf16 is None else "bf16"
+    parts = (one, study[KernelChoice], compute or wide)
     return float(held_share(*parts)), float(power_share(*parts))
 
 
 @pytest.mark.parametrize(
-    ("device", "narrow", "left", "demand"),
+    ("device", "compute", "left", "demand"),
     [
         # W: 84 % of the board less 7.4 J/TB of memory; J/TFLOP of 16 bits, and 53.4 % of it in 8,
         # times the best product: 72.9 % of 2500 TFLOPS, 72.3 % of 5000, of 10,000 in 4 bits.
-        ("gb200", "none", 1008 - 59.2, 0.826 * 1822.5),
+        ("gb200", "", 1008 - 59.2, 0.826 * 1822.5),
         ("gb200", "fp8", 1008 - 59.2, 0.826 * 0.534 * 3615),
         ("gb200", "fp4", 1008 - 59.2, 0.826 * 0.534**2 * 7230),
-        ("b200", "none", 840 - 59.2, 0.826 * 1746),
-        ("a100_sxm_80g", "none", 336 - 15.1, 1.55 * 271.1),
-        ("a100_pcie_40g", "none", 210 - 11.5, 1.55 * 253),
-        ("t4", "none", 58.8 - 2.4, 3.32 * 48.75),
+        ("b200", "", 840 - 59.2, 0.826 * 1746),
+        ("a100_sxm_80g", "", 336 - 15.1, 1.55 * 271.1),
+        ("a100_pcie_40g", "", 210 - 11.5, 1.55 * 253),
+        ("t4", "", 58.8 - 2.4, 3.32 * 48.75),
     ],
 )
 def test_what_the_power_leaves_of_the_best_product(
-    device: str, narrow: str, left: float, demand: float
+    device: str, compute: str, left: float, demand: float
 ) -> None:
     """The cube root of the share of the power, or over 0.9^2 where the voltage is lowest."""
     x = left / demand
     expected = x ** (1 / 3) if x >= 0.9**3 else x / 0.81
-    assert shares_of(device, narrow) == pytest.approx((expected, expected), rel=2e-3)
+    assert shares_of(device, compute) == pytest.approx((expected, expected), rel=2e-3)
 
 
 @pytest.mark.parametrize(
     ("device", "narrow", "measured"),
     [
-        ("h100_sxm", "none", 0.86),
+        ("h100_sxm", "", 0.86),
         ("h100_sxm", "fp8", 0.83),
-        ("h200_sxm", "none", 0.84),
+        ("h200_sxm", "", 0.84),
         ("h200_sxm", "fp8", 0.818),
     ],
 )
@@ -271,11 +273,12 @@ def law_table() -> Iterator[str]:
         )
         study = parcost.load_text(text)[0].studies()[0]
         device, kernels = study[Cluster].device, study[KernelChoice]
-        peaks = {"none": device.bf16 or device.fp16, "fp8": device.fp8, "fp4": device.fp4}
+        wide = "fp16" if device.bf16 is None else "bf16"
+        types = (wide, "fp8", "fp4")
         cells = [name, f"{device.power:,.0f}" if device.power else ""]
-        for narrow, peak in peaks.items():
-            known = has_law(device) and peak is not None
-            cells.append(f"{power_share(device, kernels, narrow):.1%}" if known else "")
+        for compute in types:
+            known = has_law(device) and getattr(device, compute) is not None
+            cells.append(f"{power_share(device, kernels, compute):.1%}" if known else "")
         for stated in (device.sustained, device.narrow_sustained):
             cells.append("" if stated is None else f"{stated:.1%}")
         yield f"| {' | '.join(cells).replace('%', ' %')} |"

@@ -238,10 +238,10 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
         f"{_WEAK}{_NARROW}kernels {{ narrow_energy = 60 % }}",
         f"{_WEAK}{_NARROW}kernels {{ narrow_energy = 90 % }}",
     ),
-    "kernels.memory_energy": (
+    "device.memory_power": (
         "dense",
-        f"{_WEAK}kernels {{ memory_energy = 1 J/TB }}",
-        f"{_WEAK}kernels {{ memory_energy = 9 J/TB }}",
+        f"{_WEAK}device card {{ memory_power = 1 W }}\n",
+        f"{_WEAK}device card {{ memory_power = 30 W }}\n",
     ),
     "device.narrow_sustained": (
         "dense",

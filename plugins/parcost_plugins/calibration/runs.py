@@ -146,11 +146,14 @@ def _value_of(study: Study, value: object, attribute: str) -> tuple[object, str]
     """
     found = getattr(value, attribute, None)
     if found is None and attribute in _HELD and isinstance(value, Device) and has_law(value):
-        return held_share(value, study[KernelChoice], _HELD[attribute]), "product_energy"
+        types = [name for name in _HELD[attribute] if getattr(value, name) is not None]
+        if types:
+            return held_share(value, study[KernelChoice], types[0]), "product_energy"
     return found, attribute
 
 
-_HELD = {"sustained": "none", "narrow_sustained": "fp8"}  # and the type of the products
+#: And types of products, of which a device has one.
+_HELD = {"sustained": ("bf16", "fp16"), "narrow_sustained": ("fp8", "fp4")}
 
 
 def candidates(found: Studies) -> list[Constant]:

@@ -100,7 +100,8 @@ def matmul(gemm: Gemm, machine: KernelMachine) -> Rate:
     """Return the rate of a matrix product in the type that it runs in."""
     device, choice, precision = machine
     chosen = choice.gemm_efficiency
-    held = device.matmul_efficiency * held_share(device, choice) * choice.shape_efficiency
+    held = device.matmul_efficiency * choice.shape_efficiency
+    held = held * held_share(device, choice, precision.compute)
     held = held * clock(device, choice)
     wide = held if chosen is None else chosen
     if not runs_narrow(gemm, precision):
@@ -119,7 +120,7 @@ def explain_matmul(gemm: Gemm, machine: KernelMachine) -> tuple[Formula, Formula
         wide = formula(
             "e s p c, c of the clock without a power cap",
             e=attribute(device, "matmul_efficiency"),
-            s=explain_held_share(device, choice),
+            s=explain_held_share(device, choice, precision.compute),
             p=attribute(choice, "shape_efficiency"),
             c=clock(device, choice),
         )
@@ -272,7 +273,7 @@ def _narrow_ratio(machine: KernelMachine) -> Real:
     if precision.narrow == "fp4":
         best = device.fp4_matmul_efficiency
     held = best * precision.narrow_rate * held_share(device, choice, precision.narrow)
-    return held / (device.matmul_efficiency * held_share(device, choice))
+    return held / (device.matmul_efficiency * held_share(device, choice, precision.compute))
 
 
 def _rate_at_size(points: Sequence[Streaming], bytes_: Real) -> Real:

@@ -44,7 +44,7 @@ def _power(study: Study, device: Device) -> Iterator[Check]:
     kernels = study[KernelChoice]
     if has_law(device):
         share = static_share(device, kernels)
-        memory = kernels.memory_energy * device.memory_bandwidth
+        memory = device.memory_power
         assert power is not None
         yield Check(
             id="power-low",

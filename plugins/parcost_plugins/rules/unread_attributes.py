@@ -327,7 +327,7 @@ _IDLE = (
     ),
     _UnreadAttributes(
         KernelChoice,
-        ("narrow_energy", "memory_energy"),
+        ("narrow_energy",),
         lambda study: _holds_by_power(study[Cluster].device),
         "a device without `sustained` and with `product_energy`",
     ),

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from parcost_plugins.vocabulary.training import KernelChoice
 
 SOURCE = "dynamic power is proportional to f V^2, and the voltage falls with the clock f"
-#: How often the width of 16 bits is halved.
-_HALVINGS = {"none": 0, "fp8": 1, "fp4": 2}
+#: How often the width of 16 bits is halved; wider types draw the more for a FLOP.
+_HALVINGS = {"fp32": -1, "tf32": -1, "fp16": 0, "bf16": 0, "fp8": 1, "fp4": 2}
 
 
 def clock(device: Device, choice: KernelChoice) -> Real:
@@ -52,17 +52,17 @@ def _clock_at(left: Real, choice: KernelChoice) -> Real:
     return where(left >= floor**3, left ** (1.0 / 3.0), left / floor**2)
 
 
-def held_share(device: Device, choice: KernelChoice, narrow: str = "none") -> Real:
+def held_share(device: Device, choice: KernelChoice, compute: str) -> Real:
     """Return the share of the rate of its best product that a device holds in a step.
 
-    *narrow* is the type of the products, `none` for 16 bits. What the device states counts, else
-    its power; without a power or an energy of products nothing is lost.
+    *compute* is the type of the products. What the device states counts, else its power; without a
+    power or an energy of products nothing is lost.
     """
-    stated = device.sustained if narrow == "none" else device.narrow_sustained
+    stated = device.narrow_sustained if _HALVINGS[compute] > 0 else device.sustained
     if stated is not None:
         return stated
     if has_law(device):
-        return power_share(device, choice, narrow)
+        return power_share(device, choice, compute)
     return 1.0 if device.sustained is None else device.sustained
 
 
@@ -71,7 +71,7 @@ def has_law(device: Device) -> bool:
     return device.product_energy is not None and device.power is not None
 
 
-def power_share(device: Device, choice: KernelChoice, narrow: str = "none") -> Real:
+def power_share(device: Device, choice: KernelChoice, compute: str) -> Real:
     """Return the share of the rate of its best product that the power of a device leaves.
 
     At full clock products draw their energy for each FLOP times their rate. What static power and
@@ -80,15 +80,14 @@ def power_share(device: Device, choice: KernelChoice, narrow: str = "none") -> R
     energy, power = device.product_energy, device.power
     assert energy is not None
     assert power is not None
-    demand = energy * choice.narrow_energy ** _HALVINGS[narrow] * _best_rate(device, narrow)
-    static = static_share(device, choice)
-    left = power * (1.0 - static) - choice.memory_energy * device.memory_bandwidth
+    demand = energy * choice.narrow_energy ** _HALVINGS[compute] * _best_rate(device, compute)
+    left = power * (1.0 - static_share(device, choice)) - device.memory_power
     return _clock_at(left / demand, choice)
 
 
-def explain_held_share(device: Device, choice: KernelChoice, narrow: str = "none") -> Formula:
+def explain_held_share(device: Device, choice: KernelChoice, compute: str) -> Formula:
     """Return :func:`held_share` with its formula."""
-    name = "sustained" if narrow == "none" else "narrow_sustained"
+    name = "narrow_sustained" if _HALVINGS[compute] > 0 else "sustained"
     if getattr(device, name) is not None:
         return attribute(device, name)
     if not has_law(device):
@@ -96,28 +95,25 @@ def explain_held_share(device: Device, choice: KernelChoice, narrow: str = "none
             return attribute(device, "sustained")
         return Formula("1, as no energy of products is stated", value=1.0)
     return Formula(
-        "clock at x = (P (1 - s) - m b) / (E r^h F): the cube root of x, or x / w^2",
+        "clock at x = (P (1 - s) - M) / (E r^h F): the cube root of x, or x / w^2",
         {
             "P": attribute(device, "power"),
             "s": static_share(device, choice),
-            "m": attribute(choice, "memory_energy"),
-            "b": attribute(device, "memory_bandwidth"),
+            "M": attribute(device, "memory_power"),
             "E": attribute(device, "product_energy"),
             "r": attribute(choice, "narrow_energy"),
-            "h": float(_HALVINGS[narrow]),
-            "F": (_best_rate(device, narrow), "FLOP/s"),
+            "h": float(_HALVINGS[compute]),
+            "F": (_best_rate(device, compute), "FLOP/s"),
             "w": attribute(choice, "lowest_voltage"),
         },
         source=SOURCE,
-        value=power_share(device, choice, narrow),
+        value=power_share(device, choice, compute),
     )
 
 
-def _best_rate(device: Device, narrow: str) -> Real:
-    """Return the rate of the best product of a type; of 16 bits that of the larger peak."""
-    if narrow == "none":
-        peak = maximum(device.fp16 or 0.0, device.bf16 or 0.0)
-        return maximum(peak, 1.0) * device.matmul_efficiency
-    found: Real | None = getattr(device, narrow)
-    share: Real = getattr(device, f"{narrow}_matmul_efficiency")
+def _best_rate(device: Device, compute: str) -> Real:
+    """Return the rate of the best product of a type, at full clock."""
+    found: Real | None = getattr(device, compute)
+    best = f"{compute}_matmul_efficiency" if _HALVINGS[compute] > 0 else "matmul_efficiency"
+    share: Real = getattr(device, best)
     return maximum(0.0 if found is None else found, 1.0) * share

@@ -142,6 +142,9 @@ class Device:
         positive=True,
         doc="of a FLOP of 16-bit products at full clock: gives what the power holds of their rate",
     )
+    memory_power: Real = quantity(
+        WATTS, default=0.0, doc="that memory draws beside products; see `product_energy`"
+    )
     attention: AttentionTable | None = reference(
         "attention_table",
         default=None,

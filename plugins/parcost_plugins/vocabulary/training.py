@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from parcost import (
     BYTES,
-    JOULES,
     ONE,
     SECONDS,
     Real,
@@ -422,10 +421,6 @@ class KernelChoice:
         positive=True,
         doc="energy of a FLOP in half the width, over that in the whole; see "
         "`device.product_energy`",
-    )
-    memory_energy: Real = quantity(
-        JOULES / BYTES,
-        doc="that memory draws beside products, by the bytes that it could move meanwhile",
     )
     lowest_voltage: Real = fraction(
         positive=True,
