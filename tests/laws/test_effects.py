@@ -240,8 +240,8 @@ BESIDE: Mapping[str, tuple[str, str, str]] = {
     ),
     "device.memory_power": (
         "dense",
-        f"{_WEAK}device card {{ memory_power = 1 W }}\n",
-        f"{_WEAK}device card {{ memory_power = 30 W }}\n",
+        _WEAK.replace("power = 700 W", "power = 700 W, memory_power = 1 W"),
+        _WEAK.replace("power = 700 W", "power = 700 W, memory_power = 30 W"),
     ),
     "device.narrow_sustained": (
         "dense",
