@@ -31,7 +31,7 @@ from parcost import (
 from parcost.numeric import INFINITY, any_of, where
 from parcost_plugins.collectives.double_tree import DoubleTree
 from parcost_plugins.collectives.nccl.pairs import OPERATIONS
-from parcost_plugins.collectives.phases import PhasedAlgorithm
+from parcost_plugins.collectives.phases import PhasedAlgorithm, phase_seconds
 from parcost_plugins.collectives.ring import Ring
 from parcost_plugins.vocabulary import (
     Cluster,
@@ -64,6 +64,10 @@ def pair_names(operation: str) -> tuple[str, ...]:
 
 def library_release(study: Study) -> LibraryRelease | None:
     """Return the table of *study*: what `collectives` names, or else the device."""
+    return study.query(_library_release)
+
+
+def _library_release(study: Study) -> LibraryRelease | None:
     choice, cluster = study.get(CollectiveChoice), study.get(Cluster)
     device = None if cluster is None else cluster.device
     table = getattr(device, "tuning", None)
@@ -187,8 +191,19 @@ class LibraryPair(PhasedAlgorithm):
         if group.flat.measured and self.pair in _BY_POINTS:
             return list(_BY_POINTS[self.pair].phases(operation, n, group))
         found = self._cost(operation, n, group)
-        if found is None:
-            return []
+        return [] if found is None else self._phases(found, group)
+
+    def seconds(self, operation: str, n: Real, group: Group) -> Real:
+        """Return the time of *operation*; infinity where it cannot run."""
+        if group.flat.measured:
+            return super().seconds(operation, n, group)
+        found = self._cost(operation, n, group)
+        able = False if found is None else found.runs | (group.ranks <= 1)
+        if found is None or able is False:
+            return INFINITY
+        return where(able, phase_seconds(self._phases(found, group), group), INFINITY)
+
+    def _phases(self, found: PairCost, group: Group) -> list[Phase]:
         one = where(group.ranks > 1, 1.0, 0.0)
         near, wire = _near_link(group.links[0], found), _wire_link(group.flat, found)
         call = AlphaBeta(name="start", latency=found.call, bandwidth=INFINITY)
@@ -201,11 +216,10 @@ class LibraryPair(PhasedAlgorithm):
     def _cost(self, operation: str, n: Real, group: Group) -> PairCost | None:
         if self.release is None:
             return None
-        from parcost_plugins.collectives.nccl.machine import RankSpread
         from parcost_plugins.collectives.nccl.pairs import pair_cost
 
-        machine = self.release.on_links(group)
-        return pair_cost(self.pair, machine, RankSpread.of(group), operation, n)
+        machine, spread = self.release.group_machine(group)
+        return pair_cost(self.pair, machine, spread, operation, n)
 
 
 _NEEDS = {

@@ -7,9 +7,11 @@ it, as they do in the table. A channel has the bandwidth of one NVLink of the ge
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from math import prod
 
-from attrs import frozen
+from attrs import field, frozen
 
 from parcost import Group, Link, Mask, Real, block_name
 from parcost.numeric import INFINITY, floor_log2, log2, maximum, minimum, where
@@ -29,6 +31,11 @@ PROTOCOLS = frozenset(
     )
 )
 _STEP = "ring_simple"  # the row of the step that a level's latency is
+
+
+@lru_cache(maxsize=64)
+def _rows(table: Tuning) -> Mapping[str, ProtocolTuning]:
+    return {block_name(protocol): protocol for protocol in table.protocols}
 
 
 @frozen(kw_only=True, eq=False)
@@ -96,7 +103,7 @@ class Machine:
 
     def protocol(self, name: str) -> ProtocolTuning:
         """Return the latencies of a pair."""
-        return next(p for p in self.table.protocols if block_name(p) == name)
+        return _rows(self.table)[name]
 
     @property
     def start(self) -> Real:
@@ -246,6 +253,7 @@ class LibraryRelease:
     host: HostTuning
     choice: CollectiveChoice
     launched: bool = True
+    _last: list[tuple[Group, LinkMachine, RankSpread]] = field(factory=list, init=False)
 
     @classmethod
     def of(
@@ -261,8 +269,7 @@ class LibraryRelease:
             return None
         row = next((g for g in table.generations if block_name(g) == generation), None)
         host = next((h for h in table.hosts if block_name(h) == choice.host), None)
-        rows = {block_name(protocol) for protocol in table.protocols}
-        if row is None or host is None or not rows.issuperset(PROTOCOLS):
+        if row is None or host is None or not _rows(table).keys() >= PROTOCOLS:
             return None
         return cls(table=table, generation=row, host=host, choice=choice, launched=launched)
 
@@ -288,13 +295,22 @@ class LibraryRelease:
             collnet=choice.collnet,
         )
 
+    def group_machine(self, group: Group) -> tuple[LinkMachine, RankSpread]:
+        """Return the machine that the links of *group* make, and how its ranks are spread.
+
+        All pairs are priced on one group before the next, so the last one is kept.
+        """
+        if not self._last or self._last[0][0] is not group:
+            self._last[:] = [(group, self.on_links(group), RankSpread.of(group))]
+        return self._last[0][1:]
+
     def on_links(self, group: Group) -> LinkMachine:
         """Return the machine that the links of *group* make.
 
         A tree over two nodes sends the buffer once each way, where a ring sends it nearly twice.
         """
         inside = host_levels(group)
-        step = next(p for p in self.table.protocols if block_name(p) == _STEP)
+        step = _rows(self.table)[_STEP]
         node: Real = INFINITY
         network: Real = INFINITY
         near: Real = 0.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from parcost import Group, Mask, Real
 from parcost.numeric import INFINITY, floor_log2, maximum, minimum, where
@@ -67,12 +67,6 @@ class PairCost:
         bandwidth = where(self.bandwidth > 0, self.bandwidth, 1.0)
         return where(self.runs, start + self.bytes_ / bandwidth, INFINITY)
 
-    def slowed_cost(self, factor: Real) -> PairCost:
-        """Return the pair with all of its start-up *factor* times as long."""
-        return evolve(
-            self, call=self.call * factor, step=self.step * factor, crossing=self.crossing * factor
-        )
-
 
 def pairs(machine: Machine, operation: str, n: Real, group: Group) -> dict[str, Real]:
     """Return seconds by pair; infinity where the library does not offer it."""
@@ -90,12 +84,10 @@ def pair_cost(name: str, machine: Machine, spread: RankSpread, operation: str, n
     """Return what the pair called *name* does for *n* bytes."""
     algorithm, _, protocol = name.partition("_")
     if algorithm == "ring":
-        found = _ring(machine, spread, operation, n, protocol)
-    elif algorithm == "tree":
-        found = _tree(machine, spread, n, protocol)
-    else:
-        found = _OTHERS[name](machine, spread, operation, n)
-    return evolve(found, call=found.call + machine.start)
+        return _ring(machine, spread, operation, n, protocol)
+    if algorithm == "tree":
+        return _tree(machine, spread, n, protocol)
+    return _OTHERS[name](machine, spread, operation, n)
 
 
 def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protocol: str) -> PairCost:
@@ -114,7 +106,7 @@ def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protoco
     offered = _crosses(machine, spread, protocol)
     if operation in _COPIES:
         return PairCost(
-            call=row.base,
+            call=row.base + machine.start,
             steps=where(nodes > 1, 0.0, 1.0),
             step=inside,
             crossings=where(nodes > 1, 1.0, 0.0),
@@ -130,21 +122,21 @@ def _ring(machine: Machine, spread: RankSpread, operation: str, n: Real, protoco
     crossings = minimum(crossings, steps)
     reduced = 0.0 if operation == "all_gather" else n * (P - 1) / P
     overhead = machine.host.overhead * (table.simple_overhead if protocol == "simple" else 1.0)
-    found = PairCost(
-        call=row.base,
+    slowed: Real = 1.0  # all of the start-up of a long message
+    if protocol == "simple" and operation == "all_reduce":
+        long = (nodes > 1) & (n / (machine.channels * P) >= table.long_message)
+        slowed = where(long, machine.generation.long_ring, 1.0)
+    return PairCost(
+        call=row.base * slowed + machine.start,
         steps=steps - crossings,
-        step=maximum(inside, spread.beyond_one_node(overhead)),
+        step=maximum(inside, spread.beyond_one_node(overhead)) * slowed,
         crossings=crossings,
-        crossing=outside,
+        crossing=outside * slowed,
         bytes_=n * steps / P,
         bandwidth=bus,
         offered=offered,
         reduced=reduced,
     )
-    if protocol != "simple" or operation != "all_reduce":
-        return found
-    long = (nodes > 1) & (n / (machine.channels * P) >= table.long_message)
-    return found.slowed_cost(where(long, machine.generation.long_ring, 1.0))
 
 
 def _tree(machine: Machine, spread: RankSpread, n: Real, protocol: str) -> PairCost:
@@ -167,7 +159,7 @@ def _tree(machine: Machine, spread: RankSpread, n: Real, protocol: str) -> PairC
         )
         bus = minimum(bus * share, channels * cap)
     return PairCost(
-        call=row.base,
+        call=row.base + machine.start,
         steps=2 * (spread.local - 1),
         step=machine.inside(row, spread),
         crossings=2 * floor_log2(maximum(spread.nodes, 1.0)),
@@ -183,7 +175,7 @@ def _nvls(machine: Machine, spread: RankSpread, operation: str, n: Real) -> Pair
     row = machine.protocol("nvls")
     outside = where(spread.nodes > 1, machine.inter, INFINITY)
     return PairCost(
-        call=0.0,
+        call=machine.start,
         steps=1.0,
         step=machine.inside(row, spread),
         crossings=spread.beyond_one_node(1.0),
@@ -202,7 +194,7 @@ def _nvls_tree(machine: Machine, spread: RankSpread, operation: str, n: Real) ->
     if generation.nvls_tree_corrected and machine.host.nvls_tree_corrected:
         bandwidth = bandwidth * machine.correction("simple", n)
     return PairCost(
-        call=row.base,
+        call=row.base + machine.start,
         steps=1.0,
         step=machine.inside(row, spread),
         crossings=2 * floor_log2(maximum(spread.nodes, 1.0)),
@@ -222,7 +214,7 @@ def _collnet_direct(machine: Machine, spread: RankSpread, operation: str, n: Rea
     else:
         bandwidth = local * minimum(machine.intra, table.collnet_network * machine.inter)
     return PairCost(
-        call=row.base + 2 * table.collnet_direct_peer * (local - 1),
+        call=machine.start + row.base + 2 * table.collnet_direct_peer * (local - 1),
         steps=2 * minimum(local - 1, 1.0),
         step=machine.inside(row, spread),
         crossings=1.0,
@@ -236,7 +228,7 @@ def _collnet_direct(machine: Machine, spread: RankSpread, operation: str, n: Rea
 def _collnet_chain(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:  # noqa: ARG001
     row = machine.protocol("collnet_chain")
     return PairCost(
-        call=row.base,
+        call=row.base + machine.start,
         steps=2 * (spread.local - 1),
         step=machine.inside(row, spread),
         crossings=1.0,
@@ -250,7 +242,7 @@ def _collnet_chain(machine: Machine, spread: RankSpread, operation: str, n: Real
 def _pat(machine: Machine, spread: RankSpread, operation: str, n: Real) -> PairCost:  # noqa: ARG001
     table, row = machine.table, machine.protocol("pat")
     return PairCost(
-        call=row.base + table.pat_rank * spread.ranks,
+        call=machine.start + row.base + table.pat_rank * spread.ranks,
         crossings=floor_log2(maximum(spread.nodes, 1.0)),
         crossing=machine.outside(row, "simple") / table.pat_steps,
         bytes_=n,
