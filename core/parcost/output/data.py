@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 _PLUGINS = 1000
+_LEAVES = 4096  # formulas without inputs, kept as text
 _DEEPEST = 40  # formulas within one another
 
 _SUFFIXES: Mapping[Dimension, str] = {
@@ -170,12 +171,22 @@ def _formula(of: Formula, figures: Mapping[int, str], seen: set[int], depth: int
             known = value.value
             if id(value) in figures:
                 more = f',"figure":{text(figures[id(value)])}'
-            elif id(value) not in seen and depth < _DEEPEST:
+            elif depth >= _DEEPEST:
+                pass
+            elif not value.raw and value.explain is None:
+                more = f',"formula":{_leaf(value.shown, value.source)}'
+            elif id(value) not in seen:
                 seen.add(id(value))
                 more = f',"formula":{_formula(value, figures, seen, depth + 1)}'
         inputs.append(f'{text(letter)}:{{"value":{number(known)},"unit":{text(unit)}{more}}}')
     joined = ",".join(inputs)
     return Json(f'{{"text":{text(of.shown)},"inputs":{{{joined}}},"source":{text(of.source)}}}')
+
+
+@lru_cache(_LEAVES)
+def _leaf(shown: str, source: str) -> Json:
+    """Return a formula without inputs: an attribute of a spec, which many lines have."""
+    return Json(f'{{"text":{text(shown)},"inputs":{{}},"source":{text(source)}}}')
 
 
 def plugin(of: Plugin | None) -> dict[str, str] | None:

@@ -11,7 +11,7 @@ operands have come from memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from parcost import (
@@ -162,6 +162,7 @@ def _product(
     )
 
 
+@lru_cache(maxsize=8)  # every product of a study has the same
 def _tile_origins(device: Device, choice: KernelChoice) -> dict[str, Any]:
     return {
         "S": attribute(device, "multiprocessors"),
