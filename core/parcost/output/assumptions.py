@@ -39,10 +39,10 @@ def assumptions(study: Study) -> list[AssumedValue]:
     found: list[tuple[bool, AssumedValue]] = []
     sources: dict[int, ForeignSource] = {}
     for block, kind in _all_blocks(study):
-        type_ = block_type(type(block))
-        for name, field in type_.fields.items():
-            origin = study.origin(block, name)
-            if origin is None or field.kind == "children":
+        fields = block_type(type(block)).fields
+        for name, origin in study.origins.get(id(block), {}).items():
+            field = fields.get(name)
+            if field is None or field.kind == "children":
                 continue
             if origin.span is not None and isinstance(origin.span.source, ForeignSource):
                 sources[id(origin.span.source)] = origin.span.source
