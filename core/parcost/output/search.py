@@ -176,8 +176,11 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
         return "A plugin failed, so nothing is proven.", "bad"
     if not found.proven:
         return f"Proven for the fastest layout alone. {more}", "warning"
+    # The first of the list may be a simpler layout that is a little worse than another.
+    best = min(found.best, key=lambda layout: layout.cost)
     better = "higher" if found.objective.largest else "lower"
-    return f"Proven: no other layout has a {better} {found.objective.title}.", "good"
+    value = numbers.quantity(best.value, found.objective.unit)
+    return f"Proven: no layout has a {better} {found.objective.title} than {value}.", "good"
 
 
 def _longer_budget(found: SearchResult) -> int:
