@@ -51,7 +51,7 @@ for result in pipelined.evaluate().results:
     outcome = result.outcome
     assert outcome is not None
     kind = result.at["schedule.kind"]
-    hops[kind] = sum(line.exposed for line in outcome.ledger if line.kind == "hop")
+    hops[kind] = sum(line.exposed for line in outcome.ledger if line.kind == "send_recv")
     held[kind] = outcome.memory_bytes
 print("hops:", ", ".join(f"{kind} {seconds * 1e3:.2f} ms" for kind, seconds in hops.items()))
 assert 0 < hops["eager_1f1b"] < hops["one_f_one_b"]

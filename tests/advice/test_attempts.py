@@ -156,7 +156,7 @@ def test_the_edge_of_a_bubble_that_rounds(monkeypatch: pytest.MonkeyPatch) -> No
 
 def outcome(seconds: float) -> Any:
     """Return an outcome whose pipeline works for 6 s and is idle for 2 s."""
-    ledger = [("bubble", 0.5), ("compute", 7.0), ("bubble", 1.5), ("hop", 3.0)]
+    ledger = [("bubble", 0.5), ("compute", 7.0), ("bubble", 1.5), ("send_recv", 3.0)]
     lines = [SimpleNamespace(kind=kind, exposed=exposed) for kind, exposed in ledger]
     return SimpleNamespace(ledger=lines, ideal_seconds=6.0, step_seconds=seconds)
 

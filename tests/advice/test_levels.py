@@ -53,7 +53,7 @@ def test_the_slack_to_an_unlimited_link_may_be_set() -> None:
 def test_the_ratio_is_of_busy_seconds_of_the_ledger() -> None:
     found = result()
     assert found.outcome is not None
-    lines = [x for x in found.outcome.ledger if x.kind in ("work", "once", "hop")]
+    lines = [x for x in found.outcome.ledger if x.kind in ("work", "once", "send_recv")]
     busy = sum(x.exposed + x.hidden for x in lines if x.resource == "network")
     compute = sum(x.exposed + x.hidden for x in lines if x.resource in ("compute", "hbm"))
     assert found.figure("communication_to_computation.network") == pytest.approx(busy / compute)

@@ -38,7 +38,7 @@ def test_the_seconds_of_each_level() -> None:
     compute = next(iter(levels._COMPUTE))
     lines = [
         line(compute, 6.0, 2.0),
-        line("node", 1.0, 3.0, "hop"),
+        line("node", 1.0, 3.0, "send_recv"),
         line("node", 0.5, 0.5, "once"),
         line("net", 0.0, 0.25),
         line("net", 50.0, 50.0, "bubble"),

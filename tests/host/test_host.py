@@ -155,7 +155,7 @@ def test_what_hides_elsewhere_takes_no_room_from_the_host() -> None:
     bound = outcome(issue="50 ms", **slow, **hide)
     passes = (4 * (13 + 26) + 30) * 50e-3
     assert bound.step_seconds == pytest.approx(
-        passes + sum(x.exposed for x in bound.ledger if x.kind in ("once", "hop"))
+        passes + sum(x.exposed for x in bound.ledger if x.kind in ("once", "send_recv"))
     )
     assert bound.step_seconds > plain.step_seconds
 
@@ -166,7 +166,7 @@ def test_a_stage_of_a_pipeline_waits_for_its_own_host() -> None:
     A stage has 2 layers and one end: 25 kernels forward, and 50 backward.
     """
     found = outcome(issue="50 ms", devices=2, layout="pp = 2", batch=3)
-    hops = sum(line.exposed for line in found.ledger if line.kind == "hop")
+    hops = sum(line.exposed for line in found.ledger if line.kind == "send_recv")
     assert found.step_seconds - hops == pytest.approx((3 + 1) * (25 + 50) * 50e-3)
 
 

@@ -76,7 +76,7 @@ def complaints(model: str = "", serving: str = "") -> dict[str, Any]:
 def test_a_token_is_reduced_exchanged_and_passed_on(model: str, degrees: str, sent: float) -> None:
     found = decode(replica(model, f", {degrees}"))
     assert plain_of(found.communication) == pytest.approx(sent / 1e9)
-    assert ("(p - 1) H" in found.communication.text) is ("pp" in degrees)
+    assert ("(p - 1) c" in found.communication.text) is ("pp" in degrees)
 
 
 @pytest.mark.parametrize(("degrees", "all_"), [("tp = 2", 12), ("pp = 2", 0), ("tp = 1", 0)])

@@ -92,7 +92,7 @@ def test_only_the_hop_that_leaves_the_node_is_slow(
     assert edge.seconds == max(edge.boundaries)
     # The head makes the last stage the slowest by far, so one round trip is exposed.
     (result,) = scenario.evaluate().results
-    (line,) = [line for line in result.outcome.ledger if line.kind == "hop"]
+    (line,) = [line for line in result.outcome.ledger if line.kind == "send_recv"]
     assert line.exposed == pytest.approx(2 * (14 * inside + across), rel=0.01)
     assert line.exposed == pytest.approx({"h": 2.14e-3, "v": 6.97e-3}[device[0]], rel=0.01)
 
@@ -214,7 +214,7 @@ def test_traffic_of_a_boundary_in_a_step() -> None:
         """
     )
     result = scenario.evaluate().results[0]
-    assert result.figure("pp_hop_bytes") == pytest.approx(67.1e6, abs=0.05e6)
+    assert result.figure("pp_send_recv_bytes") == pytest.approx(67.1e6, abs=0.05e6)
     assert result.figure("pp_transfers_per_boundary") == 64
     assert result.figure("pp_volume_per_boundary") == pytest.approx(4.295e9, abs=0.0005e9)
     assert result.figure("pp_time_per_boundary") == pytest.approx(85.9e-3, abs=0.05e-3)

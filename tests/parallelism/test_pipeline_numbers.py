@@ -91,8 +91,8 @@ def test_what_crosses_in_a_step(kind: str, pp: int, chunks: int, boundaries: int
     message, m = 3 * 1024 * 2048 * 2, 10
     assert crossing(kind, pp, chunks) == pytest.approx(
         {
-            "pp_hop_bytes": message,
-            "pp_hop_seconds": 1e-3 + message / 1e9,
+            "pp_send_recv_bytes": message,
+            "pp_send_recv_seconds": 1e-3 + message / 1e9,
             "pp_transfers_per_boundary": 2 * m * chunks,
             "pp_volume_per_boundary": 2 * m * chunks * message,
             "pp_time_per_boundary": 2 * m * chunks * (1e-3 + message / 1e9),

@@ -221,7 +221,7 @@ def test_a_class_is_listed_with_what_is_held_and_sent_of_an_element() -> None:
         "gradient_reduction": 1.0,
         "tensor_parallel_all_gather": 1 / 2,
         "tensor_parallel_sums": 1.0,
-        "pipeline_hop": 1.0,
+        "pipeline_send_recv": 1.0,
         "expert_dispatch": 7 / 2,
         "expert_combine": 9 / 2,
         "keys_and_values_of_a_ring": 1.0,

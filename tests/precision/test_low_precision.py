@@ -183,7 +183,7 @@ def test_tensor_classes_are_listed_against_the_wide_type() -> None:
     assert of.figure("bytes_of_tensor_parallel_all_gather") == 1
     assert of.figure("bytes_of_operands_of_linear_layers") == 0.5
     (section,) = [s for _, s in of.sections if s.title == "Bytes in fp8"]
-    assert {row[0] for row in section.rows} >= {"pipeline hop", "expert dispatch", "weights"}
+    assert {row[0] for row in section.rows} >= {"pipeline send/recv", "expert dispatch", "weights"}
     assert not [s for _, s in result("").sections if s.title.startswith("Bytes in")]
 
 

@@ -157,7 +157,7 @@ def test_a_device_in_two_directions_sends_both_ways_for_both(make: Any) -> None:
     works = passes(make, (1.0, 1.0, 1.0), (0.0, 0.0, 0.0))
     edge = make.edge(0.125)
     found = make.step(*works, edge, p=4, m=8.0, schedule="chimera")
-    (hop,) = [x for x in found.ledger if x.kind == "hop"]
+    (hop,) = [x for x in found.ledger if x.kind == "send_recv"]
     # Device 0 sends forward for the 4 micro-batches that enter there, and backward for the
     # 4 that turn round there.
     assert found.device == 0

@@ -11,9 +11,7 @@ import pytest
 from parcost.cli import main
 from parcost.system import temporary
 
-PIPELINE = (
-    "pipeline q { stages = 2, micro_batches = 1, forward = 1 s, backward = 2 s, hop = 500 ms }\n"
-)
+PIPELINE = "pipeline q { stages = 2, micro_batches = 1, forward = 1 s, backward = 2 s, send_recv = 500 ms }\n"
 STEP = """
 use catalog.devices.h100_sxm
 use catalog.fabrics.hgx_h100
@@ -51,7 +49,7 @@ def test_a_pipeline_alone_is_traced(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["timeline", write(tmp_path, PIPELINE), "--format", "perfetto"]) == 0
     document = json.loads(capsys.readouterr().out)
     slices = [e for e in document["traceEvents"] if e["ph"] == "X"]
-    sends = [e for e in slices if e["cat"] == "hop"]
+    sends = [e for e in slices if e["cat"] == "send_recv"]
     assert len(slices) - len(sends) == 4
     assert [(e["ts"], e["dur"]) for e in sends] == [(1e6, 0.5e6), (4.5e6, 0.5e6)]
     end = max(e["ts"] + e["dur"] for e in slices) / 1e6

@@ -31,16 +31,16 @@ class LedgerLine:
     """One line of the ledger, for one step, on the reference device.
 
     *kind*: ``work`` every micro-batch, ``slowdown`` of compute under a collective,
-    ``bubble`` fill and drain, ``hop`` point-to-point between stages, ``once`` per step.
+    ``bubble`` fill and drain, ``send_recv`` point-to-point between stages, ``once`` per step.
     *exposed* seconds count towards the step; *hidden* ones run under something else.
     *times* is how often a term occurs in the step: ``exposed + hidden`` is its
-    ``seconds`` times *times* for ``work`` and ``once``; for ``hop``, *times* are the
+    ``seconds`` times *times* for ``work`` and ``once``; for ``send_recv``, *times* are the
     messages that the device sends. *term* is None for what the reducer adds itself.
     *cause* is the term's, or that of the term that slows compute down.
     """
 
     name: str
-    kind: Literal["work", "slowdown", "bubble", "hop", "once"]
+    kind: Literal["work", "slowdown", "bubble", "send_recv", "once"]
     exposed: Real
     hidden: Real
     pass_: str

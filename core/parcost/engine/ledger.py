@@ -143,7 +143,7 @@ def hop_lines(
         lines.append(
             LedgerLine(
                 name=edge.name,
-                kind="hop",
+                kind="send_recv",
                 exposed=exposed,
                 hidden=maximum(_message_seconds(edge, plan, device, messages) - exposed, 0.0),
                 pass_="",

@@ -44,7 +44,7 @@ _STEP_TIME, _PEAK_MEMORY = "step time by cause", "peak memory"  # headings of th
 _ADDED = {
     "slowdown": "work that is slower while communication hides under it",
     "bubble": "idle while the pipeline fills and drains",
-    "hop": "waiting for a neighbouring stage",
+    "send_recv": "waiting for a neighbouring stage",
 }
 
 

@@ -34,7 +34,7 @@ PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradie
 _KINDS = {
     "slowdown": "compute slowdown",
     "bubble": "pipeline bubble",
-    "hop": "pipeline send/recv",
+    "send_recv": "pipeline send/recv",
     "once": "once per step",
 }
 _RIGHT: Literal["right"] = "right"

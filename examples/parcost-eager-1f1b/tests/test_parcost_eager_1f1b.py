@@ -53,7 +53,7 @@ class TestPlugin(PluginContract):
         for result in scenario.evaluate().results:
             assert result.outcome is not None
             ledger = result.outcome.ledger
-            exposed.append(sum(line.exposed for line in ledger if line.kind == "hop"))
+            exposed.append(sum(line.exposed for line in ledger if line.kind == "send_recv"))
             held.append(result.outcome.memory_bytes)
         assert 0 < exposed[1] < exposed[0]
         assert held[0] < held[1]

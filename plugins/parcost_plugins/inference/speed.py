@@ -119,10 +119,12 @@ def _communication(
         text += " + l E"
         letters |= {"l": replica.expert_layers, "E": (_exchange(replica, n), "s")}
     if serving.fabric is not None and serving.pp > 1:
-        hop = study.collective("point_to_point", n, "pp").formula
-        text += " + (p - 1) H"
-        letters |= {"p": float(serving.pp), "H": (hop, "s")}
-    return one, formula(f"{text}, all-reduces, exchanges of experts, and hops", letters)
+        message = study.collective("point_to_point", n, "pp").formula
+        text += " + (p - 1) c"
+        letters |= {"p": float(serving.pp), "c": (message, "s")}
+    return one, formula(
+        f"{text}, all-reduces, exchanges of experts, and messages between stages", letters
+    )
 
 
 def _exchange(replica: Replica, n: Formula) -> Formula:

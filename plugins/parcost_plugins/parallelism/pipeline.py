@@ -1,7 +1,7 @@
-"""Pipeline parallelism: how the step is cut, and the hop between neighbouring stages.
+"""Pipeline parallelism: how the step is cut, and the messages between neighbouring stages.
 
 What the cut costs is not said here. The schedule orders the passes, and the replay of
-that order finds what the bubble and the hops add.
+that order finds what the bubble and the messages add.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def pipelines(study: Study) -> list[Pipeline]:
 
 @hookimpl
 def terms(study: Study) -> list[Edge]:
-    """Estimate the hop: what a stage hands on is the residual stream of a micro-batch.
+    """Estimate the send/recv of a micro-batch: its message is the residual stream.
 
     With sequence parallelism a tensor-parallel rank sends its share of the sequence;
     without it, every rank sends the whole. A context-parallel rank has no more than its
@@ -119,7 +119,7 @@ def _message(study: Study) -> Formula:
 
 
 def _boundaries(study: Study, slowest: Call, bytes_: Real) -> Sequence[Real]:
-    """Return the seconds of a hop over each boundary of devices; nothing where they are alike."""
+    """Return the seconds of a message over each boundary; nothing where they are equal."""
     group = study.group("pp")
     links = [group.hop_after(rank) for rank in range(int(max_of(stages(study))) - 1)]
     algorithm = study[CollectiveChoice].pipeline
@@ -154,8 +154,8 @@ def details(study: Study, outcome: Outcome) -> Iterator[Figure]:
     )
     both = "per step, in both directions"
     for name, title, unit, text, note in (
-        ("pp_hop_bytes", "message between stages", "MB", "n", "of one rank"),
-        ("pp_hop_seconds", "hop between stages", "s", "c", "over the slowest"),
+        ("pp_send_recv_bytes", "message between pipeline stages", "MB", "n", "of one rank"),
+        ("pp_send_recv_seconds", "send/recv of one message", "s", "c", "over the slowest boundary"),
         (
             "pp_transfers_per_boundary",
             "messages over a boundary of two devices",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ def _classes(study: Study) -> list[_Class]:
         _Class("gradient reduction", recipe.reduction, recipe.reduction, "never narrow"),
         _Class("tensor-parallel all-gather", recipe.tensor_gather, wide, "narrow if cast before"),
         _Class("tensor-parallel sums", wide, wide, "partial sums stay wide"),
-        _Class("pipeline hop", wide, wide, "residual stream"),
+        _Class("pipeline send/recv", wide, wide, "residual stream"),
         _Class("expert dispatch", there, wide, ""),
         _Class("expert combine", back, wide, "sums of experts"),
         _Class("keys and values of a ring", context.key_value, wide, ""),
@@ -63,7 +64,7 @@ def figures(study: Study) -> Iterator[Figure]:
     )
     for name, bytes_, against, why in _classes(study):
         yield Figure(
-            name=f"bytes_of_{name.replace(' ', '_').replace('-', '_')}",
+            name="bytes_of_" + re.sub(r"\W", "_", name),
             title=f"{name}, against {recipe.compute}",
             value=formula("ratio(e, w)", e=(bytes_, "B"), w=(against, "B"), source=SOURCE),
             unit="",

@@ -208,8 +208,10 @@ class _Events:
                 yield from self._thread(pid, stream)
                 span = (message.start, message.end)
                 name = f"{_op_name(message.op)} to device {message.receiver}"
-                yield self._event(pid, stream, _json(name), '"hop"', span, _hop_args(message))
-            arrow = {"cat": "hop", "name": "message", "id": number + (self._pid << 32)}
+                yield self._event(
+                    pid, stream, _json(name), '"send_recv"', span, _message_args(message)
+                )
+            arrow = {"cat": "send_recv", "name": "message", "id": number + (self._pid << 32)}
             tid = self._threads[pid, stream]
             begin = {"ph": "s", "pid": pid, "tid": tid, "ts": at * _MICROSECONDS}
             yield _json({**begin, **arrow})
@@ -277,7 +279,7 @@ def _term_args(one: Slice) -> dict[str, Any]:
     return {**args, "seconds_per_call": float(term.seconds), "bytes_per_call": float(term.bytes_)}
 
 
-def _hop_args(message: StageMessage) -> str:
+def _message_args(message: StageMessage) -> str:
     op = message.op
     edges = [
         {"name": edge.name, "bytes": float(edge.bytes_), **_explanation(edge.formula)}

@@ -45,7 +45,7 @@ class PipelineSketch:
     weight_share: Real = fraction(
         default=0.5, doc="of the backward pass: gradients of the weights, where they run apart"
     )
-    hop: Real = quantity(SECONDS, default=0.0, doc="one message between neighbouring stages")
+    send_recv: Real = quantity(SECONDS, default=0.0, doc="one message between neighbouring stages")
     layers: Real | None = integer(default=None, doc="layers that are dealt to the stages")
     kept: Real | None = quantity(
         BYTES, default=None, doc="by one layer of one micro-batch, for backward"

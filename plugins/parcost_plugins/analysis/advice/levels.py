@@ -52,7 +52,7 @@ class LevelUse:
 
 def level_uses(study: Study, outcome: Outcome) -> list[LevelUse]:
     """Return the levels that the step keeps busy, from the fastest outwards."""
-    lines = [line for line in outcome.ledger if line.kind in ("work", "hop", "once")]
+    lines = [line for line in outcome.ledger if line.kind in ("work", "send_recv", "once")]
     names = {level.label: level for level in _levels(study)}
     compute = _sum(x.exposed + x.hidden for x in lines if x.resource in _COMPUTE)
     found = []

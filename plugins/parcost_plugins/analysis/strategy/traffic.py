@@ -1,4 +1,4 @@
-"""Communication of a step: every collective and hop, how often, and how much of it is hidden."""
+"""Communication of a step: each collective and send/recv, its count, and its hidden share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def section(study: Study, outcome: Outcome) -> Iterator[Section]:
                 line.name,
                 line.limit,
                 (term.bytes_, "MB"),
-                line.times if line.kind != "hop" else 2 * outcome.pipeline.micro_batches,
+                line.times if line.kind != "send_recv" else 2 * outcome.pipeline.micro_batches,
                 (line.exposed + line.hidden, "s"),
                 (line.exposed, "s"),
                 criticality(line.exposed, line.hidden),

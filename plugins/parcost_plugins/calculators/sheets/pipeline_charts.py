@@ -38,7 +38,7 @@ def bubble_charts(study: Study) -> Iterator[Chart]:
 
 
 def _rows(study: Study, sketch: PipelineSketch) -> Iterator[dict[str, Any]]:
-    if sketch.stages < 2 or is_array(sketch.forward, sketch.backward, sketch.hop):
+    if sketch.stages < 2 or is_array(sketch.forward, sketch.backward, sketch.send_recv):
         return
     schedule: Schedule = study.plugins.offers("schedules")[sketch.kind][1]
     for count in sorted({*_COUNTS, int(sketch.micro_batches)}):

@@ -84,7 +84,7 @@ def sketch_replay(sketch: PipelineSketch, schedule: Schedule) -> Replay:
     )
     times = Times(F, B, W)
     return Replay(
-        name=block_name(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.hop
+        name=block_name(sketch), schedule=schedule, pipeline=cut, times=times, hop=sketch.send_recv
     )
 
 
@@ -203,7 +203,7 @@ def _replay_formula(text: str, sketch: PipelineSketch, seconds: Real) -> Formula
         "v": sketch.chunks,
         "F": (sketch.forward, "s"),
         "B": (sketch.backward, "s"),
-        "hop": (sketch.hop, "s"),
+        "c": (sketch.send_recv, "s"),
     }
     return Formula(text=text, inputs=inputs, source="equal stages", value=seconds)
 
