@@ -24,12 +24,12 @@ from statistics import fmean
 from parcost import Session
 from parcost.plugins.discovery import load as load_plugins
 from parcost.plugins.selection import PluginSelection
+from parcost_measured.validation.anchors import MeasuredJobs
+from parcost_measured.validation.pricing import price, write_studies
+from parcost_measured.validation.rows import read_files, shipped_runs
+from parcost_measured.validation.scores import group_by, quantile
+from parcost_measured.validation.summary import ScoredRow, device_of, summarize
 from parcost_plugins.analysis.anchors.causes import choose_factors, step_parts
-from parcost_plugins.validation.anchors import MeasuredJobs
-from parcost_plugins.validation.pricing import price, write_studies
-from parcost_plugins.validation.rows import read_files, shipped_runs
-from parcost_plugins.validation.scores import group_by, quantile
-from parcost_plugins.validation.summary import ScoredRow, device_of, summarize
 from parcost_plugins.vocabulary.shrinkage import Spread, leave_one_out, shrink, spread_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "calibration.md"

@@ -30,7 +30,7 @@ from attrs import evolve, frozen
 import parcost
 import parcost_specs
 from parcost import Study
-from parcost_plugins.validation.hardware import ENTRIES
+from parcost_measured.validation.hardware import ENTRIES
 
 TABLE = Path(parcost_specs.__file__).parent / "measured" / "collectives.jsonl"
 PLATEAU = 2.0**33  # bytes, of rows that print the bandwidth of long messages alone

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 import parcost
 import parcost_specs
 from parcost import Study
-from parcost_plugins.calibration.kernels import KERNELS, RECIPES, SHORTEST, TYPES
+from parcost_measured.calibration.kernels import KERNELS, RECIPES, SHORTEST, TYPES
 from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import AttentionKernel, Device, Gemm
 

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path("plugins/parcost_plugins")
-# Declarations, texts and formats have no physics in them.
-WITHOUT_PHYSICS = {"vocabulary", "exporters", "executors", "calibration"}
+WITHOUT_PHYSICS = {"vocabulary"}  # declarations
 TEXTS = {"text", "source", "message", "help", "name", "title", "doc", "note", "notes", "subject"}
 # Arguments that say what the code believes, and compute nothing.
 ASSERTIONS = {"strict"}

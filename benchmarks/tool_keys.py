@@ -3,7 +3,7 @@
     pip download --no-deps --dest FOLDER torchtitan==0.2.2 ...
     python benchmarks/tool_keys.py FOLDER
 
-It rewrites ``plugins/parcost_plugins/importers/keys/TOOL.txt`` for the tools of ``tool_keys.toml``
+It rewrites ``plugins/parcost_formats/tools/keys/TOOL.txt`` for the tools of ``tool_keys.toml``
 whose packages lie in FOLDER. Code of the packages is parsed, and never run.
 """
 
@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 HERE = Path(__file__).parent
-LISTS = HERE.parent / "plugins" / "parcost_plugins" / "importers" / "keys"
+LISTS = HERE.parent / "plugins" / "parcost_formats" / "tools" / "keys"
 _DEEPEST = 8  # sections within sections
 _READ = re.compile(r"\bcfg\.get\(\s*['\"](\w+)['\"]")
 

@@ -79,7 +79,7 @@ def test_the_command_line_finds_the_cluster(
 
 
 def test_an_address_without_a_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from parcost_plugins.executors import dask
+    from parcost_apps.executors import dask
 
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 0.5)
     with pytest.raises(SpecError, match="no Dask scheduler answers at"):
@@ -99,7 +99,7 @@ def test_a_scheduler_that_dies_ends_the_batch_and_is_named(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    from parcost_plugins.executors import dask
+    from parcost_apps.executors import dask
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 2)

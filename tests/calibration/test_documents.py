@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from parcost.plugins.discovery import load
-from parcost_plugins.calibration.command import command
-from parcost_plugins.calibration.constants import kind_of, kinds
+from parcost_measured.calibration.command import command
+from parcost_measured.calibration.constants import kind_of, kinds
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import parcost
-from parcost_plugins.calibration.command import command
-from parcost_plugins.calibration.least_squares import fit
+from parcost_measured.calibration.command import command
+from parcost_measured.calibration.least_squares import fit
 from parcost_plugins.vocabulary import collective_timings as tables
 
 SIZES = [8.0 * 4**i for i in range(14)]  # to 0.5 GB

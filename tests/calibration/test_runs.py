@@ -13,9 +13,9 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost_plugins.validation.records import read
-from parcost_plugins.validation.rows import RunRow, _rename_keys
-from parcost_plugins.validation.study import write
+from parcost_measured.validation.records import read
+from parcost_measured.validation.rows import RunRow, _rename_keys
+from parcost_measured.validation.study import write
 
 pytest.importorskip("scipy")
 
@@ -254,7 +254,7 @@ def test_a_wrong_command_line_is_a_usage_error(
 def test_a_constant_outside_of_its_bounds_is_named(
     calibrate: Calibrate, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from parcost_plugins.calibration import constants
+    from parcost_measured.calibration import constants
 
     table = [
         k

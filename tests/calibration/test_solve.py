@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parcost_plugins.calibration.constants import Constant, ConstantKind
-from parcost_plugins.calibration.grids import Measurement, TimeGrid, axes_of, bracket
-from parcost_plugins.calibration.solve import Fit, fit, leave_out, parts_of, problem
+from parcost_measured.calibration.constants import Constant, ConstantKind
+from parcost_measured.calibration.grids import Measurement, TimeGrid, axes_of, bracket
+from parcost_measured.calibration.solve import Fit, fit, leave_out, parts_of, problem
 
 pytest.importorskip("scipy")
 

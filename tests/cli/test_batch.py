@@ -295,7 +295,7 @@ def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
     code = (
         "import sys; from parcost.cli import main; main(sys.argv[1:]);"
         "print([m for m in sys.modules if m.startswith(('parcost_plugins.', 'numpy', 'lark',"
-        "'parcost.spec', 'parcost.engine', 'parcost.search'))], file=sys.stderr)"
+        "'parcost.binding', 'parcost.engine', 'parcost.search'))], file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "eval", "specs", "--format", "jsonl"],
@@ -305,7 +305,7 @@ def test_nothing_is_imported_for_what_is_known(run: Run) -> None:
     )
     assert done.stdout == first
     imported = eval(done.stderr.splitlines()[-1])
-    assert set(imported) == {"parcost_plugins.exporters", "parcost_plugins.exporters.jsonl"}
+    assert set(imported) == {"parcost_formats.reports", "parcost_formats.reports.jsonl"}
 
 
 def test_only_what_changed_is_evaluated_again(run: Run, evaluated: list[str]) -> None:

@@ -1091,9 +1091,13 @@ from parcost.cli import main
 assert main({command.split()!r}) == 0
 heavy = {{"numpy", "lark", "attrs", "attr", "pluggy", "parcost_specs"}}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
-commands = [f"parcost_plugins.{{plugin}}" for plugin in ("calibration", "new_plugin", "validation")]
-known = {{"parcost_plugins", *commands, *(f"{{name}}.command" for name in commands)}}
-plugins = {{name for name in sys.modules if name.startswith("parcost_plugins")}}
+packages = {{
+    "parcost_apps": ("editor", "new_plugin", "server"),
+    "parcost_measured": ("calibration", "validation"),
+}}
+commands = [f"{{package}}.{{name}}" for package, names in packages.items() for name in names]
+known = {{*packages, *commands, *(f"{{name}}.command" for name in commands)}}
+plugins = {{n for n in sys.modules if n.startswith("parcost_") and n != "parcost_grammar"}}
 assert plugins <= known, plugins - known
 """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
@@ -1247,7 +1251,7 @@ def test_a_sweep_that_is_bound_point_by_point_has_a_limit(run: Run) -> None:
 def test_a_sweep_is_read_once_however_many_points_are_bound(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from parcost.spec import functions
+    from parcost.binding import functions
 
     read = []
     call = functions.call

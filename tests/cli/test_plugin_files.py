@@ -431,7 +431,7 @@ def test_a_failing_thread_of_a_plugin_is_one_line(jobs: tuple[str, ...]) -> None
 
 LINES = """\
 from parcost import hookimpl
-from parcost_plugins.exporters.jsonl import JsonLines
+from parcost_formats.reports.jsonl import JsonLines
 
 
 class Lines(JsonLines):

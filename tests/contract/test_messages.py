@@ -12,7 +12,7 @@ from ..rows import try_each
 from ..syntax import parse_file
 
 ROOT = Path(__file__).parents[2]
-MODULES = sorted((ROOT / "plugins" / "parcost_plugins").rglob("*.py"))
+MODULES = sorted((ROOT / "plugins").rglob("*.py"))
 MODULES = [path for path in MODULES if re.search(r"\bCheck\(", path.read_text(encoding="utf-8"))]
 TEMPLATES = ("message", "help", "notes")
 

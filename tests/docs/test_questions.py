@@ -102,7 +102,7 @@ def test_the_command_prints_what_its_page_shows(
     request: pytest.FixtureRequest,
 ) -> None:
     if "chakra" in answer.command:
-        pytest.importorskip("parcost_plugins.traces")
+        pytest.importorskip("parcost_formats.traces")
     printed = print_output(answer.command, FILES, answer.output)
     if request.config.getoption("update"):
         section = _OUTPUT.sub(lambda _: printed, answer.section)

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from spec_text import SPEC, offset_of
 
-from parcost.editor.actions import quick_fixes
-from parcost.editor.analysis import MOST_STUDIES, analyze
-from parcost.editor.completion import Proposal, propose
-from parcost.editor.definitions import definition, references
-from parcost.editor.documents import Documents, DocumentState
-from parcost.editor.evaluations import StoppedEvaluationError, evaluate_file
-from parcost.editor.hover import hover
-from parcost.editor.inlay_hints import find_hints
-from parcost.editor.lenses import lenses
-from parcost.editor.problems import text_of
-from parcost.editor.rename import RenameError, rename
-from parcost.editor.symbols import folds, outline
+from parcost.binding.functions import USAGES, functions
 from parcost.engine.session import Session
-from parcost.spec.functions import USAGES, functions
+from parcost_apps.editor.actions import quick_fixes
+from parcost_apps.editor.analysis import MOST_STUDIES, analyze
+from parcost_apps.editor.completion import Proposal, propose
+from parcost_apps.editor.definitions import definition, references
+from parcost_apps.editor.documents import Documents, DocumentState
+from parcost_apps.editor.evaluations import StoppedEvaluationError, evaluate_file
+from parcost_apps.editor.hover import hover
+from parcost_apps.editor.inlay_hints import find_hints
+from parcost_apps.editor.lenses import lenses
+from parcost_apps.editor.problems import text_of
+from parcost_apps.editor.rename import RenameError, rename
+from parcost_apps.editor.symbols import folds, outline
 
 Open = Callable[..., DocumentState]
 
@@ -453,9 +453,10 @@ def test_a_text_is_no_larger_than_a_file_may_be(open_text: Open) -> None:
 )
 def test_one_module_knows_a_library(library: str, modules: set[str]) -> None:
     """The others run without the extra; importing that of the protocol takes a second."""
-    core = Path(__file__).parents[2] / "core" / "parcost"
+    root = Path(__file__).parents[2]
+    modules_of_ours = [*(root / "core").rglob("*.py"), *(root / "plugins").rglob("*.py")]
     uses = re.compile(rf"^\s*(?:from|import) {library}\b", re.MULTILINE)
-    found = {path.stem for path in core.rglob("*.py") if uses.search(path.read_text("utf-8"))}
+    found = {path.stem for path in modules_of_ours if uses.search(path.read_text("utf-8"))}
     assert found == modules
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from parcost.editor.positions import Lines, Position, TextRange
+from parcost_apps.editor.positions import Lines, Position, TextRange
 
 ALPHABET = ["a", "é", "\u2028", "\x0c", "\x85", "\U0001f680", "\n", "\r\n", "\r", " "]
 UNITS = {"utf-16": ("utf-16-le", 2), "utf-8": ("utf-8", 1), "utf-32": ("utf-32-le", 4)}

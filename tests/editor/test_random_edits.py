@@ -14,8 +14,8 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
 from parcost.cli import main
-from parcost.editor.positions import Lines
 from parcost.language.escapes import escape_lines
+from parcost_apps.editor.positions import Lines
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").rglob("*.par"))
 BITS = [

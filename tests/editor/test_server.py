@@ -15,8 +15,8 @@ from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 from spec_text import SPEC, place_of
 
-from parcost.cli import lsp as command
 from parcost.cli import main
+from parcost_apps.editor import command
 
 
 def span(start: tuple[int, int], end: tuple[int, int]) -> lsp.Range:
@@ -87,7 +87,7 @@ SLEEP = "import time\nfrom parcost import hookimpl\n@hookimpl\ndef checks(study)
 def test_an_evaluation_that_takes_too_long_is_given_up(folder: Path) -> None:
     plugin = folder / "sleep.py"
     plugin.write_text(SLEEP, encoding="utf-8")
-    limit = "from parcost.editor import server; server.LIMIT_SECONDS = 0.5; "
+    limit = "from parcost_apps.editor import server; server.LIMIT_SECONDS = 0.5; "
     other = Editor(folder, "--plugin", str(plugin), start=limit + START)
     uri = other.uri("late.par")
     item = lsp.TextDocumentItem(uri, "parcost", 1, SPEC)

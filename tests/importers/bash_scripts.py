@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from parcost_plugins.importers.shell.scripts import read_script
+from parcost_formats.tools.shell.scripts import read_script
 
 BASH = shutil.which("bash")
 #: A function that the scripts call; the reader notes it as a program.

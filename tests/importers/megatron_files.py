@@ -8,7 +8,7 @@ from typing import Any
 
 import parcost
 from parcost import ImportedValue, Importer, Translation
-from parcost_plugins.importers.megatron import Megatron
+from parcost_formats.tools.megatron import Megatron
 
 Run = Callable[..., Any]
 

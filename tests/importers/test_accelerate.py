@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost import Translation
-from parcost_plugins.importers.accelerate import Accelerate
+from parcost_formats.tools.accelerate import Accelerate
 
 from .translations import assumptions, names, problems, settings, uses
 

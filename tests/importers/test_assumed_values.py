@@ -16,8 +16,8 @@ from parcost import (
     ImportQuestion,
     Translation,
 )
+from parcost.binding.foreign import spec_lines, translate
 from parcost.language.text import Source
-from parcost.spec.foreign import spec_lines, translate
 
 Run = Callable[..., Any]
 

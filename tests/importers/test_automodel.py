@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parcost import Translation
-from parcost_plugins.importers.automodel import Automodel
+from parcost_formats.tools.automodel import Automodel
 
 from .translations import assumptions, problems, settings, uses
 

@@ -8,15 +8,15 @@ import re
 import pytest
 
 from parcost import Importer
-from parcost_plugins.importers.accelerate import Accelerate
-from parcost_plugins.importers.automodel import Automodel
-from parcost_plugins.importers.deepspeed import DeepSpeed
-from parcost_plugins.importers.maxtext import MaxText
-from parcost_plugins.importers.nanotron import Nanotron
-from parcost_plugins.importers.nccl_tests import CollectiveLog
-from parcost_plugins.importers.slurm import SlurmFile
-from parcost_plugins.importers.topology import TopologyMatrix
-from parcost_plugins.importers.torchtitan import Torchtitan
+from parcost_formats.tools.accelerate import Accelerate
+from parcost_formats.tools.automodel import Automodel
+from parcost_formats.tools.deepspeed import DeepSpeed
+from parcost_formats.tools.maxtext import MaxText
+from parcost_formats.tools.nanotron import Nanotron
+from parcost_formats.tools.nccl_tests import CollectiveLog
+from parcost_formats.tools.slurm import SlurmFile
+from parcost_formats.tools.topology import TopologyMatrix
+from parcost_formats.tools.torchtitan import Torchtitan
 
 from .test_accelerate import FSDP_1, FSDP_2
 from .test_automodel import RECIPE

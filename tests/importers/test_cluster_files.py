@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost_plugins.importers.hostlist import HostListError, expand
-from parcost_plugins.importers.slurm import SlurmFile
-from parcost_plugins.importers.topology import TopologyMatrix
+from parcost_formats.tools.hostlist import HostListError, expand
+from parcost_formats.tools.slurm import SlurmFile
+from parcost_formats.tools.topology import TopologyMatrix
 
 from .translations import names, problems, settings, uses
 

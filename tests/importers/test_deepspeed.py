@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import Translation
-from parcost_plugins.importers.deepspeed import DeepSpeed
+from parcost_formats.tools.deepspeed import DeepSpeed
 
 from .translations import assumptions, names, problems, settings, uses
 

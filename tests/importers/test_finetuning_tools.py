@@ -9,7 +9,7 @@ import pytest
 
 from parcost import ImportFile, Translation
 from parcost.contract.importers import PLAIN
-from parcost_plugins.importers.finetuning import importers
+from parcost_formats.tools.finetuning import importers
 
 from ..rows import mark_most
 from .translations import assumptions, settings, uses

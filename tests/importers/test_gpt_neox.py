@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parcost_plugins.importers.gpt_neox import GptNeoX
+from parcost_formats.tools.gpt_neox import GptNeoX
 
 from .translations import problems, settings, uses
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost_plugins.importers.huggingface import HuggingFace
-from parcost_plugins.importers.json_text import JsonTextError, read_object
+from parcost_formats.tools.huggingface import HuggingFace
+from parcost_formats.tools.json_text import JsonTextError, read_object
 
 from ..rows import mark_most
 

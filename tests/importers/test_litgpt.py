@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parcost_plugins.importers.litgpt import LitGpt
+from parcost_formats.tools.litgpt import LitGpt
 
 from .translations import assumptions, problems, settings, uses
 

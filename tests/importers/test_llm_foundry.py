@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parcost_plugins.importers.llm_foundry import LlmFoundry
+from parcost_formats.tools.llm_foundry import LlmFoundry
 
 from .translations import assumptions, problems, settings, uses
 

@@ -10,7 +10,7 @@ import pytest
 
 import parcost
 from parcost import ImportFile, ImportOptions, Translation
-from parcost_plugins.importers.maxtext import MaxText
+from parcost_formats.tools.maxtext import MaxText
 
 from .translations import problems, settings, uses
 

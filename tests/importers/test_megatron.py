@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parcost_plugins.importers.megatron import Megatron
+from parcost_formats.tools.megatron import Megatron
 
 from .megatron_files import (
     DEEPSEEK,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parcost import ImportFile, ImportOptions, Translation
-from parcost_plugins.importers.megatron import Megatron
+from parcost_formats.tools.megatron import Megatron
 
 from .megatron_files import (
     DEEPSEEK,

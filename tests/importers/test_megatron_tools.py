@@ -7,8 +7,8 @@ import random
 import pytest
 
 from parcost import ImportFile, ImportOptions, Translation
-from parcost_plugins.importers.megatron import Megatron
-from parcost_plugins.importers.nemo import NeMo
+from parcost_formats.tools.megatron import Megatron
+from parcost_formats.tools.nemo import NeMo
 
 from .megatron_files import LLAMA, MIXTRAL, Run, settings, small, values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parcost import ImportFile, Translation
-from parcost_plugins.importers.mlperf import MlPerf
+from parcost_formats.tools.mlperf import MlPerf
 
 from .translations import assumptions, settings, uses
 

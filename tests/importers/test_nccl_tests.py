@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import parcost
-from parcost_plugins.importers.nccl_tests import CollectiveLog
+from parcost_formats.tools.nccl_tests import CollectiveLog
 
 from .translations import names, problems, settings
 

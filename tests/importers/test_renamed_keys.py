@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from parcost import Importer
+from parcost.binding.foreign import translate
 from parcost.language.text import Source
 from parcost.plugins.discovery import load
-from parcost.spec.foreign import translate
 from parcost.testing.renaming import renamings, silent_answers, strange_values
-from parcost_plugins.importers.keys import keys_of, releases
+from parcost_formats.tools.keys import keys_of, releases
 
 FILES = {
     "megatron": (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from parcost_plugins.importers.megatron import Megatron
-from parcost_plugins.importers.shell.scripts import read_script
+from parcost_formats.tools.megatron import Megatron
+from parcost_formats.tools.shell.scripts import read_script
 
 from .bash_scripts import BASH, value_of_bash
 from .megatron_files import settings, small, translate

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from parcost_plugins.importers.shell.launches import launches
-from parcost_plugins.importers.shell.scripts import ScriptCall, read_script
-from parcost_plugins.importers.shell.values import ShellField
-from parcost_plugins.importers.shell.words import ShellTextError
+from parcost_formats.tools.shell.launches import launches
+from parcost_formats.tools.shell.scripts import ScriptCall, read_script
+from parcost_formats.tools.shell.values import ShellField
+from parcost_formats.tools.shell.words import ShellTextError
 
 FP8 = """
 A=(--bf16)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from parcost_plugins.importers.shell.scripts import read_script
+from parcost_formats.tools.shell.scripts import read_script
 
 from ..rows import mark_most
 from .bash_scripts import BASH, words_of_bash

@@ -11,8 +11,8 @@ import pytest
 
 import parcost
 from parcost import ImportedValue, ImportFile, ImportOptions, Translation
-from parcost_plugins.importers.torchtitan import Torchtitan
-from parcost_plugins.importers.torchtitan.toml_text import TomlTextError, read_toml
+from parcost_formats.tools.torchtitan import Torchtitan
+from parcost_formats.tools.torchtitan.toml_text import TomlTextError, read_toml
 
 Run = Callable[..., Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parcost_plugins.importers.finetuning import TuningTool
-from parcost_plugins.importers.unread_tools import UnreadTools
+from parcost_formats.tools.finetuning import TuningTool
+from parcost_formats.tools.unread_tools import UnreadTools
 
 FILES = {
     "OLMo": "device_train_microbatch_size: 4\nmodel:\n  mlp_ratio: 8\n",

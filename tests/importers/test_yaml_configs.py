@@ -10,9 +10,9 @@ import pytest
 
 import parcost
 from parcost import ImportFile, ImportOptions, Translation
-from parcost_plugins.importers.nanotron import Nanotron
-from parcost_plugins.importers.nemo import NeMo
-from parcost_plugins.importers.yaml_text import (
+from parcost_formats.tools.nanotron import Nanotron
+from parcost_formats.tools.nemo import NeMo
+from parcost_formats.tools.yaml_text import (
     LONGEST,
     MOST_VALUES,
     YamlTextError,
@@ -800,7 +800,7 @@ def test_adapters_of_nemo_are_rejected() -> None:
 
 @pytest.mark.parametrize("tool", ["accelerate", "nanotron", "nemo"])
 def test_a_file_is_recognized_by_one_importer(tool: str) -> None:
-    from parcost_plugins.importers.accelerate import Accelerate
+    from parcost_formats.tools.accelerate import Accelerate
 
     importers = {"accelerate": Accelerate(), "nanotron": Nanotron(), "nemo": NeMo()}
     texts = {"accelerate": "distributed_type: FSDP\n", "nanotron": LLAMA, "nemo": NEMO_1}

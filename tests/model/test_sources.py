@@ -75,7 +75,7 @@ def test_every_tensor_that_a_model_keeps_has_a_source(study_of: StudyOf) -> None
 def papers() -> Iterator[tuple[str, str]]:
     """Yield every author with a year that a string of the plugins names."""
     pattern = re.compile(r"([A-Z][\w-]+)(?: et al\.|(?:,? (?:and )?[A-Z]\w+)*) ((?:19|20)\d\d)\b")
-    for path in sorted(PLUGINS.rglob("*.py")):
+    for path in sorted(PLUGINS.parent.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if not pattern.search(text):
             continue

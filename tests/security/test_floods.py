@@ -29,7 +29,7 @@ MOST_MIB = 250
 PARSE = """
 import sys
 from pathlib import Path
-from parcost.spec.sources import read
+from parcost.binding.sources import read
 from parcost.language.parse import parse
 from parcost.language.diagnostic_text import render
 _, found = parse(read(Path(sys.argv[1])))

@@ -37,8 +37,8 @@ def process(*arguments: str, **settings: Any) -> subprocess.CompletedProcess[str
 
 
 POISONED = (
-    "multiprocessing", "concurrent", "numpy", "parcost", "parcost_plugins", "sitecustomize",
-    "usercustomize", "pluggy", "attrs", "lark", "click", "distributed", "duckdb", "json", "pickle",
+    "multiprocessing", "concurrent", "numpy", "parcost", "parcost_apps", "parcost_formats",
+    "parcost_measured", "parcost_plugins", "sitecustomize", "usercustomize", "pluggy", "attrs", "lark", "click", "distributed", "duckdb", "json", "pickle",
 )  # fmt: skip
 COMMANDS = {
     "eval": ("eval", "a.par", "b.par", "--format", "csv"),
@@ -172,7 +172,7 @@ def test_one_who_takes_connections_and_says_nothing_is_bad_input(
     import socket
 
     pytest.importorskip("distributed")
-    from parcost_plugins.executors import dask
+    from parcost_apps.executors import dask
 
     monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 1)
     Path("a.par").write_text(SPEC)

@@ -278,20 +278,20 @@ def test_files_are_opened_in_one_place() -> None:
         "core/parcost/batch/cache.py",  # writes
         "core/parcost/cli/streams.py",  # opens /dev/null
         "core/parcost/cli/__init__.py",  # opens /dev/null
-        "core/parcost/spec/sources.py",  # a file inside of a wheel
+        "core/parcost/binding/sources.py",  # a file inside of a wheel
         "core/parcost/references/api.py",  # writes docs/api.md
         "core/parcost/references/language.py",  # makes docs/language.md
         "core/parcost/cli/docs.py",  # ships with us
-        "core/parcost/cli/serve.py",  # opens a browser
-        "core/parcost/editor/server.py",  # a text that an editor opens
-        "core/parcost/editor/texts.py",  # the same
+        "plugins/parcost_apps/server/command.py",  # opens a browser
+        "plugins/parcost_apps/editor/server.py",  # a text that an editor opens
+        "plugins/parcost_apps/editor/texts.py",  # the same
         "core/parcost/plugins/rule_pages.py",  # ships with a plugin
         "core/parcost/testing/plugins.py",  # the code of a plugin that is tested
         "plugins/parcost_plugins/analysis/anchors/causes.py",  # ships with us
-        "plugins/parcost_plugins/exporters/pictures/page.py",  # ships with us
-        "plugins/parcost_plugins/importers/keys/__init__.py",  # ships with us
-        "plugins/parcost_plugins/importers/tables/__init__.py",  # ships with us
-        "plugins/parcost_plugins/new_plugin/command.py",  # ships with us
+        "plugins/parcost_formats/reports/pictures/page.py",  # ships with us
+        "plugins/parcost_formats/tools/keys/__init__.py",  # ships with us
+        "plugins/parcost_formats/tools/tables/__init__.py",  # ships with us
+        "plugins/parcost_apps/new_plugin/command.py",  # ships with us
     }
     found = [one for one in opened_elsewhere() if one.partition(":")[0] not in allowed]
     found = [one for one in found if not one.startswith("grammar/")]

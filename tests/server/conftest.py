@@ -13,11 +13,11 @@ import pytest
 import uvicorn
 from attrs import define, field
 
-from parcost.server.access import Address
-from parcost.server.application import LivePage, application
-from parcost.server.evaluation_process import EndedError, OutOfTimeError, PageTask
-from parcost.server.run import address_of, bound_socket
-from parcost.server.turns import Turns
+from parcost_apps.server.access import Address
+from parcost_apps.server.application import LivePage, application
+from parcost_apps.server.evaluation_process import EndedError, OutOfTimeError, PageTask
+from parcost_apps.server.run import address_of, bound_socket
+from parcost_apps.server.turns import Turns
 
 
 @define(eq=False)

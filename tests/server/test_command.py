@@ -157,7 +157,7 @@ def test_a_missing_library_is_named(
 ) -> None:
     for name in [n for n in sys.modules if n.partition(".")[0] in (library, "parcost_none")]:
         monkeypatch.delitem(sys.modules, name)
-    for name in [n for n in sys.modules if n.startswith("parcost.server")]:
+    for name in [n for n in sys.modules if n.startswith("parcost_apps.server")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)  # type: ignore[arg-type]
     assert main(["serve", "--no-browser"]) == 2

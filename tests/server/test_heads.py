@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from parcost.server.run import HeaderLimit, bound_socket
+from parcost_apps.server.run import HeaderLimit, bound_socket
 
 PLACES = 8
 HALF = b"GET / HTTP/1.1\r\nHost: x"

@@ -15,9 +15,9 @@ from parcost.contract.forms import Form, FormInput
 from parcost.contract.importers import ImportOptions
 from parcost.search.best_first import SearchRequest, search
 from parcost.search.layout_search import layout_search
-from parcost.server.bodies import FormChange, SearchOrder
-from parcost.server.form import block_order, form_of
-from parcost.server.live_study import LiveStudy, Subject
+from parcost_apps.server.bodies import FormChange, SearchOrder
+from parcost_apps.server.form import block_order, form_of
+from parcost_apps.server.live_study import LiveStudy, Subject
 
 SPEC = """
 use catalog.devices.h100_sxm

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from parcost.server.bodies import LONGEST_SEARCH_SECONDS
-from parcost.server.evaluation_process import EvaluationProcess, OutOfTimeError, PageTask
-from parcost.server.live_study import Subject
-from parcost.server.turns import BusyError, SupersededError, Turns
+from parcost_apps.server.bodies import LONGEST_SEARCH_SECONDS
+from parcost_apps.server.evaluation_process import EvaluationProcess, OutOfTimeError, PageTask
+from parcost_apps.server.live_study import Subject
+from parcost_apps.server.turns import BusyError, SupersededError, Turns
 
 
 def problem_of(answer: tuple[int, Any]) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from parcost.cli import main
-from parcost_plugins.new_plugin.command import KINDS
+from parcost_apps.new_plugin.command import KINDS
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -12,9 +12,9 @@ import pytest
 import parcost
 from parcost import SpecError, StepTrace, communications_of
 from parcost.engine.step_trace import step_trace
-from parcost_plugins.traces.chakra import files
-from parcost_plugins.traces.chakra.files import save_traces
-from parcost_plugins.traces.chakra.schema import messages
+from parcost_formats.traces.chakra import files
+from parcost_formats.traces.chakra.files import save_traces
+from parcost_formats.traces.chakra.schema import messages
 
 ROOT = Path(__file__).parents[2]
 SPEC = """

@@ -15,8 +15,8 @@ from parcost import SpecError, StepTrace
 from parcost.cli import main
 from parcost.contract.page import Paper
 from parcost.engine.step_trace import step_trace
-from parcost_plugins.traces import perfetto
-from parcost_plugins.traces.perfetto import Perfetto
+from parcost_formats.traces import perfetto
+from parcost_formats.traces.perfetto import Perfetto
 
 ROOT = Path(__file__).parents[2]
 

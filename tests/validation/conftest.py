@@ -12,9 +12,9 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost_plugins.validation.records import read
-from parcost_plugins.validation.rows import RunRow, _rename_keys
-from parcost_plugins.validation.study import write
+from parcost_measured.validation.records import read
+from parcost_measured.validation.rows import RunRow, _rename_keys
+from parcost_measured.validation.study import write
 
 Raw = dict[str, Any]
 

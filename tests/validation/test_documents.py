@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from attrs import fields
 
-from parcost_plugins.validation.command import command
-from parcost_plugins.validation.rows import PRECISIONS, RunRow
-from parcost_plugins.validation.selection import METRICS, paths
+from parcost_measured.validation.command import command
+from parcost_measured.validation.rows import PRECISIONS, RunRow
+from parcost_measured.validation.selection import METRICS, paths
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")

@@ -15,8 +15,8 @@ import pytest
 
 import parcost
 from parcost.cli import main
-from parcost_plugins.validation import intervals
-from parcost_plugins.validation.intervals import (
+from parcost_measured.validation import intervals
+from parcost_measured.validation.intervals import (
     FOLDS,
     LEVELS,
     Coverage,

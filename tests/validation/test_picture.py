@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from parcost_plugins.validation.picture import histogram, scatter
+from parcost_measured.validation.picture import histogram, scatter
 
 
 def test_bars_of_a_tenth_each() -> None:

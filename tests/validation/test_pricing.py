@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parcost_plugins.validation.pricing import (
+from parcost_measured.validation.pricing import (
     Prediction,
     RowResult,
     _prediction,
@@ -17,7 +17,7 @@ from parcost_plugins.validation.pricing import (
     price,
     write_studies,
 )
-from parcost_plugins.validation.rows import PlacedRow, RunRow
+from parcost_measured.validation.rows import PlacedRow, RunRow
 
 Make = Callable[..., RunRow]
 

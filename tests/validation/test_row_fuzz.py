@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parcost_plugins.validation.rows import UnmodelledError, read_files
-from parcost_plugins.validation.study import write
+from parcost_measured.validation.rows import UnmodelledError, read_files
+from parcost_measured.validation.study import write
 
 VALUES = st.one_of(
     st.none(),

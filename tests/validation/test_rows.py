@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from parcost import SpecError
-from parcost_plugins.validation.rows import Rows, RunRow, files_of, read_files, shipped_runs
+from parcost_measured.validation.rows import Rows, RunRow, files_of, read_files, shipped_runs
 
 Write = Callable[[Iterable[Any]], Path]
 Raw = Callable[..., dict[str, Any]]

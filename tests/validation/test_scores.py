@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parcost_plugins.validation.scores import (
+from parcost_measured.validation.scores import (
     count_pairs,
     quantile,
     rates,

@@ -11,9 +11,9 @@ import pytest
 
 import parcost
 from parcost import Study
+from parcost_measured.validation.rows import RunRow, UnmodelledError
+from parcost_measured.validation.study import StudyText, write
 from parcost_plugins.kernels.rates import kernel_name
-from parcost_plugins.validation.rows import RunRow, UnmodelledError
-from parcost_plugins.validation.study import StudyText, write
 from parcost_plugins.vocabulary import (
     Cluster,
     KernelChoice,
@@ -349,7 +349,7 @@ def test_fused_attention_in_a_framework_that_had_none(row: Make) -> None:
 
 
 def test_every_entry_of_hardware_is_in_the_catalogue() -> None:
-    from parcost_plugins.validation.hardware import ENTRIES
+    from parcost_measured.validation.hardware import ENTRIES
 
     for kind in ("device", "fabric"):
         names = {Path(path.name).stem for path in (files("parcost_specs") / f"{kind}s").iterdir()}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from parcost_plugins.validation.frameworks import profile_of
-from parcost_plugins.validation.hardware import domain_of
-from parcost_plugins.validation.recipes import Recipe, recipe_of
-from parcost_plugins.validation.rows import RunRow, UnmodelledError, count_unread
-from parcost_plugins.validation.study import write
+from parcost_measured.validation.frameworks import profile_of
+from parcost_measured.validation.hardware import domain_of
+from parcost_measured.validation.recipes import Recipe, recipe_of
+from parcost_measured.validation.rows import RunRow, UnmodelledError, count_unread
+from parcost_measured.validation.study import write
 
 from ..rows import try_each
 

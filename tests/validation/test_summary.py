@@ -11,13 +11,13 @@ from attrs import evolve
 
 import parcost
 from parcost.contract.page import Heading, Table
-from parcost_plugins.validation import documents, pages
-from parcost_plugins.validation.intervals import Coverage, Range, Ranges
-from parcost_plugins.validation.pricing import Prediction, RowResult
-from parcost_plugins.validation.rows import Flaw, PlacedRow, RunRow
-from parcost_plugins.validation.scores import chance, quantile
-from parcost_plugins.validation.study import StudyText
-from parcost_plugins.validation.summary import (
+from parcost_measured.validation import documents, pages
+from parcost_measured.validation.intervals import Coverage, Range, Ranges
+from parcost_measured.validation.pricing import Prediction, RowResult
+from parcost_measured.validation.rows import Flaw, PlacedRow, RunRow
+from parcost_measured.validation.scores import chance, quantile
+from parcost_measured.validation.study import StudyText
+from parcost_measured.validation.summary import (
     DIMENSIONS,
     Ranking,
     Summary,

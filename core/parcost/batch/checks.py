@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import only_defines
+from parcost.binding.allowances import Allowance, Suppression, suppress, unused_allowance
 from parcost.language.diagnostics import Diagnostic, Severity
 from parcost.language.errors import SpecError
 from parcost.plugins.rule_pages import rule_pages
 from parcost.report.rejection import Rejection
-from parcost.spec.allowances import Allowance, Suppression, suppress, unused_allowance
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario

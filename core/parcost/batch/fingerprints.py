@@ -32,9 +32,9 @@ from parcost.system.files import CODE, read_bytes
 from parcost.version import __version__
 
 if TYPE_CHECKING:
+    from parcost.binding.modules import Loader, Module
     from parcost.contract.entries import Part
     from parcost.contract.plugin import Plugin
-    from parcost.spec.modules import Loader, Module
 
 PLUGINS = "parcost"
 _OURS = ("parcost", "parcost_grammar")

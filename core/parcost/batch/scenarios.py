@@ -10,11 +10,11 @@ from attrs import evolve
 
 from parcost.batch.files import Spec, specs
 from parcost.batch.rejections import attempt, reject
+from parcost.binding.modules import label_of
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.language.diagnostics import Diagnostic, did_you_mean
 from parcost.language.errors import SpecError
 from parcost.report.rejection import Rejection
-from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
     from parcost.engine.scenario import Scenario

@@ -14,11 +14,11 @@ from parcost.cli.messages import write_message
 from parcost.cli.pages import paper, show
 
 if TYPE_CHECKING:
+    from parcost.binding.modules import Loader
     from parcost.contract.offers import Catalogue
     from parcost.contract.page import Item
     from parcost.language.syntax import Block, Provenance
     from parcost.plugins.selection import PluginSelection
-    from parcost.spec.modules import Loader
 
 
 @click.command("catalog")
@@ -30,8 +30,8 @@ def command(pattern: str, selection: PluginSelection) -> int:
     PATTERN is a name (`h100_sxm`), a part of one (`h100`), or one with wildcards
     (`*.models.llama3*`). A single match is printed in full, with the origin of each value.
     """
+    from parcost.binding.modules import entries
     from parcost.language.diagnostics import did_you_mean
-    from parcost.spec.modules import entries
 
     session = options.session(selection)
     known: dict[str, tuple[Catalogue, tuple[str, ...]]] = {}
@@ -52,7 +52,7 @@ def command(pattern: str, selection: PluginSelection) -> int:
 
 def _blocks(loader: Loader, catalogue: Catalogue, steps: tuple[str, ...]) -> list[Block]:
     """Return the blocks of an entry: those that its name imports."""
-    from parcost.spec.modules import label_of
+    from parcost.binding.modules import label_of
 
     module = loader.catalogue_file(catalogue, steps)
     return [block for block in module.blocks if label_of(block) == steps[-1]]
@@ -101,9 +101,9 @@ def matches(name: str, pattern: str) -> bool:
 
 def facts(block: Block, inside: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield name, value as written, and provenance of each attribute, nested ones too."""
+    from parcost.binding.modules import base_of, label_of
     from parcost.language.syntax import Attribute
     from parcost.language.syntax import Block as Nested
-    from parcost.spec.modules import base_of, label_of
 
     common = _sources(block.provenance)
     base = base_of(block)

@@ -15,11 +15,11 @@ from parcost.cli.streams import put, results
 from parcost.language.escapes import escape_json
 
 if TYPE_CHECKING:
+    from parcost.binding.allowances import Suppression
     from parcost.contract.importers import ImportOptions
     from parcost.engine.session import Session
     from parcost.language.diagnostics import Diagnostic
     from parcost.plugins.selection import PluginSelection
-    from parcost.spec.allowances import Suppression
 
 
 @click.command("check")

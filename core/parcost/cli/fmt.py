@@ -99,7 +99,7 @@ def _files(paths: Iterable[str], *, check: bool, diff: bool) -> int:
 
 
 def _texts(path: str) -> tuple[str, str, str]:
-    from parcost.spec import sources
+    from parcost.binding import sources
 
     source = sources.read(Path(path), path)
     return path, source.text, _formatted(source)

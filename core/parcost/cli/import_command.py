@@ -16,6 +16,7 @@ from parcost.cli.streams import put
 from parcost.language.escapes import escape_line
 
 if TYPE_CHECKING:
+    from parcost.binding.foreign import ImportedFile, ImportedJob
     from parcost.contract.importers import (
         ImportedBlock,
         ImportedKey,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     )
     from parcost.engine.session import Session
     from parcost.plugins.selection import PluginSelection
-    from parcost.spec.foreign import ImportedFile, ImportedJob
 
 _BAD_INPUT = 2
 _MOST_KEYS = 500  # in a list: aliases of YAML make thousands of a few lines
@@ -65,9 +65,9 @@ def command(
         message = "`--anchor` is of an evaluation: `parcost import LOG` writes anchors as blocks"
         raise click.UsageError(message)
     _check_names(paths, session)
+    from parcost.binding import sources
     from parcost.contract.importers import ImportedValue
     from parcost.engine.foreign_jobs import questions_of, with_values
-    from parcost.spec import sources
     from parcost.system.files import split_recipe
 
     first, recipe = split_recipe(paths[0])
@@ -114,8 +114,8 @@ def _check_names(paths: Sequence[str], session: Session) -> None:
 
 def _text(job: ImportedJob) -> str:
     """Return the spec, under a comment that names the files."""
+    from parcost.binding.foreign import spec_lines
     from parcost.language.format import format_text
-    from parcost.spec.foreign import spec_lines
 
     head = [f"# From `{escape_line(one.source.name)}`, {one.importer.title}." for one in job.files]
     lines = [line.text for line in spec_lines(job.translation)]

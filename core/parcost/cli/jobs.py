@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from parcost.cli.messages import write_message
 
 if TYPE_CHECKING:
+    from parcost.binding.foreign import ImportedFile
+    from parcost.binding.modules import Loader
     from parcost.contract.importers import ImportOptions
-    from parcost.spec.foreign import ImportedFile
-    from parcost.spec.modules import Loader
 
 _WHOLE = ("model", "layout")  # kinds of blocks of a file that is a job by itself
 
@@ -79,8 +79,8 @@ def _read_files(paths: Sequence[str], reading: ImportOptions, loader: Loader) ->
     """Return the files that can be read by themselves."""
     from attrs import evolve
 
+    from parcost.binding import sources
     from parcost.language.errors import SpecError
-    from parcost.spec import sources
     from parcost.system.files import split_recipe
 
     found: list[ImportedFile] = []

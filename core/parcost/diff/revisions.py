@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
+from parcost.binding.sources import call_files
 from parcost.diff.git import contents, git_line, tree_entries
 from parcost.language.errors import SpecError
-from parcost.spec.sources import call_files
 from parcost.system.files import SPEC, failure
 from parcost.system.temporary import temporary_folder
 

@@ -10,6 +10,8 @@ from attrs import evolve
 
 from parcost.batch.rejections import attempt
 from parcost.batch.scenarios import passed_over, scenarios
+from parcost.binding.modules import Module
+from parcost.binding.sources import title_of
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.diff.changes import StudyChange, compare
 from parcost.engine.scenario import Scenario
@@ -17,8 +19,6 @@ from parcost.engine.session import Session
 from parcost.records import record
 from parcost.report.rejection import Rejection
 from parcost.report.report import Report
-from parcost.spec.modules import Module
-from parcost.spec.sources import title_of
 
 Key = tuple[str, str]  # the file of a study below the side's paths, and its name
 

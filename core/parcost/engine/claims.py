@@ -7,6 +7,9 @@ from typing import Any
 
 from attrs import field, frozen
 
+from parcost.binding.binder import Binder
+from parcost.binding.modules import Module
+from parcost.binding.values import Quantity, number
 from parcost.contract.figures import Figure, Interval
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.schema import BlockType
@@ -18,9 +21,6 @@ from parcost.language.units import BITS, BYTES, ONE, unit
 from parcost.numeric import all_of
 from parcost.report.figures import interval_of, missing_message
 from parcost.report.result import Expectation
-from parcost.spec.binder import Binder
-from parcost.spec.modules import Module
-from parcost.spec.values import Quantity, number
 
 #: The words behind a measured value that is to lie in the interval of a figure.
 WITHIN = "within interval"

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve
 
+from parcost.binding.deciding import is_answered
+from parcost.binding.foreign import ForeignSource, ImportedFile
+from parcost.binding.modules import Module
 from parcost.contract.importers import (
     ImportedBlock,
     ImportedValue,
@@ -17,9 +20,6 @@ from parcost.language.diagnostics import Diagnostic, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
 from parcost.plugins.discovery import Plugins
-from parcost.spec.deciding import is_answered
-from parcost.spec.foreign import ForeignSource, ImportedFile
-from parcost.spec.modules import Module
 
 _LACKING = {"missing-block", "missing-attribute"}
 

@@ -12,6 +12,9 @@ from typing import Protocol
 
 from attrs import evolve
 
+from parcost.binding.deciding import paths, without_assumed
+from parcost.binding.foreign import ImportedFile, ImportedJob, spec_lines
+from parcost.binding.modules import Loader
 from parcost.contract.importers import (
     ImportedBlock,
     ImportedKey,
@@ -24,9 +27,6 @@ from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError
 from parcost.language.text import Source, Span
 from parcost.plugins.discovery import Plugins
-from parcost.spec.deciding import paths, without_assumed
-from parcost.spec.foreign import ImportedFile, ImportedJob, spec_lines
-from parcost.spec.modules import Loader
 
 
 class Reader(Protocol):

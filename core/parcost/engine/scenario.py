@@ -14,6 +14,11 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from parcost.binding.allowances import Allowance, suppress
+from parcost.binding.binder import Binder
+from parcost.binding.defaults import setting
+from parcost.binding.modules import Loader, Module
+from parcost.binding.scope import Sweep, SweepAxis
 from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
 from parcost.engine.claims import Claims
@@ -28,11 +33,6 @@ from parcost.numeric import all_of, any_of, quiet
 from parcost.plugins.discovery import Plugins
 from parcost.report.report import Report
 from parcost.report.result import Infeasible, Result
-from parcost.spec.allowances import Allowance, suppress
-from parcost.spec.binder import Binder
-from parcost.spec.defaults import setting
-from parcost.spec.modules import Loader, Module
-from parcost.spec.scope import Sweep, SweepAxis
 
 MOST_POINTS = 100_000  # of a sweep, which takes up to 6 kB for each
 MOST_BOUND = 10_000  # points of sweeps that are bound one by one, some milliseconds each

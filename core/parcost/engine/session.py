@@ -17,6 +17,11 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
+from parcost.binding.defaults import setting
+from parcost.binding.foreign import ImportedFile, ImportedJob
+from parcost.binding.modules import Loader, Module, label_of
+from parcost.binding.requirements import check
+from parcost.binding.sources import SUFFIX
 from parcost.contract.importers import PLAIN, Importer, ImportOptions
 from parcost.engine.foreign_jobs import open_questions
 from parcost.engine.imported_job import import_job
@@ -27,11 +32,6 @@ from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.plugins.rule_pages import RulePage, rule_pages
 from parcost.report.report import Report
-from parcost.spec.defaults import setting
-from parcost.spec.foreign import ImportedFile, ImportedJob
-from parcost.spec.modules import Loader, Module, label_of
-from parcost.spec.requirements import check
-from parcost.spec.sources import SUFFIX
 from parcost.system.files import split_recipe
 
 

@@ -9,10 +9,10 @@ from parcost.contract.page import Column, Heading, Item, Line, Row, Table
 from parcost.records import record
 
 if TYPE_CHECKING:
+    from parcost.binding.foreign import ForeignSource
     from parcost.contract.origin import Origin
     from parcost.contract.study import Study
     from parcost.report.result import Result
-    from parcost.spec.foreign import ForeignSource
 
 _SHOWN = 3  # on one screen
 _LONGEST = 60  # characters of a reason there
@@ -30,9 +30,9 @@ class AssumedValue:
 def assumptions(study: Study) -> list[AssumedValue]:
     """Return what the study's file assumes: references first, entries of a catalogue not."""
     # Results of a cache are written without them, and need no study.
+    from parcost.binding.foreign import ForeignSource
     from parcost.contract.schema import block_type
     from parcost.output.resolved_spec import value_text
-    from parcost.spec.foreign import ForeignSource
 
     blocks = [block for blocks in study.blocks.values() for block in blocks]
     labels = {id(block): block.label for block in blocks}
@@ -106,7 +106,7 @@ def _is_of_file(origin: Origin) -> bool:
     """Return whether the study's file, or a file of its job, assumes a value."""
     if origin.kind != "assumed" or origin.span is None:
         return False
-    from parcost.spec.foreign import ForeignSource
+    from parcost.binding.foreign import ForeignSource
 
     return origin.how == "given" or isinstance(origin.span.source, ForeignSource)
 

@@ -9,7 +9,7 @@ from parcost.language.diagnostics import Diagnostic, Label
 from parcost.language.escapes import escape_line, escape_lines
 
 if TYPE_CHECKING:
-    from parcost.spec.allowances import Suppression
+    from parcost.binding.allowances import Suppression
 
 
 def as_data(diagnostic: Diagnostic) -> dict[str, Any]:

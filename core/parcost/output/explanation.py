@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve
 
+from parcost.binding.conversion import qualifier
 from parcost.contract.formulas import Formula
 from parcost.contract.page import Column, Heading, Item, Row, Table
 from parcost.contract.page import Line as TextLine
@@ -23,7 +24,6 @@ from parcost.output.resolved_spec import place_of
 from parcost.records import record
 from parcost.report.figures import interval_of
 from parcost.report.formulas import filled, fractions, long_figures
-from parcost.spec.conversion import qualifier
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Interval

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from parcost.binding.allowances import Suppression
 from parcost.contract.checks import check_message
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.language import numbers
@@ -22,7 +23,6 @@ from parcost.report.figures import interval_of, select
 from parcost.report.formulas import filled
 from parcost.report.verdict import INVALID, deciding_check, is_told
 from parcost.report.verdict import verdict as verdict_word
-from parcost.spec.allowances import Suppression
 
 if TYPE_CHECKING:
     from parcost.contract.figures import Figure, Section

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from parcost.binding.conversion import qualifier
 from parcost.contract.calls import CallError, call
 from parcost.contract.schema import BlockType, Curve, Field, block_type
 from parcost.language.errors import SpecError
@@ -20,7 +21,6 @@ from parcost.language.escapes import escape_line, escape_lines
 from parcost.language.numbers import literal
 from parcost.language.units import BYTES, SECONDS
 from parcost.numeric import is_array
-from parcost.spec.conversion import qualifier
 
 if TYPE_CHECKING:
     from parcost.contract.origin import Origin

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from parcost.output.view import View
     from parcost.report.report import Report
     from parcost.report.result import Expectation, Result
-from parcost.spec.allowances import Suppression
+from parcost.binding.allowances import Suppression
 
 _BAR = 28  # blocks of the longest bar
 _LINES = 40

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from attrs import evolve, frozen
 
+from parcost.binding.foreign import spec_lines, translate
 from parcost.contract.calls import CallError, call
 from parcost.contract.importers import ImportedBlock, ImportedValue, Importer, Translation
 from parcost.contract.settings import SettingsWriter, ToolSettings
@@ -24,7 +25,6 @@ from parcost.language.escapes import escape_line
 from parcost.language.text import Source
 from parcost.output.resolved_spec import AttributeText, SpecBlock, resolved_attributes, spec_blocks
 from parcost.records import record
-from parcost.spec.foreign import spec_lines, translate
 from parcost.system.files import failure
 from parcost.version import __version__
 

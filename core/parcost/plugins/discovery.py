@@ -37,7 +37,13 @@ MOST_KNOWN = 10_000  # answers that studies have in common
 MOST_FAULTS = 1000  # that are remembered
 MOST_ABSENCES = 3  # plugins that a diagnostic names
 _MOST_OF_AN_ANSWER = 20  # faults that are told of one answer
-_OWN_MODULES = ("parcost_plugins.", "parcost_specs")
+_OWN_MODULES = (
+    "parcost_apps.",
+    "parcost_formats.",
+    "parcost_measured.",
+    "parcost_plugins.",
+    "parcost_specs",
+)
 #: Hooks that one plugin answers, once, and what it does so.
 _ONE_ANSWER = {"pipelines": "cuts the step", "library": "names the communication library"}
 #: Hooks whose answers have unique names.

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parcost.binding.modules import label_of
 from parcost.contract.schema import BlockType
 from parcost.engine.session import Session
 from parcost.language.syntax import Attribute
 from parcost.output.declarations import default, flow, value
 from parcost.plugins.discovery import load
-from parcost.spec.modules import label_of
 
 if TYPE_CHECKING:
     from parcost.plugins.discovery import Plugins

@@ -21,7 +21,7 @@ from parcost.report.result import Result, figure_text, headline, is_good, meets_
 from parcost.report.rows import rows
 
 if TYPE_CHECKING:
-    from parcost.spec.allowances import Suppression
+    from parcost.binding.allowances import Suppression
 
 
 @record(kw_only=True, eq=False, repr=False)

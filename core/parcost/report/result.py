@@ -17,7 +17,7 @@ from parcost.numeric import Mask, Real
 from parcost.records import record
 
 if TYPE_CHECKING:
-    from parcost.spec.allowances import Suppression
+    from parcost.binding.allowances import Suppression
 
 
 @record(kw_only=True, eq=False)

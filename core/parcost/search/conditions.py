@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from parcost.language import syntax
 
 if TYPE_CHECKING:
+    from parcost.binding.modules import Module
     from parcost.engine.scenario import Scenario
-    from parcost.spec.modules import Module
 
 _LOGICAL = {"<", "<=", ">", ">=", "==", "!=", "&&", "||"}
 

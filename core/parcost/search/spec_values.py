@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parcost.binding.conversion import qualifier
+from parcost.binding.defaults import setting
 from parcost.language import syntax as s
 from parcost.language.numbers import literal
-from parcost.spec.conversion import qualifier
-from parcost.spec.defaults import setting
 
 if TYPE_CHECKING:
     from parcost.contract.schema import Field

@@ -7,13 +7,13 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import ClassVar
 
+from parcost.binding.foreign import translate
 from parcost.contract.hookspecs import hookimpl
 from parcost.contract.importers import ImportedBlock, ImportedValue, Importer, Translation
 from parcost.engine.session import Session
 from parcost.language.errors import SpecError
 from parcost.language.text import Source
 from parcost.plugins.discovery import load as load_plugins
-from parcost.spec.foreign import translate
 from parcost.testing.renaming import renamings, silent_answers, strange_values
 
 _MOST_PREFIXES = 60

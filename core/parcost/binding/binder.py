@@ -1,0 +1,495 @@
+"""From definitions to a study: expressions evaluated, units checked, ranges checked.
+
+Values are computed on demand, once. One run reports every error of a study, without errors that
+follow from others.
+
+Sweeps. A list where one value is wanted is an axis. A first, probing pass takes the first item of
+each list. It finds the axes, and those that affect a structural value (a word, a reference, a
+number of stages). Structural axes are then bound one value at a time; the others are arrays over
+*points*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import Factory, define, evolve
+
+from parcost.binding import defaults
+from parcost.binding import values as v
+from parcost.binding.conversion import convert, is_literal, stays_inside
+from parcost.binding.definitions import Definition, Definitions, alias_of
+from parcost.binding.expressions import Expressions
+from parcost.binding.lets import unread_lets
+from parcost.binding.modules import Loader, Module, add_let
+from parcost.binding.names import NameResolver
+from parcost.binding.scope import BrokenError, Scope, Sweep, SweepAxis
+from parcost.binding.values import BoundValue
+from parcost.contract.origin import Origin
+from parcost.contract.schema import BlockType
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
+from parcost.language.text import Span
+
+
+@define(eq=False)
+class Binder:
+    """Binds one study of a module at given *points* (an index, or indices, per axis)."""
+
+    types: Mapping[str, BlockType]
+    registries: Callable[[str], Sequence[str]]
+    loader: Loader
+    module: Module
+    study: s.Block | None
+    overrides: Mapping[str, s.Attribute]
+    points: Mapping[int, Any] = Factory(dict)
+    sweeps: dict[int, Sweep] = Factory(dict)  # those of numbers and texts, whatever the points
+    diagnostics: list[Diagnostic] = Factory(list)
+    axes: dict[int, SweepAxis] = Factory(dict)
+    origins: dict[int, Mapping[str, Origin]] = Factory(dict)  # by id of an object
+    objects: dict[int, Any] = Factory(dict)
+    lacking: dict[type, list[Diagnostic]] = Factory(dict)
+    definitions: Definitions = Factory(
+        lambda self: Definitions(self.types, self.loader.absences), takes_self=True
+    )
+    names: NameResolver = Factory(NameResolver, takes_self=True)
+    expressions: Expressions = Factory(lambda self: Expressions(self, self.names), takes_self=True)
+    _bound: dict[tuple[int, str], BoundValue | None] = Factory(dict)
+    open: list[tuple[int, str, Span]] = Factory(list)
+    _given: dict[tuple[int, str], s.Attribute] = Factory(dict)
+    study_lets: dict[str, s.Attribute] = Factory(dict)
+
+    def bind(self) -> dict[type, tuple[Any, ...]]:
+        """Return the study's blocks as objects, by class.
+
+        Errors are in ``diagnostics``; objects are missing then. Requirements of a block that is
+        not in the spec are in ``lacking``. They are errors only if a plugin reads the block.
+        """
+        preludes = list(self.loader.preludes())
+        for module in (*preludes, *_closure(self.module, set())):
+            self.diagnostics += module.diagnostics
+        self._read_study()
+        self.definitions.build(preludes, self.module, self.study)
+        self.diagnostics += self.definitions.diagnostics
+        self._imply()
+        self._apply_overrides()
+        blocks: dict[type, tuple[Any, ...]] = {}
+        for definition in self.definitions.table.values():
+            schema = definition.type.schema
+            count = len(self.diagnostics)
+            made = self._object_or_none(definition)
+            if made is not None:
+                blocks[schema] = (*blocks.get(schema, ()), made)
+            elif not definition.layers and not self._is_set(definition):
+                # A block whose default needs a block that is lacking too has its reasons.
+                reasons = self.diagnostics[count:] or next(iter(self.lacking.values()), [])
+                self.lacking[schema] = reasons
+                del self.diagnostics[count:]
+        if not self.names.used.keys() >= {*self.module.lets, *self.study_lets}:
+            self.diagnostics += unread_lets(self.module, self.study_lets)
+        return blocks
+
+    def forget(self) -> None:
+        """Drop the references back to this binder: evaluation has ended."""
+        del self.names, self.expressions
+
+    def claim_value(self, node: s.Expr, module: Module) -> v.Value:
+        """Return the value of an expression in an ``expect`` block."""
+        return self.evaluate(node, Scope(None, module, None, "expect"))
+
+    def _read_study(self) -> None:
+        for item in self.study.items if self.study else ():
+            if isinstance(item, s.Attribute):
+                add_let(item, self.study_lets, self.diagnostics)
+            elif isinstance(item, (s.Statement, s.Claim)):
+                self.diagnostics.append(
+                    problem("misplaced-statement", "this cannot stand in a study", item.span)
+                )
+
+    def _is_set(self, definition: Definition) -> bool:
+        given = any((id(definition), name) in self._given for name in definition.type.fields)
+        return given or any(self._is_set(child) for child in definition.children.values())
+
+    def _imply(self) -> None:
+        """Let blocks exist that need no label and no attribute."""
+        for type_ in self.types.values():
+            if type_.may_be_implied and (type_.kind, "") not in self.definitions.table:
+                self.definitions.table[type_.kind, ""] = Definition(type_, "", None)
+
+    def _apply_overrides(self) -> None:
+        for path, node in self.overrides.items():
+            self._add_block(path.partition(".")[0])
+            definition, name = self._locate(path)
+            self._given[id(definition), name] = node
+
+    def _add_block(self, kind: str) -> None:
+        """Add a block of a kind that the study lacks, unless blocks of it need a label."""
+        type_ = self.types.get(kind)
+        if type_ is None or type_.inside or type_.label == "required":
+            return
+        if self._find_definition(kind) is None and not self.definitions.of_kind(kind):
+            self.definitions.table[kind, ""] = Definition(type_, "", None)
+
+    def _locate(self, path: str) -> tuple[Definition, str]:
+        """Return the block and the attribute at *path*, through blocks inside and in use.
+
+        Raises:
+            SpecError: There is no such attribute, or several.
+        """
+        *steps, name = path.split(".")
+        definition = self._definition_at(steps) if steps else None
+        if definition is None or name not in definition.type.fields:
+            table = self.definitions.table.values()
+            known = {
+                f"{called}.{n}": None
+                for top in table
+                for called, d in [(top.called, top), *_nested_paths(top.called, top)]
+                for n in d.type.fields
+            }
+            message = f"there is no attribute `{path}`"
+            several = [p for p in known if p.endswith(f".{path}")]
+            help: str | None = None
+            if several:
+                help = "there is " + ", ".join(f"`{one}`" for one in several)
+            former = definition.type.former if definition is not None else {}
+            help = former.get(name, help)
+            help = help or self._alias_help(steps, name, definition)
+            help = help or did_you_mean(path, known) or _ending_in(path, list(known))
+            type_ = self.types.get(steps[0]) if steps else None
+            kinds = {d.type.kind for d in table}
+            absent = type_ is not None and not type_.inside and type_.kind not in kinds
+            if type_ is not None and absent and not several:
+                help = f"the study has no block `{type_.kind}`: write one with a label"
+            place = self.module.source.name
+            raise SpecError([Diagnostic("unknown-attribute", message, place=place, help=help)])
+        return definition, name
+
+    def _definition_at(self, steps: Sequence[str]) -> Definition | None:
+        definition = self._find_definition(steps[0])
+        for step in steps[1:]:
+            definition = self.inner(definition, step) if definition else None
+        return definition
+
+    def is_at(self, path: str, owner: object) -> bool:
+        """Return whether *path* leads to a block: *owner*, or one inside of it."""
+        steps = path.split(".")
+        first = self._definition_at(steps[:1])
+        if first is None or self.objects.get(id(first)) is not owner:
+            return False
+        return self._definition_at(steps) is not None
+
+    def _alias_help(
+        self, steps: Sequence[str], name: str, definition: Definition | None
+    ) -> str | None:
+        """Return a help line with the path that stands for a *name* of other tools."""
+        kind = definition.type.kind if definition is not None else ""
+        aliased = alias_of(name, kind, self.types)
+        if aliased is None:
+            return None
+        other, instead = aliased
+        block = ".".join(steps) if other == kind else other
+        return f"write `{block}.{instead}`"
+
+    def inner(self, definition: Definition, step: str) -> Definition | None:
+        """Return the block called *step* in *definition*, or the one that an attribute names."""
+        for child in definition.children.values():
+            if step in (child.label, child.type.kind):
+                return child
+        field = definition.type.fields.get(step)
+        if field is None or field.kind != "reference":
+            return None
+        given = self._given.get((id(definition), step))
+        if given is None and step in definition.attributes:
+            given, _ = definition.attributes[step]
+        if given is None:  # an omitted reference is to the only one
+            only = self.definitions.of_kind(field.target)
+            return only[0] if len(only) == 1 else None
+        return self._find_definition(given.value.text) if isinstance(given.value, s.Path) else None
+
+    def _find_definition(self, word: str) -> Definition | None:
+        table = self.definitions.table.values()
+        labelled = [d for d in table if d.label == word]
+        kinds = self.definitions.of_kind(word)
+        inside = [d for top in table for _, d in _nested_paths(top.called, top) if d.label == word]
+        found = labelled or kinds or inside
+        return found[0] if len(found) == 1 else None
+
+    def _object_or_none(self, definition: Definition) -> Any:
+        try:
+            return self.object(definition)
+        except BrokenError:
+            return None
+
+    def object(self, definition: Definition) -> Any:
+        key = id(definition)
+        if key in self.objects:
+            if self.objects[key] is None:
+                raise BrokenError
+            return self.objects[key]
+        self.objects[key] = None
+        shared = self._shared(definition)
+        known = self.loader.made.get(shared) if shared else None
+        if known:
+            made, origins = known
+            self.origins |= origins
+        else:
+            made = self._made(definition)
+        self.objects[key] = made
+        if shared and not known and self._is_closed(definition):
+            inside = [made, *self._inside(definition)]
+            self.loader.made[shared] = made, {id(one): self.origins[id(one)] for one in inside}
+        return made
+
+    def _made(self, definition: Definition) -> Any:
+        """Return a definition's object; note where its attributes come from."""
+        type_ = definition.type
+        held: dict[str, Any] = {}
+        origins: dict[str, Origin] = {}
+        missing: list[str] = []
+        broken = False
+        for name, field in type_.fields.items():
+            if field.kind == "children":
+                nested = [c for c in definition.children.values() if c.type.kind == field.target]
+                inside = [self._object_or_none(child) for child in nested]
+                broken = broken or None in inside
+                held[name] = tuple(inside)
+                continue
+            try:
+                bound = self.attribute(definition, name)
+            except BrokenError:
+                broken = True
+                if not self.is_given(definition, name) and name not in type_.defaults:
+                    missing.append(name)
+            else:
+                held[name], origins[name] = bound.held, bound.origin
+        if missing:
+            self.diagnostics.append(self._missing(definition, missing))
+        if broken:
+            raise BrokenError
+        if definition.header is not None:
+            origins[""] = Origin("given", definition.header.kind.span)
+        made = type_.schema(label=definition.label, **held)
+        self.origins[id(made)] = origins
+        return made
+
+    def _shared(
+        self, definition: Definition, within: tuple[int, ...] = ()
+    ) -> tuple[Any, ...] | None:
+        """Return what other studies may know the object of *definition* by, if they may.
+
+        That is the type, the label and the layers, where all of them are of catalogues,
+        whose modules stay as long as the loader, and the same of the blocks that it refers to.
+        """
+        if id(definition) in within:  # blocks that refer to one another
+            return None
+        for _, module in definition.layers:
+            if not module.catalogue or module is self.module:
+                return None
+        if self._given and self._is_set(definition):
+            return None
+        key = definition.type.schema, definition.label, *(id(b) for b, _ in definition.layers)
+        for target in self._references(definition):
+            other = target and self._shared(target, (*within, id(definition)))
+            if not other:
+                return None
+            key = *key, other
+        return key
+
+    def _references(self, definition: Definition) -> Iterator[Definition | None]:
+        """Yield the blocks that attributes of *definition* name, None for one that has no name."""
+        for name, (node, module) in definition.attributes.items():
+            field = definition.type.fields.get(name)
+            if field is not None and field.kind == "reference":
+                yield (
+                    self.names.block_of_kind(node.value.text, field.target, module, node.value)
+                    if isinstance(node.value, s.Path)
+                    else None
+                )
+
+    def _is_closed(self, definition: Definition) -> bool:
+        """Return whether the object of *definition* refers to nothing outside of it."""
+        type_ = definition.type
+        for name, field in type_.fields.items():
+            if name in definition.attributes:
+                node, module = definition.attributes[name]
+                if ("imported", id(node)) in module.literals:
+                    continue
+                if field.kind == "reference":  # `_shared` has followed it
+                    continue
+            elif field.kind == "children" or defaults.plain_default(type_.schema, name):
+                continue
+            else:
+                node, _ = defaults.expression(type_.kind, name, type_.defaults[name])
+            if not stays_inside(node, field, type_):
+                return False
+        return all(self._is_closed(child) for child in definition.children.values())
+
+    def _inside(self, definition: Definition) -> Iterator[Any]:
+        """Yield the objects of the blocks inside of *definition*, and of those it refers to."""
+        for child in (*definition.children.values(), *self._references(definition)):
+            if child is not None:
+                yield self.object(child)
+                yield from self._inside(child)
+
+    def _missing(self, definition: Definition, names: list[str]) -> Diagnostic:
+        listed = ", ".join(f"`{name}`" for name in names)
+        docs = [f"`{n}`: {definition.type.fields[n].doc}" for n in names]
+        for group, text in definition.type.any_of.items():
+            if not any(self.is_given(definition, name) for name in group):
+                docs.append(f"it also needs {text}")
+        header = definition.header
+        message = f"`{definition.called}` lacks {listed}"
+        if header is None:
+            return Diagnostic("missing-attribute", message, place=self.module.source.name)
+        help = None
+        if definition.label and len(header.words) == 1:
+            like = f"`{definition.type.kind} {definition.label} extends NAME {{ ... }}`"
+            help = f"write them, or extend a similar block: {like}"
+        return problem("missing-attribute", message, header.kind.span, notes=docs, help=help)
+
+    def is_given(self, definition: Definition, name: str) -> bool:
+        return name in definition.attributes or (id(definition), name) in self._given
+
+    def attribute(self, definition: Definition, name: str) -> BoundValue:
+        """Return the value of an attribute, computed once."""
+        key = (id(definition), name)
+        if key in self._bound:
+            known = self._bound[key]
+            if known is None:
+                raise BrokenError
+            return known
+        if key in self._given:
+            node = self._given[key]
+            origin = Origin("set", node.span)
+            bound = self._guarded(definition, name, node, self.module, origin)
+        elif name in definition.attributes:
+            bound = self._file_value(definition, name)
+        else:
+            bound = self._default(definition, name)
+        self._bound[key] = bound
+        return bound
+
+    def _file_value(self, definition: Definition, name: str) -> BoundValue:
+        """Return the value of an attribute that some file gives; a literal is read once."""
+        node, module = definition.attributes[name]
+        how = "given" if module is self.module else "imported"
+        known = module.literals.get((how, id(node)))
+        if known is not None:
+            return known
+        origin = Origin(how, node.span, *_provenance(node, definition))
+        bound = self._guarded(definition, name, node, module, origin)
+        if is_literal(node, definition.type.fields[name], bound):
+            module.literals[how, id(node)] = bound
+        return bound
+
+    def _default(self, definition: Definition, name: str) -> BoundValue:
+        """Return the value of an attribute without an assignment."""
+        type_ = definition.type
+        if name not in type_.defaults:
+            raise BrokenError  # reported with its block, as missing
+        bound = defaults.plain_default(type_.schema, name)
+        if bound is not None:
+            return bound
+        node, origin = defaults.expression(type_.kind, name, type_.defaults[name])
+        if type_.fields[name].kind == "reference":
+            origin = evolve(origin, reason=self._only_block(type_.defaults[name]))
+        return self._guarded(definition, name, node, self.module, origin)
+
+    def _only_block(self, kind: str) -> str:
+        """Return why a reference is to a block of *kind*: no other is there, "" in a prelude."""
+        found = self.definitions.of_kind(kind)
+        if len(found) != 1 or found[0].of_prelude:
+            return ""
+        own = any(module is self.module for _, module in found[0].layers)
+        return f"the only {kind}" if own else f"the only {kind} that is imported"
+
+    def _guarded(
+        self,
+        definition: Definition,
+        name: str,
+        node: s.Attribute,
+        module: Module,
+        origin: Origin,
+    ) -> BoundValue:
+        key = (id(definition), name)
+        for i, (owner, opened, _) in enumerate(self.open):
+            if (owner, opened) == key:
+                self.report_circle(name, node, self.open[i + 1 :])
+                raise BrokenError
+        self.open.append((*key, node.name.span))
+        try:
+            field = definition.type.fields[name]
+            scope = Scope(definition, module, field, f"{definition.called}.{name}")
+            return convert(self, node, scope, origin)
+        except SpecError as error:
+            self.diagnostics += error.diagnostics
+            self._bound[key] = None
+            raise BrokenError from None
+        except BrokenError:
+            self._bound[key] = None
+            raise
+        finally:
+            self.open.pop()
+
+    def report_circle(
+        self, name: str, node: s.Attribute, others: list[tuple[int, str, Span]]
+    ) -> None:
+        also = [(span, "which needs this") for _, _, span in others]
+        self.diagnostics.append(
+            problem(
+                "circular",
+                f"`{name}` depends on itself",
+                node.name.span,
+                "to know this",
+                also=also,
+            )
+        )
+
+    def evaluate(self, node: Any, scope: Scope) -> v.Value:
+        """Return the value of an expression."""
+        return self.expressions.evaluate(node, scope)
+
+
+def _ending_in(path: str, known: Sequence[str]) -> str | None:
+    """Return a help line naming the attributes that are called so in some block."""
+    last = path.rsplit(".", 1)[-1]
+    found = [f"`{name}`" for name in known if name.rsplit(".", 1)[-1] == last]
+    return f"did you mean {' or '.join(found[:3])}?" if found else None
+
+
+def _closure(module: Module, done: set[int]) -> list[Module]:
+    """Return *module* and everything that it imports, each once."""
+    if id(module) in done:
+        return []
+    done.add(id(module))
+    found = [module]
+    for other in (
+        *module.merged,
+        *module.aliases.values(),
+        *(m for m, _, _ in module.imported_blocks),
+    ):
+        found += _closure(other, done)
+    return found
+
+
+def _provenance(node: s.Attribute, definition: Definition) -> tuple[str, str]:
+    given = node.provenance
+    if not given:
+        for block, _ in reversed(definition.layers):
+            if any(item is node for item in block.items):
+                given = block.provenance
+                break
+    if not given:
+        return "", ""
+    first = given[0]
+    return first.kind.text, first.source.value if first.source else ""
+
+
+def _nested_paths(path: str, definition: Definition) -> Iterator[tuple[str, Definition]]:
+    """Yield the blocks inside of *definition*, which is at *path*, with their paths."""
+    for child in definition.children.values():
+        inner = f"{path}.{child.called}"
+        yield inner, child
+        yield from _nested_paths(inner, child)

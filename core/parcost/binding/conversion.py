@@ -1,0 +1,551 @@
+"""From a value to what a block's attribute holds: kind, dimension, qualifier, range."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from attrs import evolve
+
+from parcost.binding import values as v
+from parcost.binding.definitions import Definition
+from parcost.binding.expressions import Expressions
+from parcost.binding.names import NameResolver
+from parcost.binding.scope import Binding, BrokenError, Scope, SetValue
+from parcost.binding.values import BoundValue
+from parcost.contract.origin import Origin
+from parcost.contract.schema import BlockType, Curve, Field
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
+from parcost.language.numbers import quantity as shown
+from parcost.language.text import Span
+from parcost.language.units import (
+    BIT_RATE,
+    BITS,
+    BYTES,
+    FLOPS,
+    ONE,
+    RATE,
+    SECONDS,
+    Dimension,
+    known_units,
+)
+
+
+class ValueBinding(Binding, Protocol):
+    """The binder that a value is converted for."""
+
+    names: NameResolver
+    expressions: Expressions
+
+
+def convert(binder: ValueBinding, node: s.Attribute, scope: Scope, origin: Origin) -> BoundValue:
+    """Return the value of the attribute that *node* gives, as its field wants it.
+
+    Raises:
+        SpecError: It is of another kind or dimension, or out of range.
+    """
+    field = scope.field
+    assert field is not None
+    if isinstance(node.value, SetValue):
+        value = binder.expressions.given_value(node.value, scope)
+    else:
+        value = binder.evaluate(node.value, scope)
+    if field.kind == "quantity":
+        return _quantity(binder, node, value, scope, field, origin)
+    if value.axes:
+        for axis in value.axes:
+            binder.axes[axis].structural = True
+    if field.kind == "integers":
+        return BoundValue(value, _integers(value, node, field), origin)
+    if not isinstance(value, v.Symbol):
+        raise SpecError([_wrong_kind(binder, node, value, field)])
+    what = value.what
+    if field.kind == "reference":
+        if not isinstance(what, Definition):
+            raise SpecError([_wrong_kind(binder, node, value, field)])
+        return BoundValue(value, binder.object(what), origin)
+    if isinstance(what, Definition) or not isinstance(what, str):
+        raise SpecError([_wrong_kind(binder, node, value, field)])
+    if field.kind != "text" and what not in binder.names.choices(field):
+        span = node.value.span
+        raise SpecError([binder.names.wrong_word(what, span, node.name.text, field)])
+    if field.kind == "switch":
+        return BoundValue(value, what == "on", origin)
+    return BoundValue(value, what, origin)
+
+
+def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:
+    """Return whether *node* gives *bound* in every study: it refers to nothing."""
+    if _qualifiers_refer(node, field):
+        return False
+    value, meant = node.value, bound.value
+    if type(value) is s.Path:  # a let would mean another word
+        return isinstance(meant, v.Symbol) and meant.what == value.text
+    return type(value) in (s.Number, s.Text)
+
+
+def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
+    """Return whether *node* gives a number that depends on its own block of *type_* alone."""
+    return (
+        field.kind == "quantity"
+        and not _qualifiers_refer(node, field)
+        and _names_only(type_, node.value)
+    )
+
+
+def _names_only(type_: BlockType, node: s.Expr) -> bool:
+    """Return whether all names in an expression are those of attributes of *type_*."""
+    match node:
+        case s.Path(parts=[name]):
+            return name.text in type_.fields
+        case s.Chain(operands=inner) | s.FunctionCall(arguments=inner):
+            return all(_names_only(type_, part) for part in inner)
+        case s.Unary(operand=part):
+            return _names_only(type_, part)
+    return isinstance(node, s.Number)
+
+
+def _qualifiers_refer(node: s.Attribute, field: Field) -> bool:
+    """Return whether a word behind the value stands for another attribute."""
+    words = [word for word, factor in field.qualifiers.items() if isinstance(factor, str)]
+    return any(word in node.span.text for word in words)
+
+
+def _wrong_kind(
+    binder: ValueBinding, node: s.Attribute, value: v.Value, field: Field
+) -> Diagnostic:
+    wanted = {
+        "word": "a word",
+        "switch": "`on` or `off`",
+        "text": "a string in quotes",
+        "reference": f"the name of a `{field.target}`",
+        "integers": "a list of whole numbers",
+    }[field.kind]
+    return problem(
+        "wrong-kind",
+        f"`{node.name.text}` is {wanted}",
+        node.value.span,
+        f"this is {v.describe(value)}",
+        help=_unit_hint(binder, node, field),
+    )
+
+
+def _unit_hint(binder: ValueBinding, node: s.Attribute, field: Field) -> str | None:
+    """Return a help line with the name that a string or a number may stand for."""
+    text = node.span.text.partition("=")[2].strip(' "')
+    known: Sequence[str] = ()
+    if field.kind == "word":
+        known = binder.names.choices(field)
+    elif field.kind == "reference":
+        known = [label for kind, label in binder.definitions.table if kind == field.target]
+    hint = did_you_mean(text, known)
+    if not isinstance(node.value, s.Text):
+        return hint
+    if field.kind not in ("word", "reference", "switch"):
+        return None
+    return "a name stands without quotes" + (f"; {hint}" if hint else f": `{text}`")
+
+
+def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...]:
+    items = value.items if isinstance(value, v.Items) else (value,)
+    name, span = node.name.text, node.value.span
+    if not items:
+        raise SpecError(
+            [
+                problem(
+                    "empty-list",
+                    f"`{name}` lists nothing",
+                    span,
+                    help="leave the attribute out to use its default",
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
+    whole: list[int] = []
+    for item in items:
+        if (
+            not isinstance(item, v.Quantity)
+            or item.dimension != ONE
+            or not isinstance(item.number, (float, int))
+            or item.number != int(item.number)
+            or abs(item.number) >= 2**31
+        ):
+            complaint = f"`{name}` is a list of whole numbers"
+            raise SpecError([problem("wrong-kind", complaint, span)])
+        whole.append(int(item.number))
+    if field.minimum is not None and min(whole) < field.minimum:
+        raise SpecError(
+            [
+                problem(
+                    "out-of-range",
+                    f"`{name}` lists numbers of at least {field.minimum:g}",
+                    _span_of(node.value, whole.index(min(whole))),
+                    f"this is {min(whole)}",
+                    help=f"the nearest legal value is {field.minimum:g}",
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
+    return tuple(whole)
+
+
+def _span_of(node: Any, position: int) -> Span:
+    """Return where one item of a list was written, if it was written as one."""
+    items = node.items if isinstance(node, s.List) else ()
+    span: Span = items[position].span if position < len(items) else node.span
+    return span
+
+
+def _quantity(
+    binder: ValueBinding,
+    node: s.Attribute,
+    value: v.Value,
+    scope: Scope,
+    field: Field,
+    origin: Origin,
+) -> BoundValue:
+    name = node.name.text
+    if isinstance(value, v.Symbol) and isinstance(value.what, Curve):
+        if not field.curve:
+            raise SpecError([_not_a_number(node, value)])
+        return BoundValue(value, value.what, origin)
+    if isinstance(value, v.Symbol) and value.what is None:
+        raise BrokenError
+    if not isinstance(value, v.Quantity):
+        raise SpecError([_not_a_number(node, value)])
+    if value.dimension != field.dimension:
+        value = _converted(node, value, field)
+    if node.qualifiers or field.must_qualify:
+        value, said = _qualified(binder, node, value, scope, field)
+        origin = evolve(origin, word=said)
+    number = value.number
+    if field.whole and origin.how == "default" and isinstance(number, float) and number % 1:
+        wrong = _remainder(binder, node, scope)
+        if wrong is not None:
+            raise SpecError([wrong])
+    if field.whole or field.minimum is not None or field.positive or field.maximum:
+        _check_range(name, number, node, field)
+    _check_magnitude(name, number, node, field)
+    if field.structural:
+        for axis in value.axes:
+            binder.axes[axis].structural = True
+        number = int(number) if isinstance(number, (float, int)) else int(number.flat[0])
+    return BoundValue(value, number, origin)
+
+
+def _remainder(binder: ValueBinding, node: s.Attribute, scope: Scope) -> Diagnostic | None:
+    """Return what is wrong where a default divides an attribute by one that does not divide it.
+
+    It points at the divisor as it was written, and names the nearest that would do.
+    """
+    quotient, block = node.value, scope.definition
+    if not isinstance(quotient, s.Chain) or quotient.operators != ("/",) or block is None:
+        return None
+    whole, divisor = (_attribute_in(one, block) for one in quotient.operands)
+    if not whole or not divisor or divisor not in block.attributes:
+        return None
+    of, by = (binder.attribute(block, name).held for name in (whole, divisor))
+    if not all(isinstance(n, (float, int)) and n % 1 == 0 for n in (of, by)) or by < 1:
+        return None
+    if of % by == 0 or of > _EXACT or by > _LARGEST_DIVISOR:
+        return None
+    below = next(n for n in range(int(by) - 1, 0, -1) if of % n == 0)
+    above = next((n for n in range(int(by) + 1, 2 * int(by) + 1) if of % n == 0), None)
+    near = f"{below} or {above}" if above else f"{below}"
+    own = f"`{node.name.text}`, which is `{quotient.span.text}`"
+    return problem(
+        "not-whole",
+        f"`{whole}` {of:.0f} is not divisible by `{divisor}` {by:.0f}",
+        block.attributes[divisor][0].span,
+        help=f"take {divisor} = {near}, or write {own}",
+    )
+
+
+def _attribute_in(operand: s.Expr, block: Definition) -> str:
+    """Return the attribute of *block* that *operand* is, or that it keeps above a number."""
+    for one in operand.arguments if isinstance(operand, s.FunctionCall) else (operand,):
+        if isinstance(one, s.Path) and one.text in block.type.fields:
+            return one.text
+    return ""
+
+
+def _not_a_number(node: s.Attribute, value: v.Value) -> Diagnostic:
+    return problem(
+        "not-a-number",
+        f"`{node.name.text}` is a number",
+        node.value.span,
+        f"this is {v.describe(value)}",
+    )
+
+
+def _items_with_unit(node: s.Attribute, wanted: Dimension) -> str | None:
+    """Return how a list of plain numbers is written with a unit, if that follows the list."""
+    known, kinds = known_units(), (wanted, BIT_RATE) if wanted == RATE else (wanted,)
+    units = [q.text for q in node.qualifiers if q.text in known and known[q.text][1] in kinds]
+    if not isinstance(node.value, s.List) or not units:
+        return None
+    items = ", ".join(f"{item.span.text} {units[0]}" for item in node.value.items)
+    return f"each item has its unit: `[{items}]`"
+
+
+def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity:
+    name, span = node.name.text, node.value.span
+    wanted = field.dimension
+    if wanted == RATE and value.dimension == BIT_RATE:
+        return evolve(value, number=value.number / 8.0, dimension=RATE)
+    if wanted == BYTES and value.dimension == BITS:
+        raise SpecError(
+            [
+                problem(
+                    "bit-for-byte",
+                    f"`{name}` is measured in bytes, and this is in bits",
+                    span,
+                    f"this is {shown(value.number / 8.0, 'B')}",
+                    help=f"write `{span.text.replace('bit', 'B').replace('b', 'B')}` "
+                    "if bytes are meant, or `bytes(...)` to convert",
+                )
+            ]
+        )
+    if value.dimension == ONE:
+        raise SpecError(
+            [
+                problem(
+                    "missing-unit",
+                    f"`{name}` needs a unit",
+                    span,
+                    "this is a plain number",
+                    help=_items_with_unit(node, wanted)
+                    or f"units of {wanted} are {_examples(wanted)}",
+                )
+            ]
+        )
+    measured = "is a plain number" if wanted == ONE else f"is measured in {wanted}"
+    kinds = (wanted, BIT_RATE) if wanted == RATE else (wanted,)
+    under = [u for kind in kinds if wanted != ONE for u in _under(value.dimension, kind)]
+    raise SpecError(
+        [
+            problem(
+                "wrong-dimension",
+                f"`{name}` {measured}",
+                span,
+                f"this is {v.describe(value)}",
+                help=_per(node, "s" if wanted == RATE else under[0]) if under else None,
+            )
+        ]
+    )
+
+
+def _qualified(
+    binder: ValueBinding, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
+) -> tuple[v.Quantity, str]:
+    """Return *value* as the word behind it makes it, and the word."""
+    name = node.name.text
+    said = [q.text for q in node.qualifiers]
+    for qualifier in node.qualifiers:
+        if qualifier.text not in field.qualifiers:
+            raise SpecError([_unknown_qualifier(name, qualifier, field)])
+    items = node.value.items if isinstance(node.value, s.List) else (node.value,)
+    units = {item.unit if isinstance(item, s.Number) else "" for item in items}
+    said += [unit for unit in sorted(units) if unit in field.qualifiers]
+    if len(said) > 1:
+        raise SpecError(
+            [
+                problem(
+                    "duplicate",
+                    f"`{name}` cannot be both {said[0]} and {said[1]}",
+                    node.qualifiers[-1].span if node.qualifiers else node.value.span,
+                )
+            ]
+        )
+    if not said:
+        if field.must_qualify and value.literal and not isinstance(node.value, SetValue):
+            choices = " or ".join(f"`{q}`" for q in field.qualifiers)
+            raise SpecError(
+                [
+                    problem(
+                        "ambiguous-quantity",
+                        f"`{name}` must say {choices}",
+                        node.value.span,
+                        "which one is this?",
+                        help=_qualified_ways(node.value.span.text, field.qualifiers),
+                    )
+                ]
+            )
+        return value, ""
+    word = said[0]
+    factor = field.qualifiers[word]
+    if isinstance(factor, str):
+        assert scope.definition is not None
+        by = binder.attribute(scope.definition, factor).value
+        if not isinstance(by, v.Quantity):
+            message = f"`{name} = {word}` needs `{factor}`"
+            help = f"write `{factor} = ...` beside it"
+            raise SpecError([problem("not-given", message, node.span, help=help)])
+        return evolve(value, number=value.number / by.number, axes=value.axes | by.axes), word
+    return (value if factor == 1.0 else evolve(value, number=value.number * factor)), word
+
+
+def _per(node: s.Attribute, unit: str) -> str:
+    """Return the help line for a value that lacks the unit by which it is divided."""
+    words = " ".join(word.text for word in node.qualifiers)
+    return f"write `{node.value.span.text}/{unit}{f' {words}' if words else ''}`"
+
+
+def _qualified_ways(text: str, words: Iterable[str]) -> str:
+    """Return the help line for a value that lacks one of *words*, or has it too far inside.
+
+    >>> _qualified_ways("64 sequences * 4", ["sequences", "tokens"])
+    'the word stands behind the whole value: write `(64 * 4) sequences`'
+    >>> _qualified_ways("2 * 4", ["sequences", "tokens"])
+    'write `(2 * 4) sequences` or `(2 * 4) tokens`'
+    """
+    inside = [word for word in words if re.search(rf"\b{re.escape(word)}\b", text)]
+    for word in inside:
+        text = re.sub(rf"\s*\b{re.escape(word)}\b", "", text)
+    text = f"({text})" if re.search(r"[-+*?]|/ ", text) else text
+    ways = " or ".join(f"`{text} {word}`" for word in inside or words)
+    return f"the word stands behind the whole value: write {ways}" if inside else f"write {ways}"
+
+
+_LARGEST_DIVISOR = 1e6  # next to which others are looked for
+_EXACT = 2**53  # beyond, a number and its neighbour are the same
+
+
+def _check_range(name: str, number: Any, node: s.Attribute, field: Field) -> None:
+    worst = number if isinstance(number, (float, int)) else _worst(number, field)
+    low, high = field.minimum, field.maximum
+    complaint = hint = ""
+    percent = "%" in node.value.span.text
+
+    def number_text(number: float) -> str:
+        if number == int(number) and abs(number) <= _EXACT and not percent:
+            return f"{int(number)}"
+        return f"{100 * number:g} %" if percent else f"{number:g}"
+
+    if field.whole and worst != int(worst):
+        complaint = f"`{name}` is a whole number"
+        near = sorted({max(int(worst), int(low or 0)), int(worst) + 1})
+        hint = "the nearest are " + " and ".join(f"{n}" for n in near)
+        id = "not-whole"
+    elif (low is not None and worst < low) or (field.positive and worst <= 0):
+        bound = "above 0" if field.positive else f"at least {number_text(low or 0)}"
+        complaint, id = f"`{name}` must be {bound}", "out-of-range"
+    elif field.whole and worst > _EXACT and (high is None or high > _EXACT):
+        complaint, id = (
+            f"`{name}` is at most 2^53, beyond which whole numbers are not exact",
+            "out-of-range",
+        )
+        hint = f"the nearest legal value is {_EXACT}"
+    elif high is not None and worst > high:
+        complaint, id = f"`{name}` must be at most {number_text(high)}", "out-of-range"
+        hint = f"the nearest legal value is {number_text(high)}"
+    if complaint:
+        raise SpecError(
+            [
+                problem(
+                    id,
+                    complaint,
+                    node.value.span,
+                    f"this is {number_text(worst)}",
+                    help=hint or None,
+                    notes=[f"{name}: {field.doc}"],
+                )
+            ]
+        )
+
+
+def _check_magnitude(name: str, number: Any, node: s.Attribute, field: Field) -> None:
+    """Require a magnitude that formulas can multiply without overflow or underflow."""
+    if isinstance(number, (float, int)):
+        if number == 0 or v.SMALLEST <= abs(number) <= v.LARGEST:
+            return
+        size = abs(number)
+    else:
+        import numpy as np
+
+        sizes = np.abs(np.ravel(number))
+        wrong = sizes[(sizes != 0) & ((sizes < v.SMALLEST) | (sizes > v.LARGEST))]
+        if not wrong.size:
+            return
+        size = float(wrong[0])
+    large = size > v.LARGEST
+    unit = "" if field.dimension == ONE else f" {field.dimension}"
+    near = f"{v.LARGEST if large else v.SMALLEST:g}{unit}"
+    raise SpecError(
+        [
+            problem(
+                "out-of-range",
+                f"`{name}` is too {'large' if large else 'small'} to compute with",
+                node.value.span,
+                f"this is {size:g}{unit}",
+                help=f"the nearest legal value is {near}",
+                notes=[f"{name}: {field.doc}"],
+            )
+        ]
+    )
+
+
+def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic:
+    if not field.qualifiers:
+        return problem(
+            "unknown-qualifier",
+            f"`{name}` takes no word after its value",
+            qualifier.span,
+            help="several attributes on a line need commas",
+        )
+    return problem(
+        "unknown-qualifier",
+        f"`{name}` cannot be `{qualifier.text}`",
+        qualifier.span,
+        "one of " + ", ".join(f"`{q}`" for q in field.qualifiers),
+        help=did_you_mean(qualifier.text, field.qualifiers),
+    )
+
+
+def _worst(numbers: Any, field: Field) -> float:
+    """Return the element that breaks the range of *field*, or any one."""
+    import numpy as np
+
+    flat = np.ravel(numbers)
+    if field.whole and np.any(broken := flat != np.floor(flat)):
+        return float(flat[broken][0])
+    low = float(flat.min())
+    too_low = (field.minimum is not None and low < field.minimum) or (field.positive and low <= 0)
+    return low if too_low else float(flat.max())
+
+
+def _examples(dimension: Any) -> str:
+    known = {
+        BYTES: "`GB`, `GiB`, `MB`",
+        RATE: "`GB/s`, `Gbps`",
+        SECONDS: "`s`, `ms`, `us`",
+        FLOPS: "`TFLOPS`",
+    }
+    if dimension in known:
+        return known[dimension]
+    simple = [name for name, (_, d) in known_units().items() if d == dimension]
+    compound = (
+        f"{name}/{under}" for name, (_, d) in _SINGLE.items() for under in _under(d, dimension)
+    )
+    return ", ".join(f"`{name}`" for name in (simple or list(compound))[:4])
+
+
+#: What compound units are made of, in the order in which they are proposed.
+_SINGLE = {name: known_units()[name] for name in ("USD", "g", "J", "FLOP", "B", "b", "h", "s")}
+
+
+def _under(over: Any, wanted: Any) -> list[str]:
+    """Return the units by which something in *over* divides to what is *wanted*."""
+    return [name for name, (_, d) in _SINGLE.items() if d != ONE and over / d == wanted]
+
+
+def qualifier(field: Field, origin: Origin | None = None) -> str:
+    """Return the word that was written or must follow, if it leaves the number as it is."""
+    if origin is not None and field.qualifiers.get(origin.word) == 1:
+        return f" {origin.word}"
+    if not field.must_qualify:
+        return ""
+    return next(f" {word}" for word, factor in field.qualifiers.items() if factor == 1)

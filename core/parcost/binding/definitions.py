@@ -1,0 +1,398 @@
+"""The blocks of a study, after imports, extensions and overrides.
+
+A definition is a stack of layers, lowest first: its base, the prelude, imports, the file, the
+study. The topmost layer gives the value of an attribute. It is evaluated in the scope of its file,
+and can read the other attributes of the whole stack.
+The order of blocks in a file, or of files, never decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from attrs import Factory, define, field
+
+from parcost.binding.modules import Module, base_of, label_of, unknown_statement
+from parcost.contract.schema import BlockType, Field
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
+
+Key = tuple[str, str]
+DEEPEST_EXTENSION = 20
+_FEW_KINDS = 3
+_MOST_NAMES = 12  # in a message
+
+
+@define(eq=False)
+class Definition:
+    """A block of the study: its layers merged. *of_prelude*: no file of the study has it."""
+
+    type: BlockType
+    label: str
+    header: s.Block | None
+    of_prelude: bool = False
+    attributes: dict[str, tuple[s.Attribute, Module]] = Factory(dict)
+    children: dict[Key, Definition] = Factory(dict)
+    layers: list[tuple[s.Block, Module]] = field(factory=list)
+
+    @property
+    def called(self) -> str:
+        """How the block is named in paths: its label, or its kind without one."""
+        return self.label or self.type.kind
+
+
+@define(eq=False)
+class Definitions:
+    """Builds definitions, and collects errors in the blocks."""
+
+    types: Mapping[str, BlockType]
+    absences: Sequence[str]
+    diagnostics: list[Diagnostic] = Factory(list)
+    table: dict[Key, Definition] = Factory(dict)
+    _named: dict[tuple[int, str, str], Definition] = Factory(dict)
+    _opening: list[s.Block] = Factory(list)
+    _validated: set[int] = Factory(set)
+
+    def build(self, preludes: Iterable[Module], module: Module, study: s.Block | None) -> None:
+        """Fill the table for *study* of *module* (or the whole file without one)."""
+        for prelude in preludes:
+            self._add_module(prelude, set())
+        for definition in self.table.values():
+            definition.of_prelude = True
+        self._add_module(module, set())
+        if study is not None:
+            inner = [item for item in study.items if isinstance(item, s.Block)]
+            self._add_all([b for b in inner if b.kind.text != "expect"], module)
+
+    def definition_of(self, module: Module, block: s.Block) -> Definition | None:
+        """Return the definition of a block that is not of the study itself."""
+        key = (id(module), block.kind.text, label_of(block))
+        if key not in self._named:
+            type_ = self._type(block)
+            if type_ is None:
+                return None
+            definition = Definition(type_, label_of(block), block)
+            self._named[key] = definition
+            self._lay(definition, block, module)
+        return self._named[key]
+
+    def of_kind(self, kind: str) -> list[Definition]:
+        """Return the blocks of *kind*, those of preludes only where the study has none."""
+        every = [d for (other, _), d in self.table.items() if other == kind]
+        return [d for d in every if not d.of_prelude] or every
+
+    def _add_module(self, module: Module, done: set[int]) -> None:
+        if id(module) in done:
+            return
+        done.add(id(module))
+        imported: dict[Key, s.Block] = {}
+        for other, block, name in module.imported_blocks:
+            self._claim(imported, (block.kind.text, name), block)
+            self._add(block, other, name)
+        for other in module.merged:
+            for block in other.blocks:
+                self._claim(imported, (block.kind.text, label_of(block)), block)
+            self._add_module(other, done)
+        self._add_all(module.blocks, module)
+
+    def _claim(self, imported: dict[Key, s.Block], key: Key, block: s.Block) -> None:
+        other = imported.setdefault(key, block)
+        if other is not block:
+            self.diagnostics.append(_duplicate(block, other, " ".join(filter(None, key))))
+
+    def _add_all(self, blocks: Iterable[s.Block], module: Module) -> None:
+        first: dict[Key, s.Block] = {}
+        for block in blocks:
+            key = (block.kind.text, label_of(block))
+            if key in first:
+                self.diagnostics.append(_duplicate(block, first[key], " ".join(filter(None, key))))
+            else:
+                first[key] = block
+                self._add(block, module, key[1])
+
+    def _add(self, block: s.Block, module: Module, label: str) -> None:
+        type_ = self._type(block)
+        if type_ is None:
+            return
+        if type_.inside:
+            self.diagnostics.append(
+                problem(
+                    "misplaced-block",
+                    f"`{type_.kind}` stands inside a `{type_.inside}`",
+                    block.kind.span,
+                )
+            )
+            return
+        self._check_label(block, type_)
+        key = (type_.kind, label)
+        definition = self.table.get(key)
+        if definition is None:
+            definition = self.table[key] = Definition(type_, label, block)
+        definition.header = block
+        definition.of_prelude = False
+        self._lay(definition, block, module)
+
+    def _lay(self, definition: Definition, block: s.Block, module: Module) -> None:
+        """Put *block*, and below it what it extends, on top of *definition*."""
+        if any(block is opening for opening in self._opening):
+            self.diagnostics.append(
+                problem("circular", f"`{definition.called}` extends itself", block.kind.span)
+            )
+            return
+        if len(self._opening) > DEEPEST_EXTENSION:
+            message = f"blocks extend one another more than {DEEPEST_EXTENSION} deep"
+            self.diagnostics.append(problem("nesting-too-deep", message, block.kind.span))
+            return
+        self._opening.append(block)
+        try:
+            base = base_of(block)
+            if base is not None:
+                self._extend(definition, base, module)
+        except SpecError as error:
+            self.diagnostics += error.diagnostics
+        finally:
+            self._opening.pop()
+        definition.layers.append((block, module))
+        self._items(definition, block, module)
+
+    def _extend(self, definition: Definition, base: s.Path, module: Module) -> None:
+        found = find_block(base, module)
+        kind = definition.type.kind
+        if found is None or found[1].kind.text != kind:
+            known = [label_of(b) for b in module.blocks if b.kind.text == kind]
+            known += [name for _, b, name in module.imported_blocks if b.kind.text == kind]
+            what = f"there is no `{kind}` called `{base.text}`"
+            if found is not None:
+                what = f"`{base.text}` is a `{found[1].kind.text}`, not a `{kind}`"
+            raise SpecError(
+                [
+                    problem(
+                        "unknown-name",
+                        what,
+                        base.span,
+                        help=did_you_mean(base.text, filter(None, known)),
+                    )
+                ]
+            )
+        self._lay(definition, found[1], found[0])
+
+    def _items(self, definition: Definition, block: s.Block, module: Module) -> None:
+        seen: dict[str, s.Attribute] = {}
+        fields = definition.type.fields
+        kind = definition.type.kind
+        nested: dict[Key, s.Block] = {}
+        validate = id(block) not in self._validated
+        self._validated.add(id(block))
+        for item in block.items:
+            if isinstance(item, s.Attribute):
+                name = item.name.text
+                if name in seen:
+                    if validate:
+                        self.diagnostics.append(
+                            problem(
+                                "duplicate",
+                                f"`{name}` is given twice",
+                                item.name.span,
+                                "again here",
+                                also=[(seen[name].name.span, "first here")],
+                            )
+                        )
+                    continue
+                seen[name] = item
+                known = fields.get(name)
+                if known is None or known.kind == "children" or item.words:
+                    if validate:
+                        self.diagnostics.append(_unknown_attribute(item, definition, self.types))
+                    continue
+                definition.attributes[name] = (item, module)
+            elif isinstance(item, s.Block):
+                key = (item.kind.text, label_of(item))
+                if key in nested:
+                    self.diagnostics.append(
+                        _duplicate(item, nested[key], " ".join(filter(None, key)))
+                    )
+                    continue
+                nested[key] = item
+                self._child(definition, item, module, key)
+            elif validate and isinstance(item, s.Statement):
+                self.diagnostics.append(unknown_statement(item))
+            elif validate:
+                self.diagnostics.append(
+                    problem(
+                        "misplaced-claim",
+                        f"`{kind}` takes values, not claims",
+                        item.span,
+                        help="write `=`, or move the claim into `expect { ... }`",
+                    )
+                )
+
+    def _child(self, parent: Definition, block: s.Block, module: Module, key: Key) -> None:
+        type_ = self._type(block)
+        if type_ is None:
+            return
+        if type_.inside != parent.type.kind:
+            where = f"inside a `{type_.inside}`" if type_.inside else "on its own"
+            self.diagnostics.append(
+                problem(
+                    "misplaced-block",
+                    f"`{type_.kind}` stands {where}, not inside `{parent.type.kind}`",
+                    block.kind.span,
+                )
+            )
+            return
+        self._check_label(block, type_)
+        if key not in parent.children:
+            parent.children[key] = Definition(type_, key[1], block)
+        self._lay(parent.children[key], block, module)
+
+    def _type(self, block: s.Block) -> BlockType | None:
+        type_ = self.types.get(block.kind.text)
+        if type_ is None and id(block) not in self._validated:
+            self._validated.add(id(block))
+            self.diagnostics.append(
+                problem(
+                    "unknown-block",
+                    f"no plugin declares the block `{block.kind.text}`",
+                    block.kind.span,
+                    help=did_you_mean(block.kind.text, [*self.types, "study", "expect"])
+                    or "docs/language.md shows the blocks, and how a list of values sweeps",
+                    notes=self.absences,
+                )
+            )
+        return type_
+
+    def _check_label(self, block: s.Block, type_: BlockType) -> None:
+        label = label_of(block)
+        if label and type_.label == "none":
+            self.diagnostics.append(
+                problem(
+                    "unexpected-label",
+                    f"`{type_.kind}` takes no label: a study has one",
+                    block.words[0].span,
+                )
+            )
+        if not label and type_.label == "required":
+            self.diagnostics.append(
+                problem(
+                    "missing-label",
+                    f"`{type_.kind}` needs a label",
+                    block.kind.span,
+                    help=f"write `{type_.kind} NAME {{ ... }}`",
+                )
+            )
+
+
+def find_block(path: s.Path, module: Module) -> tuple[Module, s.Block] | None:
+    """Return the block that *path* names in the scope of *module*, if any."""
+    first, *rest = [part.text for part in path.parts]
+    if rest:
+        other = module.aliases.get(first)
+        if other is None or len(rest) != 1:
+            return None
+        named = other.labelled(rest[0])
+        return (other, named) if named is not None else None
+    for one in module.scope():
+        own = one.labelled(first)
+        if own is not None:
+            return one, own
+        for other, block, name in one.imported_blocks:
+            if name == first:
+                return other, block
+    return None
+
+
+def _duplicate(again: s.Block, first: s.Block, name: str) -> Diagnostic:
+    return problem(
+        "duplicate",
+        f"`{name}` is given twice",
+        again.kind.span,
+        "again here",
+        also=[(first.kind.span, "first here")],
+        help="write one value, or several studies: `study NAME { ... }`",
+    )
+
+
+def _unknown_attribute(
+    item: s.Attribute, definition: Definition, types: Mapping[str, BlockType]
+) -> Diagnostic:
+    fields = definition.type.fields
+    name = item.name.text
+    kind = definition.type.kind
+    if item.words:
+        word = item.words[0].text
+        message = f"`{word}` cannot stand before an attribute"
+        return problem("misplaced-attribute", message, item.words[0].span)
+    if name in fields:
+        child = fields[name].target
+        return problem(
+            "unknown-attribute",
+            f"`{name}` of `{kind}` are blocks",
+            item.name.span,
+            help=f"write `{child} NAME {{ ... }}` inside",
+        )
+    known = [n for n, f in fields.items() if f.kind != "children"]
+    return problem(
+        "unknown-attribute",
+        f"`{kind}` has no attribute `{name}`",
+        item.name.span,
+        help=types[kind].former.get(name)
+        or alias_hint(name, kind, types)
+        or _by_registry(name, fields)
+        or _elsewhere(name, types)
+        or did_you_mean(name, known)
+        or _all(known),
+    )
+
+
+def alias_hint(name: str, kind: str, types: Mapping[str, BlockType]) -> str | None:
+    """Return a help line for a *name* that other tools have for an attribute, of *kind* first."""
+    aliased = alias_of(name, kind, types)
+    if aliased is None:
+        return None
+    other, instead = aliased
+    return f"write `{instead}`" + (f" in `{other}`" if other != kind else "")
+
+
+def alias_of(name: str, kind: str, types: Mapping[str, BlockType]) -> tuple[str, str] | None:
+    """Return the kind of block, and what it has for a *name* of other tools; *kind* comes first.
+
+    An attribute of another block that is called so comes before what a third block has instead.
+    """
+    if kind in types and name in types[kind].aliases:
+        return kind, types[kind].aliases[name]
+    if any(name in type_.fields for type_ in types.values()):
+        return None
+    aliased = (other for other, type_ in types.items() if name in type_.aliases)
+    other = next(aliased, None)
+    return None if other is None else (other, types[other].aliases[name])
+
+
+def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:
+    """Return a help line naming the attribute that holds what *name* is one of.
+
+    A `schedule` is one of the schedules, and `kind` may be the attribute that takes one.
+    """
+    for other, declared in fields.items():
+        if declared.registry and name.rstrip("s") == declared.registry.rstrip("s"):
+            return f"did you mean `{other}`? it is one of the {declared.registry}"
+    return None
+
+
+def _elsewhere(name: str, types: Mapping[str, BlockType]) -> str | None:
+    """Return a help line naming the blocks that have an attribute *name*, if they are few.
+
+    Those that every study has come before calculations.
+    """
+    having = [type_ for type_ in types.values() if name in type_.fields]
+    always = [type_ for type_ in having if type_.label == "none"]
+    kinds = [f"`{type_.kind}`" for type_ in always or having]
+    if not 0 < len(kinds) <= _FEW_KINDS:
+        return None
+    return f"`{name}` is an attribute of {' and of '.join(kinds)}"
+
+
+def _all(names: Sequence[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"it has {listed}" + (f", and {more} more" if more > 0 else "")

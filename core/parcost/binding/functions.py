@@ -1,0 +1,247 @@
+"""The functions of the language. Total: every failure is a diagnostic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from parcost.binding.values import (
+    LARGEST,
+    SMALLEST,
+    Items,
+    Quantity,
+    Symbol,
+    Value,
+    axes_of,
+    describe,
+    finite,
+    number,
+    same_dimension,
+)
+from parcost.contract.schema import Curve
+from parcost.language import syntax as s
+from parcost.language.diagnostics import did_you_mean, problem
+from parcost.language.errors import SpecError
+from parcost.language.units import BIT_RATE, BITS, BYTES, ONE, RATE, SECONDS
+from parcost.numeric import maximum, minimum
+
+if TYPE_CHECKING:
+    from parcost.language.text import Span
+
+LONGEST_LIST = 1_000_000
+
+
+def call(node: s.FunctionCall, arguments: list[Value]) -> Value:
+    """Return the value of ``function(arguments)``."""
+    name = node.function.text
+    function = _FUNCTIONS.get(name)
+    if function is None:
+        raise SpecError(
+            [
+                problem(
+                    "unknown-function",
+                    f"there is no function `{name}`",
+                    node.function.span,
+                    help=did_you_mean(name, _FUNCTIONS)
+                    or "the functions are " + ", ".join(f"`{f}`" for f in sorted(_FUNCTIONS)),
+                )
+            ]
+        )
+    least, most, apply = function
+    if not least <= len(arguments) <= most:
+        wanted = str(least) if least == most else f"at least {least}"
+        raise SpecError(
+            [
+                problem(
+                    "wrong-arguments",
+                    f"`{name}` takes {wanted} argument{'s' * (wanted != '1')}, "
+                    f"not {len(arguments)}",
+                    node.span,
+                )
+            ]
+        )
+    return apply(node, arguments)
+
+
+def functions() -> list[str]:
+    """Return the names of the functions of the language."""
+    return sorted(_FUNCTIONS)
+
+
+#: How each function is called, and what it returns: for editors.
+USAGES = {
+    "min": ("min(a, b, ...)", "the least of some numbers"),
+    "max": ("max(a, b, ...)", "the greatest of some numbers"),
+    "ceil": ("ceil(x)", "a plain number, rounded up"),
+    "floor": ("floor(x)", "a plain number, rounded down"),
+    "log2": ("log2(x)", "the logarithm of a plain number to base 2"),
+    "sqrt": ("sqrt(x)", "the square root of a plain number"),
+    "bytes": ("bytes(x)", "a size or a rate in bits, in bytes"),
+    "range": ("range(first, last, step)", "a list of numbers, the last one included: a sweep"),
+    "divisors": ("divisors(n)", "the divisors of a whole number: a sweep"),
+    "curve": ("curve([size, time], ...)", "measured points in the place of a bandwidth"),
+}
+
+
+def _extreme(name: str) -> Callable[[s.FunctionCall, list[Value]], Value]:
+    def apply(node: s.FunctionCall, arguments: list[Value]) -> Value:
+
+        pick = minimum if name == "min" else maximum
+        numbers = [number(a, n.span) for a, n in zip(arguments, node.arguments, strict=True)]
+        result = numbers[0].number
+        for operand, argument in zip(numbers[1:], node.arguments[1:], strict=True):
+            same_dimension("compare", numbers[0], operand, node.arguments[0].span, argument.span)
+            result = pick(result, operand.number)
+        literal = any(n.literal for n in numbers)
+        return Quantity(result, numbers[0].dimension, axes_of(arguments), literal)
+
+    return apply
+
+
+def _elementwise(name: str, *, plain: bool) -> Callable[[s.FunctionCall, list[Value]], Value]:
+    def apply(node: s.FunctionCall, arguments: list[Value]) -> Value:
+        operand = number(arguments[0], node.arguments[0].span)
+        if plain and operand.dimension != ONE:
+            raise SpecError(
+                [
+                    problem(
+                        "wrong-dimension",
+                        f"`{name}` takes a plain number",
+                        node.arguments[0].span,
+                        f"this is {describe(operand)}",
+                    )
+                ]
+            )
+        import numpy as np
+
+        function = {"ceil": np.ceil, "floor": np.floor, "log2": np.log2, "sqrt": np.sqrt}[name]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            result = function(operand.number)
+        if not np.ndim(result):
+            result = float(result)
+        return evolve(operand, number=finite(result, node.span))
+
+    return apply
+
+
+def _bytes(node: s.FunctionCall, arguments: list[Value]) -> Value:
+    operand = number(arguments[0], node.arguments[0].span)
+    bits = operand.dimension.exponents[1]
+    if bits == 0:
+        return operand
+    dimension = operand.dimension
+    for _ in range(abs(bits)):
+        dimension = dimension / BITS * BYTES if bits > 0 else dimension * BITS / BYTES
+    return evolve(operand, number=operand.number / 8.0**bits, dimension=dimension)
+
+
+def _range(node: s.FunctionCall, arguments: list[Value]) -> Value:
+    bounds = [number(a, n.span) for a, n in zip(arguments, node.arguments, strict=True)]
+    first, last, *rest = (_scalar(b, n.span) for b, n in zip(bounds, node.arguments, strict=True))
+    step = rest[0] if rest else 1.0
+    for bound, argument in zip(bounds[1:], node.arguments[1:], strict=True):
+        same_dimension("count from", bounds[0], bound, node.arguments[0].span, argument.span)
+    if step <= 0:
+        raise SpecError([problem("out-of-range", "a range needs a step above zero", node.span)])
+    count = math.floor((last - first) / step + 1e-9) + 1 if last >= first else 0
+    _check_length(count, node.span)
+    dimension = bounds[0].dimension
+    return Items(tuple(Quantity(first + i * step, dimension) for i in range(count)))
+
+
+def _divisors(node: s.FunctionCall, arguments: list[Value]) -> Value:
+    count = _scalar(number(arguments[0], node.arguments[0].span), node.span)
+    if count < 1 or count != int(count) or count > 1e12:
+        raise SpecError(
+            [
+                problem(
+                    "out-of-range",
+                    "`divisors` takes a whole number from 1 to 10^12",
+                    node.arguments[0].span,
+                )
+            ]
+        )
+    whole = int(count)
+    low = [d for d in range(1, math.isqrt(whole) + 1) if whole % d == 0]
+    high = [whole // d for d in reversed(low) if d * d != whole]
+    return Items(tuple(Quantity(float(d)) for d in low + high))
+
+
+def _curve(node: s.FunctionCall, arguments: list[Value]) -> Value:
+
+    sizes: list[float] = []
+    seconds: list[float] = []
+    for value, argument in zip(arguments, node.arguments, strict=True):
+        pair = value.items if isinstance(value, Items) else ()
+        size, point = (*pair, None, None)[:2]
+        if len(pair) != 2 or not isinstance(size, Quantity) or not isinstance(point, Quantity):
+            raise SpecError(
+                [
+                    problem(
+                        "malformed-curve",
+                        "a point of a curve is `[size, time]` or `[size, bandwidth]`",
+                        argument.span,
+                    )
+                ]
+            )
+        if size.dimension != BYTES or point.dimension not in (SECONDS, RATE, BIT_RATE):
+            raise SpecError(
+                [
+                    problem(
+                        "malformed-curve",
+                        "a point of a curve is a size in bytes and a time or a bandwidth",
+                        argument.span,
+                        f"this is {describe(size)} and {describe(point)}",
+                    )
+                ]
+            )
+        at, there = _scalar(size, argument.span), _scalar(point, argument.span)
+        if at <= 0 or there <= 0 or (sizes and at <= sizes[-1]):
+            raise SpecError(
+                [
+                    problem(
+                        "malformed-curve",
+                        "the points of a curve are positive, with growing sizes",
+                        argument.span,
+                    )
+                ]
+            )
+        if not (min(at, there) >= SMALLEST and max(at, there) <= LARGEST):
+            message = f"the numbers of a curve are between {SMALLEST:g} and {LARGEST:g}"
+            raise SpecError([problem("malformed-curve", message, argument.span)])
+        rate = there / 8.0 if point.dimension == BIT_RATE else there
+        sizes.append(at)
+        seconds.append(there if point.dimension == SECONDS else at / rate)
+    import numpy as np
+
+    return Symbol(Curve(np.array(sizes), np.array(seconds)))
+
+
+def _scalar(value: Quantity, span: Span) -> float:
+    if value.axes or not isinstance(value.number, (float, int)):
+        raise SpecError([problem("swept-argument", "this argument cannot depend on a sweep", span)])
+    return float(value.number)
+
+
+def _check_length(count: int, span: Span) -> None:
+    if count > LONGEST_LIST:
+        message = f"this list has {count:,} items, and {LONGEST_LIST:,} are the most"
+        raise SpecError([problem("too-many-points", message, span)])
+
+
+_MANY = 10_000
+_FUNCTIONS: dict[str, tuple[int, int, Callable[[s.FunctionCall, list[Value]], Value]]] = {
+    "min": (1, _MANY, _extreme("min")),
+    "max": (1, _MANY, _extreme("max")),
+    "ceil": (1, 1, _elementwise("ceil", plain=True)),
+    "floor": (1, 1, _elementwise("floor", plain=True)),
+    "log2": (1, 1, _elementwise("log2", plain=True)),
+    "sqrt": (1, 1, _elementwise("sqrt", plain=True)),
+    "bytes": (1, 1, _bytes),
+    "range": (2, 3, _range),
+    "divisors": (1, 1, _divisors),
+    "curve": (2, _MANY, _curve),
+}

@@ -1,0 +1,57 @@
+"""Lets that nothing reads: their values are never evaluated, so their mistakes would stay.
+
+    let nodes = 8            # read by the cluster
+    let spare = nodez * 2    # a warning: nothing reads it
+
+A let is read if a block, a study or a claim of its file names it. So is a let that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import fields, has
+
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, Severity, problem
+
+if TYPE_CHECKING:
+    from parcost.binding.modules import Module
+
+
+def unread_lets(module: Module, study_lets: Mapping[str, s.Attribute]) -> Iterator[Diagnostic]:
+    """Yield a warning for each let of a file, and of one study in it, that nothing reads."""
+    lets = {**module.lets, **study_lets}
+    items = (*module.blocks, *module.studies, *module.expects)
+    left = {name for item in items for name in _names(item, own_lets=False)}
+    read: set[str] = set()
+    while left:
+        name = left.pop()
+        if name in lets and name not in read:
+            read.add(name)
+            left.update(_names(lets[name].value))
+    for name, node in lets.items():
+        if name not in read:
+            yield problem(
+                "no-effect",
+                f"nothing reads `let {name}`",
+                node.name.span,
+                "its value is not evaluated",
+                severity=Severity.WARNING,
+            )
+
+
+def _names(node: Any, *, own_lets: bool = True) -> Iterator[str]:
+    """Yield the first word of every path in an expression, or in the values of a block."""
+    if isinstance(node, tuple):
+        for each in node:
+            yield from _names(each, own_lets=own_lets)
+    elif isinstance(node, s.Path):
+        yield node.parts[0].text
+    elif isinstance(node, s.Attribute):
+        if own_lets or not node.words:
+            yield from _names((node.value, node.provenance))
+    elif has(type(node)):
+        for one in fields(type(node)):
+            yield from _names(getattr(node, one.name), own_lets=own_lets)

@@ -1,0 +1,181 @@
+"""Keys that a tool does not have, and that resemble one which it has.
+
+The file is read once more with the name that the tool has. What it would state then is asked for.
+So a misspelled key never leaves a setting to a default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+
+from attrs import evolve
+
+from parcost.binding.deciding import is_key, paths
+from parcost.contract.importers import (
+    ImportedKey,
+    ImportedValue,
+    Importer,
+    ImportFile,
+    ImportQuestion,
+    Translation,
+)
+
+_MOST_KEYS = 12  # of a file that are looked at
+_MOST_READINGS = 2  # of one key
+_MOST_CHARACTERS = 400_000  # of all readings
+_LONGEST = 100  # characters of a key that is compared
+_LONG = 5  # letters of a name that counts inside of a longer one
+_CLOSE = 0.8  # of get_close_matches
+
+
+def with_corrections(
+    importer: Importer,
+    file: ImportFile,
+    translation: Translation,
+    read: Callable[[ImportFile], Translation],
+) -> Translation:
+    """Return a translation that asks for what misspelled keys would state."""
+    keys = frozenset(importer.keys)
+    plain = [one for one in translation.ignored if not one.reason and not is_key(one.name, keys)]
+    left = _MOST_CHARACTERS
+    if not keys:
+        return translation
+    questions = list(translation.questions)
+    unknown, ignored = list(translation.unknown), list(translation.ignored)
+    tried: set[str] = set()
+    now = _values(translation)
+    strange = [one for one in unknown if not is_key(one.name, keys)]
+    for key in [*strange, *plain][:_MOST_KEYS]:
+        found: list[ImportQuestion] = []
+        for name in nearest_keys(key.name, keys)[:_MOST_READINGS]:
+            text = _correct(file.text, key, name)
+            if found or text is None or text in tried or len(text) > left:
+                continue
+            tried.add(text)
+            left -= len(text)
+            other = read(evolve(file, text=text))
+            if not other.problems:
+                found = list(_questions(importer, key, name, now, _values(other)))
+        if not found:
+            continue
+        here = (key.start, key.end)  # what the words of the key ask for is less sure
+        questions = [one for one in questions if (one.start, one.end) != here]
+        asked = {one.attribute for one in questions}
+        questions += (one for one in found if not _is_asked(one.attribute, asked))
+        if key in unknown:
+            unknown.remove(key)
+        else:
+            ignored.remove(key)
+        unknown.append(evolve(key, attribute=found[0].attribute))
+    return evolve(translation, questions=questions, unknown=unknown, ignored=ignored)
+
+
+def _is_asked(attribute: str, asked: Collection[str]) -> bool:
+    return attribute in asked or attribute.partition(".")[0] in asked
+
+
+def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
+    """Return the names that *name* is most like, the closest first.
+
+    >>> nearest_keys("--tensor-model-paralel-size", frozenset({"tensor_model_parallel_size"}))
+    ['tensor_model_parallel_size']
+    >>> nearest_keys("globalBatchSize", frozenset({"global_batch_size", "seq_len"}))
+    ['global_batch_size']
+    >>> nearest_keys("my_optimizer", frozenset({"optimizer", "seq_len"}))
+    ['optimizer']
+    """
+    letters = _letters(name[:_LONGEST])
+    parts = name.count(".")
+    known = {at: one for at, one in _by_letters(frozenset(keys)).items() if at.count(".") == parts}
+    found = [letters] if letters in known else []
+    within = [one for one in known if len(one) >= _LONG and one in letters]
+    turned = sorted(letters)
+    found += sorted(within, key=len, reverse=True)[:1]
+    found += [one for one in known if len(one) == len(letters) and sorted(one) == turned]
+    found += get_close_matches(letters, known, n=2, cutoff=_CLOSE)
+    return [known[one] for one in dict.fromkeys(found)]
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
+
+
+@cache
+def _by_letters(keys: frozenset[str]) -> Mapping[str, str]:
+    return {_letters(one): one for one in sorted(keys) if "*" not in one}
+
+
+def _correct(text: str, key: ImportedKey, name: str) -> str | None:
+    """Return the text of a file with *name* in place of a key; none where that is not found."""
+    written = key.name.lstrip("-").split(".")
+    parts = name.split(".")
+    if len(written) != len(parts):
+        return None
+    end = key.end
+    for old, new in reversed(list(zip(written, parts, strict=True))):
+        if old == new:
+            continue
+        at = next((at for form in _forms(old) if (at := text.rfind(form, 0, end)) >= 0), -1)
+        if at < 0:
+            return None
+        spelled = new.replace("_", "-") if key.name.startswith("--") and "-" in old else new
+        text = f"{text[:at]}{spelled}{text[at + len(old) :]}"
+        end = at
+    return text
+
+
+def _forms(name: str) -> Sequence[str]:
+    return (name, name.replace("_", "-"), name.replace("-", "_"))
+
+
+_Values = Mapping[str, tuple[str, bool]]  # by path: an expression, and whether the file states it
+
+
+def _values(translation: Translation) -> _Values:
+    """Return what a translation has; entries of a catalogue stand under their folder."""
+    found = {_folder(use): (use.value, not use.assumption) for use in translation.uses}
+    for path, one in paths(translation.blocks):
+        found[path] = (one.value, not one.assumption)
+    return found
+
+
+def _folder(use: ImportedValue) -> str:
+    return use.value.partition(" ")[0].rpartition(".")[0]
+
+
+def _questions(
+    importer: Importer, key: ImportedKey, name: str, now: _Values, then: _Values
+) -> Iterator[ImportQuestion]:
+    """Yield a question for each setting that a key would state under *name*."""
+    changed = {path for path in then if now.get(path, ("", False))[0] != then[path][0]}
+    stated = {path for path in changed if then[path][1]} or changed
+    shown = name.replace("_", "-") if key.name.startswith("--") else name
+    dashes = "--" if key.name.startswith("--") else ""
+    reason = (
+        f"`{key.name}` is not a key of {importer.title}; as `{dashes}{shown}` it would decide this"
+    )
+    for path in sorted(stated):
+        value = then[path][0]
+        also: Sequence[str] = ()
+        if path.startswith("catalog."):
+            answer, kind = f"--use {value}", path.rpartition(".")[2].removesuffix("s")
+            attribute, also = f"training.{kind}", (path, kind)
+        elif path.partition(".")[0] in ("precision", "framework"):
+            continue  # parts of a recipe: the entry is asked for
+        else:
+            attribute, answer = path, f"--set {_quote(f'{path}={value}')}"
+        yield ImportQuestion(
+            attribute=attribute,
+            reason=reason,
+            answers=(answer,),
+            start=key.start,
+            end=key.end,
+            also=also,
+        )
+
+
+def _quote(text: str) -> str:
+    return f"'{text}'" if re.search(r"[\s()*|&;<>]", text) else text

@@ -1,0 +1,802 @@
+"""A file, understood as far as that goes without plugins: imports, lets, blocks, studies.
+
+A module is one file. Importing is by name from a catalogue, ``use catalog.devices.x``,
+or by path, ``use "site.par" as site``. Without ``as``, the blocks of an imported file
+take part in the importing study, which may override them; with ``as`` they are reached
+through the name. Catalogue imports bring the one block that they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import Factory, define, evolve
+
+from parcost.binding import sources
+from parcost.binding.allowances import Allowance, read_allowances
+from parcost.binding.deciding import is_answered, lay_over, stated_values, without_assumed
+from parcost.binding.foreign import (
+    ForeignSource,
+    ImportedFile,
+    ImportedJob,
+    importer_for,
+    parse_foreign,
+    translate,
+    unused_options,
+)
+from parcost.binding.neighbors import Neighbors
+from parcost.binding.values import BoundValue
+from parcost.contract.importers import (
+    PLAIN,
+    DecidingSubject,
+    ImportedValue,
+    Importer,
+    ImportOptions,
+)
+from parcost.contract.offers import Catalogue
+from parcost.contract.origin import Origin
+from parcost.language import syntax as s
+from parcost.language.diagnostics import (
+    Diagnostic,
+    Severity,
+    did_you_mean,
+    nearest_names,
+    problem,
+)
+from parcost.language.errors import SpecError
+from parcost.language.parse import parse
+from parcost.language.text import Source, Span
+from parcost.records import record
+from parcost.system.files import (
+    SPEC,
+    check_size,
+    current_folder,
+    failure,
+    project_root,
+    real_path,
+    split_recipe,
+)
+
+if TYPE_CHECKING:
+    from parcost.plugins.rule_pages import RulePage
+
+STATEMENTS = ("use", "requires")
+MOST_IMPORTS = 100  # deep: each takes a part of the interpreter's stack
+_ANCHOR = "anchor"  # the kind of a block of a measured run
+
+
+@record(eq=False)
+class Buffer:
+    """The text of a file as an editor has it, unsaved; *serial* tells versions apart."""
+
+    text: str
+    serial: int
+
+
+@define(eq=False)
+class Module:
+    """One file: its own items, and what it imports."""
+
+    source: Source
+    path: Path | None  # None for a file of a catalogue
+    catalogue: str = ""
+    tree: s.Block | None = None
+    lets: dict[str, s.Attribute] = Factory(dict)
+    blocks: list[s.Block] = Factory(list)
+    studies: list[s.Block] = Factory(list)
+    expects: list[s.Block] = Factory(list)
+    requires: list[s.Statement] = Factory(list)
+    merged: list[Module] = Factory(list)  # imported without a name
+    aliases: dict[str, Module] = Factory(dict)  # imported with one
+    imported_blocks: list[tuple[Module, s.Block, str]] = Factory(
+        list
+    )  # catalogue blocks, name here
+    diagnostics: list[Diagnostic] = Factory(list)
+    allowances: list[Allowance] = Factory(list)
+    reading: ImportOptions = PLAIN
+    beside: dict[Path, str] = Factory(dict)  # texts of other files that it is read from
+    literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
+    _labelled: dict[str, s.Block] = Factory(dict)
+    _scope: list[Module] = Factory(list)
+
+    def scope(self) -> list[Module]:
+        """Return this file and those merged into it, each once, in the order of lookup."""
+        if not self._scope:
+            found: dict[int, Module] = {}
+            left = [self]
+            while left:
+                one = left.pop()
+                if id(one) not in found:
+                    found[id(one)] = one
+                    left += reversed(one.merged)
+            self._scope = list(found.values())
+        return self._scope
+
+    def all_allowances(self) -> list[Allowance]:
+        """Return the allowances of this file and of every file that it imports."""
+        found: dict[int, Module] = {}
+        left = [self]
+        while left:
+            one = left.pop()
+            if id(one) not in found:
+                found[id(one)] = one
+                left += one.merged
+                left += one.aliases.values()
+                left += (module for module, _, _ in one.imported_blocks)
+        return [allowance for one in found.values() for allowance in one.allowances]
+
+    def labelled(self, label: str) -> s.Block | None:
+        """Return the first block of the file that carries *label*."""
+        if len(self._labelled) == 0:
+            for block in reversed(self.blocks):
+                self._labelled[label_of(block)] = block
+        return self._labelled.get(label) if label else None
+
+
+def _single_file(files: Sequence[ImportedFile]) -> ImportedJob:
+    return ImportedJob(translation=files[0].translation, files=files)
+
+
+@define(eq=False)
+class Loader:
+    """Reads modules, each once. *catalogues* by name.
+
+    *absences* are plugins without a part. *read_importers* returns the importers by name, which
+    only files of other tools need.
+
+    *rules* returns the page of each rule, which only a file with allowances needs. *join* makes
+    one job of several files of other tools.
+    *buffers* are texts that stand for files, by the path without links.
+
+    *made* are objects of catalogue blocks that are equal in every study. They include, by id, the
+    origins of the attributes of each object and of its inner objects.
+    """
+
+    catalogues: Mapping[str, Catalogue]
+    absences: Sequence[str] = ()
+    read_importers: Callable[[], Mapping[str, Importer]] = dict
+    rules: Callable[[], Mapping[str, RulePage]] = dict
+    join: Callable[[Sequence[ImportedFile]], ImportedJob] = _single_file
+    buffers: Mapping[str, Buffer] = Factory(dict)
+    made: dict[tuple[Any, ...], tuple[Any, Mapping[int, Mapping[str, Origin]]]] = Factory(dict)
+    _listed: dict[str, dict[tuple[str, ...], str]] = Factory(dict)
+    _modules: dict[str, Module] = Factory(dict)
+    _stamps: dict[str, tuple[tuple[int, int], ...]] = Factory(dict)
+    _open: list[str] = Factory(list)
+    _checked: dict[str, bool] = Factory(dict)  # whether a file is as it was, by this load
+
+    @property
+    def importers(self) -> Mapping[str, Importer]:
+        """The readers of files of other tools, by name."""
+        return self.read_importers()
+
+    def __len__(self) -> int:
+        """Return how many files are kept."""
+        return len(self._modules)
+
+    def file(
+        self,
+        path: Path,
+        name: str,
+        root: Path | None = None,
+        *,
+        keep: bool = True,
+        reading: ImportOptions = PLAIN,
+    ) -> Module:
+        """Return the module in the file at *path*, read again only when it changed.
+
+        What it imports is kept whether or not it is to *keep* itself. *reading* is how the file
+        is read if it is no plain spec.
+
+        Raises:
+            SpecError: The file cannot be read. Problems inside are in ``diagnostics``.
+        """
+        self._begin()
+        place = real_path(path, name)
+        if path.suffix == sources.SUFFIX != place.suffix and place.exists():
+            message = f"`{name}` is a link to `{place.name}`, which is not a spec"
+            raise failure("not-a-spec", message, name)
+        key = ":".join((*reading.key, str(place)))
+        if key in self._modules and self._fresh(key, path):
+            return self._modules[key]
+        stamps = (self._stamp(path),)
+        buffer = self.buffers.get(str(place))
+        if buffer is None:
+            source = sources.read(path, name)
+        else:
+            check_size(buffer.text.encode("utf-8"), SPEC, name)
+            source = Source(name, buffer.text)
+        module = self._module(source, path, key, root, keep=keep, reading=reading)
+        if keep:
+            self._stamps[key] = (*stamps, *map(self._stamp, module.beside))
+            self._checked[key] = True
+        return module
+
+    def text(self, text: str, name: str) -> Module:
+        """Return the module that *text* spells; relative imports start here."""
+        self._begin()
+        source = Source(name, text)
+        path = Path(current_folder(), name)
+        return self._module(source, path, f"text:{name}", None, keep=False, plain=True)
+
+    def catalogue_file(self, catalogue: Catalogue, steps: tuple[str, ...]) -> Module:
+        """Return the module of a catalogue at ``steps`` (folders and a file's stem)."""
+        name = "/".join((catalogue.name, *steps)) + ".par"
+        key = f"catalogue:{name}"
+        if key not in self._modules:
+            resource = catalogue.root
+            for step in steps[:-1]:
+                resource = resource / step
+            source = sources.read_resource(resource / f"{steps[-1]}.par", name)
+            self._module(source, None, key, None, catalogue=catalogue.name)
+        return self._modules[key]
+
+    def preludes(self) -> Iterable[Module]:
+        """Return the modules that every study starts from."""
+        for name in sorted(self.catalogues):
+            catalogue = self.catalogues[name]
+            if catalogue.prelude:
+                steps = tuple(catalogue.prelude.removesuffix(".par").split("/"))
+                yield self.catalogue_file(catalogue, steps)
+
+    def _begin(self) -> None:
+        """Look at files anew, unless an import of one that is being read asks."""
+        if not self._open:
+            self._checked.clear()
+
+    def _fresh(self, key: str, path: Path) -> bool:
+        """Whether neither the module at *path* nor a file that it imports has changed since.
+
+        Each file is looked at once in a load, however many import it.
+        """
+        known = self._checked.get(key)
+        if known is None:
+            self._checked[key] = True  # for imports in a circle
+            module = self._modules[key]
+            inner = [
+                (":".join((*other.reading.key, str(other.path.resolve()))), other.path)
+                for other in (*module.merged, *module.aliases.values())
+                if other.path is not None
+            ]
+            stamps = tuple(map(self._stamp, (path, *module.beside)))
+            known = self._stamps.get(key) == stamps and all(
+                self._fresh(name, place) for name, place in inner
+            )
+            self._checked[key] = known
+        return known
+
+    def _stamp(self, path: Path) -> tuple[int, int]:
+        """Return what changes with the content of a file."""
+        try:
+            buffer = self.buffers.get(str(path.resolve())) if self.buffers else None
+            if buffer is not None:
+                return (-1, buffer.serial)
+            status = path.stat()
+        except (OSError, ValueError, RuntimeError):
+            return (0, 0)
+        return (status.st_mtime_ns, status.st_size)
+
+    def forget_files(self) -> None:
+        """Let go of every file that is not of a catalogue, so that each is read again."""
+        for key in [key for key in self._modules if not key.startswith("catalogue:")]:
+            del self._modules[key]
+
+    def _module(
+        self,
+        source: Source,
+        path: Path | None,
+        key: str,
+        root: Path | None,
+        *,
+        catalogue: str = "",
+        keep: bool = True,
+        reading: ImportOptions = PLAIN,
+        plain: bool = False,
+    ) -> Module:
+        beside: dict[Path, str] = {}
+        source, tree, found = self._parse(source, path, reading, beside, plain=plain)
+        module = Module(source, path, catalogue, tree, reading=reading, beside=beside)
+        module.diagnostics += found
+        module.allowances, wrong = read_allowances(
+            source, tree, self.rules, foreign=isinstance(source, ForeignSource)
+        )
+        module.diagnostics += wrong
+        if keep:
+            self._modules[key] = module
+        self._open.append(key)
+        try:
+            for item in (*tree.items, *_use_items(reading)):
+                self._item(item, module, root)
+            self._merge_files(module, plain=not isinstance(source, ForeignSource))
+            self._merge_anchors(module, root)
+        finally:
+            self._open.pop()
+        if not tree.items and not any(one.severity is Severity.ERROR for one in found):
+            module.diagnostics.append(
+                Diagnostic(
+                    "empty-file",
+                    f"`{source.name}` is empty",
+                    place=source.name,
+                    help="write blocks, or import entries that `parcost catalog` lists",
+                )
+            )
+        return module
+
+    def _parse(
+        self,
+        source: Source,
+        path: Path | None,
+        reading: ImportOptions,
+        beside: dict[Path, str],
+        *,
+        plain: bool,
+    ) -> tuple[Source, s.Block, Sequence[Diagnostic]]:
+        """Return the syntax tree of a file, be it a *plain* spec or a file of another tool.
+
+        Texts of other files that it is read from are added to *beside*.
+        """
+        if plain or path is None or (path.suffix == sources.SUFFIX and not reading.tool):
+            tree, errors = parse(source)
+            alone = all(name.endswith(sources.SUFFIX) for name in reading.files)
+            unused = unused_options((), reading, source.name) if alone else ()
+            return source, tree, [*errors, *unused]
+        given = self._added_kinds(reading)
+        job = self.foreign_job([(source, path)], reading, beside)
+        return parse_foreign(job, {*reading.settings, *given})
+
+    def _merge_files(self, module: Module, *, plain: bool) -> None:
+        """Merge further files of the command line; those of one foreign job are joined before."""
+        for name in module.reading.files:
+            if plain or name.endswith(sources.SUFFIX):
+                path, recipe = split_recipe(name)
+                own = evolve(module.reading, uses=(), files=(), recipe=recipe)
+                own = PLAIN if name.endswith(sources.SUFFIX) else own
+                module.merged.append(self.file(Path(path), path, reading=own))
+
+    def _merge_anchors(self, module: Module, root: Path | None) -> None:
+        """Merge the measured runs that the command line adds: blocks, or files that hold some."""
+        for number, given in enumerate(module.reading.anchors, 1):
+            if "=" in given and not Path(given).exists():
+                for item in _anchor_items(given, number):
+                    self._item(item, module, root)
+                continue
+            tool = self._anchor_tool(given)
+            module.merged.append(self.file(Path(given), given, reading=ImportOptions(tool=tool)))
+
+    def _anchor_tool(self, name: str) -> str:
+        """Return the importer that reads measured runs out of the file *name*.
+
+        Raises:
+            SpecError: No importer does.
+        """
+        able = {n: one for n, one in self.importers.items() if _ANCHOR in one.describes}
+        if len(able) == 1:
+            return next(iter(able))
+        source = sources.read(Path(name), name)
+        return importer_for(name, source.text, able).name
+
+    def foreign_job(
+        self,
+        named: Sequence[tuple[Source, Path]],
+        reading: ImportOptions,
+        beside: dict[Path, str],
+    ) -> ImportedJob:
+        """Return files of other tools as one job, with those that *reading* has besides.
+
+        Texts of all files but the first are added to *beside*.
+
+        Raises:
+            SpecError: A file has errors, or contradicts another one or the command line.
+        """
+        given = self._added_kinds(reading)
+        found: list[ImportedFile] = []
+        problems: list[Diagnostic] = []
+        foreign = [name for name in reading.files if not name.endswith(sources.SUFFIX)]
+        others = map(split_recipe, foreign)
+        for source, path, recipe in (
+            *((source, path, reading.recipe) for source, path in named),
+            *((None, Path(name), recipe or reading.recipe) for name, recipe in others),
+        ):
+            try:
+                text = source or sources.read(path, str(path))
+                if source is None:
+                    beside[path.resolve()] = text.text
+                several = len(named) + len(foreign) > 1
+                own = evolve(reading, recipe=recipe)
+                found.append(self._foreign_file(text, path, own, given, beside, several=several))
+            except SpecError as error:
+                problems += error.diagnostics
+        if problems:
+            raise SpecError(problems)
+        warnings = list(unused_options(found, reading))
+        if len(found) == 1:
+            return ImportedJob(translation=found[0].translation, files=found, warnings=warnings)
+        job = self.join(found)
+        return evolve(job, warnings=[*warnings, *job.warnings])
+
+    def _foreign_file(
+        self,
+        source: Source,
+        path: Path,
+        reading: ImportOptions,
+        given: Mapping[str, tuple[str, Span, str]],
+        beside: dict[Path, str],
+        *,
+        several: bool,
+    ) -> ImportedFile:
+        """Return a file of another tool, less what it assumes and the command line gives."""
+        importer = self._importer(source, reading.tool, several=several)
+        neighbors = Neighbors(path)
+        translation = translate(importer, source, reading, neighbors)
+        beside |= neighbors.read
+        problems = [
+            _contradiction(subject, one, source, *given[kind][:2])
+            for subject in importer.subjects
+            for kind in given
+            if kind in subject.attributes
+            for one in islice(stated_values(translation, subject), 1)
+            if one.value != given[kind][0]
+        ]
+        if problems:
+            raise SpecError(problems)
+        translation = without_assumed(translation, importer.subjects, given)
+        labels = {kind: label for kind, (_, _, label) in given.items()}
+        translation = lay_over(translation, importer.needs, labels)
+        known = {*given, *reading.settings}
+        open_ones = [one for one in translation.questions if not is_answered(one, known)]
+        translation = evolve(translation, questions=open_ones)
+        return ImportedFile(
+            source=source, importer=importer, translation=translation, neighbor=neighbors
+        )
+
+    def _importer(self, source: Source, tool: str, *, several: bool) -> Importer:
+        """Return the importer of a file; of *several* files, the tool is for the others."""
+        if tool and several:
+            with suppress(SpecError):
+                return importer_for(source.name, source.text, self.importers)
+        return importer_for(source.name, source.text, self.importers, tool)
+
+    def _added_kinds(self, reading: ImportOptions) -> Mapping[str, tuple[str, Span, str]]:
+        """Return the kinds of blocks that the command line adds: the entry, its place, a label."""
+        found: dict[str, tuple[str, Span, str]] = {}
+        if not reading.uses:
+            return found
+        adding = Module(Source("--use", ""), None)
+        for item in _use_items(reading):
+            before = len(adding.imported_blocks)
+            with suppress(SpecError):  # the module reports it
+                self._use(item, adding, None)
+            for _, block, label in adding.imported_blocks[before:]:
+                found[block.kind.text] = (_entry_text(item), item.span, label)
+        return found
+
+    def _item(self, item: s.Item, module: Module, root: Path | None) -> None:
+        match item:
+            case s.Block(kind=kind) if kind.text == "study":
+                module.studies.append(item)
+            case s.Block(kind=kind) if kind.text == "expect":
+                module.expects.append(item)
+            case s.Block():
+                module.blocks.append(item)
+            case s.Attribute():
+                self._let(item, module)
+            case s.Claim():
+                module.diagnostics.append(
+                    problem(
+                        "misplaced-claim",
+                        "a claim stands outside of `expect`",
+                        item.span,
+                        help=f"write `expect {{ {item.span.text} }}`",
+                    )
+                )
+            case s.Statement():
+                self._statement(item, module, root)
+
+    def _let(self, item: s.Attribute, module: Module) -> None:
+        add_let(item, module.lets, module.diagnostics)
+
+    def _statement(self, item: s.Statement, module: Module, root: Path | None) -> None:
+        first = item.words[0]
+        word = first.text if isinstance(first, s.Path) else ""
+        if word == "use":
+            try:
+                self._use(item, module, root)
+            except SpecError as error:
+                module.diagnostics += error.diagnostics
+        elif word == "requires":
+            module.requires.append(item)
+        else:
+            module.diagnostics.append(unknown_statement(item))
+
+    def _use(self, item: s.Statement, module: Module, root: Path | None) -> None:
+        target, alias = _use_words(item)
+        if isinstance(target, s.Text):
+            imported = self._imported_file(target, module, root)
+            if alias is None:
+                module.merged.append(imported)
+                return
+            if isinstance(imported.source, ForeignSource) and len(imported.blocks) == 1:
+                module.imported_blocks.append((imported, imported.blocks[0], alias.text))
+                return
+        else:
+            imported = self._imported_block(target, alias, module)
+            return
+        if alias.text in module.aliases:
+            raise SpecError(
+                [problem("duplicate", f"the name `{alias.text}` is given twice", alias.span)]
+            )
+        module.aliases[alias.text] = imported
+
+    def _imported_file(self, target: s.Text, module: Module, root: Path | None) -> Module:
+        if module.path is None:
+            message = "a file of a catalogue imports by name, not by path"
+            raise SpecError([problem("import-escapes", message, target.span)])
+        root = root or project_root(module.path)
+        try:
+            path = (module.path.parent / target.value).resolve()
+        except (OSError, ValueError, RuntimeError):  # a null byte, or links in a circle
+            message = f"`{target.value}` is not a path of a file"
+            raise SpecError([problem("unreadable-file", message, target.span)]) from None
+        if not path.is_relative_to(root.resolve()):
+            raise SpecError(
+                [
+                    problem(
+                        "import-escapes",
+                        f"`{target.value}` lies outside of the project",
+                        target.span,
+                        "this climbs out",
+                        help="import from the folder of the project, or from a catalogue by name",
+                    )
+                ]
+            )
+        if path.suffix != sources.SUFFIX == Path(target.value).suffix:
+            message = f"`{target.value}` is a link to `{path.name}`, which is not a spec"
+            raise SpecError([problem("not-a-spec", message, target.span)])
+        key = str(path)
+        if key in self._open:
+            chain = self._open[self._open.index(key) :]
+            names = " -> ".join(Path(k).name for k in [*chain, key])
+            raise SpecError(
+                [problem("circular-import", f"a file imports itself: {names}", target.span)]
+            )
+        if len(self._open) > MOST_IMPORTS:
+            raise SpecError([problem("circular-import", "imports nest too deeply", target.span)])
+        name = sources.relative_name(path, module.source.name)
+        try:
+            return self.file(path, name, root)
+        except SpecError as error:
+            raise SpecError(
+                [
+                    problem(d.id, d.message, target.span, "imported here", help=d.help)
+                    for d in error.diagnostics
+                ]
+            ) from None
+
+    def _imported_block(self, target: s.Path, alias: s.Name | None, module: Module) -> Module:
+        catalogue_name, *steps = [part.text for part in target.parts]
+        catalogue = self.catalogues.get(catalogue_name)
+        if catalogue is None:
+            raise SpecError(
+                [
+                    problem(
+                        "unknown-import",
+                        f"there is no catalogue `{catalogue_name}`",
+                        target.parts[0].span,
+                        help=self._entry_called(target.parts[-1].text)
+                        or did_you_mean(catalogue_name, self.catalogues)
+                        or "a file is imported by a path in quotes",
+                        notes=self.absences,
+                    )
+                ]
+            )
+        known = self._entries(catalogue)
+        if tuple(steps) not in known:
+            hint = did_you_mean(target.text, known.values()) or "`parcost catalog` lists it"
+            message = f"the catalogue has no `{target.text}`"
+            raise SpecError([problem("unknown-import", message, target.span, help=hint)])
+        imported = self.catalogue_file(catalogue, tuple(steps))
+        name = (alias or target.parts[-1]).text
+        for block in imported.blocks:
+            if label_of(block) == steps[-1]:
+                module.imported_blocks.append((imported, block, name))
+                return imported
+        message = f"`{imported.source.name}` has no block labelled `{steps[-1]}`"
+        raise SpecError([problem("unknown-import", message, target.span)])
+
+    def import_hint(self, name: str, kind: str, known: Iterable[str]) -> str | None:
+        """Return a help line with the entry of a catalogue that is called *name*, or nearly so.
+
+        Only blocks of a *kind* count, by their folder. Those of *known* names are imported.
+        """
+        of_kind = {n: path for n, path in self.entries_of(kind).items() if n not in known}
+        if name in of_kind:
+            return f"import it: `use {of_kind[name]}`"
+        if did_you_mean(name, known):
+            return None
+        hint = did_you_mean(name, of_kind)
+        folders = sorted({path.rpartition(".")[0] for path in of_kind.values()})
+        return f"{hint} import it from `{folders[0]}`" if hint else None
+
+    def entries_of(self, kind: str) -> Mapping[str, str]:
+        """Return the entries of catalogues that are blocks of a *kind*: by label, their paths."""
+        folders = (kind, f"{kind}s", f"{kind[:-1]}ies")
+        return {
+            entry[-1]: path
+            for catalogue in self.catalogues.values()
+            for entry, path in self._entries(catalogue).items()
+            if entry[0] in folders
+        }
+
+    def _entry_called(self, name: str) -> str | None:
+        """Return a help line with the entry of a catalogue whose last name is like *name*."""
+        known = {
+            entry[-1]: path
+            for catalogue in self.catalogues.values()
+            for entry, path in self._entries(catalogue).items()
+        }
+        close = nearest_names(name, known, 1)
+        return f"did you mean `use {known[close[0]]}`?" if close else None
+
+    def _entries(self, catalogue: Catalogue) -> Mapping[tuple[str, ...], str]:
+        """Return the importable names of a catalogue, and how each is spelled; listed once."""
+        if catalogue.name not in self._listed:
+            self._listed[catalogue.name] = {
+                entry: ".".join((catalogue.name, *entry)) for entry in entries(catalogue)
+            }
+        return self._listed[catalogue.name]
+
+
+def entries(catalogue: Catalogue) -> list[tuple[str, ...]]:
+    """Return the importable names of a catalogue, as folders and a file's stem."""
+    found: list[tuple[str, ...]] = []
+
+    def walk(folder: Any, steps: tuple[str, ...]) -> None:
+        for entry in sorted(folder.iterdir(), key=lambda e: str(e.name)):
+            if entry.name.endswith(".par"):
+                name = "/".join((*steps, entry.name))
+                if name not in (catalogue.prelude, catalogue.example):
+                    found.append((*steps, name.rsplit("/")[-1].removesuffix(".par")))
+            elif entry.is_dir() and not entry.name.startswith(("_", ".")):
+                walk(entry, (*steps, entry.name))
+
+    walk(catalogue.root, ())
+    return found
+
+
+def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[Diagnostic]) -> None:
+    """Add ``let name = value`` to *lets*, or its error to *diagnostics*."""
+    words = [w.text for w in item.words]
+    name = item.name.text
+    if words != ["let"] or len(item.name.parts) != 1:
+        hint = f"write `let {item.name.parts[-1].text} = ...`, or move it into a block"
+        if words and words[0] in STATEMENTS:
+            hint = f"`{words[0]}` takes names of letters, digits, `_` and dots"
+        elif words and words[0] != "let":
+            hint = f"write `{' '.join(words)} {{ {name} = ... }}`"
+        diagnostics.append(
+            problem(
+                "misplaced-attribute",
+                f"`{name}` stands outside of a block",
+                item.name.span,
+                help=hint,
+            )
+        )
+    elif name in lets:
+        diagnostics.append(
+            problem(
+                "duplicate",
+                f"`{name}` is given twice",
+                item.name.span,
+                "again here",
+                also=[(lets[name].name.span, "first here")],
+            )
+        )
+    else:
+        lets[name] = item
+
+
+def unknown_statement(item: s.Statement) -> Diagnostic:
+    """Return the diagnostic for a line of words that means nothing."""
+    word = item.words[0].text if isinstance(item.words[0], s.Path) else item.words[0].value
+    hint = did_you_mean(word, STATEMENTS)
+    return problem(
+        "unknown-statement",
+        f"`{word}` starts no statement",
+        item.words[0].span,
+        help=hint or f"write `{word} {{ ... }}` for a block or `{word} = ...` for a value",
+    )
+
+
+def label_of(block: s.Block) -> str:
+    """Return the label of a block, or "" without one."""
+    if not block.words:
+        return ""
+    first = block.words[0]
+    if isinstance(first, s.Text):
+        return first.value
+    return "" if first.text == "extends" else first.text
+
+
+def base_of(block: s.Block) -> s.Path | None:
+    """Return what the block extends, if anything.
+
+    Raises:
+        SpecError: The words after the label are not ``extends NAME``.
+    """
+    words = list(block.words)
+    if words and label_of(block):
+        words = words[1:]
+    if not words:
+        return None
+    match words:
+        case [s.Path() as word, s.Path() as base] if word.text == "extends":
+            return base
+    first = words[0]
+    raise SpecError(
+        [
+            problem(
+                "unexpected-word",
+                "a block's header is `kind label extends other`",
+                first.span,
+                help="a label is one word" if label_of(block) else None,
+            )
+        ]
+    )
+
+
+def _use_items(reading: ImportOptions) -> Sequence[s.Statement]:
+    """Return the imports that the command line adds to a file."""
+    text = "".join(f"use {entry}\n" for entry in reading.uses)
+    tree, found = parse(Source("--use", text))
+    if found:
+        raise SpecError(found)
+    return [item for item in tree.items if isinstance(item, s.Statement)]
+
+
+def _anchor_items(given: str, number: int) -> Sequence[s.Item]:
+    """Return the block of a measured run whose attributes the command line has."""
+    tree, found = parse(Source(f"--anchor {given}", f"{_ANCHOR} given_{number} {{ {given} }}\n"))
+    if found:
+        raise SpecError(found)
+    return tree.items
+
+
+def _entry_text(item: s.Statement) -> str:
+    """Return the entry that a `use` of the command line adds."""
+    return item.span.text.removeprefix("use").strip()
+
+
+def _contradiction(
+    subject: DecidingSubject, one: ImportedValue, source: Source, entry: str, place: Span
+) -> Diagnostic:
+    """Return an error at a value of a file and at the option that contradicts it."""
+    return problem(
+        "import-conflict",
+        f"{subject.name} is {one.value} in `{source.name}`, and {entry} on the command line",
+        Span(source, one.start, one.end),
+        f"`{one.key}`" if one.key else "",
+        also=[(place, "")],
+        help=f"remove `--use {entry}`, or change the file",
+    )
+
+
+def _use_words(item: s.Statement) -> tuple[s.Word, s.Name | None]:
+    match item.words[1:]:
+        case [target]:
+            return target, None
+        case [target, s.Path() as word, s.Path(parts=[alias])] if word.text == "as":
+            return target, alias
+    raise SpecError(
+        [
+            problem(
+                "malformed-use",
+                "this imports nothing",
+                item.span,
+                help='write `use catalog.devices.NAME` or `use "file.par" as NAME`',
+            )
+        ]
+    )

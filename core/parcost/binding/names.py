@@ -1,0 +1,299 @@
+"""What names mean: attributes of the block, lets, blocks by label or kind, imports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import Factory, define, evolve
+
+from parcost.binding import values as v
+from parcost.binding.definitions import Definition, find_block
+from parcost.binding.modules import Module, label_of
+from parcost.binding.scope import Binding, BrokenError, Scope
+from parcost.contract.schema import Field
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, did_you_mean, problem
+from parcost.language.errors import SpecError
+from parcost.language.numbers import literal
+from parcost.language.text import Span
+from parcost.numeric import is_array
+
+
+@define(eq=False)
+class NameResolver:
+    """Resolves paths for a binder."""
+
+    binder: Binding
+    _lets: dict[int, v.Value | None] = Factory(dict)
+    used: dict[str, str] = Factory(dict)  # lets by the names that they were met under
+
+    def path(self, node: s.Path, scope: Scope) -> v.Value:
+        field = scope.field
+        parts = node.parts
+        first = parts[0].text
+        if field is not None and len(parts) == 1 and field.kind in ("word", "switch"):
+            choices = self.choices(field)
+            if first in choices:
+                return v.Symbol(first)
+        let = self.let(first, scope.module)
+        if field is not None and field.kind in ("word", "switch", "text"):
+            if let is not None and len(parts) == 1:
+                return self._let_value(let[0], let[1], scope)
+            raise SpecError([self.wrong_word(node.text, node.span, scope.name, field)])
+        if field is not None and field.kind == "reference":
+            if let is not None and len(parts) == 1:
+                return self._let_value(let[0], let[1], scope)
+            return v.Symbol(self._block_named(node, scope, field.target))
+        definition = scope.definition
+        if definition is not None and first in definition.type.fields:
+            return self._walk(self._member(definition, parts[0], node), parts[1:], node)
+        if let is not None:
+            return self._walk(self._let_value(let[0], let[1], scope), parts[1:], node)
+        block = self.block(first, scope.module, node)
+        if block is not None:
+            return self._walk(v.Symbol(block), parts[1:], node)
+        if first in scope.module.aliases and len(parts) > 1:
+            return self._through_alias(scope.module.aliases[first], node)
+        raise SpecError([self._unknown_name(node, scope)])
+
+    def choices(self, field: Field) -> tuple[str, ...]:
+        """Return the words that *field* may hold: its own, and those of its registry."""
+        if field.registry:
+            return (*field.choices, *self.binder.registries(field.registry))
+        return field.choices
+
+    def wrong_word(self, said: str, span: Span, attribute: str, field: Field) -> Diagnostic:
+        """Return the diagnostic for *said* where *field* holds something else."""
+        name = attribute.rsplit(".", 1)[-1]
+        if field.kind == "text":
+            return problem(
+                "wrong-kind", f"`{name}` is a string in quotes", span, help=f'write `"{said}"`'
+            )
+        choices = self.choices(field)
+        listed = ", ".join(f"`{c}`" for c in choices)
+        return problem(
+            "wrong-word",
+            f"`{name}` cannot be `{said}`",
+            span,
+            f"one of {listed}" if choices else "no plugin offers any",
+            help=did_you_mean(said, choices),
+            notes=self.binder.loader.absences if field.registry else (),
+        )
+
+    def let(self, word: str, module: Module) -> tuple[s.Attribute, Module] | None:
+        """Return the let that *word* names in *module*, and the file that has it."""
+        if module is self.binder.module and word in self.binder.study_lets:
+            return self.binder.study_lets[word], module
+        for other in module.scope():
+            if word in other.lets:
+                return other.lets[word], other
+        return None
+
+    def _let_value(
+        self, node: s.Attribute, module: Module, scope: Scope, alias: str = ""
+    ) -> v.Value:
+        value = self._let_bound(node, module, scope)
+        name = alias or node.name.text
+        if name not in self.used:
+            self.used[name] = _let_text(value, node)
+        return value
+
+    def _let_bound(self, node: s.Attribute, module: Module, scope: Scope) -> v.Value:
+        key = id(node) if scope.field is None or scope.field.kind == "quantity" else 0
+        if key in self._lets:
+            value = self._lets[key]
+            if value is None:
+                raise BrokenError
+            return value
+        for i, (owner, _, _) in enumerate(self.binder.open):
+            if owner == id(node):
+                self.binder.report_circle(node.name.text, node, self.binder.open[i + 1 :])
+                raise BrokenError
+        self.binder.open.append((id(node), node.name.text, node.name.span))
+        try:
+            field = scope.field if key == 0 else None
+            value = self.binder.evaluate(node.value, Scope(None, module, field, node.name.text))
+        except SpecError as error:
+            self.binder.diagnostics += error.diagnostics
+            self._lets[id(node)] = None
+            raise BrokenError from None
+        finally:
+            self.binder.open.pop()
+        if key:
+            value = self._lets[key] = v.reference_value(value)
+        return value
+
+    def block(self, word: str, module: Module, node: s.Path) -> Definition | None:
+        """Return the block that *word* names: by label in scope, or by kind if unique."""
+        table = self.binder.definitions.table
+        labelled = [d for (_, label), d in table.items() if label == word]
+        if len(labelled) == 1:
+            return labelled[0]
+        kinds = self.binder.definitions.of_kind(word)
+        if len(kinds) == 1:
+            return kinds[0]
+        if len(labelled) + len(kinds) > 1:
+            names = ", ".join(f"`{d.called}`" for d in labelled or kinds)
+            raise SpecError(
+                [problem("ambiguous-name", f"`{word}` may be any of {names}", node.span)]
+            )
+        found = find_block(s.Path((node.parts[0],), node.span), module)
+        return self.binder.definitions.definition_of(*found) if found else None
+
+    def _through_alias(self, module: Module, node: s.Path) -> v.Value:
+        word = node.parts[1]
+        if word.text in module.lets:
+            scope = Scope(None, module, None, word.text)
+            alias = f"{node.parts[0].text}.{word.text}"
+            return self._let_value(module.lets[word.text], module, scope, alias)
+        for block in module.blocks:
+            if word.text in (label_of(block), block.kind.text):
+                definition = self.binder.definitions.definition_of(module, block)
+                if definition is not None:
+                    return self._walk(v.Symbol(definition), node.parts[2:], node)
+        known = [*module.lets, *(label_of(b) or b.kind.text for b in module.blocks)]
+        raise SpecError(
+            [
+                problem(
+                    "unknown-name",
+                    f"`{module.source.name}` has no `{word.text}`",
+                    word.span,
+                    help=did_you_mean(word.text, known),
+                )
+            ]
+        )
+
+    def _block_named(self, node: s.Path, scope: Scope, target: str) -> Definition:
+        first = node.parts[0].text
+        if len(node.parts) == 1:
+            block = self.block_of_kind(first, target, scope.module, node)
+            if block is not None:
+                return block
+        elif first in scope.module.aliases:
+            value = self._through_alias(scope.module.aliases[first], node)
+            if isinstance(value, v.Symbol) and isinstance(value.what, Definition):
+                return value.what
+        known = [
+            d.label for (kind, _), d in self.binder.definitions.table.items() if kind == target
+        ]
+        known = [k for k in known if k]
+        message = f"there is no `{target}` called `{node.text}`"
+        hint = did_you_mean(node.text, known)
+        if first == target and len(node.parts) == 1:
+            message = f"the study has no `{target}`"
+            hint = f"write `{target} NAME {{ ... }}`, or import one from the catalogue"
+            if known:
+                message = f"the study has {len(known)} blocks `{target}`: which one?"
+                hint = " or ".join(f"`{scope.name.rsplit('.')[-1]} = {k}`" for k in known[:4])
+        else:
+            hint = self.binder.loader.import_hint(node.text, target, known) or hint
+            hint = hint or "`parcost catalog` lists what can be imported"
+        span = node.span
+        if not _in_files(span) and scope.definition and scope.definition.header:
+            span = scope.definition.header.kind.span
+        id = "unknown-name" if first != target or len(node.parts) > 1 else "missing-block"
+        raise SpecError([problem(id, message, span, help=hint)])
+
+    def block_of_kind(
+        self, word: str, target: str, module: Module, node: s.Path
+    ) -> Definition | None:
+        """Return the block of the kind *target* that *word* names in *module*, if there is one."""
+        table = self.binder.definitions.table
+        if (target, word) in table:
+            return table[target, word]
+        of_kind = self.binder.definitions.of_kind(target)
+        if word == target and len(of_kind) == 1:
+            return of_kind[0]
+        found = find_block(node, module)
+        if found and found[1].kind.text == target:
+            return self.binder.definitions.definition_of(*found)
+        return None
+
+    def _member(self, definition: Definition, name: s.Name, node: s.Path) -> v.Value:
+        type_ = definition.type
+        field = type_.fields.get(name.text)
+        if field is None or field.kind == "children":
+            for child in definition.children.values():
+                if name.text in (child.label, child.type.kind):
+                    return v.Symbol(child)
+            known = [*type_.fields, *(c.called for c in definition.children.values())]
+            raise SpecError(
+                [
+                    problem(
+                        "unknown-name",
+                        f"`{definition.called}` has no `{name.text}`",
+                        name.span,
+                        help=did_you_mean(name.text, known),
+                    )
+                ]
+            )
+        if not self.binder.is_given(definition, name.text) and name.text not in type_.defaults:
+            raise BrokenError
+        value = self.binder.attribute(definition, name.text).value
+        if isinstance(value, v.Symbol) and value.what is None:
+            raise SpecError(
+                [
+                    problem(
+                        "not-given",
+                        f"`{definition.called}.{name.text}` is not given",
+                        node.span,
+                    )
+                ]
+            )
+        return v.reference_value(value)
+
+    def _walk(self, value: v.Value, rest: Sequence[s.Name], node: s.Path) -> v.Value:
+        for name in rest:
+            if not isinstance(value, v.Symbol) or not isinstance(value.what, Definition):
+                raise SpecError(
+                    [problem("unknown-name", f"`{name.text}` is no part of a number", name.span)]
+                )
+            inner = self._member(value.what, name, node)
+            value = evolve(inner, axes=inner.axes | value.axes) if value.axes else inner
+        return value
+
+    def _example(self, kind: str) -> str:
+        """Return a block of a kind to copy, as far as its declaration has one."""
+        found = self.binder.definitions.types.get(kind)
+        return found.example if found and found.example else f"{kind} {{ ... }}"
+
+    def _unknown_name(self, node: s.Path, scope: Scope) -> Diagnostic:
+        if not _in_files(node.span):
+            missing = node.parts[0].text
+            return Diagnostic(
+                "missing-block",
+                f"the study has no `{missing}`, which the default of `{scope.name}` needs",
+                place=self.binder.module.source.name,
+                help=f"write `{self._example(missing)}`",
+            )
+        known = [*scope.module.lets, *scope.module.aliases, *self.binder.study_lets]
+        for (kind, label), definition in self.binder.definitions.table.items():
+            known += [label or kind]
+            known += [f"{label or kind}.{name}" for name in definition.type.fields]
+        if scope.definition is not None:
+            known += scope.definition.type.fields
+        if len(node.parts) == 1 and scope.field is not None and scope.field.qualifiers:
+            known += scope.field.qualifiers
+        return problem(
+            "unknown-name",
+            f"nothing is called `{node.text}`",
+            node.span,
+            help=did_you_mean(node.text, known),
+        )
+
+
+def _in_files(span: Span) -> bool:
+    return not span.source.name.startswith("default of ")
+
+
+def _let_text(value: v.Value, node: s.Attribute) -> str:
+    """Return what a let stands for at this choice, or its text over the points of a sweep."""
+    if isinstance(value, v.Quantity) and not is_array(value.number):
+        return literal(float(value.number), value.dimension)
+    if (
+        isinstance(value, v.Symbol)
+        and isinstance(value.what, str)
+        and isinstance(node.value, s.List)
+    ):
+        return value.what
+    return node.value.span.text

@@ -1,0 +1,1 @@
+"""Programs around the predictions: editor server, live page, executors, new plugins."""

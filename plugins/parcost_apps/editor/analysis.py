@@ -1,0 +1,181 @@
+"""One file, read and bound as far as it goes: what every answer to an editor starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from attrs import Factory, define
+
+from parcost.batch.checks import is_error, key, problems_of_binding
+from parcost.batch.rejections import attempt
+from parcost.binding.binder import Binder
+from parcost.binding.modules import Module
+from parcost.engine.scenario import Scenario
+from parcost.engine.session import Session, scenarios_of
+from parcost.language import syntax as s
+from parcost.language.diagnostics import Diagnostic, Severity, problem
+from parcost.language.errors import SpecError
+from parcost.language.text import Source, Span
+from parcost.output.resolved_spec import AttributeText, attributes
+from parcost.report.rejection import Rejection
+
+MOST_STUDIES = 200  # of a file that are bound at each change: about a second
+
+
+@define(eq=False)
+class BoundStudy:
+    """A study of a file, and the binder that knows its names, errors or not."""
+
+    scenario: Scenario
+    binder: Binder
+    block: s.Block | None
+    has_errors: bool
+    _values: Mapping[str, AttributeText] | None = None
+
+    @property
+    def values(self) -> Mapping[str, AttributeText]:
+        """The values of all attributes by path, as a spec writes them; none with errors."""
+        if self._values is None:
+            made = attempt("", lambda: attributes(self.scenario.first))
+            self._values = {} if self.has_errors or isinstance(made, Rejection) else made
+        return self._values
+
+
+@define(eq=False)
+class Analysis:
+    """What is known of a file without rules and evaluation.
+
+    *imports* are the paths that it and its imports name, files or not.
+    """
+
+    path: str
+    session: Session
+    source: Source
+    tree: s.Block
+    module: Module | None = None
+    studies: Sequence[BoundStudy] = ()
+    diagnostics: Sequence[Diagnostic] = Factory(list)
+    imports: frozenset[str] = frozenset()
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every study of the file can be bound."""
+        return bool(self.studies) and not any(study.has_errors for study in self.studies)
+
+    def study_at(self, offset: int) -> BoundStudy | None:
+        """Return the study whose block holds *offset*, or else the first."""
+        for study in self.studies:
+            if study.block is not None and contains(study.block.span, offset):
+                return study
+        return self.studies[0] if self.studies else None
+
+
+def analyze(session: Session, path: str) -> Analysis:
+    """Return what is known of the file at *path*; never raises."""
+    loader = session.loader
+    loaded = attempt(path, partial(loader.file, Path(path), path, keep=False))
+    if isinstance(loaded, Rejection):
+        source = Source(path, "")
+        nowhere = Span(source, 0, 0)
+        nothing = s.Block(s.Name("", nowhere), (), (), (), nowhere)
+        return Analysis(path, session, source, nothing, diagnostics=loaded.diagnostics)
+    tree = loaded.tree
+    assert tree is not None
+    found = attempt(path, partial(scenarios_of, session, loaded, {}))
+    diagnostics: dict[tuple[object, ...], Diagnostic] = {}
+    studies = []
+    if isinstance(found, Rejection):
+        diagnostics |= {key(d): d for d in found.diagnostics}
+        scenarios = [_scenario(session, loaded)]
+    else:
+        scenarios = list(found)
+    first_left = scenarios[MOST_STUDIES].study if len(scenarios) > MOST_STUDIES else None
+    if first_left is not None:
+        diagnostics |= {("editor-studies",): _limit(first_left, len(scenarios))}
+    for scenario in scenarios[:MOST_STUDIES]:
+        has_errors = isinstance(found, Rejection)
+        if not has_errors:
+            of_study = problems_of_binding(path, scenario)
+            diagnostics |= {key(d): d for d in of_study if key(d) not in diagnostics}
+            has_errors = any(map(is_error, of_study))
+        bound = attempt(path, partial(_bind, scenario, has_errors=has_errors))
+        if not isinstance(bound, Rejection):
+            studies.append(bound)
+    files = _files(loaded)
+    if any(d.id == "circular-import" for module in files for d in module.diagnostics):
+        loader.forget_files()  # what such files know of one another depends on which came first
+    imports = frozenset(place for module in files for place in _imports(module))
+    found_here = [*diagnostics.values()]
+    return Analysis(path, session, loaded.source, tree, loaded, studies, found_here, imports)
+
+
+def _limit(first: s.Block, count: int) -> Diagnostic:
+    """Return the warning of the studies that the editor leaves out, from *first* on."""
+    return problem(
+        "editor-studies",
+        f"the editor shows the first {MOST_STUDIES} of {count:,} studies",
+        first.kind.span,
+        "not shown from here on",
+        help="`parcost check` checks all of them",
+        severity=Severity.WARNING,
+    )
+
+
+def file_imports(tree: s.Block) -> Iterator[s.Text]:
+    """Yield the paths that a file imports."""
+    for item in tree.items:
+        if isinstance(item, s.Statement) and len(item.words) > 1:
+            first, second, *_ = item.words
+            if isinstance(first, s.Path) and first.text == "use" and isinstance(second, s.Text):
+                yield second
+
+
+def contains(span: Span, offset: int) -> bool:
+    """Return whether *offset* lies in *span* or at its end."""
+    return span.start <= offset <= span.end
+
+
+def _imports(module: Module) -> Iterator[str]:
+    """Yield the places of the files that a file names, without links."""
+    if module.path is None or module.tree is None:
+        return
+    for target in file_imports(module.tree):
+        with suppress(OSError, ValueError, RuntimeError):  # no path at all
+            yield str((module.path.parent / target.value).resolve())
+
+
+def _scenario(session: Session, module: Module) -> Scenario:
+    """Return the whole file as a study, where its studies cannot be told."""
+    name = Path(module.source.name)
+    return Scenario(name.stem, str(name), module, None, session.plugins, session.loader)
+
+
+def _bind(scenario: Scenario, *, has_errors: bool) -> BoundStudy:
+    if not has_errors:
+        with suppress(SpecError):  # such as a file that only defines
+            return BoundStudy(scenario, scenario.binder, scenario.study, has_errors=False)
+    binder = Binder(
+        scenario.plugins.blocks,
+        lambda registry: list(scenario.plugins.offers(registry)),
+        scenario.loader,
+        scenario.module,
+        scenario.study,
+        {},
+    )
+    attempt(scenario.path, binder.bind)  # as far as it goes
+    return BoundStudy(scenario, binder, scenario.study, has_errors=True)
+
+
+def _files(module: Module) -> Sequence[Module]:
+    """Return a file and those that it imports by path, each once."""
+    found: dict[int, Module] = {}
+    left = [module]
+    while left:
+        one = left.pop()
+        if id(one) not in found:
+            found[id(one)] = one
+            left += [*one.merged, *one.aliases.values()]
+    return list(found.values())

@@ -1,0 +1,89 @@
+"""Diagnostics in an editor: where they stand in a document, and how they last while one types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import evolve
+
+from parcost.batch.checks import key
+from parcost.language.diagnostics import Diagnostic, Label
+from parcost.language.escapes import escape_lines
+from parcost.language.text import Source, Span
+from parcost_apps.editor.analysis import Analysis, file_imports
+
+
+def place_in(analysis: Analysis, diagnostic: Diagnostic) -> Span:
+    """Return where a diagnostic stands in the file of *analysis*.
+
+    One about another file stands at the import of a file, and one about none on the first line.
+    """
+    for label in diagnostic.labels[:1]:
+        if label.span.source.name == analysis.source.name:
+            return label.span
+        name = label.span.source.name.rpartition("/")[2]
+        imports = list(file_imports(analysis.tree))
+        named = [one.span for one in imports if one.value.rpartition("/")[2] == name]
+        if named or imports:
+            return (named or [imports[0].span])[0]
+    return Span(analysis.source, 0, len(analysis.source.line(1)))
+
+
+def text_of(diagnostic: Diagnostic) -> str:
+    """Return the message with what is known besides, in lines."""
+    labels = [label.text for label in diagnostic.labels[:1] if label.text]
+    notes = [f"note: {note}" for note in diagnostic.all_notes]
+    help = [f"help: {diagnostic.help}"] if diagnostic.help else []
+    return escape_lines("\n".join([": ".join([diagnostic.message, *labels]), *notes, *help]))
+
+
+def pending(before: Sequence[Diagnostic], analysis: Analysis, old: Source) -> Iterator[Diagnostic]:
+    """Yield the diagnostics of rules that hold until rules have been asked again.
+
+    *before* are those of the *old* text. What stands ahead of the change or behind it moves along;
+    what it touches is left out. Errors of the analysis end them all.
+    """
+    known = {key(d) for d in analysis.diagnostics}
+    new = analysis.source
+    ahead, behind = _unchanged(old.text, new.text)
+    move = len(new.text) - len(old.text)
+    for diagnostic in before:
+        labels = []
+        for label in diagnostic.labels:
+            span = label.span
+            if span.source.name != new.name or span.end <= ahead:
+                shift = 0
+            elif span.start >= len(old.text) - behind:
+                shift = move
+            else:
+                break
+            source = new if span.source.name == new.name else span.source
+            labels.append(Label(Span(source, span.start + shift, span.end + shift), label.text))
+        else:
+            moved = evolve(diagnostic, labels=tuple(labels))
+            if key(moved) not in known:
+                yield moved
+
+
+def _unchanged(old: str, new: str) -> tuple[int, int]:
+    """Return how many characters two texts share at their beginning, and at their end.
+
+    >>> _unchanged("abc def", "abc xx def")
+    (4, 3)
+    """
+    most = min(len(old), len(new))
+    ahead = _common(old, new, most)
+    behind = _common(old[::-1], new[::-1], most - ahead)
+    return ahead, behind
+
+
+def _common(a: str, b: str, most: int) -> int:
+    """Return how many of the first characters are equal, by halving: texts may be long."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[:middle] == b[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

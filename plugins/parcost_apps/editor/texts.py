@@ -1,0 +1,101 @@
+"""The open documents of an editor, whose texts stand for the files of the same path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+from attrs import Factory, define
+
+from parcost.binding.modules import Buffer
+from parcost_apps.editor.positions import Lines, TextRange
+
+_MARK = "\ufeff"
+
+
+@define(eq=False)
+class OpenText:
+    """A document as the editor has it. *path* is how diagnostics and messages call its file."""
+
+    path: str
+    lines: Lines
+    version: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the spec, without a byte order mark."""
+        return self.lines.text.removeprefix(_MARK)
+
+    @property
+    def shift(self) -> int:
+        """How many characters of the document stand before the text of the spec."""
+        return len(self.lines.text) - len(self.text)
+
+    def range(self, start: int, end: int) -> TextRange:
+        """Return the range in the document between two offsets in the text of the spec."""
+        return self.lines.range(start + self.shift, end + self.shift)
+
+
+@define(eq=False)
+class OpenTexts:
+    """All open documents, by path without links. *encoding* is that of columns."""
+
+    encoding: str = "utf-16"
+    buffers: dict[str, Buffer] = Factory(dict)
+    _open: dict[str, OpenText] = Factory(dict)
+    _serials: Iterator[int] = Factory(count)
+
+    def open(self, path: str, text: str, version: int | None = None) -> OpenText:
+        """Add a document, or replace its whole text."""
+        found = OpenText(path, Lines(_printable(text), self.encoding), version)
+        self._open[key_of(path)] = found
+        self._keep(found)
+        return found
+
+    def change(
+        self, path: str, changes: Sequence[tuple[TextRange | None, str]], version: int | None = None
+    ) -> OpenText:
+        """Apply *changes* one after another; one without a range is the whole text.
+
+        Raises:
+            KeyError: The document is not open.
+        """
+        found = self._open[key_of(path)]
+        for where, text in changes:
+            whole = text if where is None else found.lines.replace(where, text)
+            found.lines = Lines(_printable(whole), self.encoding)
+        found.version = version
+        self._keep(found)
+        return found
+
+    def close(self, path: str) -> None:
+        """Remove a document: its file counts again."""
+        self._open.pop(key_of(path), None)
+        self.buffers.pop(key_of(path), None)
+
+    def get(self, path: str) -> OpenText | None:
+        """Return the document of a path, if it is open."""
+        return self._open.get(key_of(path))
+
+    def __iter__(self) -> Iterator[OpenText]:
+        """Yield the open documents."""
+        return iter(list(self._open.values()))
+
+    def _keep(self, found: OpenText) -> None:
+        self.buffers[key_of(found.path)] = Buffer(found.text, next(self._serials))
+
+
+def key_of(path: str) -> str:
+    """Return what a file is known by: its path without links where that can be resolved."""
+    try:
+        return str(Path(path).resolve())
+    except (OSError, ValueError, RuntimeError):
+        return path
+
+
+def _printable(text: str) -> str:
+    """Return *text* with halves of characters, which no file can have, as replacement signs."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

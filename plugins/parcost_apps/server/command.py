@@ -1,0 +1,136 @@
+"""``parcost serve``: the page of a study, evaluated again at each change."""
+
+from __future__ import annotations
+
+import webbrowser
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from parcost.cli import options
+from parcost.cli.messages import Reporter, write_message
+from parcost.cli.streams import put
+
+if TYPE_CHECKING:
+    from parcost.contract.importers import ImportOptions
+    from parcost.plugins.discovery import Plugins
+    from parcost.plugins.selection import PluginSelection
+
+
+@click.command("serve")
+@click.argument("path", nargs=-1, metavar="[FILE...]")
+@options.study
+@options.overrides
+@options.reading
+@options.selection
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of the page; a free one by default.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address of this machine that the page has.",
+)
+@click.option(
+    "--remote",
+    is_flag=True,
+    help="Allow a --host that other machines reach. They need the token; nothing is encrypted.",
+)
+@click.option("--no-browser", is_flag=True, help="Only print the address of the page.")
+@click.option(
+    "--time-limit",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1, max=3600.0),
+    default=30.0,
+    show_default=True,
+    help="Time limit of one evaluation.",
+)
+def command(
+    path: str | None,
+    study: str | None,
+    overrides: tuple[str, ...],
+    reading: ImportOptions,
+    selection: PluginSelection,
+    port: int,
+    host: str,
+    remote: bool,
+    no_browser: bool,
+    time_limit: float,
+) -> int:
+    """Open a page with a form of every attribute, evaluated at each change.
+
+    Without FILE it begins with an example. The page is for this machine alone, and for who has
+    the token in its address. It can search for the best layouts, and its address is a link to
+    what it shows. Ctrl-C ends it.
+    """
+    try:
+        from parcost_apps.server.application import LivePage
+        from parcost_apps.server.live_study import Subject, live_exporter
+        from parcost_apps.server.run import (
+            AddressError,
+            address_of,
+            bound_socket,
+            is_loopback,
+            serve,
+        )
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        from parcost.language.errors import MissingExtraError
+
+        message = f"`parcost serve` needs {error.name}, which is not installed"
+        raise MissingExtraError(message, "serve") from None
+    from parcost.batch.scenarios import only_study
+    from parcost.language.errors import SpecError
+
+    if isnan(time_limit):
+        raise click.UsageError("`--time-limit nan`: a number of seconds is expected")
+    if not is_loopback(host) and not remote:
+        raise click.UsageError(
+            f"`--host {host}` may be reached from other machines; add `--remote` to allow that"
+        )
+    values = options.parse_overrides(overrides)
+    session = options.session(selection)
+    path = path or _example(session.plugins)
+    try:
+        live_exporter(session.plugins).live_page("")
+        found = only_study(session, path, study, values, reading)
+        assert found.first is not None  # it is bound
+    except SpecError as error:
+        Reporter()(error.diagnostics)
+        return 2
+    subject = Subject(
+        path=path, study=study, overrides=values, reading=reading, selection=selection
+    )
+    try:
+        made = bound_socket(host, port)
+    except AddressError as error:
+        raise click.UsageError(f"{error}") from error
+    if not is_loopback(host):
+        write_message(
+            f"warning: other machines reach {host}; who sees the token in the address, or the "
+            "traffic, can use the page"
+        )
+    address = address_of(made, host)
+
+    def announce() -> None:
+        put(f"{address.url}\n")
+        if not no_browser:
+            webbrowser.open(address.url)
+
+    serve(LivePage.of(subject, time_limit), address, made, announce)
+    return 0
+
+
+def _example(plugins: Plugins) -> str:
+    """Return the file of the example that a catalogue has."""
+    for _, catalogue in plugins.offers("catalogues").values():
+        if catalogue.example and isinstance(catalogue.root, Path):
+            return str(catalogue.root / catalogue.example)
+    raise click.UsageError("no catalogue has an example; name a FILE")

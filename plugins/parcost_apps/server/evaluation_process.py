@@ -1,0 +1,175 @@
+"""The process that evaluates: it can be ended in the middle of anything, which no thread can.
+
+Tasks go to it as objects, and answers come back as JSON, behind a byte that says what they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal
+
+from attrs import define, field, frozen
+
+from parcost.batch.executors import start_process
+from parcost.batch.rejections import attempt
+from parcost.language.errors import ParcostError
+from parcost.output.diagnostics import as_data
+from parcost.report.rejection import Rejection
+from parcost_apps.server.live_study import LiveStudy, Subject
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
+
+_READY, _PROGRESS, _ANSWER = b"r", b"p", b"a"
+_START_SECONDS = 60.0
+_STOP = "stop"
+_PROGRESS_SECONDS = 0.1  # between two messages
+
+
+class OutOfTimeError(ParcostError):
+    """An answer took longer than it may."""
+
+
+class EndedError(ParcostError):
+    """The process ended before it answered."""
+
+
+@frozen
+class PageTask:
+    """A request: the method of :class:`LiveStudy` that answers it, and what that takes."""
+
+    name: Literal["page", "evaluate", "spec", "search"]
+    arguments: tuple[Any, ...] = ()
+
+
+@define(eq=False)
+class EvaluationProcess:
+    """A process with a study, started when there is something to do, and anew once it ended."""
+
+    subject: Subject
+    _process: SpawnProcess | None = None
+    _connection: Connection | None = None
+    _is_ready: bool = False
+    _is_stopped: bool = False
+    _lock: Lock = field(factory=Lock)
+
+    def ask(
+        self,
+        task: PageTask,
+        seconds: float,
+        on_progress: Callable[[str], None] = lambda _: None,
+    ) -> str:
+        """Return the answer to a task, as JSON. One task is done at a time.
+
+        Raises:
+            OutOfTimeError: It takes longer than some seconds; the process is ended.
+            EndedError: The process is ended, by :meth:`end` or by a fault.
+        """
+        with self._lock:
+            self._is_stopped = False
+            connection = self._connected()
+            try:
+                if not self._is_ready:
+                    self._receive(connection, monotonic() + _START_SECONDS)
+                    self._is_ready = True
+                connection.send(task)
+                if self._is_stopped:  # while the process started, which drops what is no task
+                    connection.send(_STOP)
+                until = monotonic() + seconds
+                while True:
+                    kind, text = self._receive(connection, until)
+                    if kind == _ANSWER:
+                        return text
+                    on_progress(text)
+            except BaseException:
+                self._close()
+                raise
+
+    def stop_search(self) -> None:
+        """Ask a search to end with what it has found."""
+        self._is_stopped = True
+        connection = self._connection
+        if connection is not None:
+            with suppress(OSError, ValueError):
+                connection.send(_STOP)
+
+    def end(self) -> None:
+        """End the process, whatever it does; who waits for it gets an error."""
+        process = self._process
+        if process is not None:
+            with suppress(ValueError):  # it is closed
+                process.kill()
+
+    def _connected(self) -> Connection:
+        if self._connection is None or self._process is None or not self._process.is_alive():
+            self._close()
+            self._connection, other = Pipe()
+            self._process = start_process(serve_tasks, other, self.subject)
+            other.close()  # so that the end of the process is the end of the connection
+        return self._connection
+
+    def _receive(self, connection: Connection, until: float) -> tuple[bytes, str]:
+        try:
+            if not connection.poll(max(until - monotonic(), 0.0)):
+                raise OutOfTimeError("it takes too long")
+            found = connection.recv_bytes()
+        except (EOFError, OSError) as error:
+            raise EndedError("the process that evaluates has ended") from error
+        return found[:1], found[1:].decode()
+
+    def _close(self) -> None:
+        self.end()
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None:
+            self._process.join()
+        self._process = self._connection = None
+        self._is_ready = False
+
+
+def serve_tasks(connection: Connection, subject: Subject) -> None:
+    """Answer tasks until the connection ends: what the process does."""
+
+    def send(kind: bytes, text: str) -> None:
+        connection.send_bytes(kind + text.encode())
+
+    last = 0.0
+    stopped = False
+
+    def show_progress(text: str) -> None:
+        nonlocal last, stopped
+        if not stopped and connection.poll() and connection.recv() == _STOP:
+            stopped = True
+            raise KeyboardInterrupt
+        if monotonic() - last > _PROGRESS_SECONDS:
+            last = monotonic()
+            send(_PROGRESS, text)
+
+    with suppress(EOFError, OSError):
+        study = attempt(subject.path, lambda: LiveStudy.of(subject))
+        send(_READY, "")
+        while True:
+            task = connection.recv()
+            stopped = False
+            if task != _STOP:
+                send(_ANSWER, _answer(study, task, show_progress))
+
+
+def _answer(
+    study: LiveStudy | Rejection, task: PageTask, show_progress: Callable[[str], None]
+) -> str:
+    if isinstance(study, LiveStudy):
+        more = (show_progress,) if task.name == "search" else ()
+        live = study
+        found = attempt(live.subject.path, lambda: getattr(live, task.name)(*task.arguments, *more))
+    else:
+        found = study
+    if isinstance(found, Rejection):
+        found = {"diagnostics": [as_data(one) for one in found.diagnostics]}
+    return json.dumps(found)

@@ -1,0 +1,74 @@
+"""Whose turn it is: one evaluation at a time, and of each page only the newest.
+
+A page asks at every change. While one evaluation runs, the newest request of each page waits; older
+ones are answered at once. An evaluation whose page wants another one gets a moment to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from attrs import define, field
+
+from parcost.language.errors import ParcostError
+from parcost_apps.server.evaluation_process import EvaluationProcess, PageTask
+
+_MOST_WAITING = 16
+
+
+class SupersededError(ParcostError):
+    """The page has asked for something newer."""
+
+
+class BusyError(ParcostError):
+    """Too many pages wait."""
+
+
+@define(eq=False)
+class Turns:
+    """Hands the tasks of pages to a process, one after another."""
+
+    process: EvaluationProcess
+    seconds: float
+    grace_seconds: float = 1.0
+    _newest: dict[str, object] = field(factory=dict)
+    _running: tuple[str, object] | None = None
+    _lock: asyncio.Lock = field(factory=asyncio.Lock)
+
+    async def ask(self, page: str, task: PageTask) -> str:
+        """Return the answer to a task of a page.
+
+        Raises:
+            SupersededError: The page has asked for something newer meanwhile.
+            BusyError: Too many pages wait.
+            OutOfTimeError: It takes longer than the limit.
+            EndedError: The process ended by itself.
+        """
+        if page not in self._newest and len(self._newest) >= _MOST_WAITING:
+            raise BusyError("too many pages wait for an evaluation")
+        ticket = self._newest[page] = object()
+        if self._running is not None and self._running[0] == page:
+            asyncio.get_running_loop().call_later(self.grace_seconds, self._end, self._running)
+        try:
+            async with self._lock:
+                self._check(page, ticket)
+                self._running = (page, ticket)
+                try:
+                    work = partial(self.process.ask, task, self.seconds)
+                    return await asyncio.to_thread(work)
+                finally:
+                    self._running = None
+                    self._check(page, ticket)
+        finally:
+            if self._newest.get(page) is ticket:
+                del self._newest[page]
+
+    def _check(self, page: str, ticket: object) -> None:
+        if self._newest.get(page) is not ticket:
+            raise SupersededError("the page has asked for something newer")
+
+    def _end(self, run: tuple[str, object]) -> None:
+        """End a run that still goes on."""
+        if self._running is run:
+            self.process.end()

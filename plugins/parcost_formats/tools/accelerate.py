@@ -1,0 +1,235 @@
+"""The YAML configuration of Hugging Face Accelerate: FSDP, DeepSpeed, or plain replicas.
+
+It has devices, sharding and precision. Batch and sequence are arguments of the script that it
+launches. A file of DeepSpeed that it names is not read: both can be imported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.tables import table
+
+TOOL = "accelerate"
+_FSDP = "fsdp_config.fsdp_"
+_MESH = "parallelism_config.parallelism_config_"
+FSDP_TYPES = "Accelerate 1.12: parameters, messages and buffers of FSDP have one type"
+_SECTIONS = {"fsdp": "fsdp", "deepspeed": "deepspeed", "megatron_lm": "megatron"}
+_WHOLE_NODES = "hybrid strategies shard within a node: num_processes / num_machines"
+_AUTOCAST = "autocast of PyTorch: parameters and gradients stay in fp32"
+
+
+class Accelerate(JobImporter):
+    """Configurations of Accelerate."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is YAML with a ``distributed_type``."""
+        return name.endswith((".yaml", ".yml")) and "distributed_type:" in text
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a configuration."""
+        entries = read_configuration(name, text)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        found = SettingCollector(entries, table(TOOL))
+        kinds = {
+            "fsdp": "fsdp", "deepspeed": "deepspeed", "multi_gpu": "ddp", "no": "ddp",
+            "megatron_lm": "megatron",
+        }  # fmt: skip
+        kind = found.word("distributed_type", kinds)
+        if "distributed_type" not in found:
+            problem = ImportProblem(message="a `distributed_type` is expected", end=1)
+            return Translation(problems=[problem])
+        if kind == "fsdp":
+            read_fsdp(found)
+            _precision(found, sharded=True)
+        elif kind == "deepspeed":
+            _deepspeed(found)
+        elif kind == "ddp":
+            read_replicas(found)
+            _precision(found, sharded=False)
+        elif kind == "megatron":
+            _megatron(found)
+        _other_sections(found, entries, kind or "")
+        read_mesh(found)
+        _compile(found)
+        found.read_table()
+        return found.translation()
+
+
+def _other_sections(found: SettingCollector, entries: Iterable[str], kind: str) -> None:
+    """List the keys of the sections that the type of the run does not read."""
+    for key in entries:
+        section = key.partition("_config.")[0]
+        if section in _SECTIONS and _SECTIONS[section] != kind:
+            found.ignore(key, "another `distributed_type` reads it")
+
+
+def read_fsdp(found: SettingCollector) -> None:
+    """Read the settings of FSDP 1 and 2."""
+    found.use("frameworks.pytorch_fsdp", "distributed_type")
+    _strategy(found)
+    if found.switch(f"{_FSDP}activation_checkpointing"):
+        found.set("training", "recompute", "full", f"{_FSDP}activation_checkpointing")
+    else:
+        fact = "Accelerate 1.12: fsdp_activation_checkpointing is false"
+        found.assume("training", "recompute", "none", fact)
+    if found.switch(f"{_FSDP}offload_params"):
+        for name in ("parameters", "optimizer"):
+            found.set("offload", name, "1", f"{_FSDP}offload_params")
+    wrap = f"{_FSDP}auto_wrap_policy"
+    if found.value(wrap) == "NO_WRAP":
+        found.leave_open(wrap, "a model that is gathered as a whole cannot be written")
+    prefetch = f"{_FSDP}backward_prefetch"
+    for key in (prefetch, f"{prefetch}_policy"):
+        order = str(found.value(key, "BACKWARD_PRE")).upper()
+        if order == "NO_PREFETCH":
+            found.set("sharding", "prefetch", "0", key)
+        elif order == "BACKWARD_POST":
+            found.leave_open(key, "layers are gathered ahead of use, as BACKWARD_PRE has it")
+
+
+def _strategy(found: SettingCollector) -> None:
+    """Read what is sharded, and over which ranks."""
+    version = found.whole(f"{_FSDP}version") or 1
+    old, new = f"{_FSDP}sharding_strategy", f"{_FSDP}reshard_after_forward"
+    strategies = table(TOOL)["strategies"]
+    stated = [key for key in (old, new) if key in found]
+    for key in stated:
+        strategy = found.word(key, strategies)
+        if strategy is None:
+            continue
+        stage, _, reach = strategy.partition(" ")
+        found.set("layout", "zero", stage, key)
+        if reach:
+            _within_a_node(found, key)
+    if not stated:
+        why = f"Accelerate 1.12: FSDP {version} reshards after forward"
+        found.assume("layout", "zero", "3", why)
+
+
+def _within_a_node(found: SettingCollector, key: str) -> None:
+    """Set the ranks that a hybrid strategy shards over."""
+    devices, nodes = found.whole("num_processes"), found.whole("num_machines") or 1
+    if devices and devices % nodes == 0:
+        found.assume("sharding", "shard", str(devices // nodes), _WHOLE_NODES)
+    else:
+        found.leave_open(key, "write `sharding { shard = N }`: the devices of a node")
+
+
+def _precision(found: SettingCollector, *, sharded: bool) -> None:
+    """Read the types of weights and messages."""
+    key = "mixed_precision"
+    words = {"no": "fp32", "false": "fp32", "fp16": "fp16", "bf16": "bf16", "fp8": "fp8"}
+    kind = found.word(key, words)
+    if kind is None:
+        if key not in found:
+            why = "Accelerate 1.12: mixed_precision is no"
+            found.use("precisions.fp32", why=why)
+        return
+    if kind == "fp32":
+        found.use("precisions.fp32", key)
+    elif kind == "fp8":
+        answers = ("--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed")
+        found.ask("precision", "the recipe of 8 bits is that of the script", answers, key)
+    else:
+        found.use("precisions.bf16_fsdp", key, "" if sharded else _AUTOCAST)
+        block = "precision accelerate extends bf16_fsdp"
+        if sharded:
+            found.assume(block, "reduction", "2 B", FSDP_TYPES)
+        if kind == "fp16":
+            found.set(block, "compute", "fp16", key)
+        if sharded or kind == "fp16":
+            found.assume("training", "precision", "accelerate", "the recipe of this file")
+
+
+def _deepspeed(found: SettingCollector) -> None:
+    """Read the settings of DeepSpeed that stand in this file."""
+    found.use(FRAMEWORK, "distributed_type")
+    other = "deepspeed_config.deepspeed_config_file"
+    if other in found:
+        why = f"import this file as well: parcost import ... {found.value(other)}"
+        found.leave_open(other, why, "layout.zero")
+    else:
+        DeepSpeedKeys(found, table(TOOL)["deepspeed"]).zero(default=2)
+    _accumulation(found)
+    kind = found.word("mixed_precision", {"no": "fp32", "bf16": "bf16_zero_paper", "fp16": "fp16"})
+    if kind is not None:
+        found.use(f"precisions.{kind}", "mixed_precision")
+    elif "mixed_precision" not in found and other not in found:
+        found.use("precisions.fp32", why="Accelerate 1.12: mixed_precision is no")
+
+
+def _accumulation(found: SettingCollector) -> None:
+    key = "deepspeed_config.gradient_accumulation_steps"
+    steps = None if found.is_auto(key) else found.whole(key)
+    if steps is not None:
+        found.set("training", "micro_batches", digits(steps), key)
+
+
+def read_replicas(found: SettingCollector) -> None:
+    """Set what DistributedDataParallel does."""
+    ddp = table(TOOL)["ddp"]
+    key = "distributed_type" if "distributed_type" in found else ""
+    found.use("frameworks.pytorch_fsdp", key, "DistributedDataParallel of PyTorch")
+    found.assume("layout", "zero", "0", "replicas hold all of the state")
+    for name in ("bucket", "first_bucket"):
+        found.assume("overlap", name, ddp[name], ddp["source"])
+
+
+def _megatron(found: SettingCollector) -> None:
+    """Read the few settings of Megatron-LM that Accelerate passes on."""
+    prefix = "megatron_lm_config.megatron_lm_"
+    found.use("frameworks.megatron_core", "distributed_type")
+    if found.switch(f"{prefix}use_distributed_optimizer"):
+        found.set("layout", "zero", "1", f"{prefix}use_distributed_optimizer")
+    if found.switch(f"{prefix}recompute_activations"):
+        found.set("training", "recompute", "selective", f"{prefix}recompute_activations")
+    kind = found.word("mixed_precision", {"no": "fp32", "bf16": "bf16", "fp16": "fp16"})
+    if kind is not None:
+        found.use(f"precisions.{kind}", "mixed_precision")
+
+
+def read_mesh(found: SettingCollector) -> None:
+    """Read the degrees of a mesh of devices."""
+    keys = [f"{_MESH}{name}_size" for name in ("dp_replicate", "dp_shard")]
+    replicate, shard = (found.whole(key) for key in keys)
+    if (found.whole(f"{_MESH}tp_size") or 1) > 1:
+        fact = "Accelerate 1.12: the plans of transformers have no sequence parallelism"
+        found.assume("layout", "sequence_parallel", "off", fact)
+    context, ulysses = f"{_MESH}cp_size", f"{_MESH}sp_size"
+    ranks = found.whole(context) or 1
+    if replicate is not None or shard is not None:
+        key = keys[1] if shard is not None else keys[0]
+        found.set("layout", "dp", str((replicate or 1) * (shard or 1)), key)
+        if (replicate or 1) > 1:
+            found.set("sharding", "shard", str((shard or 1) * ranks), keys[0])
+    if ranks > 1:
+        found.set("layout", "cp", str(ranks), context)
+        how = f"{_MESH}cp_comm_strategy"
+        kind = found.word(how, {"allgather": "all_gather", "alltoall": "ring"})
+        if kind is not None:
+            found.set("context", "algorithm", kind, how)
+    heads = found.whole(ulysses) or 1
+    if heads > 1:
+        found.set("layout", "cp", str(heads), ulysses)
+        found.set("context", "algorithm", "ulysses", ulysses)
+
+
+def _compile(found: SettingCollector) -> None:
+    """Read whether layers are compiled."""
+    for key in ("dynamo_config.dynamo_backend", "dynamo_backend"):
+        if str(found.value(key)).upper() == "INDUCTOR":
+            found.set("kernels", "mode", "compiled", key)
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of Accelerate."""
+    return [Accelerate()]

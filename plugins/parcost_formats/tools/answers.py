@@ -1,0 +1,34 @@
+"""Options of the command line that answer a question about a key that no table has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from parcost_formats.tools.tables import value_of_pattern
+
+_OF_CATALOGUE = {"precisions": "precision", "models": "model"}
+
+
+def asked_attribute(answer: str) -> str:
+    """Return the attribute, or the kind of blocks, that an option of the command line sets.
+
+    >>> asked_attribute("--set 'training.global_batch=256 sequences'")
+    'training.global_batch'
+    >>> asked_attribute("--use catalog.precisions.bf16"), asked_attribute("--as llama3")
+    ('precision', 'model')
+    """
+    kind, _, value = answer.partition(" ")
+    if kind == "--set":
+        return value.strip("'").partition("=")[0]
+    return _OF_CATALOGUE[value.split(".")[1]] if kind == "--use" else "model"
+
+
+def answer_to(key: str, table: Mapping[str, Any]) -> str:
+    """Return the option to copy where *key* is in no list of a table; empty where none is due.
+
+    ``asks`` of the table has options by patterns of keys. They match other keys of a section that
+    decides the cost. So a name of another release is never left to a default.
+    """
+    asks: Mapping[str, str] = table.get("asks", {})
+    return value_of_pattern(key, asks)

@@ -1,0 +1,325 @@
+"""What an importer finds in a configuration: settings, blocks, and keys that set nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from parcost import (
+    ImportedBlock,
+    ImportedKey,
+    ImportedValue,
+    ImportProblem,
+    ImportQuestion,
+    Translation,
+)
+from parcost_formats.tools.answers import answer_to, asked_attribute
+from parcost_formats.tools.json_text import JsonEntry, JsonTextError, read_object
+from parcost_formats.tools.tables import is_listed, value_of_pattern
+from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
+
+AUTO = "auto"
+
+
+def read_configuration(name: str, text: str) -> Mapping[str, JsonEntry] | ImportProblem:
+    """Return the entries of a file of JSON or YAML, or why it has none."""
+    try:
+        return read_object(text) if name.endswith(".json") else read_mapping(text)
+    except JsonTextError as error:
+        at = min(error.at, len(text))
+        return ImportProblem(message=str(error), start=at, end=at + 1)
+    except YamlTextError as error:
+        return ImportProblem(message=str(error), start=error.start, end=error.end, help=error.help)
+
+
+class SettingCollector:
+    """The settings of a configuration, as they are found.
+
+    A block is named as it is written, ``layout`` or ``precision mixed extends bf16``. A key is
+    read by any of the methods that return its value. What no method reads is looked up in the
+    *table*, among its keys without effect.
+    """
+
+    def __init__(
+        self,
+        entries: Mapping[str, JsonEntry],
+        table: Mapping[str, Any],
+        assumed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Read *entries* by a table; *assumed* are keys that a library of the tool states."""
+        self._assumed = assumed
+        self._entries = entries
+        self._table = table
+        self._keys: set[str] = set()  # that were read
+        self._results: set[str] = set()  # of them, those that set or list something
+        self._uses: dict[str, ImportedValue] = {}
+        self._blocks: dict[str, dict[str, ImportedValue]] = {}
+        self._ignored: list[ImportedKey] = []
+        self._missing: list[ImportedKey] = []
+        self._problems: list[ImportProblem] = []
+        self._questions: list[ImportQuestion] = []
+
+    # Values
+
+    def __contains__(self, key: str) -> bool:
+        """Return whether the file has the key, with a value that is not null."""
+        return key in self._entries and self._entries[key].value is not None
+
+    def keys_below(self, section: str) -> list[str]:
+        """Return the keys of the file that are, or stand below, a section."""
+        return [key for key in self._entries if f"{key}.".startswith(f"{section}.")]
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key; the default for none and for null."""
+        if key not in self._entries:
+            return default
+        self._keys.add(key)
+        value = self._entries[key].value
+        return default if value is None else value
+
+    def whole(self, key: str, *, least: int = 1) -> int | None:
+        """Return the whole number of a key."""
+        value = self.value(key)
+        if value is None or value == AUTO:
+            return None
+        number = _whole(value)
+        if number is None or number < least:
+            self.problem(key, f"a whole number of at least {least} is expected")
+            return None
+        return number
+
+    def switch(self, key: str) -> bool | None:
+        """Return whether a key is on."""
+        value = self.value(key)
+        if value is None or value == AUTO:
+            return None
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+        self.problem(key, "true or false is expected")
+        return None
+
+    def word(self, key: str, words: Mapping[str, str]) -> str | None:
+        """Return what the word of a key means; other words than those of *words* are errors."""
+        value = self.value(key)
+        if value is None or value == AUTO:
+            return None
+        found = words.get(str(value).lower())
+        if found is None:
+            known = ", ".join(dict.fromkeys(words))
+            self.problem(key, f"`{value}` is not known", f"known are {known}")
+        return found
+
+    # Results
+
+    def set(self, block: str, name: str, value: str, key: str) -> None:
+        """Set an attribute to what a key states; another key may have stated it."""
+        entry = self._entries[key]
+        self._results.add(key)
+        settings = self._blocks.setdefault(block, {})
+        before = settings.get(name)
+        if before is not None and before.end and before.value != value:
+            message = f"`{before.key}` and `{key}` set the same to different values"
+            for start, end in ((before.start, before.end), (entry.start, entry.end)):
+                self._problems.append(ImportProblem(message=message, start=start, end=end))
+            return
+        settings[name] = ImportedValue(
+            name=name,
+            value=value,
+            key=key,
+            start=entry.start,
+            end=entry.end,
+            assumption=self._assumed.get(key, ""),
+        )
+
+    def assume(self, block: str, name: str, value: str, why: str) -> None:
+        """Set an attribute, unless it is set, to what the file does not state."""
+        one = ImportedValue(name=name, value=value, assumption=why)
+        self._blocks.setdefault(block, {}).setdefault(name, one)
+
+    def has_block(self, block: str) -> bool:
+        """Return whether a block has any attribute."""
+        return block in self._blocks
+
+    def has(self, block: str, name: str) -> bool:
+        """Return whether an attribute is set."""
+        return name in self._blocks.get(block, {})
+
+    def recipe(self) -> tuple[str, str]:
+        """Return the block of a precision, if there is one, and the entry that it starts from."""
+        block = next((name for name in self._blocks if name.startswith("precision ")), "")
+        used = [one.removeprefix("precisions.") for one in self._uses if "precisions." in one]
+        return block, block.rpartition(" extends ")[2] or next(iter(used), "")
+
+    def use(self, entry: str, key: str = "", why: str = "") -> None:
+        """Import an entry of a catalogue."""
+        place = self._entries[key] if key else JsonEntry(None, 0, 0)
+        self._results.add(key)
+        self._uses[entry] = ImportedValue(
+            name="use",
+            value=f"catalog.{entry}",
+            key=key,
+            start=place.start,
+            end=place.end,
+            assumption=why or self._assumed.get(key, ""),
+        )
+
+    def ignore(self, key: str, reason: str = "") -> None:
+        """List a key that changes no cost."""
+        self._list(self._ignored, key, reason)
+
+    def leave_open(self, key: str, reason: str, attribute: str = "") -> None:
+        """List a key that changes the cost and sets nothing; another file may set *attribute*."""
+        self._list(self._missing, key, reason, attribute)
+
+    def lack(self, name: str, reason: str, attribute: str) -> None:
+        """List what the blocks need and the file does not have; another one may set *attribute*."""
+        self._missing.append(ImportedKey(name=name, reason=reason, attribute=attribute))
+
+    def ask(self, attribute: str, reason: str, answers: Sequence[str], key: str = "") -> None:
+        """Ask for an attribute, or a kind of blocks, that decides the cost and is not known."""
+        place = self._entries[key] if key else JsonEntry(None, 0, 0)
+        if key:
+            self._results.add(key)
+        self._questions.append(
+            ImportQuestion(
+                attribute=attribute,
+                reason=reason,
+                answers=tuple(answers),
+                start=place.start,
+                end=place.end,
+            )
+        )
+
+    def problem(self, key: str, message: str, help: str = "") -> None:
+        """Report an error in the value of a key."""
+        entry = self._entries[key]
+        one = ImportProblem(
+            message=f"`{key}`: {message}", start=entry.start, end=entry.end, help=help
+        )
+        if one not in self._problems:
+            self._problems.append(one)
+
+    # Tables
+
+    def read_table(self, blocks: Mapping[str, str] | None = None) -> None:
+        """Set what the table maps by number and by switch; *blocks* are other names of blocks."""
+        for key, path in self._table.get("numbers", {}).items():
+            if self.is_auto(key):
+                continue
+            number = self.whole(key)
+            if number is not None:
+                self._set_path(path, digits(number), key, blocks or {})
+        for key, path in self._table.get("switches", {}).items():
+            on = None if self.is_auto(key) else self.switch(key)
+            if on is not None:
+                self._set_path(path, "on" if on else "off", key, blocks or {})
+
+    def is_auto(self, key: str) -> bool:
+        """Return whether a trainer decides on a key; such a key is listed."""
+        if self.value(key) != AUTO:
+            return False
+        what = self._table.get("open", {}).get(key, "")
+        how = f"; {what}" if what else ""
+        if all(one.name != key for one in self._missing):
+            attribute = self._table.get("attributes", {}).get(key, "")
+            why = f"`auto`: the arguments of the trainer decide{how}"
+            self.leave_open(key, why, attribute)
+        return True
+
+    def translation(self) -> Translation:
+        """Return all that was found."""
+        if self._problems:
+            return Translation(problems=self._problems)
+        unknown = self._unread_keys()
+        blocks = [
+            _foreign_block(name, settings.values()) for name, settings in self._blocks.items()
+        ]
+        return Translation(
+            blocks=blocks,
+            uses=list(self._uses.values()),
+            ignored=self._ignored,
+            unknown=unknown,
+            missing=self._missing,
+            questions=self._questions,
+        )
+
+    def _unread_keys(self) -> list[ImportedKey]:
+        """Sort the keys that nothing has read; return those that the table does not know."""
+        listed = self._table["ignored"]["keys"]
+        reasons: Mapping[str, str] = self._table.get("reasons", {})
+        costs: Mapping[str, str] = self._table.get("costs", {})
+        unknown: list[ImportedKey] = []
+        for key, entry in self._entries.items():
+            if key in self._results:
+                continue
+            reason, cost = value_of_pattern(key, reasons), value_of_pattern(key, costs)
+            if cost and entry.value not in (None, False, 0, {}, []):
+                self.leave_open(key, cost)
+            elif entry.value is None or entry.value == {}:  # as if it were left out
+                self.ignore(key)
+            elif key in self._keys:
+                self.ignore(key, reason or "read beside other keys")
+            elif reason or cost or is_listed(key, listed):
+                self.ignore(key, reason)
+            else:
+                unknown.append(self._make_unknown_key(key, entry))
+        return unknown
+
+    def _make_unknown_key(self, key: str, entry: JsonEntry) -> ImportedKey:
+        """Return a key that no list has; ask for what it decides, where the table says so."""
+        attribute = ""
+        if answer := answer_to(key, self._table):
+            attribute = asked_attribute(answer)
+            title = self._table.get("title", "the tool")
+            self.ask(attribute, f"`{key}` is in no table of {title}", [answer], key)
+        return ImportedKey(name=key, start=entry.start, end=entry.end, attribute=attribute)
+
+    def _set_path(self, path: str, value: str, key: str, blocks: Mapping[str, str]) -> None:
+        block, _, name = path.partition(".")
+        self.set(blocks.get(block, block), name, value, key)
+
+    def _list(self, keys: list[ImportedKey], key: str, reason: str, attribute: str = "") -> None:
+        self._results.add(key)
+        entry = self._entries[key]
+        keys.append(
+            ImportedKey(
+                name=key,
+                start=entry.start,
+                end=entry.end,
+                reason=reason,
+                attribute=attribute,
+            )
+        )
+
+
+def _foreign_block(name: str, settings: Iterable[ImportedValue]) -> ImportedBlock:
+    kind, _, label = name.partition(" ")
+    return ImportedBlock(kind=kind, label=label, settings=tuple(settings))
+
+
+def _whole(value: Any) -> int | None:
+    """Return a value as a whole number, if it is one.
+
+    >>> _whole(8), _whole(5e8), _whole("5e8"), _whole(True), _whole(0.5), _whole("x")
+    (8, 500000000, 500000000, None, None, None)
+    """
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if abs(value) < 1e18 and value == int(value) else None
+
+
+def digits(number: int) -> str:
+    """Return a whole number as the language writes it.
+
+    >>> digits(128256), digits(8192)
+    ('128_256', '8192')
+    """
+    return f"{number:_}" if number >= 10_000 else str(number)

@@ -1,0 +1,76 @@
+"""The JSON configuration of DeepSpeed: batch, ZeRO, precision, offload, recomputation.
+
+It has no model, no sequence and no devices. A pair of batch sizes gives the third. A value
+``auto`` is one of the trainer's arguments, and is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parcost import Importer, ImportProblem, SettingsWriter, Translation, hookimpl
+from parcost_formats.tools.collector import SettingCollector, read_configuration
+from parcost_formats.tools.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
+from parcost_formats.tools.deepspeed_writer import DeepSpeedWriter
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.tables import table
+
+TOOL = "deepspeed"
+_MARKS = ('"zero_optimization"', '"train_batch_size"', '"train_micro_batch_size_per_gpu"')
+
+
+class DeepSpeed(JobImporter):
+    """Configurations of DeepSpeed."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is JSON with a batch of DeepSpeed or with ZeRO."""
+        return name.endswith(".json") and any(mark in text for mark in _MARKS)
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a configuration."""
+        entries = read_configuration(f"{name}.json", text)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        found = SettingCollector(entries, table(TOOL))
+        _compare_aliases(found, entries)
+        found.use(FRAMEWORK)
+        keys = DeepSpeedKeys(found)
+        keys.batch()
+        keys.zero()
+        keys.precision()
+        keys.checkpoints()
+        keys.optimizer()
+        _tensor_parallel(found)
+        found.read_table()
+        return found.translation()
+
+
+def _compare_aliases(found: SettingCollector, entries: Mapping[str, JsonEntry]) -> None:
+    """Report two names of one key with different values."""
+    for one, other in table(TOOL)["aliases"].items():
+        if one in entries and other in entries and entries[one].value != entries[other].value:
+            for key, second in ((one, other), (other, one)):
+                found.problem(key, f"`{second}` is the same key, with another value")
+
+
+def _tensor_parallel(found: SettingCollector) -> None:
+    """Read the degree of tensor parallelism, of which 0 is none."""
+    for key in ("tensor_parallel.autotp_size", "tensor_parallel.tp.tp_size"):
+        degree = None if found.is_auto(key) else found.whole(key, least=0)
+        if degree:
+            found.set("layout", "tp", str(degree), key)
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of DeepSpeed."""
+    return [DeepSpeed()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer configurations of DeepSpeed."""
+    return [DeepSpeedWriter()]

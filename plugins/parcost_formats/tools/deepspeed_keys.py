@@ -1,0 +1,337 @@
+"""The keys of DeepSpeed as settings, whatever file has them.
+
+The configuration of DeepSpeed has them by their own names. That of Accelerate has some of them by
+others: *names* are what a file calls a key of DeepSpeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from parcost_formats.tools.collector import AUTO, SettingCollector, digits
+from parcost_formats.tools.tables import table
+
+FRAMEWORK = "frameworks.deepspeed"
+_TOOL = "DeepSpeed 0.19"
+_OWN, _RECIPE = "deepspeed", "mixed"  # labels of what the file changes
+_ON_CPU, _ON_DISK = "cpu", "nvme"
+_ADAM = ("adam", "adamw", "fusedadam", "cpuadam", "deepspeedcpuadam")
+
+
+class DeepSpeedKeys:
+    """Reads the keys of DeepSpeed from a file into its settings."""
+
+    def __init__(
+        self,
+        settings: SettingCollector,
+        names: Mapping[str, str] | None = None,
+        bucket: tuple[str, str] = ("", ""),
+        framework: str = _OWN,
+    ) -> None:
+        """Read *settings*; *bucket* is how many elements a trainer puts in one, and why.
+
+        *framework* is the entry of the catalogue that runs the job.
+        """
+        self._settings = settings
+        self._framework = framework
+        self._bucket = bucket
+        self._names = names or {}
+        self._types: Mapping[str, str] = table("deepspeed")["types"]
+
+    def key(self, name: str) -> str:
+        """Return what the file calls a key."""
+        return self._names.get(name, name)
+
+    def batch(self) -> None:
+        """Read the three sizes of a batch, of which two suffice."""
+        found = self._settings
+        names = ("train_batch_size", "train_micro_batch_size_per_gpu")
+        batch, micro, accumulation = map(self.key, (*names, "gradient_accumulation_steps"))
+        is_open = [found.is_auto(key) for key in (batch, micro, accumulation)]
+        whole, each, steps = found.whole(batch), found.whole(micro), found.whole(accumulation)
+        if whole is not None:
+            found.set("training", "global_batch", f"{digits(whole)} sequences", batch)
+        if each is not None:
+            found.set("training", "micro_batch", digits(each), micro)
+        if steps is not None:
+            found.set("training", "micro_batches", digits(steps), accumulation)
+        if any(is_open):
+            return
+        self._compare(whole, each, steps)
+        why = f"{_TOOL}: train_batch_size is micro-batch x accumulation x replicas"
+        if whole is None and each is not None:
+            product = f"({each} * {steps or 1} * layout.dp) sequences"
+            found.assume("training", "global_batch", product, why)
+            found.assume("training", "micro_batches", str(steps or 1), why)
+        elif whole is not None and each is None:
+            found.assume("training", "micro_batches", str(steps or 1), why)
+            rest = f"global_batch / ({steps or 1} * layout.dp)"
+            found.assume("training", "micro_batch", rest, why)
+
+    def _compare(self, whole: int | None, each: int | None, steps: int | None) -> None:
+        """Report a batch that no number of replicas makes of the other two sizes."""
+        part = (each or 1) * (steps or 1)
+        if whole is not None and whole % part:
+            names = ("train_batch_size", "train_micro_batch_size_per_gpu")
+            batch, micro, accumulation = map(self.key, (*names, "gradient_accumulation_steps"))
+            message = f"{whole} is no multiple of {each or 1} x {steps or 1}"
+            for key, size in ((batch, whole), (micro, each), (accumulation, steps)):
+                if size is not None:
+                    self._settings.problem(key, message, f"{part * max(whole // part, 1)} is")
+
+    def zero(self, default: int = 0, *, pipelined: bool = False) -> None:
+        """Read what ZeRO shards; *pipelined* says that DeepSpeed's pipeline runs the job."""
+        found = self._settings
+        stage = self._stage(default)
+        if stage is None:
+            return
+        self._buckets(stage, pipelined=pipelined)
+        shard = found.value(self.key("zero_optimization.mics_shard_size"), -1)
+        if shard not in (-1, AUTO):
+            key = self.key("zero_optimization.mics_shard_size")
+            number = found.whole(key)
+            if number is not None:
+                found.set("sharding", "shard", str(number), key)
+        hpz = self.key("zero_optimization.zero_hpz_partition_size")
+        ranks = found.whole(hpz, least=0) or 1
+        if ranks > 1:
+            found.leave_open(
+                hpz,
+                f"the copy of the parameters that backward gathers within {ranks} ranks (hpZ) "
+                "cannot be written: both gathers are estimated over all ranks",
+            )
+        self._offload(stage)
+
+    def precision(self) -> None:
+        """Read the types of weights, gradients and messages."""
+        found = self._settings
+        narrow = [name for name in ("bf16", "bfloat16", "fp16") if self._is_enabled(name)]
+        is_open = [name for name in ("bf16", "bfloat16", "fp16") if self._is_open(name)]
+        if len({"bf16" if name == "bfloat16" else name for name in narrow}) > 1:
+            for name in narrow:
+                found.problem(f"{name}.enabled", "bf16 and fp16 exclude one another")
+            return
+        if is_open and not narrow:
+            return
+        kind = {"bfloat16": "bf16"}.get(narrow[0], narrow[0]) if narrow else "fp32"
+        recipe, key = self._recipe(kind), f"{narrow[0]}.enabled" if narrow else ""
+        changes = self._changes(kind)
+        why = "" if key else f"{_TOOL}: neither bf16 nor fp16 is enabled"
+        found.use(f"precisions.{recipe}", key, why)
+        if not changes:
+            return
+        block = f"precision {_RECIPE} extends {recipe}"
+        for name, (value, source) in changes.items():
+            found.set(block, name, value, source)
+        found.assume("training", "precision", _RECIPE, "the recipe that this file changes")
+
+    def checkpoints(self) -> None:
+        """Read which activations are made again in backward."""
+        found = self._settings
+        prefix = "activation_checkpointing"
+        number = f"{prefix}.number_checkpoints"
+        on_host = f"{prefix}.cpu_checkpointing"
+        interval = "pipeline.activation_checkpoint_interval"
+        every = found.whole(interval, least=0)
+        if every:
+            found.set("training", "recompute", "full", interval)
+            if every > 1:
+                found.leave_open(
+                    interval, f"checkpoints of {every} layers cannot be written: of one layer each"
+                )
+        elif found.value(number) or found.value(f"{prefix}.partition_activations"):
+            found.value(number)
+            why = (
+                "activation_checkpointing sets checkpoints up, which the model makes of its layers"
+            )
+            found.assume("training", "recompute", "full", why)
+            if number in found:
+                found.ignore(number, "the model makes the checkpoints, as a rule one of each layer")
+        if found.switch(on_host):
+            found.set("offload", "activations", "100 %", on_host)
+            why = (
+                "activation_checkpointing sets checkpoints up, which the model makes of its layers"
+            )
+            found.assume("training", "recompute", "full", why)
+
+        if not found.has("training", "recompute"):
+            fact = f"{_TOOL}: without activation_checkpointing the model makes no checkpoints"
+            found.assume("training", "recompute", "none", fact)
+
+    def _stage(self, default: int) -> int | None:
+        """Set the stage of ZeRO, and return it; None where a trainer decides."""
+        found = self._settings
+        whole, key = "zero_optimization", self.key("zero_optimization.stage")
+        if found.is_auto(key):
+            return None
+        stage = found.whole(key, least=0)
+        if isinstance(found.value(whole), bool):  # of early versions
+            key, stage = whole, int(found.value(whole))
+        if stage is None:
+            why = f"{_TOOL}: stage is 0" if not default else "Accelerate 1.12: zero_stage is 2"
+            found.assume("layout", "zero", str(default), why)
+            return default
+        if stage > 3:
+            found.problem(key, "the stages of ZeRO are 0 to 3")
+            return None
+        found.set("layout", "zero", str(stage), key)
+        return stage
+
+    def _buckets(self, stage: int, *, pipelined: bool) -> None:
+        """Set what hides under backward, and the sizes of the buffers."""
+        found = self._settings
+        overlap = self.key("zero_optimization.overlap_comm")
+        hides: bool | None = None if found.is_auto(overlap) else found.switch(overlap)
+        if pipelined and hides is not None:
+            found.ignore(overlap, "a pipeline of DeepSpeed reduces gradients behind backward")
+            hides = False
+        elif hides is not None and stage:
+            found.set("overlap", "gradients", "on" if hides else "off", overlap)
+        elif hides is not None:
+            found.ignore(overlap, "without ZeRO gradients are reduced behind backward")
+            hides = False
+        elif not pipelined:
+            hides = stage == 3
+            why = f"{_TOOL}: overlap_comm is true for stage 3 alone"
+            found.assume("overlap", "gradients", "on" if hides else "off", why)
+        bucket = self.key("zero_optimization.reduce_bucket_size")
+        usual = table("deepspeed")["buckets"]["reduce_bucket_size"]
+        elements = None if found.is_auto(bucket) else found.whole(bucket)
+        if hides:
+            value = f"{digits(elements or usual)} * training.precision.reduction"
+            if elements:
+                found.set("overlap", "bucket", value, bucket)
+            else:
+                size, why = self._bucket
+                value = f"{size} * training.precision.reduction" if size else value
+                why = why or f"{_TOOL}: reduce_bucket_size is 500,000,000"
+                found.assume("overlap", "bucket", value, why)
+        elif elements == usual:
+            found.ignore(bucket, "as the framework has it")
+        changes: dict[str, tuple[str, str]] = {}
+        if self._bucket[0] and stage < 3:
+            block = f"framework {_OWN}_file extends {self._framework}"
+            found.assume(block, "gradient_staging", *self._bucket)
+            found.assume("training", "framework", f"{_OWN}_file", self._bucket[1])
+        if elements and elements != usual:
+            changes["gradient_staging"] = (digits(elements), bucket)
+        multi = "zero_optimization.use_multi_rank_bucket_allreduce"
+        scatter = "zero_optimization.reduce_scatter"
+        if found.switch(multi) is False and found.switch(scatter) is not False:
+            changes["reduce_scatter"] = ("on", multi)
+        found.switch(scatter)
+        if changes:
+            for name, (value, key) in changes.items():
+                found.set(f"framework {_OWN}_file extends {self._framework}", name, value, key)
+            why = "the framework that this file changes"
+            found.assume("training", "framework", f"{_OWN}_file", why)
+
+    def _offload(self, stage: int) -> None:
+        """Read what the host keeps."""
+        found = self._settings
+        self._offload_share(
+            "optimizer", "zero_optimization.cpu_offload", "zero_optimization.offload_optimizer"
+        )
+        names = ("zero_optimization.cpu_offload_param", "zero_optimization.offload_param")
+        device = self.key(f"{names[1]}.device")
+        if stage < 3 and found.value(device) == _ON_CPU:
+            found.problem(device, "parameters are offloaded with stage 3 alone")
+            return
+        self._offload_share("parameters", *names)
+
+    def _offload_share(self, what: str, old: str, new: str) -> None:
+        found = self._settings
+        device, ratio = self.key(f"{new}.device"), f"{new}.ratio"
+        share = found.value(ratio, 1)
+        if found.switch(old):
+            found.set("offload", what, "1", old)
+        if found.is_auto(device) or device not in found:
+            return
+        where = str(found.value(device)).lower()
+        if where == _ON_DISK:
+            found.problem(
+                device, "state on a disk cannot be written", f'the host\'s memory is "{_ON_CPU}"'
+            )
+        elif where == _ON_CPU:
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+                found.problem(ratio, "a number from 0 to 1 is expected")
+                return
+            found.set("offload", what, f"{share:g}", device)
+        elif where == "none":
+            if found.value(old):
+                found.set("offload", what, "0", device)
+            else:
+                found.ignore(device, "nothing is offloaded")
+        else:
+            found.problem(device, f"`{where}` is not known", "known are cpu, nvme, none")
+
+    def _is_enabled(self, name: str) -> bool:
+        return self._settings.switch(f"{name}.enabled") is True
+
+    def _is_open(self, name: str) -> bool:
+        return self._settings.is_auto(f"{name}.enabled")
+
+    def _recipe(self, kind: str) -> str:
+        """Return the entry of the catalogue that a type of the model is closest to."""
+        found = self._settings
+        if kind != "bf16":
+            if kind == "fp32" and found.value("torch_autocast.enabled"):
+                return "bf16_fsdp"
+            return kind
+        if found.value("bf16.bf16_optimizer_states"):
+            return "bf16_pure"
+        wide = self._types.get(str(found.value("data_types.grad_accum_dtype"))) == "4 B"
+        if not wide:
+            return "bf16_zero_paper"
+        stage = found.value(self.key("zero_optimization.stage"), 0)
+        return "bf16_deepspeed" if stage in (0, 1) else "bf16"
+
+    def _changes(self, kind: str) -> dict[str, tuple[str, str]]:
+        """Return the attributes of a recipe that the file changes, each with its key."""
+        found = self._settings
+        changes: dict[str, tuple[str, str]] = {}
+        accumulation, message = "data_types.grad_accum_dtype", "communication_data_type"
+        size = self._size(accumulation)
+        if size is not None:
+            changes["gradients"] = (size, accumulation)
+        sent = self._size(message)
+        if sent is not None:
+            changes["reduction"] = (sent, message)
+        elif size is not None and kind != "fp32":
+            # Messages have the type of the model, whatever type gradients are added up in.
+            changes["reduction"] = ("2 B", accumulation)
+        if found.switch("fp32_allreduce"):
+            changes["reduction"] = ("4 B", "fp32_allreduce")
+        weights = self.key("zero_optimization.zero_quantized_weights")
+        if found.switch(weights):
+            changes["gather"] = ("1 B", weights)
+        master = "bf16.bf16_master_weights_and_grads"
+        states = "bf16.bf16_optimizer_states"
+        if found.switch(master) and not found.switch(states):
+            changes["optimizer"] = ("10 B", master)
+        if kind == "fp32" and found.switch("torch_autocast.enabled"):
+            name = str(found.value("torch_autocast.dtype", "bfloat16")).removeprefix("torch.")
+            short = {"bfloat16": "bf16", "float16": "fp16"}.get(name)
+            if short is None:
+                found.problem("torch_autocast.dtype", "bfloat16 or float16 is expected")
+            else:
+                changes["compute"] = (short, "torch_autocast.enabled")
+                changes["reduction"] = ("2 B", "torch_autocast.enabled")
+        return changes
+
+    def _size(self, key: str) -> str | None:
+        """Return the bytes of the type that a key names."""
+        found = self._settings
+        return None if found.is_auto(key) else found.word(key, self._types)
+
+    def optimizer(self) -> None:
+        """Read the optimizer, whose state the recipes have as that of Adam."""
+        found = self._settings
+        kind: Any = found.value("optimizer.type")
+        if kind is None:
+            return
+        if str(kind).lower() not in _ADAM:
+            reason = f"recipes count the state and the update of Adam, and this is {kind}"
+            answers = ("--use catalog.precisions.bf16_zero_paper", "--use catalog.precisions.bf16")
+            found.ask("precision", reason, answers, "optimizer.type")

@@ -1,0 +1,145 @@
+"""Tools for fine-tuning and reinforcement learning: configurations and launch scripts.
+
+Each tool has a table of its keys. ``[recognized]`` identifies its files, and ``[rejected]`` has
+the keys that ask for what the language lacks. A tool without a reader is rejected by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.finetuning.job_keys import (
+    CONFIGURATIONS,
+    JobKeys,
+    read_job,
+    reject_trainer,
+)
+from parcost_formats.tools.finetuning.openrlhf import read_openrlhf
+from parcost_formats.tools.finetuning.readers import (
+    read_axolotl,
+    read_llamafactory,
+    read_swift,
+    read_trl,
+)
+from parcost_formats.tools.finetuning.torchtune import read_torchtune
+from parcost_formats.tools.finetuning.verl import read_verl
+from parcost_formats.tools.keys import KeyNames
+from parcost_formats.tools.lacking import find_lacking, is_deciding
+from parcost_formats.tools.needs import NEEDS
+from parcost_formats.tools.subjects import SUBJECTS
+from parcost_formats.tools.tables import is_listed, table
+
+#: Tools, and what reads their jobs; a tool without one has none that the language can express.
+_READERS: Mapping[str, Callable[[ImportFile, JobKeys], Translation] | None] = {
+    "llamafactory": read_llamafactory,
+    "axolotl": read_axolotl,
+    "torchtune": read_torchtune,
+    "trl": read_trl,
+    "ms_swift": read_swift,
+    "verl": read_verl,
+    "openrlhf": read_openrlhf,
+    "areal": None,
+    "nemo_rl": None,
+}
+
+
+class TuningTool(Importer):
+    """Files of one tool for fine-tuning or reinforcement learning."""
+
+    needs = NEEDS
+    subjects = SUBJECTS
+
+    def __init__(self, tool: str) -> None:
+        self.name = tool
+        self._table: Mapping[str, Any] = table(tool)
+        self.title = str(self._table["title"])
+        self.source = str(self._table["source"])
+        self.keys = KeyNames(tool)
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether a file has keys that identify the tool."""
+        signs = self._table["recognized"]
+        if name.endswith(CONFIGURATIONS):
+            keys = _top_keys(text)
+            groups = signs.get("keys", ())
+            return (
+                any(keys.issuperset(group) for group in groups)
+                or any(sign in text for sign in signs.get("values", ()))
+            ) and keys.isdisjoint(signs.get("other_keys", ()))
+        if name.endswith((".par", ".py")):
+            return False
+        return any(re.search(sign, text) for sign in signs.get("commands", ())) and not any(
+            re.search(sign, text) for sign in signs.get("other_commands", ())
+        )
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the job that a file describes."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the job that a file describes, or what of it the language lacks."""
+        job = read_job(file, self._table)
+        if isinstance(job, ImportProblem):
+            return Translation(problems=[job])
+        lacking = list(find_lacking(job.entries, self._table, whole=not job.problems))
+        problems = lacking or [*self._doubts(job), *job.problems]
+        if problems:
+            return Translation(problems=sorted(problems, key=lambda one: one.start))
+        reader = _READERS[self.name]
+        if reader is None:
+            return reject_trainer(job, self.title)
+        return _mark_assumed(reader(file, job), job.assumed)
+
+    def _doubts(self, job: JobKeys) -> Iterator[ImportProblem]:
+        """Yield an error for each key of an effect whose value the script leaves open."""
+        plain = [*self._list_ignored(), *table("trainer")["ignored"]["keys"]]
+        for key, word in job.unread.items():
+            if not is_deciding(key, self._table) and is_listed(key, plain):
+                continue
+            decides = " decides what is trained" if is_deciding(key, self._table) else ""
+            yield ImportProblem(
+                message=f"`{key}`{decides}: {word.unread}",
+                start=word.start,
+                end=word.end,
+                help=f"give the variable: {' | '.join(word.answers) or '--set-env NAME=VALUE'}",
+            )
+
+    def _list_ignored(self) -> Sequence[str]:
+        found: Sequence[str] = self._table.get("ignored", {}).get("keys", ())
+        return found
+
+
+def _mark_assumed(found: Translation, assumed: Mapping[str, str]) -> Translation:
+    """Mark the values that rest on a default of the script; *assumed* has the reasons by key."""
+    blocks = [
+        evolve(
+            block,
+            settings=tuple(
+                evolve(one, assumption=assumed[one.key])
+                if one.key in assumed and not one.assumption
+                else one
+                for one in block.settings
+            ),
+        )
+        for block in found.blocks
+    ]
+    return evolve(found, blocks=blocks)
+
+
+_KEY = re.compile(r"^([A-Za-z_][\w-]*):|^\s*\"([A-Za-z_]\w*)\"\s*:", re.MULTILINE)
+
+
+def _top_keys(text: str) -> frozenset[str]:
+    """Return the keys of the outermost mapping of a YAML text, and keys of a JSON text."""
+    return frozenset(one or other for one, other in _KEY.findall(text))
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer tools for fine-tuning and reinforcement learning."""
+    return [TuningTool(name) for name in _READERS]

@@ -1,0 +1,245 @@
+"""The keys of a training job: of a configuration, or of a launch script and the file it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from parcost import ImportFile, ImportProblem, Translation, record
+from parcost_formats.tools.collector import read_configuration
+from parcost_formats.tools.interpolation import resolve
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.lacking import PROGRAM
+from parcost_formats.tools.shell.launches import ScriptLaunch, launches
+from parcost_formats.tools.shell.scripts import ARGUMENTS, Script, ShellField, read_script
+from parcost_formats.tools.shell.words import ShellTextError
+from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
+
+CONFIGURATIONS = (".yaml", ".yml", ".json")
+_PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w./@]*)=(.*)", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z_/][\w./-]*")
+_CONSTANTS = ("true", "false", "yes", "no", "on", "off", "null")
+_FLAG = re.compile(r"--?[A-Za-z]")
+
+
+@record(kw_only=True)
+class JobKeys:
+    """The *entries* of a job by key, and those whose value a script leaves *unread*.
+
+    *launcher* are the words ahead of the program, and *environment* the assignments there.
+    *strays* are words of no key. *assumed* are defaults of the script by key. *problems* are files
+    that the script names and that are not read. *script* is none for a configuration.
+    """
+
+    entries: Mapping[str, JsonEntry]
+    unread: Mapping[str, ShellField]
+    launcher: Sequence[ShellField] = ()
+    strays: Sequence[ShellField] = ()
+    assumed: Mapping[str, str]
+    problems: Sequence[ImportProblem] = ()
+    environment: Mapping[str, ShellField] = {}
+    script: Script | None = None
+
+
+def read_job(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys | ImportProblem:
+    """Return the keys of a file; *rules* is the table of its tool."""
+    if file.name.endswith(CONFIGURATIONS):
+        entries = read_configuration(file.name, file.text)
+        if isinstance(entries, ImportProblem):
+            return entries
+        return JobKeys(entries=resolve(entries), unread={}, assumed={})
+    try:
+        environment = {"HOME": "~", **dict(file.options.environment)}
+        script = read_script(file.text, environment, file.neighbor, file.name)
+    except ShellTextError as error:
+        return ImportProblem(message=str(error), start=error.start, end=error.end)
+    found = [one for one in launches(script) if is_launch(one, rules)]
+    title = rules["title"]
+    if not found:
+        return _of_text(file, rules)
+    training = [one for one in found if any(_key_of(w.text) == "do_train" for w in one.arguments)]
+    found = training or found
+    texts = {tuple(word.text for word in one.arguments) for one in found}
+    if len(texts) > 1:
+        place = found[1].program
+        decided = [answer for one in found if one.decision for answer in one.decision.answers]
+        help = f"choose one: {' | '.join(dict.fromkeys(decided))}" if decided else ""
+        return ImportProblem(
+            message=f"the script has {len(texts)} commands of {title}, and one is expected",
+            start=place.start,
+            end=place.end,
+            help=help or "keep one of them in the file",
+        )
+    return _of_launch(file, script, found[0])
+
+
+def reject_trainer(job: JobKeys, title: str) -> Translation:
+    """Return that the program of a job, or its file, is of a trainer that is not read."""
+    place = job.entries.get(PROGRAM, next(iter(job.entries.values()), JsonEntry({}, 0, 0)))
+    what = f"`{place.value}`" if PROGRAM in job.entries else "this file"
+    message = f"{what}: trainers of {title} are not read"
+    problem = ImportProblem(message=message, start=place.start, end=place.end)
+    return Translation(problems=[problem])
+
+
+def _of_text(file: ImportFile, rules: Mapping[str, Any]) -> JobKeys:
+    """Return the program that a script names, where its command is not read."""
+    match = next(filter(None, (re.search(one, file.text) for one in _signs(rules))), None)
+    start = match.start() if match else 0
+    word = re.match(r"[\w./-]*", file.text[start:])
+    name = word[0] if word else ""
+    end = max(start + len(name), min(len(file.text), 1))
+    message = f"the command of {rules['title']} is not read"
+    return JobKeys(
+        entries={PROGRAM: JsonEntry(name, start, end)} if name else {},
+        unread={},
+        assumed={},
+        problems=[ImportProblem(message=message, start=start, end=end)],
+    )
+
+
+def _signs(rules: Mapping[str, Any]) -> Sequence[str]:
+    found: Sequence[str] = rules["recognized"].get("commands", ())
+    return found
+
+
+def is_launch(launch: ScriptLaunch, rules: Mapping[str, Any]) -> bool:
+    """Return whether a program, or its arguments, are those of a tool."""
+    signs = rules["recognized"]
+    if any(fnmatchcase(launch.name, form) for form in signs.get("other_programs", ())):
+        return False
+    if any(fnmatchcase(launch.name, form) for form in signs.get("programs", ())):
+        return True
+    keys = {key for word in launch.arguments if (key := _key_of(word.text))}
+    return any(keys.issuperset(group) for group in signs.get("arguments", ()))
+
+
+def _key_of(text: str) -> str:
+    """Return the key of a flag or a pair; empty for another word.
+
+    >>> _key_of("--a-b=4"), _key_of("+x.y=1"), _key_of("train.yaml")
+    ('a_b', 'x.y', '')
+    """
+    if _FLAG.match(text):
+        return text.partition("=")[0].lstrip("-").replace("-", "_")
+    pair = _PAIR.fullmatch(text)
+    return pair[1] if pair else ""
+
+
+def _of_launch(file: ImportFile, script: Script, launch: ScriptLaunch) -> JobKeys:
+    """Return the keys of a command, and of the configuration that it names."""
+    problems: list[ImportProblem] = []
+    entries: dict[str, JsonEntry] = {}
+    unread: dict[str, ShellField] = {}
+    assumed: dict[str, str] = {}
+    strays: list[ShellField] = []
+    program = launch.program
+    entries[PROGRAM] = JsonEntry(launch.name, program.start, program.end)
+    key, values = "", list[ShellField]()
+
+    def finish(conditional: bool) -> None:
+        if not key:
+            return
+        doubt = next((one for one in values if one.unread), None)
+        if conditional:
+            why = "it is set under a test that the script does not decide"
+            unread.setdefault(key, values[0]._replace(unread=values[0].unread or why))
+        elif doubt is not None:
+            unread[key] = doubt
+        elif key == "config" and len(values) == 1:
+            problem = _add_file(file, values[0], entries)
+            problems.extend([problem] if problem else [])
+        else:
+            texts = [one.text for one in values]
+            plain = [_plain(text) for text in texts]
+            value = True if not plain else plain[0] if len(plain) == 1 else plain
+            entries[key] = JsonEntry(value, place.start, values[-1].end if values else place.end)
+            if why := next((one.assumption for one in (place, *values) if one.assumption), ""):
+                assumed[key] = why
+
+    place = program
+    for conditional, words in ((False, launch.arguments), (True, launch.conditional)):
+        for word in words:
+            name = _key_of(word.text)
+            if name:
+                finish(conditional)
+                key, place, values = name, word, []
+                whole, equals, value = word.text.partition("=")
+                if equals:
+                    values.append(word._replace(text=value))
+                elif conditional or word.unread:
+                    values.append(word)
+                if not _FLAG.match(whole):  # a pair is complete
+                    finish(conditional)
+                    key, values = "", []
+            elif word.unread == ARGUMENTS:
+                continue
+            elif key and not word.text.endswith(CONFIGURATIONS[:2]):
+                values.append(word)
+            elif word.text.endswith(CONFIGURATIONS) or key:
+                problem = _add_file(file, word, entries)
+                problems += [problem] if problem else []
+                key, values = "", []
+            else:
+                strays.append(word)
+        finish(conditional)
+        key, values = "", []
+    return JobKeys(
+        entries=entries,
+        unread=unread,
+        launcher=launch.launcher,
+        strays=strays,
+        assumed=assumed,
+        problems=problems,
+        environment=_environment(script, launch),
+        script=script,
+    )
+
+
+def _environment(script: Script, launch: ScriptLaunch) -> dict[str, ShellField]:
+    """Return the variables that a program sees, those of its own command first."""
+    exported = [name for name, one in script.variables.items() if one.exported]
+    found = {name: fields[0] for name in exported if len(fields := script.fields(name)) == 1}
+    return {**found, **launch.environment}
+
+
+def _add_file(
+    file: ImportFile, word: ShellField, entries: dict[str, JsonEntry]
+) -> ImportProblem | None:
+    """Add the keys of a configuration that a command names; those of the command win."""
+    name = word.text if word.text.endswith(CONFIGURATIONS) else f"{word.text}.yaml"
+    text = file.neighbor(name) or file.neighbor(name.rpartition("/")[2])
+    if text is None:
+        return ImportProblem(
+            message=f"`{word.text}` has the keys of the job, and is not beside the script",
+            start=word.start,
+            end=word.end,
+            help="import that file in place of the script",
+        )
+    other = read_configuration(name, text)
+    if isinstance(other, ImportProblem):
+        message = f"`{word.text}`: {other.message}"
+        return ImportProblem(message=message, start=word.start, end=word.end, help=other.help)
+    for key, entry in resolve(other).items():
+        entries.setdefault(key, JsonEntry(entry.value, word.start, word.end))
+    return None
+
+
+def _plain(text: str) -> Any:
+    """Return the value of a word as YAML has it.
+
+    >>> _plain("4096"), _plain("True"), _plain("full"), _plain("1e-5")
+    (4096, True, 'full', '1e-5')
+    """
+    if len(text) > 60 or "\n" in text:
+        return text
+    if text.isascii() and text.isdecimal():
+        return int(text) if text[:1] != "0" or text == "0" else text
+    if _WORD.fullmatch(text) and text.lower() not in _CONSTANTS:
+        return text
+    try:
+        return read_mapping(f"value: {text}")["value"].value
+    except (YamlTextError, KeyError):
+        return text

@@ -1,0 +1,167 @@
+"""Jobs of tools that hand arguments on to Trainer: LLaMA-Factory, axolotl, TRL and ms-swift."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from parcost import ImportFile, Translation
+from parcost_formats.tools.collector import digits
+from parcost_formats.tools.finetuning.job_keys import JobKeys
+from parcost_formats.tools.finetuning.trainer import TrainerKeys
+from parcost_formats.tools.lacking import PROGRAM, lacking_sentence
+
+#: Switches of adapters in scripts of many authors. A script without one has adapters always.
+_SWITCHES = ("use_peft", "use_lora", "lora_enable", "use_qlora", "q_lora", "lora")
+
+#: Switches of axolotl that turn the loss of a plugin off.
+_FUSED_LOSSES = ("cut_cross_entropy", "liger_fused_linear_cross_entropy")
+#: The error of a switch that replaces parts of the trainer by others.
+_REPLACED = ("this part of the tool is not read", "remove the key: the job is read without it")
+
+
+def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
+    """Return a full fine-tuning or a pretraining of LLaMA-Factory."""
+    keys = TrainerKeys("llamafactory", file, job)
+    found, version = keys.found, keys.rules["version"]
+    if found.value("stage") == "pt":  # sequences are packed unless the file says otherwise
+        keys.rules["defaults"]["packing"] = True
+    keys.model()
+    keys.batch()
+    keys.sequence()
+    pure = found.switch("pure_bf16")
+    if pure:
+        keys.sharding("2 B", f"{version}: pure_bf16 keeps weights in bfloat16")
+    else:
+        keys.sharding("4 B", f"{version}: weights that are trained are cast to float32")
+    off = found.switch("disable_gradient_checkpointing")
+    on, key = keys.switch("checkpoints")
+    if on:
+        found.set("training", "recompute", "full", key)
+    elif off is None:
+        why = f"{version}: disable_gradient_checkpointing is false"
+        found.assume("training", "recompute", "full", why)
+    else:
+        key = "disable_gradient_checkpointing"
+        found.set("training", "recompute", "none" if off else "full", key)
+    keys.ulysses("sequence_parallel_size", str(found.value("sequence_parallel_mode", "ring")))
+    for key in ("use_unsloth", "use_mca", "use_kt", "shift_attn", "use_hyper_parallel"):
+        if found.value(key):
+            found.problem(key, *_REPLACED)
+    if found.value("fp8"):
+        keys.ask_for_narrow("fp8", str(found.value("fp8_backend", "")))
+    keys.kernels()
+    keys.devices()
+    return found.translation()
+
+
+def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
+    """Return a full fine-tuning or a pretraining of axolotl."""
+    keys = TrainerKeys("axolotl", file, job)
+    found, version = keys.found, keys.rules["version"]
+    keys.model()
+    keys.batch()
+    keys.sequence()
+    narrow = any(keys.switch(name)[0] for name in ("bf16", "fp16"))
+    loaded = "bfloat16" if narrow else "float32"
+    why = f"{version}: weights are loaded in {loaded}, the type of bf16 or fp16"
+    keys.sharding("2 B" if narrow else "4 B", why)
+    value = str(found.value("gradient_checkpointing", "")).lower()
+    if value in ("offload", "offload_disk"):
+        found.set("training", "recompute", "full", "gradient_checkpointing")
+        found.set("offload", "activations", "100 %", "gradient_checkpointing")
+    else:
+        keys.recompute()
+    offload = "activation_offloading"
+    if found.value(offload) in ("legacy", "disk", "hidden_states") or found.switch(offload):
+        found.set("offload", "activations", "100 %", offload)
+    for name, attribute in (("tensor_parallel_size", "tp"), ("context_parallel_size", "cp")):
+        for key in (name, "sequence_parallel_degree") if attribute == "cp" else (name,):
+            degree = found.whole(key)
+            if degree is not None:
+                found.set("layout", attribute, digits(degree), key)
+                if attribute == "cp" and degree > 1:
+                    found.assume("context", "algorithm", "ring", f"{version}: ring attention")
+    shard, copies = found.whole("dp_shard_size"), found.whole("dp_replicate_size")
+    if shard is not None and (copies or 1) > 1:
+        found.set("sharding", "shard", f"{shard} * layout.cp", "dp_shard_size")
+    for key in ("expert_parallel_size", "layer_offloading", "selective_checkpointing"):
+        if found.value(key) not in (None, False, 1):
+            found.problem(key, *_REPLACED)
+    if found.value("fp8"):
+        keys.ask_for_narrow("fp8", "torchao")
+    for key in ("flash_attention", "sdp_attention", "xformers_attention", "flex_attention"):
+        if found.switch(key):
+            found.ignore(key, "a fused attention: `kernels.attention` names another")
+    if found.switch("eager_attention"):
+        found.set("training", "flash_attention", "off", "eager_attention")
+    plugins = found.value("plugins") or []
+    fused = (key for key in _FUSED_LOSSES if found.switch(key) is not False)
+    if any(word in str(plugins).lower() for word in ("cut_cross", "liger")) and any(fused):
+        keys.fuse_loss()
+        found.ignore("plugins", "a loss that makes logits in chunks: `training.loss_chunks`")
+    keys.kernels()
+    keys.devices()
+    return found.translation()
+
+
+def read_trl(file: ImportFile, job: JobKeys) -> Translation:
+    """Return a supervised fine-tuning of TRL, or a job of another script with Trainer."""
+    program = str(job.entries[PROGRAM].value) if PROGRAM in job.entries else ""
+    is_trl = any(
+        fnmatchcase(program, form)
+        for form in ("trl *", "trl.scripts.*", "*trl/scripts/*", "*trl/examples/scripts/*")
+    )
+    keys = TrainerKeys("trl" if is_trl else "trainer_scripts", file, job)
+    found = keys.found
+    adapters = [key for key in job.entries if key.startswith("lora_")]
+    if adapters and not is_trl and job.entries.keys().isdisjoint(_SWITCHES):
+        found.problem(adapters[0], lacking_sentence("lora"))
+    keys.model()
+    keys.batch()
+    keys.sequence()
+    key = keys.key("dtype")
+    stated = found.value(key)
+    if stated is not None and str(stated) != "auto":
+        weights = found.word(key, keys.rules["dtypes"])
+        why = f"the script loads weights as {stated}"
+    elif is_trl and stated is None:
+        weights, why = "4 B", keys.default("dtype")[1]
+    else:
+        weights = None
+        why = (
+            f"`{key}` is {stated or 'left out'}: transformers 4 loads weights in float32, "
+            "transformers 5 in the type of the checkpoint"
+        )
+    keys.sharding(weights, why)
+    keys.recompute()
+    if found.switch("activation_offloading"):
+        found.set("offload", "activations", "100 %", "activation_offloading")
+    keys.kernels()
+    keys.devices()
+    return found.translation()
+
+
+def read_swift(file: ImportFile, job: JobKeys) -> Translation:
+    """Return a full fine-tuning or a pretraining of ms-swift."""
+    keys = TrainerKeys("ms_swift", file, job)
+    found, version = keys.found, keys.rules["version"]
+    entry = keys.model()
+    keys.batch()
+    keys.sequence()
+    key = keys.key("dtype")
+    if key in found:
+        weights = found.word(key, keys.rules["dtypes"])
+        why = f"the weights are loaded as {found.value(key)}"
+    elif entry:
+        weights, why = "2 B", f"{version}: torch_dtype is that of the checkpoint, bfloat16"
+    else:
+        weights = None
+        why = f"`{key}` is left out, and is that of the checkpoint"
+    if weights == "2 B" and not keys.has("bf16"):
+        keys.assume_bf16(f"{version}: bf16 follows from torch_dtype")
+    keys.sharding(weights, why)
+    keys.recompute()
+    keys.ulysses("sequence_parallel_size", "ulysses")
+    keys.kernels()
+    keys.devices()
+    return found.translation()

@@ -1,0 +1,134 @@
+"""Recipes of torchtune for full fine-tuning: FSDP2 over weights of one type."""
+
+from __future__ import annotations
+
+from parcost import ImportFile, Translation
+from parcost_formats.tools.collector import SettingCollector, digits
+from parcost_formats.tools.finetuning.job_keys import JobKeys
+from parcost_formats.tools.finetuning.trainer import narrow_states, read_devices
+from parcost_formats.tools.tables import table
+
+_TABLE = table("torchtune")
+_VERSION = str(_TABLE["version"])
+
+
+def read_torchtune(file: ImportFile, job: JobKeys) -> Translation:  # noqa: ARG001
+    """Return the job of a recipe; components name the family and the size of the model."""
+    entries = dict(job.entries)
+    found = SettingCollector(entries, _TABLE)
+    _read_model(found)
+    _read_batch(found)
+    _read_layout(found)
+    _read_precision(found)
+    _read_execution(found)
+    read_devices(found, entries, job)
+    return found.translation()
+
+
+def _read_model(found: SettingCollector) -> None:
+    key = "model._component_"
+    path = str(found.value(key, "")).split(".")
+    name, models = path[-1], _TABLE["models"]
+    entry = models.get(".".join(path[-2:]), models.get(name))
+    if entry is None:
+        answers = ["--use config.json", "--use catalog.models.llama31_8b"]
+        reason = f"`{name}` is in no table" if name else f"the file has no `{key}`"
+        found.ask("model", reason, answers, key if name else "")
+        return
+    found.use(f"models.{entry}", key)
+    found.set("training", "model", entry, key)
+
+
+def _read_batch(found: SettingCollector) -> None:
+    """Read the batch of a rank, the steps of accumulation, and the length."""
+    sizes = []
+    for key, attribute in (
+        ("batch_size", "micro_batch"),
+        ("gradient_accumulation_steps", "micro_batches"),
+    ):
+        size = found.whole(key)
+        if size is None:
+            reason = f"the file has no `{key}`"
+            found.ask(f"training.{attribute}", reason, [f"--set training.{attribute}=1"])
+            continue
+        found.set("training", attribute, digits(size), key)
+        sizes.append(size)
+    if len(sizes) == 2:
+        _assume_batch(found, *sizes)
+    key, packed = "tokenizer.max_seq_len", "dataset.packed"
+    length = found.whole(key)
+    if length is not None:
+        found.set("training", "sequence", digits(length), key)
+    if found.switch(packed):
+        found.ignore(packed, "every sequence has the full length")
+    else:
+        reason = "without packing, `tokenizer.max_seq_len` is the longest sequence"
+        found.lack(packed, reason, "training.sequence")
+
+
+def _assume_batch(found: SettingCollector, size: int, steps: int) -> None:
+    product = f"({size} * {steps} * layout.dp) sequences"
+    why = "the batch of a device x the steps of accumulation x the replicas"
+    found.assume("training", "global_batch", product, why)
+
+
+def _read_layout(found: SettingCollector) -> None:
+    """Read the mesh of devices, and what FSDP shards."""
+    found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
+    for key, attribute in (("tensor_parallel_dim", "tp"), ("context_parallel_dim", "cp")):
+        degree = found.whole(key)
+        if degree is not None:
+            found.set("layout", attribute, digits(degree), key)
+    copies = found.whole("data_parallel_replicate_dim")
+    if copies is not None and copies > 1:
+        shard = f"layout.dp * layout.cp / {copies}"
+        found.set("sharding", "shard", shard, "data_parallel_replicate_dim")
+    found.whole("data_parallel_shard_dim", least=-1)
+    key = "fsdp_reshard_after_forward"
+    if found.switch(key) is False:
+        found.set("layout", "zero", "2", key)
+    else:
+        found.assume("layout", "zero", "3", f"{_VERSION}: distributed recipes shard by FSDP2")
+    if found.switch("fsdp_cpu_offload"):
+        for name in ("parameters", "optimizer"):
+            found.set("offload", name, "1", "fsdp_cpu_offload")
+
+
+def _read_precision(found: SettingCollector) -> None:
+    """Read the one type of weights, gradients and states, and the states of the optimizer."""
+    key = "dtype"
+    answers = ("--use catalog.precisions.bf16_pure", "--use catalog.precisions.fp32")
+    kind = found.word(key, {"bf16": "bf16_pure", "fp32": "fp32"})
+    if kind is None:
+        if key not in found:
+            found.ask("precision", f"the file has no `{key}`", answers)
+        return
+    found.use(f"precisions.{kind}", key)
+    key = "optimizer._component_"
+    name = str(found.value(key, "")).rpartition(".")[2].lower()
+    size = _TABLE["optimizers"].get(name)
+    if size is None:
+        reason = f"recipes count the state and the update of Adam, and this is {name or 'none'}"
+        found.ask("precision", reason, answers, key if name else "")
+    elif size:
+        narrow_states(found, float(size), key)
+
+
+def _read_execution(found: SettingCollector) -> None:
+    """Read recomputation, offload, compilation and the loss."""
+    key = "enable_activation_checkpointing"
+    on = found.switch(key)
+    if found.value("ac_mode") is not None and not on:
+        found.set("training", "recompute", "selective", "ac_mode")
+    elif on is None:
+        fact = f"{_VERSION}: {key} is false"
+        found.assume("training", "recompute", "none", fact)
+    else:
+        found.set("training", "recompute", "full" if on else "none", key)
+    if found.switch("enable_activation_offloading"):
+        found.set("offload", "activations", "100 %", "enable_activation_offloading")
+    if found.switch("compile"):
+        found.set("kernels", "mode", "compiled", "compile")
+    loss = "loss._component_"
+    if any(word in str(found.value(loss, "")) for word in ("Chunked", "LinearCross")):
+        found.leave_open(loss, "a loss in chunks of logits: `training { loss_chunks = 8 }`")

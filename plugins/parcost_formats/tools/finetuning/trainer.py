@@ -1,0 +1,569 @@
+"""Arguments of Trainer of transformers, which several tools hand on under names of their own.
+
+DeepSpeed and Accelerate have files of their own, beside the job. Their keys are added to those of
+the job, and read as their importers read them. Their place is that of the key that names the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parcost import ImportFile
+from parcost_formats.tools.accelerate import FSDP_TYPES, read_fsdp, read_mesh, read_replicas
+from parcost_formats.tools.collector import (
+    AUTO,
+    SettingCollector,
+    digits,
+    read_configuration,
+)
+from parcost_formats.tools.deepspeed_keys import FRAMEWORK, DeepSpeedKeys
+from parcost_formats.tools.finetuning.job_keys import CONFIGURATIONS, JobKeys
+from parcost_formats.tools.hub import ask_for_model, read_hub_model
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.lacking import PROGRAM
+from parcost_formats.tools.shell.scripts import ShellField
+from parcost_formats.tools.tables import table
+
+_KIND = "distributed_type"
+_MIXED = "mixed_precision"
+_NARROW = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
+_RANKS = ("nproc_per_node", "NPROC_PER_NODE", "num_gpus", "num_processes", "ntasks_per_node")
+_NODES = ("nnodes", "NNODES", "num_nodes", "num_machines", "nodes", "N")
+
+
+def merge_tables(*tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tables as one: sections are joined, lists are appended, and later values win.
+
+    >>> merge_tables({"a": {"b": 1}, "c": [1]}, {"a": {"d": 2}, "c": [2]})
+    {'a': {'b': 1, 'd': 2}, 'c': [1, 2]}
+    """
+    found: dict[str, Any] = {}
+    for one in tables:
+        for key, value in one.items():
+            before = found.get(key)
+            if isinstance(value, Mapping) and isinstance(before, Mapping) and key != "names":
+                found[key] = merge_tables(before, value)
+            elif isinstance(value, list) and isinstance(before, list):
+                found[key] = [*before, *value]
+            elif key == "names" and isinstance(before, Mapping):
+                found[key] = {**before, **value}
+            else:
+                found[key] = value
+    return found
+
+
+class TrainerKeys:
+    """Reads a job of Trainer; *rules* are the table of the tool, joined with that of Trainer."""
+
+    def __init__(self, tool: str, file: ImportFile, job: JobKeys) -> None:
+        own = table(tool)
+        shared = table("trainer")
+        parts = (table("deepspeed"), table("accelerate"), shared, own)
+        keys = [
+            {k: v for k, v in one.items() if k not in ("recognized", "rejected")} for one in parts
+        ]
+        self.rules = merge_tables(*keys)
+        for section in ("numbers", "switches"):
+            self.rules[section] = dict(own.get(section, {}))
+        self._version = {
+            name: own["version"] if name in own.get("defaults", {}) else shared["version"]
+            for name in self.rules["defaults"]
+        }
+        self._facts: dict[str, str] = {}
+        self._file = file
+        self._job = job
+        self._entries = {key: one for key, one in job.entries.items() if key != PROGRAM}
+        self._launcher = _launcher_options(job.launcher)
+        self._doubts: list[tuple[str, str, str]] = []  # of files that are not beside the job
+        self._bucket = ("", "")  # elements of a bucket of DeepSpeed, and why
+        self._add_files()
+        self.found = SettingCollector(self._entries, self.rules)
+        for attribute, reason, key in self._doubts:
+            name = str(self._entries[key].value).rpartition("/")[2]
+            own_file = [f"--use {name}"] if name.endswith(CONFIGURATIONS) else []
+            answers = (*own_file, "--set layout.zero=0", "--set layout.zero=3")
+            self.found.ask(attribute, reason, answers, key)
+        for word in job.strays:
+            self._stray(word)
+
+    # Names
+
+    def key(self, name: str) -> str:
+        """Return which of the names of a key the file has; the first of them for none."""
+        names: Sequence[str] = self.rules["names"][name]
+        return next((key for key in names if key in self.found), names[0])
+
+    def has(self, name: str) -> bool:
+        """Return whether the file states a key."""
+        return self.key(name) in self.found
+
+    def default(self, name: str) -> tuple[Any, str]:
+        """Return the default of a key, and the sentence that states it."""
+        value = self.rules["defaults"].get(name)
+        if name in self._facts:
+            return value, self._facts[name]
+        shown = str(value).lower() if isinstance(value, bool) else value
+        return value, f"{self._version[name]}: {self.rules['names'][name][0]} is {shown}"
+
+    def switch(self, name: str) -> tuple[bool, str]:
+        """Return whether a key is on, and its name; of a default, the empty name."""
+        key = self.key(name)
+        if key in self.found:
+            value = self.found.value(key)
+            if value == AUTO:
+                return True, key
+            return self.found.switch(key) is True, key
+        return bool(self.rules["defaults"].get(name, False)), ""
+
+    def assume_bf16(self, why: str) -> None:
+        """Take bf16 as on, because of *why*, where the file does not state it."""
+        self.rules["defaults"]["bf16"] = True
+        self._facts["bf16"] = why
+
+    # Parts of a job
+
+    def model(self) -> str:
+        """Read which model of the Hub it is; return its entry of the catalogue."""
+        key = self.key("model")
+        value = self.found.value(key)
+        if isinstance(value, str):
+            return read_hub_model(self.found, key, value)
+        ask_for_model(self.found, key)
+        return ""
+
+    def batch(self) -> None:
+        """Read the batch of a device, and the steps that gradients are added up over."""
+        found = self.found
+        sizes = []
+        for name, attribute in (("micro", "micro_batch"), ("steps", "micro_batches")):
+            key = self.key(name)
+            size = found.whole(key)
+            if size is not None:
+                found.set("training", attribute, digits(size), key)
+            elif name in self.rules["defaults"] and key not in found:
+                value, why = self.default(name)
+                size = int(value)
+                found.assume("training", attribute, digits(size), why)
+            else:
+                found.ask("training.micro_batch", f"no `{key}`", ["--set training.micro_batch=1"])
+                return
+            sizes.append(size)
+        why = "the batch of a device x the steps of accumulation x the replicas"
+        product = f"({sizes[0]} * {sizes[1]} * layout.dp) sequences"
+        found.assume("training", "global_batch", product, why)
+
+    def sequence(self) -> None:
+        """Read the length of a sequence, and whether sequences are packed to it."""
+        found, key = self.found, self.key("sequence")
+        length = found.whole(key)
+        if length is not None:
+            found.set("training", "sequence", digits(length), key)
+        elif "sequence" in self.rules["defaults"] and key not in found:
+            value, why = self.default("sequence")
+            found.assume("training", "sequence", digits(int(value)), why)
+        if "packing" in self.rules["names"]:
+            packed, stated = self.switch("packing")
+            if packed and stated:
+                found.ignore(stated, "every sequence has the full length")
+            elif not packed:
+                reason = f"without packing, `{key}` is the longest sequence: batches may be shorter"
+                found.lack(stated or self.rules["names"]["packing"][0], reason, "training.sequence")
+
+    def sharding(self, weights: str | None, why: str) -> None:
+        """Read what is sharded, and the types of weights.
+
+        *weights* are the bytes of the weights that the script loads, if known, and *why*.
+        """
+        found = self.found
+        for name in ("bf16", "fp16", "fsdp"):  # other keys are read in their place
+            found.value(self.key(name))
+        narrow = [key for on, key in map(self.switch, ("bf16", "fp16")) if on]
+        if len(narrow) > 1:
+            for key in narrow:
+                found.problem(key, "bf16 and fp16 exclude one another")
+        found.value("config_file")
+        kind = str(found.value(_KIND, "")).upper()
+        if self.has("deepspeed") or kind == "DEEPSPEED":
+            self._deepspeed()
+        elif kind == "FSDP":
+            read_fsdp(found)
+            self._fsdp_precision(weights, why)
+        elif kind in ("", "MULTI_GPU", "NO"):
+            fact = f"{self.rules['version']}: without deepspeed or fsdp, replicas hold all"
+            found.assume("layout", "zero", "0", fact)
+            read_replicas(found)
+            self._plain_precision(weights, why)
+        else:
+            found.problem(_KIND, f"`{kind}` of Accelerate is not read with this tool")
+        read_mesh(found)
+        self._states()
+
+    def recompute(self) -> None:
+        """Read which activations are made again in backward."""
+        found = self.found
+        on, key = self.switch("checkpoints")
+        value = "full" if on else "none"
+        if key:
+            found.set("training", "recompute", value, key)
+        else:
+            found.assume("training", "recompute", value, self.default("checkpoints")[1])
+
+    def ulysses(self, key: str, mode: str) -> None:
+        """Read over how many ranks *key* shares a sequence out; *mode* names the algorithm."""
+        degree = self.found.whole(key)
+        if degree is None:
+            return
+        self.found.set("layout", "cp", digits(degree), key)
+        if degree > 1:
+            algorithm = "ring" if "ring" in mode.lower() else "ulysses"
+            word = "ring attention" if algorithm == "ring" else "Ulysses"
+            why = f"{self.rules['version']}: {key} is {word}"
+            self.found.assume("context", "algorithm", algorithm, why)
+
+    def ask_for_narrow(self, key: str, backend: str) -> None:
+        """Ask for the recipe of products in 8 bits; *backend* is the library that makes them."""
+        answers = ["--use catalog.precisions.fp8_torchao", "--use catalog.precisions.fp8_delayed"]
+        if backend.lower() in ("te", "transformer_engine"):
+            answers.reverse()
+        reason = f"`{key}` makes products in 8 bits, and names no recipe"
+        self.found.ask("precision", reason, answers, key)
+        _, base = self.found.recipe()
+        if base:  # the answer replaces it
+            self.found.use(f"precisions.{base}", key, reason)
+
+    def kernels(self) -> None:
+        """Read compilation, fused kernels and attention."""
+        found = self.found
+        on, key = self.switch("compile")
+        if on and key:
+            found.set("kernels", "mode", "compiled", key)
+        on, key = self.switch("liger") if "liger" in self.rules["names"] else (False, "")
+        if on and key:
+            self.fuse_loss()
+            found.leave_open(key, "norms and SwiGLU of Liger: `framework { norm = fused }`")
+        key = self.key("attention")
+        kind = str(found.value(key, "")).lower()
+        if kind in self.rules["attention"]["unfused"]:
+            found.set("training", "flash_attention", "off", key)
+        elif kind:
+            found.ignore(key, "a fused attention: `kernels.attention` names another")
+
+    def fuse_loss(self) -> None:
+        """Read a head and a loss in one, as Liger has them: logits exist in chunks.
+
+        A chunk has as many tokens as keep its logits no larger than the hidden states.
+        """
+        why = f"{self.rules['liger']}: a chunk of logits is as large as the hidden states"
+        chunks = "ceil(training.model.vocabulary / training.model.hidden)"
+        self.found.assume("training", "loss_chunks", chunks, why)
+
+    def devices(self) -> None:
+        """Read the devices that the launcher states."""
+        read_devices(self.found, self._entries, self._job)
+
+    # Files beside the job
+
+    def _add_files(self) -> None:
+        """Add the keys of the launcher, and of the files of Accelerate and DeepSpeed."""
+        for flag, target in self.rules["launcher"].items():
+            word = self._launcher.get(flag)
+            if word is not None and not word.unread:
+                key, _, value = target.partition(" ")
+                entry = JsonEntry(value or _plain_word(word.text), word.start, word.end)
+                self._entries.setdefault(key, entry)
+        for flag in ("config_file", "deepspeed_config_file", "deepspeed_config"):
+            word = self._launcher.get(flag)
+            if word is None:
+                continue
+            key = "deepspeed" if flag.startswith("deepspeed") else flag
+            self._entries.setdefault(key, JsonEntry(word.text, word.start, word.end))
+        if "config_file" in self._entries:
+            self._add("config_file", "")
+        other = "deepspeed_config.deepspeed_config_file"
+        if other in self._entries:
+            self._entries.setdefault("deepspeed", self._entries[other])
+        self._add_deepspeed()
+        self._add_fsdp()
+
+    def _add(self, key: str, ahead: str) -> bool:
+        """Add the keys of the file that a key names, behind *ahead*; return whether it is there."""
+        entry = self._entries[key]
+        name = str(entry.value)
+        builtin = self.rules.get("builtin", {}).get(name)
+        text = builtin or self._file.neighbor(name) or self._file.neighbor(name.rpartition("/")[2])
+        if name.lstrip().startswith("{"):
+            text, name = name, "inline.json"
+        if text is None:
+            reason = f"`{key}` names `{name}`, which is not beside the file"
+            self._doubts.append(("layout.zero", reason, key))
+            return False
+        other = read_configuration(f"{name}.json" if text.lstrip()[:1] == "{" else name, text)
+        if not isinstance(other, Mapping):
+            self._doubts.append(("layout.zero", f"`{name}`: {other.message}", key))
+            return False
+        for one, inner in other.items():
+            self._entries.setdefault(
+                f"{ahead}{one}", JsonEntry(inner.value, entry.start, entry.end)
+            )
+        return True
+
+    def _add_deepspeed(self) -> None:
+        entries = self._entries
+        key = next((one for one in self.rules["names"]["deepspeed"] if one in entries), "")
+        inner = [one for one in entries if one.startswith("deepspeed.")]
+        own = {one: entries.pop(one) for one in ("gradient_accumulation_steps",) if one in entries}
+        if inner:
+            place = entries[inner[0]]
+            entries["deepspeed"] = JsonEntry("inline", place.start, place.end)
+            for one in inner:
+                entries[one.removeprefix("deepspeed.")] = entries.pop(one)
+        elif key and entries[key].value is True:
+            self._doubts.append(("layout.zero", f"`{key}` names no file", key))
+        elif key and entries[key].value not in (None, False, "", "none"):
+            self._add(key, "")
+        steps = entries.pop("gradient_accumulation_steps", None)
+        if steps is not None and steps.value != AUTO and not own:
+            own = {"gradient_accumulation_steps": steps}
+        entries |= own
+        size = entries.get("zero_optimization.reduce_bucket_size")
+        if size is not None and size.value == AUTO:
+            fact = "reduce_bucket_size `auto` is the square of the hidden size"
+            square = "training.model.hidden * training.model.hidden"
+            self._bucket = (square, f"{table('trainer')['version']}: {fact}")
+        for one in [k for k, entry in entries.items() if entry.value == AUTO and _is_left(k)]:
+            del entries[one]  # the trainer fills it in
+
+    def _is_on(self, name: str) -> bool:
+        """Return whether the trainer, or its default, takes a narrow type."""
+        entries = self._entries
+        stated = [key for key in self.rules["names"][name] if key in entries]
+        if stated:
+            return _is_true(entries, stated[0])
+        return bool(self.rules["defaults"].get(name, False))
+
+    def _add_fsdp(self) -> None:
+        """Write the arguments of FSDP of the trainer as keys of Accelerate."""
+        entries = self._entries
+        entry = entries.get("fsdp")
+        if "fsdp_config" in entries and isinstance(entries["fsdp_config"].value, str):
+            self._add("fsdp_config", "fsdp_config.")
+        for key in [one for one in entries if one.startswith("fsdp_config.")]:
+            plain = key.removeprefix("fsdp_config.")
+            if not plain.startswith("fsdp_"):
+                entries[f"fsdp_config.fsdp_{plain}"] = entries.pop(key)
+        version = entries.get("fsdp_version")
+        if version is not None:
+            entries["fsdp_config.fsdp_version"] = entries.pop("fsdp_version")
+        words = str(entry.value if entry else "").replace(",", " ").lower()
+        names = re.findall(r"[a-z_0-9]+", words)
+        stated = entry is not None and bool(names) and words not in ("false", "none", "[]")
+        if not stated and not any(one.startswith("fsdp_config.") for one in entries):
+            return
+        if _KIND in entries and str(entries[_KIND].value).upper() != "FSDP" and not stated:
+            return
+        place = entry or next(e for k, e in entries.items() if k.startswith("fsdp_config."))
+        entries[_KIND] = JsonEntry("FSDP", place.start, place.end)
+        for name in names:
+            if name in self.rules["strategies"] and name not in ("true", "false"):
+                known = "fsdp_config.fsdp_sharding_strategy"
+                if "fsdp_config.fsdp_reshard_after_forward" not in entries:
+                    entries.setdefault(known, JsonEntry(name, place.start, place.end))
+        if "offload" in names:
+            offloads = "fsdp_config.fsdp_offload_params"
+            entries.setdefault(offloads, JsonEntry(True, place.start, place.end))
+
+    # Precision
+
+    def _narrow(self) -> tuple[str, str]:
+        """Return the narrow type that products are made in, if any, and the key that states it."""
+        mixed = str(self.found.value(_MIXED, "")).lower()  # which the trainer's own keys replace
+        for name in ("bf16", "fp16"):
+            on, key = self.switch(name)
+            if on:
+                return name, key
+        return (mixed, _MIXED) if mixed in ("bf16", "fp16") else ("", "")
+
+    def _deepspeed(self) -> None:
+        """Read what DeepSpeed shards, and its types."""
+        found = self.found
+        found.use(FRAMEWORK, self.key("deepspeed") if self.has("deepspeed") else _KIND)
+        for narrow in ("bf16", "fp16"):
+            switch = self._entries.get(f"{narrow}.enabled")
+            if switch is not None and switch.value == AUTO:
+                value = self._is_on(narrow)
+                self._entries[f"{narrow}.enabled"] = JsonEntry(value, switch.start, switch.end)
+        self._engine_batch()
+        own = table("accelerate")["deepspeed"]
+        keys = DeepSpeedKeys(
+            found, own if "deepspeed_config.zero_stage" in found else None, self._bucket
+        )
+        if not any(
+            key in found for key in ("zero_optimization.stage", "deepspeed_config.zero_stage")
+        ):
+            self._engine_precision()
+            if not self._doubts:
+                keys.zero(default=0 if self.has("deepspeed") else 2)
+            return
+        keys.zero()
+        if "bf16.enabled" in found or "fp16.enabled" in found:
+            keys.precision()
+        else:
+            self._engine_precision()
+        keys.optimizer()
+
+    def _engine_batch(self) -> None:
+        """Read batches that a file of DeepSpeed states itself: the trainer's have to agree."""
+        for key, name in (
+            ("train_micro_batch_size_per_gpu", "micro_batch"),
+            ("train_batch_size", "global_batch"),
+        ):
+            size = self.found.whole(key)
+            if size is not None:
+                unit = " sequences" if name == "global_batch" else ""
+                self.found.set("training", name, f"{digits(size)}{unit}", key)
+
+    def _engine_precision(self) -> None:
+        """Set the recipe of DeepSpeed for the types of the trainer."""
+        narrow, key = self._narrow()
+        recipe = {"bf16": "bf16_zero_paper", "fp16": "fp16"}.get(narrow, "fp32")
+        self.found.use(f"precisions.{recipe}", key, "" if key else self.default("bf16")[1])
+
+    def _fsdp_precision(self, weights: str | None, why: str) -> None:
+        """Set the recipe of shards, which Accelerate keeps in fp32 where it casts."""
+        narrow, key = self._narrow()
+        if not narrow:
+            self._plain_precision(weights, why)
+            return
+        fact = "" if key else self.default(narrow)[1]
+        self.found.use("precisions.bf16_fsdp", key, fact)
+        block = "precision trainer extends bf16_fsdp"
+        self.found.assume(block, "reduction", "2 B", FSDP_TYPES)
+        if narrow == "fp16":
+            self.found.set(block, "compute", "fp16", key)
+        self.found.assume("training", "precision", "trainer", "the recipe of this file")
+
+    def _plain_precision(self, weights: str | None, why: str) -> None:
+        """Set the recipe of weights that no engine casts."""
+        found = self.found
+        narrow, key = self._narrow()
+        if weights is None:
+            found.ask("precision", why, _NARROW, key)
+        elif weights == "2 B" and narrow != "fp16":
+            found.use("precisions.bf16_pure", key, why)
+        elif not narrow:
+            found.use("precisions.fp32", "", why)
+        else:
+            found.use("precisions.bf16_fsdp", key, why)
+            if narrow == "fp16":
+                found.set("precision trainer extends bf16_fsdp", "compute", "fp16", key)
+                found.assume("training", "precision", "trainer", why)
+
+    def _states(self) -> None:
+        """Read the optimizer; states of few bits change the recipe."""
+        found, key = self.found, self.key("optimizer")
+        name = str(found.value(key, self.rules["defaults"]["optimizer"])).lower()
+        size = self.rules["optimizers"].get(name)
+        if size is None:
+            reason = f"recipes count the state and the update of Adam, and this is {name}"
+            found.ask("precision", reason, _NARROW, key)
+        elif size:
+            narrow_states(found, float(size), key)
+
+    def _stray(self, word: ShellField) -> None:
+        """List a word of no key."""
+        self._entries[word.text[:60]] = JsonEntry(True, word.start, word.end)
+
+
+def read_devices(found: SettingCollector, entries: dict[str, JsonEntry], job: JobKeys) -> None:
+    """Set as many devices as the launcher of a job states; its words are added to *entries*."""
+    if "num_processes" in found:
+        number = found.whole("num_processes")
+        if number is not None:
+            found.set("cluster", "devices", digits(number), "num_processes")
+        return
+    options = {**job.environment, **_launcher_options(job.launcher)}
+    include = options.get("include")
+    if include is not None and not include.unread and (chosen := _included(include.text)):
+        entries["--include"] = JsonEntry(include.text, include.start, include.end)
+        found.set("cluster", "devices", digits(chosen), "--include")
+        return
+    ranks = next((name for name in _RANKS if name in options), None)
+    nodes = next((name for name in _NODES if name in options), None)
+    each, count = _count(options.get(ranks or "")), _count(options.get(nodes or ""))
+    if ranks is None or each is None or (nodes is not None and count is None):
+        return
+    word = options[ranks]
+    key = ranks if ranks.isupper() else f"--{ranks}"
+    entries[key] = JsonEntry(each, word.start, word.end)
+    found.set("cluster", "devices", digits(each * (count or 1)), key)
+
+
+def narrow_states(found: SettingCollector, size: float, key: str) -> None:
+    """Set the state of an optimizer whose two moments take *size* bytes per parameter."""
+    block, base = found.recipe()
+    if not base:
+        return
+    master, traffic = (4, 12) if base in ("bf16_zero_paper", "bf16", "fp16") else (0, 12)
+    if base == "bf16_pure":
+        traffic = 6
+    if not block:
+        block = f"precision states extends {base}"
+        found.assume("training", "precision", "states", "the recipe, with the states of this file")
+    found.set(block, "optimizer", f"{master + size:g} B", key)
+    found.set(block, "update_traffic", f"{traffic + 2 * size:g} B", key)
+
+
+def _is_true(entries: Mapping[str, JsonEntry], key: str) -> bool:
+    return key in entries and str(entries[key].value).lower() in ("true", AUTO)
+
+
+def _is_left(key: str) -> bool:
+    """Return whether a key of DeepSpeed is one that Trainer fills in where it is ``auto``."""
+    return key.startswith(("zero_optimization.", "optimizer.", "scheduler.", "train_", "gradient_"))
+
+
+def _launcher_options(words: Sequence[ShellField]) -> dict[str, ShellField]:
+    """Return the flags of a launcher, each with its value."""
+    found: dict[str, ShellField] = {}
+    for place, word in enumerate(words):
+        if not word.text.startswith("-"):
+            continue
+        name, equals, _ = word.text.lstrip("-").replace("-", "_").partition("=")
+        following = words[place + 1] if place + 1 < len(words) else word
+        if equals:
+            found[name] = word._replace(text=word.text.partition("=")[2])
+        elif following.text.startswith("-") or following is word:
+            found[name] = word._replace(text="true")
+        else:
+            found[name] = following
+    return found
+
+
+def _plain_word(text: str) -> Any:
+    return int(text) if text.isdecimal() and len(text) < 9 else text
+
+
+def _included(text: str) -> int | None:
+    """Return how many devices ``--include`` of DeepSpeed names; none where a node has no list.
+
+    >>> _included("localhost:0,1,2,3"), _included("a:0-3@b:0,2"), _included("localhost")
+    (4, 6, None)
+    """
+    total = 0
+    for node in text.split("@"):
+        _, _, slots = node.partition(":")
+        for slot in slots.split(","):
+            match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", slot)
+            if match is None:
+                return None
+            total += int(match[2] or match[1]) - int(match[1]) + 1
+    return total
+
+
+def _count(word: ShellField | None) -> int | None:
+    """Return the whole number of a word of the launcher."""
+    if word is None or word.unread or not word.text.isdecimal() or len(word.text) > 8:
+        return None
+    return int(word.text)

@@ -1,0 +1,273 @@
+"""The YAML of GPT-NeoX: model and layout in its own keys, the rest in those of DeepSpeed.
+
+It has no devices and, as a rule, no vocabulary: a launcher and a tokenizer have them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import chain
+
+from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.deepspeed_keys import DeepSpeedKeys
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.tables import table
+
+TOOL = "gpt_neox"
+_FRAMEWORK = "megatron_deepspeed"
+_MODEL = "model neox"
+_SIGN = re.compile(r"(?<![\w-])(?:pipe|model)[-_]parallel[-_]size[\"']?\s*:")
+_LAYERS = re.compile(r"(?<![\w-])num[-_]layers[\"']?\s*:")
+_MULTIPLE = 256  # of which the feed-forward size is a multiple
+
+
+class GptNeoX(JobImporter):
+    """Configurations of GPT-NeoX."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is YAML with the degrees of GPT-NeoX."""
+        if not name.endswith((".yml", ".yaml", ".json")):
+            return False
+        return bool(_SIGN.search(text) and _LAYERS.search(text) and "_target_" not in text)
+
+    def translate(self, name: str, text: str) -> Translation:  # noqa: ARG002
+        """Return the settings of a configuration."""
+        entries = read_configuration("run.yml", text)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        found = SettingCollector(_rename(entries), table(TOOL))
+        found.use(f"frameworks.{_FRAMEWORK}")
+        _reject(found)
+        _model(found)
+        _layout(found)
+        keys = DeepSpeedKeys(found, framework=_FRAMEWORK)
+        keys.batch()
+        keys.zero(pipelined=found.value("pipe_parallel_size", 0) != 0)
+        keys.precision()
+        keys.optimizer()
+        _wide_or_narrow(found)
+        _checkpoints(found)
+        found.read_table({"model": _MODEL})
+        for path, default in table(TOOL)["defaults"].items():
+            block, _, attribute = path.partition(".")
+            found.assume(_MODEL if block == "model" else block, attribute, **default)
+        return found.translation()
+
+
+def _rename(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
+    """Return the entries by the names of the table: with underscores, and by today's names.
+
+    The precision is that of DeepSpeed's sections: a word, or the type of ``fp16``, chooses one.
+    """
+    aliases: Mapping[str, str] = table(TOOL)["aliases"]
+    found: dict[str, JsonEntry] = {}
+    for key, entry in entries.items():
+        section, dot, rest = key.partition(".")
+        plain = f"{section.replace('-', '_')}{dot}{rest}"
+        found.setdefault(aliases.get(plain, plain), entry)
+    wide = found.get("fp16.type")
+    is_wide = wide is not None and str(wide.value).lower() in ("bfloat16", "bf16")
+    if is_wide and "fp16.enabled" in found:
+        found["bf16.enabled"] = found.pop("fp16.enabled")
+    word = found.get("precision")
+    if word is not None and "fp16.enabled" not in found and "bf16.enabled" not in found:
+        kind = table(TOOL)["precisions"].get(str(word.value).lower())
+        if kind in ("fp16", "bf16"):
+            found[f"{kind}.enabled"] = JsonEntry(True, word.start, word.end)
+    return found
+
+
+def _reject(found: SettingCollector) -> None:
+    """Reject what the language does not have."""
+    harmless = {"model_arch": ("gpt2",), "train_impl": ("normal",), "moe_num_experts": (1, 0)}
+    for key, why in table(TOOL)["rejected"].items():
+        value = found.value(key)
+        if why and value not in (None, False, *harmless.get(key, ())):
+            found.problem(key, why)
+
+
+def _model(found: SettingCollector) -> None:
+    """Read the blocks of the model, and the vocabulary of its tokenizer."""
+    rules = table(TOOL)
+    norm = found.word("norm", rules["norms"])
+    if norm is not None:
+        found.set(_MODEL, "norm", norm, "norm")
+        if norm == "layer" and found.switch("use_bias_in_norms") is False:
+            found.set(_MODEL, "norm_weights", "1", "use_bias_in_norms")
+    elif "norm" not in found:
+        found.assume(_MODEL, "norm", "layer", "GPT-NeoX 2.0: norm is layernorm")
+    found.switch("use_bias_in_norms")
+    _feed_forward(found)
+    for key, names in {"use_bias_in_attn_linear": ("qkv_biases", "output_bias")}.items():
+        on = found.switch(key)
+        for name in names:
+            if on is None:
+                found.assume(_MODEL, name, "on", f"GPT-NeoX 2.0: {key} is true")
+            else:
+                found.set(_MODEL, name, "on" if on else "off", key)
+    _positions(found)
+    untied = found.switch("no_weight_tying")
+    if untied is None:
+        found.assume(_MODEL, "tied", "on", "GPT-NeoX 2.0: no_weight_tying is false")
+    else:
+        found.set(_MODEL, "tied", "off" if untied else "on", "no_weight_tying")
+    if found.switch("gpt_j_tied") and found.switch("gpt_j_residual"):
+        found.set(_MODEL, "norms", "1", "gpt_j_tied")
+    rate = found.value("hidden_dropout")
+    if isinstance(rate, int | float):
+        found.set("training", "dropout", "on" if rate else "off", "hidden_dropout")
+    _attention(found)
+    _vocabulary(found)
+
+
+def _feed_forward(found: SettingCollector) -> None:
+    """Read the width of the feed-forward, which its code scales where it is gated."""
+    hidden = found.whole("hidden_size") or 0
+    own, factor = found.whole("intermediate_size"), found.value("expansion_factor")
+    width = own or (int(factor * hidden) if isinstance(factor, int | float) else 4 * hidden)
+    gated = found.word("activation", table(TOOL)["activations"])
+    if found.value("mlp_type") == "llama":
+        scaled = _round_up(8 * hidden // 3)
+        found.set(_MODEL, "gated", "on", "mlp_type")
+        found.set(_MODEL, "ffn", digits(scaled), "mlp_type")
+        found.assume(_MODEL, "mlp_biases", "off", "GPT-NeoX 2.0: mlp_type llama has none")
+        return
+    found.value("mlp_type")
+    if "activation" not in found:
+        found.assume(_MODEL, "gated", "off", "GPT-NeoX 2.0: activation is gelu")
+    elif gated is not None:
+        found.set(_MODEL, "gated", gated, "activation")
+    if gated == "on":
+        why = "GPT-NeoX: two thirds of the width are for gate and value, in multiples of 256"
+        found.assume(_MODEL, "ffn", digits(_round_up(int(width * 2 / 3) // 2)), why)
+    elif own is not None:
+        found.set(_MODEL, "ffn", digits(own), "intermediate_size")
+    elif width:
+        key = "expansion_factor" if factor is not None else "hidden_size"
+        found.set(_MODEL, "ffn", digits(width), key)
+    biased = found.switch("use_bias_in_mlp")
+    if biased is None:
+        found.assume(_MODEL, "mlp_biases", "on", "GPT-NeoX: use_bias_in_mlp is true")
+    else:
+        found.set(_MODEL, "mlp_biases", "on" if biased else "off", "use_bias_in_mlp")
+
+
+def _round_up(width: int) -> int:
+    """Return a width as the next multiple that the code has.
+
+    >>> _round_up(8 * 4096 // 3)
+    11008
+    """
+    return -(-width // _MULTIPLE) * _MULTIPLE
+
+
+def _positions(found: SettingCollector) -> None:
+    """Read learned positions, and those that are a bias on the scores."""
+    kinds = {"learned": "learned", "alibi": "alibi", "rotary": "", "none": "", "sinusoidal": ""}
+    kind = found.word("pos_emb", kinds) if "pos_emb" in found else "learned"
+    rows = found.whole("max_position_embeddings")
+    if kind == "alibi":
+        found.set(_MODEL, "alibi", "on", "pos_emb")
+    elif kind == "learned" and rows is not None:
+        found.set(_MODEL, "positions", digits(rows), "max_position_embeddings")
+    elif kind == "" and found.value("pos_emb") == "rotary":
+        found.set(_MODEL, "positions", "0", "pos_emb")
+
+
+def _attention(found: SettingCollector) -> None:
+    """Read the kind of attention of all layers."""
+    kinds = [key for key in found.keys_below("attention_config") if _is_list_of_words(found, key)]
+    names = list(chain.from_iterable(found.value(key) for key in kinds))
+    for key in found.keys_below("attention_config"):
+        found.value(key)
+    if not kinds:
+        why = "GPT-NeoX 2.0: attention_config is global: scores are written to memory"
+        found.assume("training", "flash_attention", "off", why)
+        return
+    known: Mapping[str, str] = table(TOOL)["attention"]
+    strange = next((name for name in names if name not in known), None)
+    if strange is not None or len(set(names)) != 1:
+        what = f"`{strange}` attention" if strange is not None else "attention of several kinds"
+        found.problem(kinds[0], f"{what} is not read: known are {', '.join(known)}")
+        return
+    found.set("training", "flash_attention", known[names[0]], kinds[0])
+
+
+def _is_list_of_words(found: SettingCollector, key: str) -> bool:
+    value = found.value(key)
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _vocabulary(found: SettingCollector) -> None:
+    """Set the vocabulary of a known tokenizer, or ask for it."""
+    padded = found.whole("padded_vocab_size")
+    if padded is not None:
+        found.set(_MODEL, "vocabulary", digits(padded), "padded_vocab_size")
+        return
+    known: Mapping[str, int] = table(TOOL)["vocabularies"]
+    for key in ("vocab_file", "tokenizer_type"):
+        name = str(found.value(key, "")).rpartition("/")[2]
+        if name in known:
+            found.set(_MODEL, "vocabulary", digits(known[name]), key)
+            return
+    answers = ["--set model.vocabulary=50277", "--set model.vocabulary=32000"]
+    found.ask("model.vocabulary", "the tokenizer has the vocabulary", answers)
+
+
+def _layout(found: SettingCollector) -> None:
+    """Read the pipeline, and the devices of the launcher."""
+    stages = found.whole("pipe_parallel_size", least=0)
+    if stages is None:
+        found.assume("layout", "pp", "1", "GPT-NeoX 2.0: pipe_parallel_size is 0")
+    else:
+        found.set("layout", "pp", str(max(stages, 1)), "pipe_parallel_size")
+        if stages > 1:
+            found.assume("schedule", "kind", "one_f_one_b", "DeepSpeed 0.16: TrainSchedule")
+    total = found.whole("global_num_gpus")
+    nodes, each = found.whole("num_nodes"), found.whole("num_gpus")
+    if total is not None:
+        found.set("cluster", "devices", digits(total), "global_num_gpus")
+    elif each is not None:
+        found.set("cluster", "devices", f"{nodes or 1} * {each}", "num_gpus")
+
+
+def _wide_or_narrow(found: SettingCollector) -> None:
+    """Ask for the precision where keys of DeepSpeed do not say all of it."""
+    word = found.word("precision", table(TOOL)["precisions"]) if "precision" in found else None
+    narrow = [kind for kind in ("fp16", "bf16") if found.switch(f"{kind}.enabled")]
+    if word is not None and narrow and word not in narrow:
+        found.problem("precision", f"{word} is stated, and `{narrow[0]}` is enabled")
+    fp8 = ("te_columnparallel", "te_rowparallel", "te_layernorm_mlp", "te_mha")
+    used = [key for key in fp8 if found.switch(key)]
+    if used and "te_fp8_format" in found:
+        answers = ["--use catalog.precisions.fp8_delayed", "--use catalog.precisions.fp16"]
+        found.ask("precision", f"`{used[0]}` computes in 8 bits, the rest not", answers, used[0])
+    if found.switch("use_bnb_optimizer"):
+        answers = ["--use catalog.precisions.bf16_adam8", "--use catalog.precisions.bf16"]
+        found.ask("precision", "its states have 8 bits", answers, "use_bnb_optimizer")
+
+
+def _checkpoints(found: SettingCollector) -> None:
+    """Read which activations are made again in backward."""
+    key, every = "checkpoint_activations", found.whole("checkpoint_num_layers", least=0)
+    on = found.switch(key)
+    if on is None:
+        found.assume("training", "recompute", "none", f"GPT-NeoX 2.0: {key} is false")
+        return
+    found.set("training", "recompute", "full" if on else "none", key)
+    if on and every is not None and every > 1:
+        why = f"checkpoints of {every} layers cannot be written: of one layer each"
+        found.leave_open("checkpoint_num_layers", why)
+    if on and found.switch("checkpoint_in_cpu"):
+        found.set("offload", "activations", "100 %", "checkpoint_in_cpu")
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of GPT-NeoX."""
+    return [GptNeoX()]

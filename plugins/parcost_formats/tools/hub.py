@@ -1,0 +1,106 @@
+"""Models by their names on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from parcost_formats.tools.collector import SettingCollector
+from parcost_formats.tools.tables import table
+
+_EXAMPLE = "--use catalog.models.llama31_8b"
+
+
+def find_entry(name: str) -> tuple[str, str]:
+    """Return the entry of the catalogue that has the sizes of a model, and why it is assumed.
+
+    The entry is empty for an unknown model. A name of the Hub is no assumption; the name of a
+    folder, or of a copy by someone else, is one.
+
+    >>> find_entry("meta-llama/Llama-3.1-8B-Instruct"), find_entry("someone/else")
+    (('llama31_8b', ''), ('', ''))
+    >>> find_entry("NousResearch/Meta-Llama-3-8B")
+    ('llama3_8b', '')
+    >>> find_entry("/data/models/Qwen3-8B/")
+    ('qwen3_8b', '`Qwen3-8B` is the name of qwen/qwen3-8b')
+    """
+    names = table("hub")["names"]
+    owner, _, model = name.lower().partition("/")
+    found = _match(name.lower(), names)
+    if found:
+        return names[found], ""
+    full = {one.rpartition("/")[2]: one for one in names}
+    if owner in table("hub")["mirrors"] and (found := _match(model, full)):
+        return names[full[found]], ""
+    folder = _last_part(name)
+    found = _match(folder.lower(), full) if folder else ""
+    if found:
+        return names[full[found]], f"`{folder}` is the name of {full[found]}"
+    return "", ""
+
+
+def read_hub_model(found: SettingCollector, key: str, value: str) -> str:
+    """Set the model that *value* names, or ask for it; return its entry of the catalogue."""
+    entry, why = find_entry(value)
+    if not entry:
+        answers = ["--use config.json", f"--use catalog.models.{closest_entry(value)}"]
+        found.ask("model", f"`{value}` is in no table", answers, key)
+        return ""
+    found.use(f"models.{entry}", key, why)
+    found.set("training", "model", entry, key)
+    return entry
+
+
+def ask_for_model(found: SettingCollector, key: str) -> None:
+    """Ask for the model of a file that has no key *key*."""
+    found.ask("model", f"the file has no `{key}`", [_EXAMPLE])
+
+
+def _last_part(name: str) -> str:
+    """Return the last part of a path, or the model of a folder of a cache.
+
+    ModelScope writes dots as ``___``.
+
+    >>> _last_part("models--Qwen--Qwen2.5-14B/snapshots/cf98f3"), _last_part("a/Qwen2___5-3B/")
+    ('Qwen2.5-14B', 'Qwen2.5-3B')
+    """
+    cached = re.search(r"models--[\w.-]+?--([\w.-]+)/snapshots/", name)
+    if cached is not None:
+        return cached[1]
+    return name.rstrip("/").rpartition("/")[2].replace("___", ".")
+
+
+def _match(name: str, names: Mapping[str, str]) -> str:
+    """Return the name of *names* that *name* is, or is behind an ending of the table."""
+    endings = sorted(table("hub")["endings"], key=len, reverse=True)
+    for ending in ("", *endings):
+        plain = name.removesuffix(ending)
+        if name.endswith(ending) and plain in names:
+            return plain
+    return ""
+
+
+def closest_entry(name: str) -> str:
+    """Return the entry whose name is the longest beginning of the last part of *name*.
+
+    >>> closest_entry("someone/Mistral-7B-v0.3-tuned"), closest_entry("someone/else")
+    ('mistral_7b_v0_3', 'llama31_8b')
+    """
+    names, plain = table("hub")["names"], _last_part(name).lower()
+    parts = {one.rpartition("/")[2]: entry for one, entry in names.items()}
+    begins = [one for one in parts if re.match(rf"{re.escape(one)}(?![a-z0-9.])", plain)]
+    return str(parts[max(begins, key=len)]) if begins else "llama31_8b"
+
+
+def vocabulary_of(name: str) -> int | None:
+    """Return how many tokens the tokenizer of a model has, if a table has it.
+
+    >>> vocabulary_of("meta-llama/Meta-Llama-3.1-8B"), vocabulary_of("someone/else")
+    (128256, None)
+    """
+    found = table("megatron_tools")["vocabularies"].get(name)
+    entry = "" if found is not None else find_entry(name)[0]
+    families = table("hub")["vocabularies"]
+    fitting = (families[one] for one in families if entry.startswith(one))
+    found = found if found is not None else next(fitting, None)
+    return None if found is None else int(found)

@@ -1,0 +1,230 @@
+"""``config.json`` of Hugging Face transformers: a block ``model``.
+
+A configuration states sizes. The code of a model type decides on the rest, such as norms and
+biases. The table has both, and the defaults of the configuration class. A model type without an
+entry is rejected: its parameters would be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import product
+
+from attrs import evolve
+
+from parcost import (
+    ImportedKey,
+    Importer,
+    ImportFile,
+    ImportOptions,
+    ImportProblem,
+    Translation,
+    hookimpl,
+    record,
+)
+from parcost_formats.tools.huggingface.families import TABLE, is_set, nearest_family
+from parcost_formats.tools.huggingface.model import ABSENT, Configuration, problem_at
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.json_text import JsonEntry, JsonTextError, read_object
+from parcost_formats.tools.subjects import MODEL_SUBJECTS
+
+TOOL = "huggingface"
+_NOTHING = JsonEntry("", 0, 1)
+_TIED = "tie_word_embeddings"
+
+
+class HuggingFace(JobImporter):
+    """Configurations of models."""
+
+    name = TOOL
+    subjects = MODEL_SUBJECTS
+    describes = ("model",)
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is JSON with a key, or a group of keys, of a model's file."""
+        return name.endswith(".json") and any(
+            all(f'"{key}"' in text for key in group.split()) for group in TABLE["identify"]
+        )
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the model that a configuration describes."""
+        return self.read(ImportFile(name=name, text=text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the model that a configuration describes, read with the options of the user."""
+        try:
+            entries = read_object(file.text)
+        except JsonTextError as error:
+            at = min(error.at, len(file.text))
+            return Translation(problems=[ImportProblem(message=str(error), start=at, end=at + 1)])
+        return _translation(file.name, entries, file.options)
+
+
+@record(kw_only=True)
+class _TextPart:
+    """The entries of the text model, behind *prefix*, and the *towers* beside it.
+
+    *kind* is the entry that states *model_type*. *left* are entries of other parts.
+    """
+
+    prefix: str
+    entries: Mapping[str, JsonEntry]
+    model_type: str
+    kind: JsonEntry
+    towers: Sequence[str]
+    left: Sequence[str]
+
+
+def _translation(
+    name: str, entries: Mapping[str, JsonEntry], options: ImportOptions
+) -> Translation:
+    """Return the model of the text part; files that describe no such model are errors."""
+    for key, what in TABLE["formats"].items():
+        if key in entries and "model_type" not in entries:
+            advice = "write the `model` block by hand, or use one of `catalog.models`"
+            return problem_at(entries[key], f"{what} {ABSENT}", advice)
+    outer = entries.get("model_type", _NOTHING)
+    outer_type = str(outer.value)
+    part = _text_part(entries, outer)
+    composite = outer_type in TABLE["composite"] or bool(part.towers)
+    lacking = TABLE["lacking"]["types"]
+    if outer_type in lacking and not options.family:
+        return problem_at(
+            outer, f"`{outer_type}`: {lacking[outer_type]} {ABSENT}", TABLE["help"]["lacking"]
+        )
+    if composite and not options.text_only:
+        return _tower_problem(outer, part.towers)
+    model_type = options.family or part.model_type
+    if not options.family and (problem := _head_problem(entries, model_type)):
+        return problem
+    if model_type in lacking:
+        return problem_at(
+            part.kind, f"`{model_type}`: {lacking[model_type]} {ABSENT}", TABLE["help"]["lacking"]
+        )
+    if model_type not in TABLE["families"]:
+        return _unknown_type(part.kind, model_type, part.entries, bool(options.family))
+    left = [
+        ImportedKey(
+            name=key,
+            start=entries[key].start,
+            end=entries[key].end,
+            reason="only the text model is read",
+        )
+        for key in part.left
+    ]
+    marks = list(_marks(options, part, composite))
+    names = [f"{one} (left out by --text-only)" for one in part.towers]
+    if composite and not names:
+        names = ["the default vision tower (left out by --text-only)"]
+    if options.family:
+        names.append(f"model_type (read as {options.family} by --as)")
+    missing = [
+        ImportedKey(name=one, start=outer.start, end=outer.end, reason="; ".join(marks))
+        for one in names
+    ]
+    found = Configuration(
+        name, part.entries, model_type, part.prefix, marks, by_keys=bool(options.family)
+    )
+    return evolve(found.translation(left), missing=missing)
+
+
+def _text_part(entries: Mapping[str, JsonEntry], outer: JsonEntry) -> _TextPart:
+    """Return the part of a configuration that describes its text model."""
+    towers = [
+        tower
+        for tower in TABLE["towers"]["keys"]
+        if any(key.startswith(f"{tower}.") for key in entries)
+    ]
+    prefix = next(
+        (one for one in TABLE["text_parts"]["keys"] if any(k.startswith(one) for k in entries)), ""
+    )
+    beside = tuple(f"{tower}." for tower in towers)
+    inner = {
+        key.removeprefix(prefix): entry
+        for key, entry in entries.items()
+        if key.startswith(prefix) and (prefix or not key.startswith(beside))
+    }
+    if prefix and _TIED in entries:  # the head of a model with towers is stated beside them
+        inner.setdefault(_TIED, entries[_TIED])
+    kind = inner.get("model_type", outer) if prefix else outer
+    default = TABLE["composite"].get(str(outer.value), "")
+    if default and (not prefix or "model_type" not in inner):
+        kind = JsonEntry(default, outer.start, outer.end)
+    read = {*inner} if not prefix else {f"{prefix}{key}" for key in inner} | {_TIED}
+    return _TextPart(
+        prefix=prefix,
+        entries=inner,
+        model_type=str(kind.value) if isinstance(kind.value, str) else "",
+        kind=kind,
+        towers=towers,
+        left=[key for key in entries if key not in read],
+    )
+
+
+def _head_problem(entries: Mapping[str, JsonEntry], model_type: str) -> Translation | None:
+    """Reject a class whose head the language does not have: it has no logits of a vocabulary."""
+    entry = entries.get("architectures", _NOTHING)
+    names = entry.value if isinstance(entry.value, list) else [entry.value]
+    for name, (ending, what) in product(map(str, names), TABLE["heads"].items()):
+        if name.endswith(ending):
+            advice = TABLE["help"]["lacking"]
+            if model_type in TABLE["families"]:
+                advice = (
+                    f"`--as {model_type}` evaluates this model with the head of a language model"
+                )
+            return problem_at(entry, f"`{name}`: {what} {ABSENT}", advice)
+    return None
+
+
+def _tower_problem(outer: JsonEntry, towers: Sequence[str]) -> Translation:
+    """Reject a model with towers that the language does not have."""
+    kinds = sorted({TABLE["towers"]["kinds"].get(tower, "vision") for tower in towers})
+    shown = " and ".join(kinds or ["vision"])
+    several = "towers" if len(kinds) > 1 else "tower"
+    return problem_at(
+        outer,
+        f"`{outer.value}` has a {shown} {several}, which the language does not have yet",
+        "evaluate the text part with `--text-only`; parameters and time of the tower are then "
+        "left out",
+    )
+
+
+def _marks(options: ImportOptions, part: _TextPart, composite: bool) -> Iterator[str]:
+    """Yield why the model is not quite what the file describes."""
+    if options.family:
+        yield f"read as {options.family} because of --as"
+    if composite:
+        parts = ", ".join(f"`{tower}`" for tower in part.towers) or "the default vision tower"
+        yield f"--text-only leaves out the parameters and the time of {parts}"
+
+
+def _unknown_type(
+    entry: JsonEntry, model_type: str, keys: Mapping[str, JsonEntry], asked: bool
+) -> Translation:
+    """Reject a type, and suggest the known one whose keys are nearest to those of the file."""
+    known = f"{len(TABLE['families'])} types are known, such as {', '.join(TABLE['nearest'])}"
+    if asked:
+        near = get_close_matches(model_type, TABLE["families"], n=1, cutoff=0.5)
+        found = f"did you mean `{near[0]}`? " if near else ""
+        message = f"`--as {model_type}`: models of the type `{model_type}` are not known"
+        return problem_at(entry, message, f"{found}{known}")
+    message = f"models of the type `{model_type}` are not known"
+    if not model_type:
+        message = "the file has no `model_type`, whose code decides norms, biases and heads"
+        if isinstance(getattr(keys.get("model_type"), "value", None), list):
+            message = "`model_type` is one word, such as `llama`"
+    for key, what in TABLE["lacking"]["keys"].items():
+        if is_set(keys, key):
+            return problem_at(
+                entry, f"{message}; `{key}`: {what} {ABSENT}", TABLE["help"]["lacking"]
+            )
+    nearest = nearest_family(keys)
+    advice = f"`--as {nearest}` reads its keys as those of `{nearest}`; " if nearest else ""
+    return problem_at(entry, message, f"{advice}{known}; or write the `model` block by hand")
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of Hugging Face."""
+    return [HuggingFace()]

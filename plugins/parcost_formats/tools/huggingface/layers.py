@@ -1,0 +1,239 @@
+"""Layers of different kinds in a ``config.json``: which are dense, and which attend to all tokens.
+
+Configurations list layers, or state rules by numbers that differ between model types. All of them
+are turned into a set of layers, counted from 0, and then into the shortest attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from parcost_formats.tools.drafts import digits
+
+#: Returns the value of a key, and why it is assumed where the file does not state it.
+ValueOf = Callable[[str], tuple[Any, str]]
+
+_FULL, _WINDOWED, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+
+
+class LayerError(ValueError):
+    """Layers that contradict the file or are not in the language; *key* states them."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class Layers(NamedTuple):
+    """Some of the layers, counted from 0, the key that states them, and why it is assumed.
+
+    *kind* is the kind of attention of the other layers.
+    """
+
+    layers: Sequence[int]
+    key: str = ""
+    why: str = ""
+    kind: str = ""
+
+
+def dense_layers(count: int, value_of: ValueOf) -> Layers:
+    """Return the layers of a mixture of experts that are dense."""
+    types, why = value_of("mlp_layer_types")
+    if types:
+        kinds = _layer_kinds("mlp_layer_types", types, count, ("dense", "sparse", "moe"))
+        return Layers(
+            [i for i, kind in enumerate(kinds) if kind == "dense"], "mlp_layer_types", why
+        )
+    with_experts, why = value_of("moe_layers")
+    if with_experts and isinstance(with_experts, list):
+        held = {*_numbers("moe_layers", with_experts, count)}
+        return Layers([i for i in range(count) if i not in held], "moe_layers", why)
+    start, why = value_of("moe_layer_start_index")
+    if start is not None:
+        return _by_index(count, value_of)
+    step, why = value_of("interleave_moe_layer_step")
+    if step is not None:
+        every = _positive("interleave_moe_layer_step", step)
+        dense = [i for i in range(count) if (i + 1) % every]
+        return Layers(dense, "interleave_moe_layer_step", why)
+    return _by_frequency(count, value_of)
+
+
+def _by_frequency(count: int, value_of: ValueOf) -> Layers:
+    """Return the dense layers by the number of the first ones and by how often experts come."""
+    first, why = value_of("first_k_dense_replace")
+    key = "first_k_dense_replace"
+    if first is None:
+        first, why = value_of("num_dense_layers")
+        key = "num_dense_layers"
+    dense: set[int] = set()
+    if first is not None:
+        dense |= {*range(min(_whole(key, first), count))}
+    frequency, other = value_of("moe_layer_freq")
+    if isinstance(frequency, list):
+        if len(frequency) != count:
+            raise LayerError("moe_layer_freq", _length(len(frequency), count))
+        dense |= {i for i, experts in enumerate(frequency) if not experts}
+        key, why = "moe_layer_freq", other
+    elif frequency is not None and _positive("moe_layer_freq", frequency) > 1:
+        dense |= {i for i in range(count) if i % frequency}
+        key, why = "moe_layer_freq", other
+    step, other = value_of("decoder_sparse_step")
+    if step is not None and _positive("decoder_sparse_step", step) > 1:
+        dense |= {i for i in range(count) if (i + 1) % step}
+        key, why = "decoder_sparse_step", other
+    listed, other = value_of("mlp_only_layers")
+    if listed:
+        dense |= {*_numbers("mlp_only_layers", listed, count)}
+        key, why = "mlp_only_layers", other
+    return Layers(sorted(dense), key, why)
+
+
+def _by_index(count: int, value_of: ValueOf) -> Layers:
+    """Return the dense layers where a first, a last and a step of those with experts is stated."""
+    key = "moe_layer_start_index"
+    start, why = value_of(key)
+    end, _ = value_of("moe_layer_end_index")
+    step, _ = value_of("moe_layer_interval")
+    first = _whole(key, start)
+    last = count - 1 if end in (None, -1) else _whole("moe_layer_end_index", end)
+    every = 1 if step is None else _positive("moe_layer_interval", step)
+    held = {i for i in range(count) if first <= i <= last and (i + 1) % every == 0}
+    return Layers([i for i in range(count) if i not in held], key, why)
+
+
+def full_layers(count: int, value_of: ValueOf, every: int) -> Layers:
+    """Return the layers that attend to all tokens.
+
+    *every* is the rule of the code of the model type where no key states one: every n-th layer is
+    full, the last of each n, or the first of each n if it is negative; 0 for none.
+    """
+    types, why = value_of("layer_types")
+    if types:
+        kinds = _layer_kinds("layer_types", types, count, (_FULL, _WINDOWED, _CHUNKED))
+        others = {kind for kind in kinds if kind != _FULL}
+        if len(others) > 1:
+            raise LayerError(
+                "layer_types", "windows and chunks in one model are not in the language"
+            )
+        found = [i for i, kind in enumerate(kinds) if kind == _FULL]
+        return Layers(found, "layer_types", why, next(iter(others), ""))
+    types, why = value_of("attention_types")
+    if types:
+        kinds = _expanded(types, count)
+        return Layers([i for i, k in enumerate(kinds) if k == "global"], "attention_types", why)
+    rotated, why = value_of("no_rope_layers")
+    chunk, _ = value_of("attention_chunk_size")
+    if chunk and isinstance(rotated, list) and rotated:
+        if len(rotated) != count:
+            raise LayerError("no_rope_layers", _length(len(rotated), count))
+        return Layers([i for i, one in enumerate(rotated) if not one], "no_rope_layers", why)
+    used, why = value_of("use_sliding_window")
+    if used is not None:
+        if not used:
+            return Layers(range(count), "use_sliding_window", why)
+        first, why = value_of("max_window_layers")
+        if first is not None:  # layers before this one attend to all tokens
+            whole = min(_whole("max_window_layers", first), count)
+            return Layers(range(whole), "max_window_layers", why)
+    for key in ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"):
+        pattern, why = value_of(key)
+        if pattern is not None:
+            break
+    if isinstance(pattern, str) and pattern and {*pattern} <= {"L", "G"}:
+        full = [i for i in range(count) if pattern[i % len(pattern)] == "G"]
+        return Layers(full, key, why)
+    if pattern is not None:
+        every = _positive(key, pattern)
+    else:
+        key = ""
+    if not every:
+        return Layers((), key, why)
+    place = 0 if every < 0 else every - 1
+    return Layers([i for i in range(count) if i % abs(every) == place], key, why)
+
+
+def settings_of_dense(found: Sequence[int], count: int) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of dense layers: a number of first ones, a step, or a list."""
+    if not found:
+        return
+    if list(found) == list(range(len(found))) and len(found) < count:
+        yield "dense_first", digits(len(found))
+        return
+    rest = sorted({*range(count)} - {*found})
+    if rest and rest == list(range(rest[0], count, rest[0] + 1)):
+        yield "moe_every", digits(rest[0] + 1)
+        return
+    yield "dense_layers", _list(found)
+
+
+def settings_of_full(found: Sequence[int], count: int) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of layers that attend to all tokens: a step, or a list."""
+    if not found:
+        return
+    every = found[0] + 1
+    if list(found) == list(range(found[0], count, every)):
+        yield "full_every", digits(every)
+        return
+    yield "full_layers", _list(found)
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, numbers))}]"
+
+
+def _layer_kinds(key: str, values: Any, count: int, known: Sequence[str]) -> list[str]:
+    """Return the kinds of the layers of a list, which has one for each."""
+    if not isinstance(values, list):
+        raise LayerError(key, "a list is expected")
+    if len(values) != count:
+        raise LayerError(key, _length(len(values), count))
+    for value in values:
+        if value not in known:
+            raise LayerError(
+                key, f"layers of the kind `{str(value)[:40]}` are not in the language yet"
+            )
+    return values
+
+
+def _length(found: int, count: int) -> str:
+    return f"it lists {found} layers, and the model has {count}"
+
+
+def _numbers(key: str, values: Any, count: int) -> list[int]:
+    """Return the numbers of layers of a list."""
+    if not isinstance(values, list):
+        raise LayerError(key, "a list is expected")
+    found = [_whole(key, value) for value in values]
+    if found and max(found) >= count:
+        raise LayerError(
+            key, f"layer {max(found)} is listed, and the {count} layers are 0 to {count - 1}"
+        )
+    return found
+
+
+def _expanded(types: Any, count: int) -> list[str]:
+    """Return the kinds of layers of ``[[[kind, ...], times], ...]``."""
+    kinds: list[str] = []
+    for item in types if isinstance(types, list) else ():
+        if not (isinstance(item, list) and len(item) == 2 and isinstance(item[0], list)):
+            raise LayerError("attention_types", "lists of kinds with a number are expected")
+        times = _whole("attention_types", item[1])
+        if len(item[0]) * times > count:
+            raise LayerError("attention_types", _length(len(item[0]) * times, count))
+        kinds += item[0] * times
+    return _layer_kinds("attention_types", kinds, count, ("global", "local"))
+
+
+def _whole(key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100_000:
+        raise LayerError(key, "a whole number is expected")
+    return value
+
+
+def _positive(key: str, value: Any) -> int:
+    found = _whole(key, value)
+    if not found:
+        raise LayerError(key, "a whole number from 1 on is expected")
+    return found

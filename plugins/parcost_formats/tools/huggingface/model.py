@@ -1,0 +1,532 @@
+"""The text model of a ``config.json``, attribute by attribute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import PurePath
+from typing import Any
+
+from attrs import evolve
+
+from parcost import (
+    ImportedBlock,
+    ImportedKey,
+    ImportedValue,
+    ImportProblem,
+    ImportQuestion,
+    Translation,
+)
+from parcost_formats.tools.drafts import digits
+from parcost_formats.tools.huggingface.families import SWITCHES, TABLE, ModelFamily, is_set
+from parcost_formats.tools.huggingface.layers import (
+    LayerError,
+    dense_layers,
+    full_layers,
+    settings_of_dense,
+    settings_of_full,
+)
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.tables import is_listed
+
+ABSENT = "not in the language yet"
+_MOST_UNKNOWN = 2000  # keys; a configuration has some tens
+_CORE = ("layers", "hidden", "heads", "vocabulary")
+#: Names that a number of routed experts may have, of types that no table has.
+_NUMBER_OF_EXPERTS = re.compile(r"(?:num|n)_(?!.*(?:shared|active|selected|per_|group)).*experts?$")
+_NONE_AT_ZERO = (
+    *("kv_lora", "q_lora", "nope_dim", "rope_dim", "ffn"),
+    *("experts", "expert_ffn", "shared_experts", "shared_ffn"),
+)
+_OF_EXPERTS = ("top_k", "expert_ffn", "shared_experts", "shared_ffn", "shared_gate", "router_bias")
+
+_ORDER = {name: place for place, name in enumerate(dict.fromkeys(TABLE["numbers"].values()))}
+
+
+class Configuration:
+    """The entries of the text part of a configuration, read with the table."""
+
+    def __init__(
+        self,
+        name: str,
+        entries: Mapping[str, JsonEntry],
+        model_type: str,
+        prefix: str,
+        marks: Sequence[str],
+        *,
+        by_keys: bool,
+    ) -> None:
+        """Take *entries* as those of *model_type*; *by_keys* if the file is of another type."""
+        self._entries = entries
+        self._family = ModelFamily(model_type)
+        self._prefix = prefix
+        self._marks = marks
+        self._by_keys = by_keys
+        self._problems: list[ImportProblem] = []
+        self._questions: list[ImportQuestion] = []
+        self._settings: dict[str, ImportedValue] = {}
+        self._label = _label(name, model_type)
+        self._ignored, self._unknown = self._others()
+
+    def translation(self, left: Sequence[ImportedKey]) -> Translation:
+        """Return what the configuration says; *left* are keys outside of the text part."""
+        if len(self._unknown) > _MOST_UNKNOWN:
+            first = self._unknown[0]
+            return problem_at(
+                JsonEntry(None, first.start, first.end),
+                f"{len(self._unknown):,} keys are in no configuration of transformers",
+                f"a configuration with more than {_MOST_UNKNOWN:,} unknown keys is not read",
+            )
+        for step in (
+            self._check_lacking,
+            self._read_numbers,
+            self._read_switches,
+            self._read_code,
+            self._read_rules,
+            self._read_experts,
+            self._read_layers,
+            self._check_heads,
+            self._ask,
+        ):
+            step()
+        if self._problems:
+            return Translation(problems=sorted(self._problems, key=lambda one: one.start))
+        if self._marks and self._settings:
+            marked = self._settings.get("layers") or next(iter(self._settings.values()))
+            why = "; ".join([*self._marks, *filter(None, [marked.assumption])])
+            self._settings[marked.name] = evolve(marked, assumption=why)
+        settings = sorted(
+            self._settings.values(), key=lambda one: _ORDER.get(one.name, len(_ORDER))
+        )
+        model = ImportedBlock(kind="model", label=self._label, settings=settings)
+        return Translation(
+            blocks=[model],
+            ignored=(*self._ignored, *left),
+            unknown=tuple(self._unknown),
+            questions=tuple(self._questions),
+        )
+
+    # Keys
+
+    def _read_numbers(self) -> None:
+        """Read keys whose value is the number of an attribute."""
+        numbers = {**TABLE["numbers"], **self._family.numbers}
+        stated: dict[str, str] = {}
+        for key in [*self._entries, *self._family.defaults]:
+            path = numbers.get(key)
+            if path is None or (key not in self._entries and self._has(path.strip("+/2"), numbers)):
+                continue
+            value, why = self._value_of(key)
+            if value is None:
+                continue
+            number = self._whole(key, value)
+            if number is None:
+                continue
+            name, number = _scaled(path, number)
+            if number == 0 and name in _NONE_AT_ZERO:
+                continue
+            if name in stated and str(self._settings[name].value) != digits(number):
+                self._error(
+                    key,
+                    f"{number} contradicts `{stated[name]}`, which says "
+                    f"{self._settings[name].value}",
+                )
+                continue
+            stated[name] = key
+            self._set(name, digits(number), key, why)
+
+    def _has(self, name: str, numbers: Mapping[str, str]) -> bool:
+        """Return whether a key of the file states an attribute."""
+        return any(
+            self._entries[key].value is not None
+            for key, path in numbers.items()
+            if path.strip("+/2") == name and key in self._entries
+        )
+
+    def _read_switches(self) -> None:
+        """Read keys that are true or false; those that are false set nothing."""
+        for key, names in self._family.switches.items():
+            value, why = self._value_of(key)
+            if value is None:
+                continue
+            if not isinstance(value, bool):
+                self._error(key, "true or false is expected")
+            elif value:
+                self._set_all(names, key, why)
+            elif key in self._entries and names == "tied":
+                self._set("tied", "off", key)
+
+    def _set_all(self, names: str, key: str, why: str) -> None:
+        for item in names.split():
+            name, _, value = item.partition("=")
+            self._set(name, value or "on", key, why)
+
+    def _read_code(self) -> None:
+        """Set what the code of the model type decides."""
+        for name, value in self._family.row.get("set", {}).items():
+            if name not in self._settings:
+                self._assume(name, value, self._family.code)
+
+    def _read_rules(self) -> None:
+        """Read keys of single model types that mean something together."""
+        rule = self._family.row.get("rule", "")
+        if rule == "falcon":
+            self._read_falcon()
+        elif rule == "mpt":
+            self._read_mpt()
+        elif rule == "baichuan" and "max_position_embeddings" not in self._entries:
+            self._assume(
+                "alibi", "on", "Baichuan 13B has ALiBi; its file has no max_position_embeddings"
+            )
+
+    def _read_mpt(self) -> None:
+        """Read the widths, the heads and the positions of MPT, also of LLM Foundry's own code."""
+        ratio, why = self._value_of("expansion_ratio")
+        hidden = self._number("hidden")
+        if hidden and isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
+            self._set("ffn", digits(round(hidden * ratio)), "expansion_ratio", why)
+        key = "attn_config.attn_type"
+        kind, _ = self._value_of(key)
+        if kind == "multiquery_attention":
+            self._set("kv_heads", "1", key)
+        elif kind not in (None, "multihead_attention", "grouped_query_attention"):
+            self._error(key, f"attention of the type `{kind}` is {ABSENT}")
+        key = "ffn_config.ffn_type"
+        kind, _ = self._value_of(key)
+        if kind == "mptglu":
+            self._set("gated", "on", key)
+        elif kind not in (None, "mptmlp"):
+            self._error(key, f"a feed-forward of the type `{kind}` is {ABSENT}")
+        rotary, _ = self._value_of("attn_config.rope")
+        learned, _ = self._value_of("learned_pos_emb")
+        length, why = self._value_of("max_seq_len")
+        if "alibi" not in self._settings and not rotary and learned is not False and length:
+            number = self._whole("max_seq_len", length)
+            if number is not None:
+                self._set("positions", digits(number), "max_seq_len", why)
+
+    def _read_falcon(self) -> None:
+        """Read the three kinds of decoder layers of Falcon."""
+        new, _ = self._value_of("new_decoder_architecture")
+        parallel, why = self._value_of("parallel_attn")
+        shared, shared_why = self._value_of("multi_query")
+        norms, norms_why = self._value_of("num_ln_in_parallel_attn")
+        if not new:
+            self._settings.pop("kv_heads", None)
+            if shared:
+                self._set("kv_heads", "1", "multi_query", shared_why)
+        if new or parallel:
+            key, reason = ("new_decoder_architecture", "") if new else ("parallel_attn", why)
+            self._set("parallel_residual", "on", key, reason)
+            if not new or norms == 1:
+                self._set(
+                    "norms",
+                    "1",
+                    key if norms is None else "num_ln_in_parallel_attn",
+                    reason if norms is None else norms_why,
+                )
+
+    def _read_experts(self) -> None:
+        """Read shared experts by their width; a dense model has none of the attributes."""
+        if "experts" not in self._settings:
+            for name in _OF_EXPERTS:
+                self._settings.pop(name, None)
+            return
+        width = self._settings.get("shared_ffn")
+        if width is not None and "shared_experts" not in self._settings:
+            self._assume("shared_experts", "1", f"of the width {width.key or 'shared_ffn'}")
+        if "shared_experts" not in self._settings:
+            self._settings.pop("shared_gate", None)
+
+    def _read_layers(self) -> None:
+        """Read which layers are dense, and which attend to all tokens."""
+        layers = self._number("layers")
+        if not layers or layers > 100_000:
+            return
+        try:
+            if "experts" in self._settings:
+                found = dense_layers(layers, self._value_of)
+                for name, value in settings_of_dense(found.layers, layers):
+                    self._set(name, value, found.key, found.why)
+            name = self._family.row.get("window", "sliding_window")
+            window, why = self._value_of(name)
+            listed = full_layers(layers, self._value_of, self._family.row.get("full_every", 0))
+            chunked = listed.kind == "chunked_attention"
+            if listed.kind == "sliding_attention" and not window:
+                if listed.key == "layer_types" and len(listed.layers) < layers:
+                    self._error("layer_types", f"layers have a window, and `{name}` is missing")
+                return
+            if not window or len(listed.layers) == layers:
+                return
+            if not self._family.row.get("windows", True) and not self._by_keys:
+                self._leave(name, f"models of the type `{self._family.name}` have no windows")
+                return
+            number = self._whole(name, window)
+            if number is None:
+                return
+            self._set("window", digits(number), name, why)
+            if chunked or name == "attention_chunk_size":
+                self._assume("chunked", "on", self._family.code)
+            for attribute, value in settings_of_full(listed.layers, layers):
+                self._set(attribute, value, listed.key, listed.why or self._family.code)
+        except LayerError as error:
+            self._error(error.key, str(error))
+
+    # Checks
+
+    def _check_lacking(self) -> None:
+        """Reject values that ask for what the language does not have."""
+        for key, what in TABLE["lacking"]["keys"].items():
+            if is_set(self._entries, key):
+                shown = next((k for k in self._entries if k.startswith(key)), key)
+                self._error(shown, f"{what} {ABSENT}")
+        for key, expected in self._family.row.get("expects", {}).items():
+            value, why = self._value_of(key)
+            if not why and key in self._entries and bool(value) is not expected:
+                stated = "true" if expected else "false"
+                self._error(
+                    key,
+                    f"models of the type `{self._family.name}` are in the language with "
+                    f"{stated} only",
+                )
+        for key, other in self._family.row.get("equal", {}).items():
+            value, _ = self._value_of(key)
+            same, _ = self._value_of(other)
+            if value is not None and value != same:
+                self._error(
+                    key,
+                    f"{value} is not the {same} of `{other}`: a projection between "
+                    f"them is {ABSENT}",
+                )
+
+    def _check_heads(self) -> None:
+        """Reject heads that contradict one another."""
+        heads, hidden = self._number("heads"), self._number("hidden")
+        groups, latent = self._number("kv_heads"), "kv_lora" in self._settings
+        if latent:
+            self._settings.pop("kv_heads", None)  # compressed keys and values have no heads
+            self._settings.pop("head_dim", None)
+            if heads and hidden and hidden % heads:
+                values = self._settings.get("v_dim")
+                self._assume("head_dim", values.value if values else "0", "MLA does not use it")
+            return
+        if not heads:
+            return
+        if hidden and "head_dim" not in self._settings and hidden % heads:
+            near = min(
+                (n for n in range(1, min(hidden, 4 * heads) + 1) if hidden % n == 0),
+                key=lambda n: abs(n - heads),
+            )
+            self._error(
+                self._settings["heads"].key or "model_type",
+                f"a hidden size of {hidden} / {heads} heads is {hidden / heads:.6g}, which is no "
+                "whole head size",
+                f"{near} heads divide it; or state the size of a head as `head_dim`",
+            )
+        size = self._number("head_dim")
+        if size == 0:
+            self._error("head_dim", f"{heads} heads of size 0 are no attention", "state its size")
+        if self._family.row.get("square") and hidden and size and heads * size != hidden:
+            self._error(
+                "head_dim",
+                f"{heads} heads x {size} is {heads * size}, and the output projection of this "
+                f"model type reads {hidden}",
+            )
+        if groups and heads % groups:
+            near = min(
+                (n for n in range(1, heads + 1) if heads % n == 0), key=lambda n: abs(n - groups)
+            )
+            self._error(
+                self._settings["kv_heads"].key or self._settings["heads"].key or "model_type",
+                f"{heads} query heads / {groups} KV heads is {heads / groups:.6g}, which is not "
+                "whole",
+                f"{near} KV heads divide them",
+            )
+
+    def _ask(self) -> None:
+        """Ask for sizes that are missing, or whose key may be misspelled."""
+        numbers = {**TABLE["numbers"], **self._family.numbers}
+        names = [key.name.removeprefix(self._prefix) for key in self._unknown if not key.reason]
+        places = {**TABLE["layers"], **self._family.switches, **numbers}
+        asked: set[str] = set()
+        for key in (
+            *self._family.defaults,
+            *TABLE["layers"],
+            *numbers,
+            *self._family.switches,
+        ):
+            name = places.get(key, key).split()[0].strip("+/2")
+            if key in self._entries or name in asked:
+                continue
+            if key in numbers and self._has(name, numbers):
+                continue
+            close = get_close_matches(key, names, n=1, cutoff=0.85)
+            if not close:
+                continue
+            asked.add(name)
+            value = self._entries[close[0]].value
+            self._question(
+                name,
+                f"`{close[0]}` is not a key of transformers, and `{key}` is not in the file",
+                [value, self._family.defaults.get(key)],
+                close[0],
+            )
+        for key in names if "experts" not in self._settings else ():
+            if _NUMBER_OF_EXPERTS.search(key) and "experts" not in asked:
+                asked.add("experts")
+                reason = f"`{key}` is not a key of transformers, and may be their number"
+                self._question("experts", reason, [self._entries[key].value, 0], key)
+        for name in _CORE:
+            setting = self._settings.get(name)
+            if name in asked:
+                continue
+            if setting is None:
+                key = next(k for k, path in numbers.items() if path == name)
+                self._question(name, f"`{key}` is not in the file", [])
+            elif setting.assumption and not setting.key and self._unknown:
+                self._question(
+                    name,
+                    f"the file does not state it, and has keys that are not known, such as "
+                    f"`{self._unknown[0].name}`",
+                    [setting.value],
+                )
+
+    def _question(
+        self, name: str, reason: str, values: Sequence[Any], near: str = "model_type"
+    ) -> None:
+        entry = self._entries.get(near, JsonEntry(None, 0, 1))
+        answers = [
+            f"--set model.{name}={str(value).lower() if isinstance(value, bool) else value}"
+            for value in values
+            if isinstance(value, (bool, int, str)) and value != ""
+        ]
+        self._questions.append(
+            ImportQuestion(
+                attribute=f"model.{name}",
+                reason=reason,
+                answers=tuple(dict.fromkeys(answers)) or (f"--set model.{name}=NUMBER",),
+                start=entry.start,
+                end=entry.end,
+            )
+        )
+
+    # Entries
+
+    def _value_of(self, key: str) -> tuple[Any, str]:
+        """Return the value of a key, and why it is assumed where the file does not state it."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            return entry.value, ""
+        if key in self._family.defaults:
+            return self._family.defaults[key], self._family.default_reason(key)
+        return None, ""
+
+    def _whole(self, key: str, value: Any) -> int | None:
+        """Return a whole number; a list of equal ones is one of them. Others are errors."""
+        if isinstance(value, list) and value and all(one == value[0] for one in value):
+            value = value[0]
+        if isinstance(value, list):
+            self._error(key, f"it differs between layers, which is {ABSENT}")
+        elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**15:
+            self._error(key, "a whole number is expected")
+        else:
+            return value
+        return None
+
+    def _number(self, name: str) -> int | None:
+        setting = self._settings.get(name)
+        return int(setting.value.replace("_", "")) if setting is not None else None
+
+    def _set(self, name: str, value: str, key: str, why: str = "") -> None:
+        """Set an attribute to what a key of the file states, or to an assumed value."""
+        entry = self._entries.get(key)
+        if entry is None or why:
+            self._assume(name, value, why or self._family.code)
+            return
+        self._settings[name] = ImportedValue(
+            name=name, value=value, key=self._prefix + key, start=entry.start, end=entry.end
+        )
+
+    def _assume(self, name: str, value: str, why: str) -> None:
+        self._settings[name] = ImportedValue(name=name, value=value, assumption=why)
+
+    def _leave(self, key: str, reason: str) -> None:
+        """List a key that is not read, though it may change a cost."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._unknown.append(
+                ImportedKey(
+                    name=self._prefix + key, start=entry.start, end=entry.end, reason=reason
+                )
+            )
+
+    def _error(self, key: str, message: str, help: str = "") -> None:
+        key = key.removeprefix(self._prefix)
+        entry = self._entries.get(key) or self._entries.get("model_type") or JsonEntry(None, 0, 1)
+        self._problems.append(
+            ImportProblem(
+                message=f"`{key}`: {message}", start=entry.start, end=entry.end, help=help
+            )
+        )
+
+    def _others(self) -> tuple[list[ImportedKey], list[ImportedKey]]:
+        """Return the keys that set nothing: those that change no cost, and unknown ones."""
+        family, reasons = self._family, TABLE["reasons"]
+        read = {
+            *TABLE["numbers"], *family.numbers, *family.switches,
+            *family.row.get("expects", {}), *family.row.get("equal", {}),
+            *TABLE["layers"], *TABLE["read"]["keys"], *family.row.get("read", ()),
+        }  # fmt: skip
+        ignored: list[ImportedKey] = []
+        unknown: list[ImportedKey] = []
+        for key, entry in self._entries.items():
+            if key in read or key in TABLE["lacking"]["keys"]:
+                continue
+            listed = key in reasons or is_listed(key, TABLE["ignored"]["keys"])
+            foreign = key in SWITCHES
+            unset = foreign and not entry.value
+            reason = reasons.get(key, "") if entry.value else ""
+            if foreign and not unset:
+                reason = f"models of the type `{family.name}` have no such key"
+            one = ImportedKey(
+                name=self._prefix + key,
+                start=entry.start,
+                end=entry.end,
+                reason=reason,
+                attribute=TABLE["left_out"].get(key, ""),
+            )
+            (ignored if listed or unset else unknown).append(one)
+        return ignored, unknown
+
+
+def _scaled(path: str, number: int) -> tuple[str, int]:
+    """Return an attribute, and its number in a table's form ``ffn/2`` or ``positions+2``.
+
+    >>> _scaled("ffn/2", 22016), _scaled("positions+2", 2048)
+    (('ffn', 11008), ('positions', 2050))
+    """
+    if path.endswith("/2"):
+        return path[:-2], number // 2
+    if path.endswith("+2"):
+        return path[:-2], number + 2
+    return path, number
+
+
+def _label(name: str, family: str) -> str:
+    """Return a label of the language for a model.
+
+    >>> _label("models/Llama-3.1-8B.json", "llama"), _label("config.json", "qwen3_moe")
+    ('llama_3_1_8b', 'qwen3_moe')
+    """
+    stem = PurePath(name).stem
+    chosen = family if stem == "config" else stem
+    found = re.sub(r"[^a-z0-9]+", "_", chosen.lower()).strip("_")
+    return found if found[:1].isalpha() else f"model_{found}".rstrip("_")
+
+
+def problem_at(entry: JsonEntry, message: str, help: str = "") -> Translation:
+    """Return a translation of one error."""
+    return Translation(
+        problems=[ImportProblem(message=message, start=entry.start, end=entry.end, help=help)]
+    )

@@ -1,0 +1,93 @@
+"""Keys of a job that ask for what the language lacks: adapters, rollouts, towers, other optimizers.
+
+A table has rules in ``[rejected]``. Each is a key, or a pattern of keys, and the name of what is
+lacking; or patterns of values, each with such a name. ``lacking.toml`` has the sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from parcost import ImportProblem
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.tables import table
+
+PROGRAM = "program"  # the key of the program that a script launches
+_OFF = ("", "none", "null", "false", "no", "0", "0.0")
+
+
+def find_lacking(
+    entries: Mapping[str, JsonEntry], rules: Mapping[str, Any], *, whole: bool = True
+) -> Iterator[ImportProblem]:
+    """Yield an error for each part that the keys ask for, at the first key of each.
+
+    *rules* is the table of a tool. Its ``[rejecting_defaults]`` are values of keys that a *whole*
+    job leaves out.
+    """
+    title = rules["version"]
+    seen: set[str] = set()
+    for pattern, rule in rules.get("rejected", {}).items():
+        for key, entry in _matching(pattern, entries):
+            part = _part_of(entry.value, rule)
+            if part and part not in seen:
+                seen.add(part)
+                what = entry.value if key == PROGRAM else key
+                shown = "" if key == PROGRAM else _render_value(entry.value)
+                yield _problem(f"`{what}`{shown}", part, entry)
+    first = min((one.start for one in entries.values()), default=0)
+    for key, value in rules.get("rejecting_defaults", {}).items() if whole else ():
+        names = key.split("|")
+        part = _part_of(value, rules["rejected"][names[0]])
+        if part and part not in seen and entries.keys().isdisjoint(names):
+            place = JsonEntry(value, first, first + 1)
+            yield _problem(f"`{names[0]}` is left out, and {title} takes {value}", part, place)
+
+
+def is_deciding(key: str, rules: Mapping[str, Any]) -> bool:
+    """Return whether the value of a key decides that a job is rejected."""
+    return any(fnmatchcase(key, pattern) for pattern in rules.get("rejected", {}))
+
+
+def lacking_sentence(part: str) -> str:
+    """Return that a part is not in the language.
+
+    >>> lacking_sentence("lora")
+    'LoRA adapters are not in the language yet'
+    """
+    return f"{table('lacking')['parts'][part]} not in the language yet"
+
+
+def _problem(what: str, part: str, entry: JsonEntry) -> ImportProblem:
+    return ImportProblem(
+        message=f"{what}: {lacking_sentence(part)}",
+        start=entry.start,
+        end=entry.end,
+        help=str(table("lacking")["help"].get(part, "")),
+    )
+
+
+def _matching(pattern: str, entries: Mapping[str, JsonEntry]) -> Iterator[tuple[str, JsonEntry]]:
+    if "*" not in pattern:
+        if pattern in entries:
+            yield pattern, entries[pattern]
+        return
+    for key, entry in entries.items():
+        if fnmatchcase(key, pattern):
+            yield key, entry
+
+
+def _part_of(value: Any, rule: Any) -> str:
+    """Return the part that a value asks for; empty for none."""
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    plain = text.strip().lower()
+    if isinstance(rule, str):
+        return "" if plain in _OFF or value in ({}, []) else rule
+    return next((part for form, part in rule.items() if fnmatchcase(plain, form)), "")
+
+
+def _render_value(value: Any) -> str:
+    """Return a short value behind its key."""
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f" is {text}" if value is not True and 0 < len(text) <= 60 else ""

@@ -1,0 +1,157 @@
+"""The YAML of LitGPT: pretraining and full fine-tuning under FSDP of PyTorch by Lightning Fabric.
+
+A model is named; its sizes are those of the catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+
+from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
+from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.tables import is_listed, table
+
+TOOL = "litgpt"
+_VERSION = "LitGPT 0.5"
+_RECIPE = "precision fabric extends"
+_ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
+_SIGNS = (
+    r"^(?:out_dir|model_name)\s*:",
+    r"^(?:tokenizer_dir|checkpoint_dir|logger_name)\s*:",
+    r"^train\s*:",
+    r"^\s+(?:lr_warmup_steps|micro_batch_size|global_batch_size)\s*:",
+)
+
+
+class LitGpt(JobImporter):
+    """Configurations of LitGPT."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is YAML with the sections of LitGPT."""
+        if not name.endswith((".yaml", ".yml")) or "trainer:" in text:
+            return False
+        return all(re.search(sign, text, re.MULTILINE) for sign in _SIGNS)
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a configuration."""
+        entries = read_configuration(name, text)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        found = SettingCollector(entries, table(TOOL))
+        for pattern, why in table(TOOL)["rejected"].items():
+            for key in entries:
+                if is_listed(key, [pattern]) and found.value(key) is not None:
+                    found.problem(key, why)
+        found.use("frameworks.pytorch_fsdp")
+        _model(found)
+        _batch(found)
+        _sharding(found)
+        _precision(found)
+        found.read_table()
+        return found.translation()
+
+
+def _is_pretraining(found: SettingCollector) -> bool:
+    return "checkpoint_dir" not in found
+
+
+def _model(found: SettingCollector) -> None:
+    """Read the model by its name, or by the folder of its checkpoint."""
+    own = found.keys_below("model_config")
+    if any(found.value(key) is not None for key in own):
+        answers = ["--use config.json", "--use catalog.models.llama31_8b"]
+        found.ask("model", "sizes of a `model_config` are not read", answers, own[0])
+        return
+    key = next((one for one in ("model_name", "checkpoint_dir") if one in found), "")
+    if not key:
+        ask_for_model(found, "model_name")
+        return
+    name = str(found.value(key)).rstrip("/")
+    last = name.rpartition("/")[2].lower()
+    entry = table(TOOL)["names"].get(last)
+    if entry is not None:
+        found.use(f"models.{entry}", key)
+        found.set("training", "model", entry, key)
+    elif find_entry(name)[0] or "/" in name:
+        read_hub_model(found, key, name)
+    else:
+        read_hub_model(found, key, f"litgpt/{name}")
+
+
+def _batch(found: SettingCollector) -> None:
+    """Read the batch, whose defaults depend on the command."""
+    pretraining = _is_pretraining(found)
+    key, usual = "train.global_batch_size", "512" if pretraining else "16"
+    number = found.whole(key)
+    if number is not None:
+        found.set("training", "global_batch", f"{digits(number)} sequences", key)
+    else:
+        why = f"{_VERSION}: train.global_batch_size is {usual}"
+        found.assume("training", "global_batch", f"{usual} sequences", why)
+    if found.whole("train.micro_batch_size") is None:
+        usual = "4" if pretraining else "1"
+        why = f"{_VERSION}: train.micro_batch_size is {usual}"
+        found.assume("training", "micro_batch", usual, why)
+    if found.whole("train.max_seq_length") is None:
+        why = "without `train.max_seq_length` the context of the model, or the data, has the length"
+        found.ask("training.sequence", why, ["--set training.sequence=2048"])
+
+
+def _sharding(found: SettingCollector) -> None:
+    """Read the devices; Fabric shards within nodes in pretraining, and over all else."""
+    nodes, key = found.whole("num_nodes") or 1, "devices"
+    pretraining = _is_pretraining(found)
+    each = None if found.value(key, AUTO) == AUTO else found.whole(key)
+    if each is not None:
+        found.set("cluster", "devices", f"{nodes} * {each}", key)
+    elif key in found:
+        found.leave_open(key, "all devices of a node: write `cluster { devices = N }`", "cluster")
+    elif not pretraining:
+        each = 1
+        found.assume("cluster", "devices", str(nodes), f"{_VERSION}: finetune_full has 1 device")
+    alone = each is not None and each * nodes == 1
+    command = "pretrain" if pretraining else "finetune_full"
+    stage, recompute = ("0", "none") if alone else ("3", "none" if pretraining else "full")
+    how = "one device shards nothing" if alone else "FSDPStrategy"
+    found.assume("layout", "zero", stage, f"{_VERSION}: {command}: {how}")
+    why = "recomputes each block" if recompute == "full" else "keeps activations"
+    found.assume("training", "recompute", recompute, f"{_VERSION}: {command} {why}")
+    if pretraining:
+        found.assume("kernels", "mode", "compiled", f"{_VERSION}: pretrain compiles the model")
+        if nodes > 1 and each is not None:
+            why = f"{_VERSION}: pretrain shards by HYBRID_SHARD, within a node"
+            found.assume("sharding", "shard", str(each), why)
+
+
+def _precision(found: SettingCollector) -> None:
+    """Read the recipe, as FSDP of Fabric casts, and the optimizer."""
+    key, kinds = "precision", table(TOOL)["precisions"]
+    value = str(found.value(key, "bf16-mixed"))
+    name = str(found.value("optimizer.class_path", found.value("optimizer", "AdamW")))
+    if name.rpartition(".")[2].lower() not in table(TOOL)["optimizers"]["names"]:
+        reason = f"recipes count the state and the update of Adam, and this is {name}"
+        place = "optimizer" if "optimizer" in found else "optimizer.class_path"
+        found.ask("precision", reason, _ANSWERS, place)
+    if value not in kinds:
+        found.ask("precision", f"`{value}` is not known", _ANSWERS, key)
+        return
+    recipe, *sizes = kinds[value]
+    stated = key if key in found else ""
+    why = "" if stated else f"{_VERSION}: bf16-mixed on devices that have bf16"
+    found.use(f"precisions.{recipe}", stated, why)
+    if not sizes:
+        return
+    fact = "Lightning 2.5: FSDPPrecision gathers fp32 and reduces 16 bits"
+    for attribute, size in zip(("gather", "reduction", "compute"), sizes, strict=False):
+        found.assume(f"{_RECIPE} {recipe}", attribute, size, fact)
+    found.assume("training", "precision", "fabric", "the recipe that this file changes")
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of LitGPT."""
+    return [LitGpt()]

@@ -1,0 +1,219 @@
+"""The YAML of LLM Foundry: a model of MPT or of the Hub, under FSDP of PyTorch by Composer.
+
+It has all of a run but the devices, which its launcher counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.collector import AUTO, SettingCollector, digits, read_configuration
+from parcost_formats.tools.hub import ask_for_model, read_hub_model
+from parcost_formats.tools.interpolation import resolve
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.tables import table
+
+TOOL = "llm_foundry"
+_VERSION = "LLM Foundry 0.22"
+_COMPOSER = "Composer 0.32"
+_MODEL, _RECIPE = "model mpt", "precision composer extends bf16_fsdp"
+_BATCH = re.compile(
+    r"^\s*(?:device_train_microbatch_size|global_train_batch_size)\s*:", re.MULTILINE
+)
+_LOADER = re.compile(r"^\s*train_loader\s*:", re.MULTILINE)
+_JOB = "parameters."  # of a run of MosaicML's platform
+_ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp8_torchao")
+
+
+class LlmFoundry(JobImporter):
+    """Configurations of LLM Foundry."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is YAML with a batch and a data loader of LLM Foundry."""
+        yaml = name.endswith((".yaml", ".yml"))
+        return yaml and bool(_BATCH.search(text) and _LOADER.search(text))
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a configuration."""
+        entries = read_configuration(name, text)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        found = SettingCollector(resolve(_flatten(entries)), table(TOOL))
+        found.use("frameworks.fsdp_composer")
+        _model(found)
+        _batch(found)
+        _sharding(found)
+        _precision(found)
+        found.read_table({"model": _MODEL})
+        if not found.has("training", "model"):
+            for attribute, default in table(TOOL)["defaults"].items():
+                found.assume(_MODEL, attribute, default["value"], f"{_VERSION}: {default['why']}")
+        return found.translation()
+
+
+def _flatten(entries: Mapping[str, JsonEntry]) -> dict[str, JsonEntry]:
+    """Return the entries of a job, which a run of a platform has below ``parameters``."""
+    if not any(key.startswith(_JOB) for key in entries):
+        return dict(entries)
+    return {key.removeprefix(_JOB): entry for key, entry in entries.items()}
+
+
+def _model(found: SettingCollector) -> None:
+    """Read a model of MPT, or one of the Hub."""
+    if found.value("model.peft_config") or found.keys_below("model.peft_config"):
+        key = found.keys_below("model.peft_config")[0]
+        found.problem(key, "adapters are not in the language yet")
+    kind = str(found.value("model.name", "mpt_causal_lm"))
+    if kind.startswith("hf_"):
+        key = "model.pretrained_model_name_or_path"
+        if key in found:
+            read_hub_model(found, key, str(found.value(key)))
+        else:
+            ask_for_model(found, key)
+        return
+    if kind not in ("mpt_causal_lm", "mosaic_gpt"):
+        found.problem("model.name", f"`{kind}` is not read: known are mpt_causal_lm, hf_causal_lm")
+        return
+    rules = table(TOOL)
+    hidden, ratio = found.whole("model.d_model") or 2048, found.value("model.expansion_ratio")
+    if isinstance(ratio, int | float) and not isinstance(ratio, bool):
+        found.set(_MODEL, "ffn", digits(int(ratio * hidden)), "model.expansion_ratio")
+    elif ratio is not None:
+        found.problem("model.expansion_ratio", "a number is expected")
+    norm = found.word("model.norm_type", rules["norms"])
+    if norm is not None:
+        found.set(_MODEL, "norm", norm, "model.norm_type")
+    elif "model.norm_type" not in found:
+        found.assume(_MODEL, "norm", "layer", f"{_VERSION}: norm_type is low_precision_layernorm")
+    gated = found.word("model.ffn_config.ffn_type", rules["feed_forward"])
+    if gated is not None:
+        found.set(_MODEL, "gated", gated, "model.ffn_config.ffn_type")
+    elif "model.ffn_config.ffn_type" not in found:
+        found.assume(_MODEL, "gated", "off", f"{_VERSION}: ffn_type is mptmlp")
+    _biases(found, norm or "layer")
+    _attention(found)
+
+
+def _biases(found: SettingCollector, norm: str) -> None:
+    """Read the biases, of which `no_bias` leaves none to norms either."""
+    none = found.switch("model.no_bias")
+    if none is None:
+        found.assume(_MODEL, "biases", "on", f"{_VERSION}: no_bias is false")
+    else:
+        found.set(_MODEL, "biases", "off" if none else "on", "model.no_bias")
+        if none and norm == "layer":
+            found.set(_MODEL, "norm_weights", "1", "model.no_bias")
+    if found.switch("model.attention_bias") and none:
+        for name in ("qkv_biases", "output_bias"):
+            found.set(_MODEL, name, "on", "model.attention_bias")
+
+
+def _attention(found: SettingCollector) -> None:
+    """Read the heads, the positions, and whether scores are written to memory."""
+    prefix = "model.attn_config."
+    kind = found.value(f"{prefix}attn_type")
+    if kind == "multiquery_attention":
+        found.set(_MODEL, "kv_heads", "1", f"{prefix}attn_type")
+    learned, rows = found.switch("model.learned_pos_emb"), found.whole("max_seq_len")
+    rows = found.whole("model.max_seq_len") or rows
+    rotated = found.switch(f"{prefix}rope")
+    if found.switch(f"{prefix}alibi") or rotated or learned is False:
+        found.assume(_MODEL, "positions", "0", f"{_VERSION}: ALiBi and RoPE replace learned ones")
+    elif rows is not None:
+        found.assume(_MODEL, "positions", digits(rows), f"{_VERSION}: learned_pos_emb is true")
+    keeps = found.word(f"{prefix}attn_impl", table(TOOL)["attention"])
+    if keeps is not None:
+        found.set("training", "flash_attention", keeps, f"{prefix}attn_impl")
+
+
+def _batch(found: SettingCollector) -> None:
+    """Read the batch; the largest micro-batch that fits is asked for."""
+    if "max_seq_len" not in found and "model.max_seq_len" in found:
+        length = found.whole("model.max_seq_len")
+        if length is not None:
+            found.set("training", "sequence", digits(length), "model.max_seq_len")
+    whole = found.whole("global_train_batch_size")
+    each = found.whole("device_train_batch_size")
+    if whole is not None:
+        found.set(
+            "training", "global_batch", f"{digits(whole)} sequences", "global_train_batch_size"
+        )
+    elif each is not None:
+        value = f"({digits(each)} * layout.dp) sequences"
+        found.set("training", "global_batch", value, "device_train_batch_size")
+    key = "device_train_microbatch_size"
+    if found.value(key, AUTO) == AUTO:
+        why = "`auto` is the largest that fits"
+        found.ask(
+            "training.micro_batch",
+            why,
+            ["--set training.micro_batch=1"],
+            key if key in found else "",
+        )
+
+
+def _sharding(found: SettingCollector) -> None:
+    """Read what FSDP shards, and which layers are made again."""
+    key, recompute = "fsdp_config.sharding_strategy", "fsdp_config.activation_checkpointing"
+    sharded = bool(found.keys_below("fsdp_config")) and found.value("fsdp_config") != {}
+    strategy = found.word(key, table(TOOL)["strategies"]) if key in found else None
+    if strategy is not None:
+        stage, _, hybrid = strategy.partition(" ")
+        found.set("layout", "zero", stage, key)
+        if hybrid:
+            answers = ["--set sharding.shard=8"]
+            found.ask("sharding.shard", "a hybrid strategy shards within a group", answers, key)
+    elif sharded and key not in found:
+        found.assume("layout", "zero", "3", f"{_COMPOSER}: sharding_strategy is FULL_SHARD")
+    elif not sharded:
+        found.assume("layout", "zero", "0", f"{_COMPOSER}: without fsdp_config replicas hold all")
+    on = found.switch(recompute)
+    if on is None:
+        found.assume("training", "recompute", "none", f"{_COMPOSER}: no activation_checkpointing")
+    else:
+        found.set("training", "recompute", "full" if on else "none", recompute)
+
+
+def _precision(found: SettingCollector) -> None:
+    """Read the recipe: fp32 shards, what is gathered, and what is reduced."""
+    key, mixed = "precision", "fsdp_config.mixed_precision"
+    kind = found.word(key, table(TOOL)["precisions"])
+    sizes = found.word(mixed, {name: name for name in table(TOOL)["mixed"]}) or "default"
+    optimizer = str(found.value("optimizer.name", "decoupled_adamw"))
+    if optimizer not in table(TOOL)["optimizers"]["names"]:
+        reason = f"recipes count the state and the update of Adam, and this is {optimizer}"
+        found.ask("precision", reason, _ANSWERS, "optimizer.name")
+    if found.keys_below(mixed) not in ([], [mixed]):
+        found.ask("precision", "types by name are not read", _ANSWERS, found.keys_below(mixed)[0])
+    if key not in found:
+        found.ask("precision", "the file has no `precision`", _ANSWERS)
+        return
+    if kind == "fp8":
+        found.ask("precision", "its recipe is not in the file", _ANSWERS, key)
+        return
+    if kind == "fp32":
+        found.use("precisions.fp32", key)
+        return
+    if kind is None:
+        return
+    found.use("precisions.bf16_fsdp", key)
+    gathered, reduced = table(TOOL)["mixed"][sizes]
+    if mixed in found:
+        found.set(_RECIPE, "gather", gathered, mixed)
+        found.set(_RECIPE, "reduction", reduced, mixed)
+    else:
+        found.assume(_RECIPE, "reduction", reduced, f"{_COMPOSER}: mixed_precision is DEFAULT")
+    if kind == "fp16":
+        found.set(_RECIPE, "compute", "fp16", key)
+    found.assume("training", "precision", "composer", "the recipe that this file changes")
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of LLM Foundry."""
+    return [LlmFoundry()]

@@ -1,0 +1,224 @@
+"""Configurations of MaxText: YAML of a run or of a model, and the command of a script.
+
+A mesh has axes within a slice (``ici_*``) and between slices (``dcn_*``). Their products are the
+degrees of the layout. What a file leaves out stands in ``base.yml``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.maxtext_command import is_command, read_command
+from parcost_formats.tools.maxtext_layout import MaxTextLayout, read_layout
+from parcost_formats.tools.maxtext_model import read_model, read_name
+from parcost_formats.tools.tables import is_listed, table
+
+TOOL = "maxtext"
+_TABLE = table(TOOL)
+_OFF: tuple[Any, ...] = (None, False, 0, "", [], {}, "None")
+_MARK = re.compile(
+    r"^(?:base_emb_dim|base_num_decoder_layers|per_device_batch_size|base_mlp_dim|"
+    r"(?:ici|dcn)_\w+_parallelism|max_target_length|model_name|remat_policy)[ \t]*:",
+    re.MULTILINE,
+)
+_FEWEST = 2  # of these keys tell a configuration of MaxText from others
+
+
+class MaxText(JobImporter):
+    """Configurations of MaxText."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether a text has keys of MaxText, or a command that starts it."""
+        if name.endswith((".yml", ".yaml")):
+            return len(set(_MARK.findall(text))) >= _FEWEST
+        return name.endswith((".sh", ".bash", ".txt")) and is_command(text)
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a configuration."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the settings of a configuration, with a model file of the same folder."""
+        is_yaml = file.name.endswith((".yml", ".yaml"))
+        entries = read_configuration(file.name, file.text) if is_yaml else read_command(file)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        found = SettingCollector(entries, _TABLE)
+        problems = list(_refused(entries))
+        if problems:
+            return Translation(problems=problems)
+        if not any(is_listed(key, _TABLE["marks"]["run"]) for key in entries):
+            read_model(found)
+            return found.translation()
+        found.use("frameworks.maxtext", why=_why("the framework of this file"))
+        layers = _model(found, file)
+        layout = read_layout(found, layers)
+        _batch(found, layout)
+        _precision(found)
+        _recompute(found)
+        _rest(found)
+        return found.translation()
+
+
+def _why(fact: str) -> str:
+    return f"{_TABLE['version']}: {fact}"
+
+
+def _refused(entries: Mapping[str, JsonEntry]) -> Any:
+    """Yield an error for each key whose job the language does not have."""
+    for key, reason in _TABLE["refused"].items():
+        entry = entries.get(key)
+        if entry is not None and entry.value not in _OFF:
+            yield ImportProblem(message=f"`{key}`: {reason}", start=entry.start, end=entry.end)
+
+
+def _model(found: SettingCollector, file: ImportFile) -> int | None:
+    """Read the model by its name, by its sizes, or by its file; return its layers."""
+    name = found.value("model_name")
+    if name in (None, "default"):
+        if not any(key in found for key in _TABLE["marks"]["model"]):
+            answers = ["--use catalog.models.llama31_8b", "--use MODEL.yml"]
+            found.ask("model", "the file has neither model_name nor sizes of a model", answers)
+            return None
+        return read_model(found)
+    return read_name(found, str(name), file.neighbor)
+
+
+def _batch(found: SettingCollector, layout: MaxTextLayout) -> None:
+    """Read the batch of a device, and what a replica takes of it at once."""
+    key, steps = "per_device_batch_size", found.whole("gradient_accumulation_steps") or 1
+    each = _number(found, key, 12.0)
+    if each is not None:
+        value = f"({each:g} * {steps} * cluster.devices) sequences"
+        micro = Fraction(each) * layout.model_ranks / layout.micro_batches
+        if micro.denominator != 1:
+            message = f"{each:g} sequences of {layout.model_ranks} ranks are no whole sequences"
+            if key in found:
+                found.problem(key, message)
+            return
+        if key in found:
+            found.set("training", "global_batch", value, key)
+            found.set("training", "micro_batch", digits(int(micro)), key)
+        else:
+            why = _why("per_device_batch_size is 12")
+            found.assume("training", "global_batch", value, why)
+            found.assume("training", "micro_batch", digits(int(micro)), why)
+    length = found.whole("max_target_length")
+    if length is not None:
+        found.set("training", "sequence", digits(length), "max_target_length")
+    elif "max_target_length" not in found:
+        found.assume("training", "sequence", "2048", _why("max_target_length is 2048"))
+    rate = _number(found, "dropout_rate", 0.0)
+    if rate and found.switch("enable_dropout") is not False:
+        found.set("training", "dropout", "on", "dropout_rate")
+    tiles = found.whole("num_vocab_tiling")
+    if tiles is not None:
+        found.set("training", "loss_chunks", str(tiles), "num_vocab_tiling")
+
+
+def _number(found: SettingCollector, key: str, usual: float) -> float | None:
+    value = found.value(key, usual)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+        found.problem(key, "a number is expected")
+        return None
+    return float(value)
+
+
+_KINDS = {"float32": "4 B", "bfloat16": "2 B", "float16": "2 B", "fp32": "4 B", "bf16": "2 B"}
+_SIZES = {"4 B": 4, "2 B": 2}
+
+
+def _precision(found: SettingCollector) -> None:
+    """Read the types of products, of weights, of gradients and of Adam's state."""
+    narrow = found.value("quantization", "")
+    if narrow not in ("", None, "None"):
+        answers = ["--use catalog.precisions.fp8_delayed", "--use catalog.precisions.bf16_fsdp"]
+        found.ask("precision", f"no recipe has the products of `{narrow}`", answers, "quantization")
+    compute = found.word("dtype", {name: name for name in _KINDS})
+    weights = found.word("weight_dtype", _KINDS) or "4 B"
+    gradients = found.word("grad_dtype", _KINDS) or "4 B"
+    moment = weights
+    if found.value("mu_dtype", "") not in ("", "None"):
+        moment = found.word("mu_dtype", _KINDS) or weights
+    optimizer = f"{_SIZES[moment] + _SIZES[weights]} B"
+    if compute in ("float32", "fp32"):
+        base, usual = "fp32", {"weights": "4 B", "gradients": "4 B", "optimizer": "8 B"}
+    elif weights == "2 B":
+        base, usual = "bf16_pure", {"weights": "2 B", "gradients": "2 B", "optimizer": "4 B"}
+    else:
+        base, usual = "bf16_fsdp", {"weights": "4 B", "gradients": "4 B", "optimizer": "8 B"}
+    near = next((key for key in ("weight_dtype", "dtype") if key in found), "")
+    why = _why("dtype is bfloat16, weight_dtype and grad_dtype are float32")
+    found.use(f"precisions.{base}", near, "" if near else why)
+    stated = {"weights": weights, "gradients": gradients, "optimizer": optimizer}
+    block = f"precision maxtext extends {base}"
+    for name, value in stated.items():
+        if value != usual[name]:
+            found.assume(block, name, value, _why("weight_dtype, grad_dtype and mu_dtype"))
+    if found.has_block(block):
+        found.assume("training", "precision", "maxtext", "the recipe that this file changes")
+    kind = str(found.value("opt_type", "adamw"))
+    if kind not in ("adamw", "adam_pax"):
+        reason = f"recipes count the state and the update of Adam, and this is {kind}"
+        found.ask("precision", reason, ["--use catalog.precisions.bf16_fsdp"], "opt_type")
+
+
+def _recompute(found: SettingCollector) -> None:
+    """Read which activations are made again in backward."""
+    key, policies = "remat_policy", _TABLE["remat"]
+    name = str(found.value(key, "full"))
+    if name == "none":
+        found.set("training", "recompute", "none", key)
+        return
+    if name in policies and key in found:
+        found.set("training", "recompute", "full", key)
+        for part in policies[name]:
+            found.set("recompute", f"keep_{part}", "on", key)
+    elif name in policies:
+        found.assume("training", "recompute", "full", _why("remat_policy is full"))
+    else:
+        reason = _TABLE["remat_lacking"].get(name, "it is not known")
+        answers = ["--set training.recompute=full", "--set training.recompute=none"]
+        found.ask("training.recompute", f"`{name}` {reason}", answers, key)
+
+
+def _rest(found: SettingCollector) -> None:
+    """Read the host's share, the kernel of attention and experts."""
+    for key, name in (
+        ("optimizer_memory_host_offload", "optimizer"),
+        ("parameter_memory_host_offload", "parameters"),
+    ):
+        if found.switch(key):
+            found.set("offload", name, "1", key)
+    if found.value("attention") == "dot_product":
+        found.set("training", "flash_attention", "off", "attention")
+    factor = _number_or_none(found.value("capacity_factor"))
+    if factor is not None and factor > 0:
+        found.set("routing", "capacity_factor", f"{factor:g}", "capacity_factor")
+    text = str(found.value("compile_topology", ""))
+    match = re.fullmatch(r"(v[4-9][ep]?)-(\d{1,6})", text)
+    known = _TABLE["topologies"].get(match[1]) if match else None
+    if match and known:
+        count = int(match[2]) // known["counts"]
+        slices = found.whole("compile_topology_num_slices") or 1
+        found.set("cluster", "devices", digits(count * slices), "compile_topology")
+        found.use(f"devices.{known['device']}", "compile_topology")
+
+
+def _number_or_none(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of MaxText."""
+    return [MaxText()]

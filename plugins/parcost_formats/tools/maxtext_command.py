@@ -1,0 +1,86 @@
+"""The command that starts MaxText in a shell script: ``KEY=VALUE`` behind a file of keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from parcost import ImportFile, ImportProblem
+from parcost_formats.tools.collector import read_configuration
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.shell.scripts import read_script
+from parcost_formats.tools.shell.words import ShellTextError
+from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
+
+_COMMAND = re.compile(
+    r"\bmaxtext\.(?:trainers\.)?[\w.$]*train|\bMaxText/train\.py|\bMaxText\.train"
+    r"|\bMaxText[/.]\$\{?EXECUTABLE\b"
+)
+_FREE = (
+    "run_name",
+    "base_output_directory",
+    "dataset_path",
+    "tokenizer_path",
+    "load_parameters_path",
+)
+_PAIR = re.compile(r"([a-z][a-z0-9_]*)=(.*)", re.DOTALL)
+
+
+def is_command(text: str) -> bool:
+    """Return whether a script starts the trainer of MaxText."""
+    return bool(_COMMAND.search(text))
+
+
+def read_command(file: ImportFile) -> Mapping[str, JsonEntry] | ImportProblem:
+    """Return the keys of the command and of the file that it names, or why they are not read.
+
+    ``base.yml`` has the defaults. Another file has to stand in the folder of the script.
+    """
+    try:
+        environment = dict(file.options.environment)
+        script = read_script(file.text, environment, file.neighbor, file.name)
+    except ShellTextError as error:
+        return ImportProblem(message=str(error), start=error.start, end=error.end)
+    calls = [
+        call for call in script.commands if any(_COMMAND.search(word.text) for word in call.words)
+    ]
+    if len(calls) != 1:
+        message = f"the script has {len(calls)} commands of MaxText, and one is expected"
+        return ImportProblem(message=message, end=min(len(file.text), 1))
+    words = [*calls[0].words, *calls[0].conditional]
+    entries: dict[str, JsonEntry] = {}
+    for word in words:
+        pair = _PAIR.fullmatch(word.text)
+        if pair is not None and word.unread:
+            if pair[1] not in _FREE:
+                message = f"`{pair[1]}`: {word.unread}"
+                help = "give the variable: --set-env NAME=VALUE"
+                return ImportProblem(message=message, start=word.start, end=word.end, help=help)
+        elif pair is not None:
+            entries[pair[1]] = JsonEntry(_plain(pair[2]), word.start, word.end)
+        elif word.text.endswith((".yml", ".yaml")) and not word.text.endswith("base.yml"):
+            name = word.text.rpartition("/")[2]
+            text = file.neighbor(name)
+            if text is None:
+                message = f"`{name}` has the other keys, and is not in the folder of the script"
+                return ImportProblem(message=message, start=word.start, end=word.end)
+            other = read_configuration(name, text)
+            if isinstance(other, ImportProblem):
+                return ImportProblem(
+                    message=f"{name}: {other.message}", start=word.start, end=word.end
+                )
+            for key, entry in other.items():
+                entries.setdefault(key, JsonEntry(entry.value, word.start, word.end))
+    return entries
+
+
+def _plain(text: str) -> object:
+    """Return the value of a text as YAML has it.
+
+    >>> _plain("4096"), _plain("True"), _plain("full"), _plain("")
+    (4096, True, 'full', None)
+    """
+    try:
+        return read_mapping(f"value: {text}")["value"].value
+    except (YamlTextError, KeyError):
+        return text

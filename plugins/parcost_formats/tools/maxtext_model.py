@@ -1,0 +1,177 @@
+"""Models of MaxText, by their names or by their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from parcost import ImportProblem
+from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.tables import table
+
+_TABLE = table("maxtext")
+_GATED = {("silu", "linear"), ("gelu", "linear"), ("swiglu",)}
+_OWN = "own"
+
+
+def read_name(
+    found: SettingCollector, name: str, neighbor: Callable[[str], str | None]
+) -> int | None:
+    """Set the model of a name: an entry of the catalogue, or a file beside this one.
+
+    Return its layers where they are known.
+    """
+    sizes = [key for key in _TABLE["model"] if key in found and key != "vocab_size"]
+    if sizes:
+        reason = f"`{sizes[0]}` stands beside `model_name`: {name} with other sizes"
+        found.ask("model", reason, _answers(), sizes[0])
+    entry = _TABLE["names"].get(name)
+    if entry is not None:
+        found.use(f"models.{entry}", "model_name")
+        found.set("training", "model", entry, "model_name")
+        return None
+    for place in (f"models/{name}.yml", f"{name}.yml"):
+        text = neighbor(place)
+        entries = read_configuration(place, text) if text is not None else None
+        if entries is not None and not isinstance(entries, ImportProblem):
+            return _of_file(found, entries, place)
+    for start, lacks in _TABLE["lacking_names"].items():
+        if name.startswith(start):
+            found.problem("model_name", f"the language has no {lacks}")
+            return None
+    found.ask("model", f"`{name}` is in no table", _answers(), "model_name")
+    return None
+
+
+def _answers() -> list[str]:
+    return ["--use catalog.models.llama31_8b", "--use MODEL.yml"]
+
+
+def _of_file(found: SettingCollector, entries: Mapping[str, JsonEntry], place: str) -> int | None:
+    """Set the model of another file; what it lacks is that of ``base.yml``."""
+    inner = SettingCollector(entries, _TABLE)
+    layers = read_model(inner)
+    translation = inner.translation()
+    for problem in translation.problems:
+        found.problem("model_name", f"{place}: {problem.message}")
+    for block in translation.blocks:
+        label = f"{block.kind} {block.label}".strip()
+        for one in block.settings:
+            found.assume(label, one.name, one.value, one.assumption or f"{place}: {one.key}")
+    return layers
+
+
+def read_model(found: SettingCollector) -> int | None:
+    """Set the sizes of a model; return its layers."""
+    block = f"model {_OWN}"
+    decoder = str(found.value("decoder_block", "llama2"))
+    lacks = _TABLE["lacking"].get(decoder)
+    if lacks is None and found.value("gdn_num_value_heads") and decoder not in _TABLE["decoders"]:
+        lacks = "layers of Gated DeltaNet"
+    if decoder not in _TABLE["decoders"]:
+        known = ", ".join(_TABLE["decoders"])
+        message = f"the language has no {lacks}" if lacks else f"`{decoder}` is in no table"
+        if "decoder_block" in found:
+            found.problem("decoder_block", message, f"known are {known}")
+        return None
+    numbers = _sizes(found, block)
+    for name, value in _TABLE["decoders"][decoder].items():
+        found.assume(block, name, value, _why(f"the code of {decoder}"))
+    _parts(found, block)
+    _attention(found, block, decoder)
+    if found.value("attention_type") == "mla":
+        for key, facts in _TABLE["latent"].items():
+            number = found.whole(key, least=0)
+            if number:
+                found.set(block, facts["name"], digits(number), key)
+            elif number is None and facts["usual"]:
+                found.assume(block, facts["name"], str(facts["usual"]), _why(f"{key} is usual"))
+    for key, name in _TABLE["model_switches"].items():
+        on = found.switch(key)
+        if on:
+            found.set(block, name, "on", key)
+    activations = found.value("mlp_activations", ["silu", "linear"])
+    if isinstance(activations, list) and tuple(activations) not in _GATED:
+        found.set(block, "gated", "off", "mlp_activations")
+    return numbers.get("layers")
+
+
+def _why(fact: str) -> str:
+    return f"{_TABLE['version']}: {fact}"
+
+
+def _sizes(found: SettingCollector, block: str) -> dict[str, int]:
+    """Set the sizes that every model has, by the scale of all of them."""
+    scale = found.whole("global_parameter_scale") or 1
+    powers = _powers(scale)
+    if powers is None:
+        found.problem("global_parameter_scale", f"{scale} is no power of 2")
+        return {}
+    numbers: dict[str, int] = {}
+    latent = found.value("attention_type") == "mla"
+    for key, facts in _TABLE["model"].items():
+        name = facts["name"]
+        if latent and name in ("head_dim", "kv_heads"):
+            found.value(key)
+            continue
+        number = found.whole(key)
+        if key in found and number is None:
+            continue
+        factor = 2 ** powers[facts["scale"]] if "scale" in facts else 1
+        numbers[name] = (facts["usual"] if number is None else number) * factor
+        if number is not None and factor == 1:
+            found.set(block, name, digits(numbers[name]), key)
+        elif factor > 1:
+            source = key if number is not None else "global_parameter_scale"
+            found.set(block, name, digits(numbers[name]), source)
+        else:
+            found.assume(block, name, digits(numbers[name]), _why(f"{key} is {facts['usual']}"))
+    return numbers
+
+
+def _powers(scale: int) -> dict[str, int] | None:
+    """Return the power of 2 that each size grows by.
+
+    >>> _powers(64)
+    {'layer': 2, 'embedding': 2, 'head': 2}
+    >>> _powers(2), _powers(3)
+    ({'layer': 0, 'embedding': 0, 'head': 1}, None)
+    """
+    power = scale.bit_length() - 1
+    if 2**power != scale:
+        return None
+    base, rest = divmod(power, 3)
+    return {"layer": base, "embedding": base + (rest > 1), "head": base + (rest > 0)}
+
+
+def _parts(found: SettingCollector, block: str) -> None:
+    """Set experts, dense layers, predicted tokens and learned positions."""
+    experts = found.whole("num_experts") or 1
+    for key, facts in _TABLE["parts"].items():
+        number = found.whole(key, least=-1)
+        if number is None or number == facts["off"]:
+            continue
+        if facts["name"] in ("dense_first", "moe_every", "shared_experts") and experts == 1:
+            found.ignore(key, "a model without experts")
+            continue
+        found.set(block, facts["name"], digits(number), key)
+    top_k, wide = "num_experts_per_tok", "base_moe_mlp_dim"
+    chosen, width = found.whole(top_k), found.whole(wide, least=-1)
+    if experts > 1:
+        if chosen is not None:
+            found.set(block, "top_k", digits(chosen), top_k)
+        if width is not None and width > 0:
+            found.set(block, "expert_ffn", digits(width), wide)
+
+
+def _attention(found: SettingCollector, block: str, decoder: str) -> None:
+    """Set windows and the norms behind attention and feed-forward."""
+    window = found.whole("sliding_window_size", least=0)
+    kind = found.value("attention_type")
+    if window and ("full_every" in _TABLE["decoders"][decoder] or kind == "local_sliding"):
+        found.set(block, "window", digits(window), "sliding_window_size")
+    if kind in ("chunk", "compressed", "block_diffusion"):
+        found.problem("attention_type", f"attention of type `{kind}` is not in the language")
+    behind = [key for key in ("use_post_attn_norm", "use_post_ffw_norm") if found.switch(key)]
+    if behind:
+        found.set(block, "norms", str(2 + len(behind)), behind[0])

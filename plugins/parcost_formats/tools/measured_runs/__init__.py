@@ -1,0 +1,45 @@
+"""Measured runs as anchors: logs of training, rows of RUNS.jsonl, specs with an `anchor`.
+
+    parcost eval job.par --anchor train.log
+
+A file becomes blocks `anchor`, which correct predictions of the job. `parcost import train.log`
+prints them.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from parcost import Importer, Translation, hookimpl
+from parcost_formats.tools.measured_runs.labels import label_of
+from parcost_formats.tools.measured_runs.log import TOOL, has_steps, read_log
+from parcost_formats.tools.measured_runs.rows import has_rows, read_rows
+from parcost_formats.tools.tables import table
+
+
+class MeasuredRuns(Importer):
+    """Files with measured steps."""
+
+    name = TOOL
+    title = str(table(TOOL)["title"])
+    source = str(table(TOOL)["source"])
+    describes = ("anchor",)
+
+    def recognizes(self, name: str, text: str) -> bool:  # noqa: ARG002
+        """Return whether the text has steps with their times, or rows of measured runs."""
+        return has_rows(text) or has_steps(text)
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the anchors of a file."""
+        label, short = label_of(PurePath(name).stem), PurePath(name).name
+        if name.endswith(".par"):
+            from parcost_formats.tools.measured_runs.spec import read_spec
+
+            return read_spec(label, name, text)
+        return read_rows(short, text) if has_rows(text) else read_log(label, short, text)
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer files with measured runs."""
+    return [MeasuredRuns()]

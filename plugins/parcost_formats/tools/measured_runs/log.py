@@ -1,0 +1,399 @@
+"""Logs of training: the median of the steps, the memory, and what the log says of the run.
+
+    iteration 30/ 100 | elapsed time per iteration (ms): 4102.3 | global batch size: 256 | ...
+
+Steps after a start, with NaN, skipped, or of another batch are no measurement. Each is named by its
+line, and the others count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from math import isfinite, prod
+from statistics import median
+from typing import Any
+
+from attrs import evolve, frozen
+
+from parcost import ImportedBlock, ImportedKey, ImportedValue, ImportProblem, Translation
+from parcost_formats.tools.tables import table
+from parcost_measured.validation.hardware import ENTRIES
+from parcost_plugins.vocabulary.anchor import write_settings
+
+TOOL = "measured_runs"
+_LINE = re.compile(r"[^\r\n]+")
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_ARGUMENT = re.compile(r"(?:^|[\s:])([a-z][a-z0-9_]+) \.{3,} (\S+)\s*$")
+_RANK = re.compile(r"\[(?:default|rank)(\d+)\]:")  # of torchrun and torchtitan
+_LOST = re.compile(r"\b(?:loss|grad[ _]norm)['\"]?\s*[:=]\s*['\"]?(?:nan|-?inf)\b", re.IGNORECASE)
+_WARM_UP = "a step after a start"
+_WHOLE = 10**9  # in place of the number of a step, of a whole run
+_DIGITS = 10  # more than a degree has
+_LONGEST = 20_000  # characters of a line that are searched
+
+
+@frozen(kw_only=True)
+class LogLine:
+    """A line of a log without colors: its number, its place in the text."""
+
+    number: int
+    text: str
+    start: int
+    end: int
+
+
+@frozen(kw_only=True)
+class LoggedStep:
+    """A step in a log: seconds, or tokens per second and device; a *reason* leaves it out."""
+
+    line: LogLine
+    value: float
+    step: int
+    tool: str
+    batch: int | None = None
+    total: int | None = None
+    reason: str = ""
+
+
+@frozen(kw_only=True)
+class Fact:
+    """What a line says of the run: an attribute, its value, and whether it is of the job."""
+
+    path: str
+    value: str
+    of_job: bool
+    line: LogLine
+
+
+def has_steps(text: str) -> bool:
+    """Return whether a text has a step, or the summary of a run."""
+    known = table(TOOL)
+    return any(re.search(one["line"], text) for one in (*known["steps"], *known["summary"]))
+
+
+def read_log(label: str, name: str, text: str) -> Translation:
+    """Return the anchor that a log is, under a *label*."""
+    lines = list(_lines(text))
+    facts = [fact for line in lines for fact in _facts(line)]
+    steps = [*_distinct(step for line in _of_one_rank(lines) if (step := _step(line)))]
+    is_rate = bool(steps) and _pattern(steps[0].tool).get("tokens", False)
+    if not steps:
+        steps = _summaries(lines)
+        if not steps:
+            message = "the log has no step with its time"
+            return Translation(problems=[ImportProblem(message=message, end=min(len(text), 1))])
+    steps = _judge(steps, facts)
+    kept = [one for one in steps if not one.reason]
+    if not kept:
+        first = steps[0]
+        message = f"no step of the log counts: line {first.line.number}: {first.reason}"
+        return Translation(
+            problems=[ImportProblem(message=message, start=first.line.start, end=first.line.end)]
+        )
+    settings, job = _attributes(facts, kept)
+    found = median(one.value for one in kept)
+    how = f"{name}: median of {len(kept)} of {len(steps)} steps that {kept[0].tool} logged"
+    place: dict[str, Any] = {"start": kept[0].line.start, "end": kept[0].line.end}
+    measured = f'@measured("{how.replace(chr(34), chr(39))}")'
+    value = (
+        ImportedValue(
+            name="tokens_per_second_per_device",
+            value=f"{found:.6g} {measured}",
+            key=kept[0].tool,
+            **place,
+        )
+        if is_rate
+        else ImportedValue(
+            name="step_time", value=f"{found:.6g} s {measured}", key=kept[0].tool, **place
+        )
+    )
+    values = [value, *_memory(lines)]
+    values.append(ImportedValue(name="steps", value=str(len(kept)), **place))
+    if settings:
+        values.append(
+            ImportedValue(name="settings", value=f'"{write_settings(settings)}"', **place)
+        )
+    if job:
+        values.append(ImportedValue(name="job", value=f'"{write_settings(job)}"', **place))
+    return Translation(
+        blocks=[ImportedBlock(kind="anchor", label=label, settings=values)],
+        unknown=[*_left_out(steps)],
+        ignored=[*_warm_up(steps)],
+    )
+
+
+def _lines(text: str) -> Iterator[LogLine]:
+    """Yield the lines of a text; a progress bar that is drawn again is another line."""
+    number, at = 1, 0
+    for match in _LINE.finditer(text):
+        number += text.count("\n", at, match.start())
+        at = match.start()
+        plain = _COLOR.sub("", match.group()[:_LONGEST])
+        yield LogLine(number=number, text=plain, start=match.start(), end=match.end())
+
+
+def _of_one_rank(lines: Sequence[LogLine]) -> Iterator[LogLine]:
+    """Yield the lines of the first rank that logs a step, and those that name no rank."""
+    first: str | None = None
+    for line in lines:
+        match = _RANK.search(line.text)
+        if match is None:
+            yield line
+        elif first in (None, match.group(1)):
+            if first is None and _step(line) is not None:
+                first = match.group(1)
+            yield line
+
+
+def _distinct(steps: Iterable[LoggedStep]) -> Iterator[LoggedStep]:
+    """Yield the steps; of one that is drawn again the last."""
+    before: LoggedStep | None = None
+    for one in steps:
+        if before is not None and (one.step, one.tool, one.total) != (
+            before.step,
+            before.tool,
+            before.total,
+        ):
+            yield before
+        before = one
+    if before is not None:
+        yield before
+
+
+# --- steps --------------------------------------------------------------------------------
+
+
+def _pattern(tool: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(one for one in table(TOOL)["steps"] if one["tool"] == tool)
+    return found
+
+
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _group(pattern: str | None, text: str) -> str | None:
+    match = _compile(pattern).search(text) if pattern else None
+    return None if match is None else match.group(1)
+
+
+def _step(line: LogLine) -> LoggedStep | None:
+    """Return the step that a line is about, if it is about one."""
+    for one in table(TOOL)["steps"]:
+        said, step = _group(one["line"], line.text), _group(one["step"], line.text)
+        if said is None or step is None:
+            continue
+        value, reason = _number(said), ""
+        if value <= 0 or not isfinite(value):
+            reason = f"its time is {said}"
+        elif _LOST.search(line.text):
+            reason = "loss or gradient norm is not a number"
+        for what, pattern in one.get("void", {}).items():
+            if not reason and _compile(pattern).search(line.text):
+                reason = f"it has {what}"
+        if not reason and one.get("inverse"):
+            value = 1 / value
+        batch, total = _group(one.get("batch"), line.text), _group(one.get("total"), line.text)
+        return LoggedStep(
+            line=line,
+            value=value * one.get("scale", 1.0),
+            step=int(step),
+            tool=one["tool"],
+            batch=None if batch is None else int(batch),
+            total=None if total is None else int(total),
+            reason=reason,
+        )
+    return None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.rstrip(".,").replace(",", ""))
+    except ValueError:
+        return float("nan")
+
+
+def _summaries(lines: Sequence[LogLine]) -> list[LoggedStep]:
+    """Return the whole run as one step: its mean, with warm-up and evaluation."""
+    found = []
+    for line in lines:
+        for one in table(TOOL)["summary"]:
+            said = _group(one["line"], line.text)
+            if said is not None and 0 < _number(said) < float("inf"):
+                found.append(
+                    LoggedStep(line=line, value=1 / _number(said), step=_WHOLE, tool=one["tool"])
+                )
+    return found[-1:]
+
+
+def _judge(steps: Sequence[LoggedStep], facts: Sequence[Fact]) -> list[LoggedStep]:
+    """Return the steps; those that are no measurement of the run have the reason."""
+    tool = Counter(one.tool for one in steps).most_common(1)[0][0]
+    whole = Counter(one.total for one in steps).most_common(1)[0][0]
+    batch = Counter(one.batch for one in steps if not one.reason).most_common(1)
+    usual = batch[0][0] if batch else None
+    changed = _last_change(facts)
+    judged = []
+    for one in steps:
+        reason = one.reason
+        if one.tool != tool:
+            reason = reason or f"most steps are of {tool}"
+        elif one.total != whole:
+            reason = reason or f"a bar of {one.total} steps beside one of {whole}: evaluation"
+        elif changed is not None and one.line.start < changed.line.start:
+            reason = reason or f"`{changed.path}` changed at line {changed.line.number}"
+        elif one.batch != usual:
+            reason = reason or f"a batch of {one.batch}, and most have {usual}"
+        judged.append(evolve(one, reason=reason))
+    return [*_without_warm_up(judged)]
+
+
+def _without_warm_up(steps: Sequence[LoggedStep]) -> Iterator[LoggedStep]:
+    """Yield the steps; the first ones after each start have the reason."""
+    starts: list[list[LoggedStep]] = [[]]
+    for one in steps:
+        before = next((other for other in reversed(starts[-1]) if not other.reason), None)
+        if before is not None and not one.reason and one.step <= before.step:
+            starts.append([])
+        starts[-1].append(one)
+    most = table(TOOL)["limits"]["warm_up"]
+    for start in starts:
+        kept = [one for one in start if not one.reason]
+        early = [one for one in kept if one.step < kept[0].step + most]
+        dropped = {id(one) for one in early[: max(1, len(kept) // 2)]} if kept[1:] else set()
+        if len(kept) == 1 and (len(starts) > 1 or kept[0].step <= most):
+            dropped = {id(kept[0])}
+        for one in start:
+            yield evolve(one, reason=_WARM_UP) if id(one) in dropped else one
+
+
+def _left_out(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
+    """Yield the lines that are no measurement, but for those of a start."""
+    told = [one for one in steps if one.reason and one.reason != _WARM_UP]
+    most = table(TOOL)["limits"]["most_told"]
+    for one in told[:most]:
+        line = one.line
+        yield ImportedKey(
+            name=f"line {line.number}", start=line.start, end=line.end, reason=one.reason
+        )
+    if len(told) > most:
+        name = f"{len(told) - most} more lines"
+        yield ImportedKey(name=name, reason="steps that are no measurement, as those before")
+
+
+def _warm_up(steps: Sequence[LoggedStep]) -> Iterator[ImportedKey]:
+    for one in steps:
+        if one.reason == _WARM_UP:
+            line = one.line
+            yield ImportedKey(
+                name=f"line {line.number}",
+                start=line.start,
+                end=line.end,
+                reason=_WARM_UP,
+            )
+
+
+# --- the run ------------------------------------------------------------------------------
+
+
+def _facts(line: LogLine) -> Iterator[Fact]:
+    """Yield what a line says of the run."""
+    known = table(TOOL)
+    if (match := _ARGUMENT.search(line.text)) is not None:
+        yield from _argument(line, *match.groups())
+        return
+    for one in known["facts"]:
+        if (match := _compile(one["line"]).search(line.text)) is not None:
+            for path, value in zip(one["settings"], match.groups(), strict=True):
+                yield Fact(path=path, value=value.replace(",", ""), of_job=False, line=line)
+    if (match := _compile(known["mesh"]["line"]).search(line.text)) is not None:
+        yield from _mesh(line, *match.groups())
+    said = _group(known["devices"]["line"], line.text)
+    device = next((e.device for e in ENTRIES if said and re.search(e.pattern, said)), None)
+    if device is not None:
+        yield Fact(path="device", value=device, of_job=True, line=line)
+
+
+def _argument(line: LogLine, name: str, value: str) -> Iterator[Fact]:
+    """Yield what an argument of Megatron-LM says, if it is one that counts."""
+    known = table(TOOL)["arguments"]
+    if value == "True":
+        for path, word in known["switches"].get(name, {}).items():
+            yield Fact(path=path, value=word, of_job=True, line=line)
+    for of_job in (False, True):
+        path = known["job" if of_job else "settings"].get(name)
+        if path is None:
+            continue
+        words = known["words"].get(path, {})
+        spelled = words.get(value, value if value.isdecimal() else "")
+        if spelled:
+            yield Fact(path=path, value=spelled, of_job=of_job, line=line)
+
+
+def _mesh(line: LogLine, names: str, sizes: str) -> Iterator[Fact]:
+    known = table(TOOL)["mesh"]
+    dimensions = [name.strip(" '\"") for name in names.split(",")]
+    degrees = [int(size) for size in sizes.split(",") if 0 < len(size.strip()) < _DIGITS]
+    if len(dimensions) != len(degrees):
+        return
+    found = {known[n]: k for n, k in zip(dimensions, degrees, strict=True) if n in known}
+    pairs = zip(dimensions, degrees, strict=True)
+    found["layout.dp"] = prod(k for n, k in pairs if n.startswith("dp"))
+    found["cluster.devices"] = prod(degrees)
+    for path in ("layout.tp", "layout.pp", "layout.cp"):
+        found.setdefault(path, 1)  # a mesh has no dimensions of one
+    for path, degree in found.items():
+        yield Fact(path=path, value=str(degree), of_job=False, line=line)
+
+
+def _last_change(facts: Sequence[Fact]) -> Fact | None:
+    """Return the last fact that differs from what a line before it says, if any does."""
+    known: dict[str, str] = {}
+    changed = None
+    for fact in facts:
+        if known.setdefault(fact.path, fact.value) != fact.value:
+            known[fact.path], changed = fact.value, fact
+    return changed
+
+
+def _attributes(
+    facts: Sequence[Fact], kept: Sequence[LoggedStep]
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return what the log says of the run: its settings, and what tells its job apart."""
+    settings = {fact.path: fact.value for fact in facts if not fact.of_job}
+    job = {fact.path: fact.value for fact in facts if fact.of_job}
+    if kept[0].batch is not None:
+        settings["training.global_batch"] = str(kept[0].batch)
+    if "training.global_batch" in settings:
+        settings["training.global_batch"] += " sequences"
+    if settings.get("layout.tp") == "1":
+        settings.pop("layout.sequence_parallel", None)
+    chunks = settings.pop("schedule.chunks", None)
+    if chunks is not None and settings.get("layout.pp", "1") != "1":
+        settings["schedule.kind"] = "one_f_one_b" if chunks == "1" else "interleaved"
+        settings["schedule.chunks"] = chunks
+    return settings, job
+
+
+def _memory(lines: Sequence[LogLine]) -> Iterator[ImportedValue]:
+    """Yield the highest memory of a rank that the log has."""
+    for name in ("allocated", "reserved"):
+        found: tuple[float, LogLine] | None = None
+        for line in lines:
+            for one in table(TOOL)["memory"]:
+                said = _group(one["line"], line.text) if one["attribute"] == name else None
+                size = _number(said or "nan") * one["scale"]
+                if size > 0 and isfinite(size) and (found is None or size > found[0]):
+                    found = size, line
+        if found is not None:
+            yield ImportedValue(
+                name=name,
+                value=f"{found[0] / 2**30:.6g} GiB",
+                key=name,
+                start=found[1].start,
+                end=found[1].end,
+            )

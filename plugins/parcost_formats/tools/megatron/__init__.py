@@ -1,0 +1,348 @@
+"""Arguments of Megatron-LM, and recipes of Megatron-Bridge: a model, a layout and a job.
+
+A shell script, a list of arguments or a Python file is read. None of it is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from math import prod
+
+from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
+from parcost_formats.tools.collector import read_configuration
+from parcost_formats.tools.drafts import Draft, Option, digits
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.keys import KeyNames
+from parcost_formats.tools.megatron.bridge import VERSION as BRIDGE
+from parcost_formats.tools.megatron.bridge import BridgeRecipe, read_recipe, read_sections
+from parcost_formats.tools.megatron.bridge_writer import BridgeWriter
+from parcost_formats.tools.megatron.defaults import EVERYTHING, ToolOptions
+from parcost_formats.tools.megatron.devices import read_devices
+from parcost_formats.tools.megatron.experts import read_exchange, read_experts
+from parcost_formats.tools.megatron.flags import (
+    NO_FLAG,
+    CommandLine,
+    command_line,
+    is_known,
+    known_flags,
+    similar,
+)
+from parcost_formats.tools.megatron.layout import read_layout
+from parcost_formats.tools.megatron.model import model_answers, read_model, read_start
+from parcost_formats.tools.megatron.perf_matrix import read_matrix
+from parcost_formats.tools.megatron.precision import read_precision
+from parcost_formats.tools.megatron.rejections import reject
+from parcost_formats.tools.megatron.schedule import read_schedule
+from parcost_formats.tools.megatron.tools import (
+    ToolJob,
+    reject_reinforcement,
+    swift_job,
+    yaml_job,
+)
+from parcost_formats.tools.megatron.training import read_training
+from parcost_formats.tools.megatron.writer import MegatronWriter
+from parcost_formats.tools.python_values import PythonTextError
+from parcost_formats.tools.shell.scripts import ARGUMENTS
+from parcost_formats.tools.shell.words import ShellTextError
+from parcost_formats.tools.tables import is_ignored, table
+
+TOOL = "megatron"
+_LABELS = {
+    "model": "gpt",
+    "framework": "",
+    "precision": "",
+    **dict.fromkeys(
+        ("cluster", "layout", "sharding", "schedule", "context", "training", "recompute"), ""
+    ),
+    **dict.fromkeys(("routing", "overlap", "offload", "kernels"), ""),
+}
+_VERSION = "Megatron-LM core 0.14 to 0.19"
+_DOUBTS = table(TOOL)["doubts"]
+#: What another file may set in place of an option that is not read.
+_SET_ELSEWHERE = {"use_checkpoint_args": "model"}
+_SIGNS = ("--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "pretrain_gpt")
+_SIGN_OF_SWIFT = re.compile(r"\bmegatron\s+(?:sft|pt|rlhf)\b")
+_SIGNS_OF_YAML = (
+    re.compile(r"^MODEL_ARGS:", re.MULTILINE),
+    re.compile(r"^modules:\s*\n(?:\s*#.*\n|\s*\n)*\s+(?:pre_trainer|post_trainer):", re.MULTILINE),
+)
+#: Of FlagScale: an experiment, and the file of its training.
+_SIGNS_OF_FLAGSCALE = (
+    (
+        re.compile(r"^experiment:", re.MULTILINE),
+        re.compile(r"^ +backend: *megatron", re.MULTILINE),
+    ),
+    (
+        re.compile(r"^system:", re.MULTILINE),
+        re.compile(r"^model:", re.MULTILINE),
+        re.compile(r"^ +tensor_model_parallel_size:", re.MULTILINE),
+    ),
+)
+#: Sections of a ConfigContainer of Megatron-Bridge in YAML: a model and one that no other tool has.
+_SECTIONS_OF_BRIDGE = (
+    re.compile(r"^model:", re.MULTILINE),
+    re.compile(r"^\s+tensor_model_parallel_size:", re.MULTILINE),
+    re.compile(r"^(?:mixed_precision|ddp|comm_overlap):", re.MULTILINE),
+)
+_MATRIX = re.compile(r"^perf_matrix:", re.MULTILINE)  # of performance runs of Megatron-Bridge 0.1
+_SIGNS_OF_RECIPES = ("megatron.bridge", "cfg.model.")
+
+
+class Megatron(JobImporter):
+    """Arguments and recipes."""
+
+    name = TOOL
+    keys = KeyNames(TOOL, known_flags)
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether a text has flags of Megatron-LM, or is a recipe of Megatron-Bridge."""
+        if name.endswith((".yaml", ".yml")):
+            return (
+                any(sign.search(text) for sign in _SIGNS_OF_YAML)
+                or any(all(one.search(text) for one in signs) for signs in _SIGNS_OF_FLAGSCALE)
+                or _has_sections(text)
+                or bool(_MATRIX.search(text))
+            )
+        if name.endswith(".py"):
+            return any(sign in text for sign in _SIGNS_OF_RECIPES)
+        return any(sign in text for sign in _SIGNS) or bool(_SIGN_OF_SWIFT.search(text))
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the job that the arguments or a recipe describe."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the job of a file; a script may source files beside it.
+
+        `--recipe` chooses one of several recipes.
+        """
+        draft = Draft(_LABELS)
+        try:
+            if file.name.endswith(".py"):
+                return _of_recipe(draft, read_recipe(file.text, file.options.recipe))
+            if file.name.endswith((".yaml", ".yml")):
+                if _MATRIX.search(file.text):
+                    return _of_matrix(draft, file)
+                if _has_sections(file.text):
+                    return _of_sections(draft, file)
+                found = yaml_job(file)
+                if isinstance(found, ImportProblem):
+                    return Translation(problems=[found])
+                return _of_tool(draft, found)
+            return _of_command(draft, command_line(file))
+        except (PythonTextError, ShellTextError) as error:
+            problem = ImportProblem(message=str(error), start=error.start, end=error.end)
+            return Translation(problems=[problem])
+
+
+def _has_sections(text: str) -> bool:
+    return all(sign.search(text) for sign in _SECTIONS_OF_BRIDGE)
+
+
+def _of_sections(draft: Draft, file: ImportFile) -> Translation:
+    """Return the job of a configuration of Megatron-Bridge in YAML."""
+    entries = read_configuration(file.name, file.text)
+    if isinstance(entries, ImportProblem):
+        return Translation(problems=[entries])
+    return _of_recipe(draft, read_sections(entries))
+
+
+def _of_matrix(draft: Draft, file: ImportFile) -> Translation:
+    """Return the run of a matrix of Megatron-Bridge that `--recipe` chooses."""
+    entries = read_configuration(file.name, file.text)
+    if isinstance(entries, ImportProblem):
+        return Translation(problems=[entries])
+    found = read_matrix(entries, file.name, file.options.recipe)
+    if isinstance(found, ImportProblem):
+        return Translation(problems=[found])
+    return _of_recipe(draft, found)
+
+
+def _of_command(draft: Draft, line: CommandLine) -> Translation:
+    if line.problems:
+        return Translation(problems=sorted(line.problems, key=lambda one: one.start))
+    if not known_flags().intersection(line.options):
+        message = "the file has no arguments of Megatron-LM"
+        return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
+    job = swift_job(line.options) if line.swift else None
+    if job is None:
+        _check_values(draft, line.options)
+    options = ToolOptions(draft, job.options if job else line.options, _VERSION)
+    _doubts(options, line)
+    reject_reinforcement(draft, line.options)
+    if job is not None:
+        _start(options, job)
+    deepspeed = options.lookup("deepspeed")
+    engine = "deepspeed" if deepspeed is not None and deepspeed.text != "false" else "core"
+    read_options(options, f"megatron_{engine}", line.entry)
+    read_devices(draft, line)
+    for stray in line.strays:
+        if stray.unread == ARGUMENTS:
+            draft.ignore(stray, "what a user adds to the flags")
+        else:
+            draft.leave(stray, stray.unread)
+    for option in line.repeated:
+        draft.ignore(option, "it stands there twice")
+    for option in line.conditional:
+        if is_ignored(TOOL, option.name):
+            draft.ignore(option)
+        elif option.name not in _DOUBTS["decides"] or _is_stated(option, line):
+            draft.leave(option, _reason_to_ask(option))
+    for test in line.script.assumed if line.script is not None else ():
+        why = f"decides a test by its default: {test.assumption}; --set-env replaces it"
+        draft.ignore(Option(name="", key=test.text, start=test.start, end=test.end), why)
+    list_rest(draft, options.rest())
+    return draft.translation()
+
+
+def _is_stated(option: Option, line: CommandLine) -> bool:
+    """Return whether a flag that some branches set has the same value elsewhere."""
+    stated = line.options.get(option.name)
+    return stated is not None and stated.texts == option.texts
+
+
+def _of_tool(draft: Draft, job: ToolJob) -> Translation:
+    """Return the job of a file of YAML."""
+    options = ToolOptions(draft, job.options, job.version or _VERSION)
+    _start(options, job)
+    read_options(options, "megatron_core")
+    list_rest(draft, options.rest())
+    return draft.translation()
+
+
+def _start(options: ToolOptions, job: ToolJob) -> None:
+    """Read the model that a job names, and list what the tool itself reads."""
+    for option, why in job.rejected:
+        options.draft.problem(option, why)
+    for option in job.ignored:
+        options.draft.ignore(option)
+    for option in job.doubts:
+        options.doubt(option, option.unread, ["model", "dropout"])
+        options.draft.leave(option, option.unread, "model")
+        options.ask("model", option, option.unread)
+    if job.model is not None:
+        read_start(options, job.model)
+    elif (checkpoint := job.checkpoint) is not None:
+        why = f"the checkpoint `{checkpoint.text}` has it"
+        options.draft.ask("model", why, model_answers(checkpoint.text), checkpoint)
+    if job.devices and all(one.text.isdecimal() for one in job.devices):
+        count = prod(int(one.text) for one in job.devices)
+        shown = " * ".join(one.key.rpartition(".")[2] for one in job.devices)
+        options.draft.set("cluster.devices", digits(count), job.devices[0].evolve(key=shown))
+
+
+def _reason_to_ask(option: Option) -> str:
+    """Return why a flag is not certain, with the options that settle it."""
+    return " | ".join([option.unread, *option.answers]).replace(" | ", "; ", 1)
+
+
+def _of_recipe(draft: Draft, recipe: BridgeRecipe) -> Translation:
+    options = ToolOptions(draft, recipe.options, BRIDGE)
+    for option, message, help in recipe.errors:
+        draft.problem(option, message, help)
+    for option in recipe.doubts:
+        options.doubt(option, option.unread, EVERYTHING)
+        draft.leave(option, option.unread)
+    if recipe.precision is not None:
+        options.doubt(recipe.precision, recipe.precision.unread, ["precision"])
+        options.settle("training.precision")
+    if recipe.model is not None:
+        read_start(options, recipe.model)
+    elif not options.has("num_layers"):
+        draft.ask("model", "the file names no model", ["--use catalog.models.llama31_8b"])
+    if recipe.devices is not None:
+        draft.set("cluster.devices", digits(int(recipe.devices.text)), recipe.devices)
+    read_options(options, "nemo")
+    for option in recipe.ignored:
+        draft.ignore(option, option.assumption)
+    for option in recipe.unread:
+        draft.leave(option, option.unread)
+    list_rest(draft, options.rest())
+    return draft.translation()
+
+
+def _check_values(draft: Draft, options: Mapping[str, Option]) -> None:
+    """Reject values of switches, at which the parser of Megatron-LM stops."""
+    for name in table(TOOL)["switches"]["names"]:
+        option = options.get(name)
+        if option is not None and option.texts and not option.unread:
+            shown = " ".join(option.texts)[:40]
+            help = f"leave out `{option.key}`" if option.text == "false" else "leave out the value"
+            draft.problem(option, f"it is a switch without a value, and {shown} follows", help)
+
+
+def _doubts(options: ToolOptions, line: CommandLine) -> None:
+    """Note which keys of a script may decide what a default would."""
+    for option in line.conditional:
+        path = _DOUBTS["decides"].get(option.name, "")
+        if path and not is_ignored(TOOL, option.name) and not _is_stated(option, line):
+            options.ask(path, option, option.unread)
+    for stray in line.strays:
+        if stray.unread not in (ARGUMENTS, NO_FLAG):
+            options.doubt(stray, stray.unread, EVERYTHING)
+    if line.partial:
+        first = next(iter(line.options.values()))
+        about = [one for one in EVERYTHING if one != "model"]
+        options.doubt(first, "the file has the arguments of a model alone", about)
+
+
+def read_options(options: ToolOptions, framework: str, entry: Option | None = None) -> None:
+    """Read all options of a job into its draft; *entry* is the training script."""
+    reject(options, entry)
+    options.check_switches(table(TOOL)["switches"]["names"])
+    for name, found in table(TOOL)["elsewhere"].items():
+        option = options.get(name)
+        if option is not None and option.text != "false":
+            options.doubt(option, found["why"], found["about"])
+            options.draft.leave(option, found["why"], _SET_ELSEWHERE.get(name, ""))
+    if not options.draft.has("training.model"):
+        read_model(options)
+        read_experts(options)
+    else:
+        read_exchange(options)
+    read_layout(options)
+    read_schedule(options)
+    read_precision(options)
+    read_training(options, framework)
+
+
+def list_rest(draft: Draft, options: Iterable[Option]) -> None:
+    """List the options that nothing reads."""
+    tables = table(TOOL)
+    strange: list[Option] = []
+    switches = frozenset(tables["switches"]["names"])
+    for option in options:
+        if option.text == "false" and (
+            option.name in switches or (option.value is False and is_known(option.name))
+        ):
+            draft.ignore(option, "it is off")
+        elif option.name in tables["reasons"]:
+            draft.ignore(option, tables["reasons"][option.name])
+        elif is_ignored(TOOL, option.name):
+            draft.ignore(option)
+        elif option.name == "transformer_impl" and option.text == "transformer_engine":
+            draft.ignore(option, "the layers of Transformer Engine are those of the estimate")
+        elif option.name in tables["unread"]:
+            draft.leave(option, tables["unread"][option.name])
+        elif option.name in known_flags():
+            draft.ignore(option, "not used by this model")
+        elif is_known(option.name):
+            draft.leave(option, option.unread or "its effect on a cost is not modelled")
+        else:
+            strange.append(option)
+    close = similar(strange)
+    for option in strange:
+        draft.leave(option, option.unread or close.get(option.name, ""))
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer arguments of Megatron-LM."""
+    return [Megatron()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer arguments of Megatron-LM and recipes of Megatron-Bridge."""
+    return [MegatronWriter(), BridgeWriter()]

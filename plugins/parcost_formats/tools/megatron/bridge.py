@@ -1,0 +1,712 @@
+"""Recipes of Megatron-Bridge: functions that make a configuration, in Python that is not run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import field
+
+from parcost import did_you_mean, record
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.megatron.recipe_code import (
+    Cell,
+    CodeLibrary,
+    Entity,
+    Follower,
+    Function,
+    UnreadValue,
+)
+from parcost_formats.tools.python_values import (
+    DottedName,
+    PythonText,
+    PythonTextError,
+    UnreadError,
+    dotted,
+)
+from parcost_formats.tools.tables import is_listed, table
+
+#: The release that the tables of this module are made for.
+VERSION = "Megatron-Bridge 0.6"
+_TABLE: Mapping[str, Any] = table("megatron")["bridge"]
+_SECTIONS: Mapping[str, Sequence[str]] = _TABLE["sections"]
+_TYPES = {"bfloat16": "bf16", "float32": "fp32", "float16": "fp16", "half": "fp16", "uint8": "fp8"}
+_ONE_TEXT = ("moe_layer_freq", "window_attn_skip_freq")
+_DEVICES = re.compile(r"(?:^|_)(\d{1,7})gpu(?:s)?_")
+_CONTAINER = "ConfigContainer"
+_GIVEN = ("cfg", "config", "recipe")  # a configuration that a function changes
+_PRECISION = "MixedPrecisionConfig"
+#: Sections in the order in which a later one wins.
+_ORDER = ("model", "train", "optimizer", "dist", "ddp", "comm_overlap")
+_HUB_KEYS = (("model", "hf_path"), ("model", "hf_model_id"))  # of the model at Hugging Face
+_ELSEWHERE = "what it sets is in another file"
+
+
+@record(frozen=False)
+class BridgeRecipe:
+    """What a recipe sets.
+
+    *options* are named as flags, *ignored* keys have no effect, *unread* ones no value. *model* is
+    the model of Hugging Face that it starts from. *doubts* are calls of functions that may set
+    anything. *precision* is why the precision is not known. *errors* are rejected settings.
+    *devices* are those that the name of the recipe states.
+    """
+
+    options: dict[str, Option] = field(factory=dict)
+    ignored: list[Option] = field(factory=list)
+    unread: list[Option] = field(factory=list)
+    doubts: list[Option] = field(factory=list)
+    errors: list[tuple[Option, str, str]] = field(factory=list)
+    model: Option | None = None
+    devices: Option | None = None
+    precision: Option | None = None
+
+
+def read_recipe(text: str, name: str = "") -> BridgeRecipe:
+    """Return what a recipe in a Python file sets: the one called *name*, or the only one.
+
+    Raises:
+        PythonTextError: The file is no Python, or has several recipes or none of that name.
+    """
+    python = PythonText(text)
+    library = _BridgeLibrary()
+    free = Entity(_CONTAINER, python.tree)
+    follower = Follower(python.tree, library, {"cfg": free})
+    recipe = _select_recipe(python, follower, name)
+    try:
+        if recipe is not None:
+            made = follower.call_function(recipe, _configurations(recipe))
+        else:
+            made = follower.run_file(python.tree, _is_configuration)
+    except UnreadError as error:
+        raise PythonTextError(str(error), 0, 1) from None
+    if made is None and free.cells:
+        made = free
+    if isinstance(made, UnreadValue):
+        start, end = python.place(recipe or python.tree)
+        raise PythonTextError(f"the recipe is not followed: {made.why}", start, min(end, start + 3))
+    if not isinstance(made, Entity) or not (made.cells or made.kind.startswith("?")):
+        raise PythonTextError("the file has no recipe of Megatron-Bridge", 0, 1)
+    found = _RecipeReader(python.place, made, library.doubts).recipe()
+    stated = _DEVICES.search(recipe.name) if recipe is not None else None
+    if recipe is not None and stated is not None:
+        start, _ = python.place(recipe)
+        start = text.find(recipe.name, start)
+        end = start + len(recipe.name)
+        found.devices = Option(
+            name="devices",
+            key=recipe.name,
+            texts=(stated[1],),
+            start=start,
+            end=end,
+            assumption=f"{VERSION}: the name of a recipe has its devices",
+        )
+    return found
+
+
+def recipe_names(tree: ast.Module) -> Sequence[str]:
+    """Return the names of the recipes of a file."""
+    found = [one for one in tree.body if isinstance(one, Function) and _is_recipe(one)]
+    makers = [one for one in found if not _changes_its_argument(one)] or found
+    public = [one.name for one in makers if not one.name.startswith("_")]
+    return public or [one.name for one in makers]
+
+
+def _changes_its_argument(function: Function) -> bool:
+    """Return whether a function changes a configuration that it is given, and makes none."""
+    plain = function.args.args
+    required = plain[: len(plain) - len(function.args.defaults)]
+    return any(
+        one.arg in _GIVEN
+        or (one.annotation is not None and _CONTAINER in ast.unparse(one.annotation))
+        for one in required
+    )
+
+
+def read_sections(entries: Mapping[str, JsonEntry], start: str = "") -> BridgeRecipe:
+    """Return what a configuration in YAML sets, by ``section.attribute`` of a ConfigContainer.
+
+    *start* is the recipe of the library that it changes, if that is one.
+    """
+    places: dict[ast.AST, tuple[int, int]] = {}
+
+    def node_of(entry: JsonEntry) -> ast.AST:
+        node = ast.Pass()
+        places[node] = entry.start, entry.end
+        return node
+
+    top = node_of(JsonEntry(None, 0, 0))
+    base = _base(start)
+    made = Entity(_CONTAINER, top)
+    if base is not None:
+        made = _BridgeLibrary().make_container(start, base, top)
+    for key, entry in entries.items():
+        section, _, attribute = key.partition(".")
+        cell = Cell(entry.value, node_of(entry), key)
+        if not attribute:
+            if section != "recipe":  # the name of the function that it is of
+                made.cells[section] = cell
+            continue
+        if section not in made.cells or not isinstance(made.cells[section].value, Entity):
+            made.cells[section] = Cell(Entity(section, cell.node), cell.node, section)
+        part: Entity = made.cells[section].value
+        if (section, attribute) == ("model", "provider"):
+            part.kind = str(entry.value)
+        else:
+            part.cells["hf" if (section, attribute) in _HUB_KEYS else attribute] = cell
+    return _RecipeReader(lambda node: places[node], made).recipe()
+
+
+def _select_recipe(python: PythonText, follower: Follower, name: str) -> Function | None:
+    names = recipe_names(python.tree)
+    if name:
+        if name in follower.functions:
+            return follower.functions[name]
+        hint = did_you_mean(name, names) or f"recipes of the file: {', '.join(names)}"
+        raise PythonTextError(f"the file has no recipe `{name}`: {hint}", 0, 1)
+    if len(names) > 1:
+        start, _ = python.place(follower.functions[names[1]])
+        message = f"the file has several recipes ({', '.join(names)}): choose one by --recipe NAME"
+        raise PythonTextError(message, start, start + 3)
+    return follower.functions[names[0]] if names else None
+
+
+def _is_recipe(function: Function) -> bool:
+    """Return whether a function makes or changes a configuration."""
+    if function.returns is not None and _CONTAINER in ast.unparse(function.returns):
+        return True
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                parts = dotted(target).split(".")
+                if len(parts) >= 2 and parts[1] in (*_ORDER, "mixed_precision"):
+                    return True
+        elif isinstance(node, ast.Call):
+            name = dotted(node.func)
+            if name.endswith(_CONTAINER) or _base(name.rpartition(".")[2]) is not None:
+                return True
+    return False
+
+
+def _configurations(function: Function) -> dict[str, Any]:
+    """Return a configuration for the parameters that are one by their names."""
+    names = [one.arg for one in function.args.args]
+    return {name: Entity(_CONTAINER, function) for name in names if name in ("cfg", "config")}
+
+
+def _is_configuration(value: Any) -> bool:
+    return isinstance(value, Entity) and (value.kind == _CONTAINER or "model" in value.cells)
+
+
+class _BridgeLibrary(CodeLibrary):
+    """What functions and classes of Megatron-Bridge do."""
+
+    def __init__(self) -> None:
+        self.doubts: list[tuple[str, ast.AST]] = []
+
+    def call(
+        self,
+        follower: Follower,
+        name: str,
+        node: ast.Call,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Any:
+        """Return what a function of another module returns, by the tables."""
+        last = name.rpartition(".")[2]
+        base = _base(last)
+        if base is not None:
+            made = self.make_container(last, base, node)
+            self._pass_arguments(follower, made, last, arguments, keywords)
+            return made
+        if last in _TABLE["nothing"]:
+            return [None] * int(_TABLE["nothing"][last])
+        if last in _TABLE["precisions"]:
+            return _precision_entity(last, node)
+        if last in ("get_mixed_precision_config", *_TABLE["perf_functions"]):
+            return self._precision(last, node, arguments)
+        if last in _TABLE["helpers"]:
+            return self._help(follower, last, node, arguments)
+        if last in ("from_hf_pretrained", "from_hf_config"):
+            found = arguments[0] if arguments else keywords.get("hf_model_id")
+            value = found.value if isinstance(found, Cell) else found
+            return Entity("hf", node, {"hf": Cell(value, node, "from_hf_pretrained")})
+        if last.startswith("distributed_") and "adam" in last:
+            why = f"{VERSION}: {last}"
+            on = Cell(True, node, f"{last}()", why)
+            parts = {"use_distributed_optimizer": on}
+            return [Entity("OptimizerConfig", node, parts), Entity("SchedulerConfig", node)]
+        if last in ("getattr", "hasattr", "bool", "int", "float", "str", "len", "isinstance"):
+            return _builtin(last, arguments)
+        if last[:1].isupper():
+            return Entity(last, node, dict(keywords))
+        if last in _TABLE["harmless"]["functions"] or name.startswith(("os.", "logging.")):
+            return UnreadValue("it is code, and none is run")
+        given = [*arguments, *(one.value for one in keywords.values())]
+        found = [one for one in given if isinstance(one, Entity)]
+        if found:
+            self.doubts.append((last, node))
+        for one in found:
+            if one.kind == _CONTAINER or one.kind in _SECTIONS["read"]:
+                _doubt_cells(follower, one, f"`{last}` may change it, and is in another file")
+        return Entity(f"?{last}", node)
+
+    def make_container(self, name: str, base: Mapping[str, Any], node: ast.AST) -> Entity:
+        """Return the configuration that a function of the library makes."""
+        made = Entity(_CONTAINER, node)
+        why = f"{VERSION}: {name}"
+        unread = UnreadValue(f"it is code of {name}, which is in no table")
+        for path, value in [*base.items(), *((one, unread) for one in base.get("unread", ()))]:
+            section, _, attribute = path.partition(".")
+            if path == "unread":
+                continue
+            cell = Cell(value, node, f"{name}()", why)
+            if not attribute:
+                if section == "model":
+                    parts = {"hf": Cell(value, node, f"{name}()", why)}
+                    cell = Cell(Entity("hf", node, parts), node, f"{name}()", why)
+                made.cells[section] = cell
+                continue
+            owner = made.cells.get(section)
+            if owner is None or not isinstance(owner.value, Entity):
+                kind = _PRECISION if section == "mixed_precision" else section
+                owner = made.cells[section] = Cell(Entity(kind, node), node, section, why)
+            owner.value.cells[attribute] = cell
+        return made
+
+    def _pass_arguments(
+        self,
+        follower: Follower,
+        made: Entity,
+        name: str,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> None:
+        """Set what arguments of a recipe of the library set; unknown ones may change all."""
+        rules = _TABLE["recipe_arguments"]
+        for keyword, cell in keywords.items():
+            path = rules["paths"].get(keyword)
+            if path is not None and cell.value is not None:
+                section, _, attribute = path.partition(".")
+                if attribute:
+                    target = self._section(made, section, cell.node)
+                    if isinstance(target, Entity):
+                        follower.put(target, attribute, Cell(cell.value, cell.node, keyword))
+                else:
+                    follower.put(made, section, Cell(cell.value, cell.node, keyword))
+            elif path is None and not is_listed(keyword, rules["harmless"]):
+                self.doubts.append((f"{name}({keyword}=...)", cell.node))
+                _doubt_cells(follower, made, f"`{keyword}` of {name} may change it")
+        if arguments:
+            self.doubts.append((f"{name}(...)", made.node))
+            _doubt_cells(follower, made, f"arguments of {name} may change it")
+
+    def _precision(self, name: str, node: ast.Call, arguments: Sequence[Any]) -> Any:
+        """Return the precision that a function makes of a name."""
+        word = arguments[0] if arguments else None
+        if isinstance(word, Entity):
+            return word
+        if not isinstance(word, str):
+            return UnreadValue(
+                word.why if isinstance(word, UnreadValue) else "its name is not known"
+            )
+        if name == "get_mixed_precision_config":
+            found = word.replace("-", "_")
+            if found in _TABLE["precisions"]:
+                return _precision_entity(found, node)
+            return UnreadValue(f"`{word}` is no recipe of mixed precision of {VERSION}")
+        known = _TABLE["perf_precisions"]
+        if word not in known:
+            return UnreadValue(f"`{word}` is not known: known are {', '.join(known)}")
+        made = _precision_entity(known[word], node)
+        why = f"{VERSION}: {name}"
+        for attribute in ("grad_reduce_in_fp32", "first_last_layers_bf16"):
+            made.cells[attribute] = Cell(False, node, f"{name}()", why)
+        return made
+
+    def _help(self, follower: Follower, name: str, node: ast.AST, arguments: Sequence[Any]) -> Any:
+        """Change a configuration as a function of the library does."""
+        helper = _TABLE["helpers"][name]
+        made = arguments[0] if arguments else None
+        if not isinstance(made, Entity):
+            return made
+        why = f"{VERSION}: {name}"
+        values = dict(helper.get("sets", {}))
+        for place, path in enumerate(helper.get("arguments", []), 1):
+            if len(arguments) > place:
+                values[path] = arguments[place]
+        for path, value in values.items():
+            owner, _, attribute = path.rpartition(".")
+            target = self._section(made, owner, node) if owner else made
+            if isinstance(target, Entity):
+                follower.put(target, attribute, Cell(value, node, f"{name}()", why))
+        if helper.get("backend") and len(arguments) > 1:
+            backend = arguments[1]
+            if isinstance(backend, str):
+                word = Cell("flex", node, f"{name}()", why)
+                follower.put(made, "moe_token_dispatcher_type", word)
+                chosen = Cell(backend, node, f"{name}()", why)
+                follower.put(made, "moe_flex_dispatcher_backend", chosen)
+        return made
+
+    @staticmethod
+    def _section(owner: Entity, name: str, node: ast.AST) -> Any:
+        """Return a section of a configuration, which is there before anything is set in it."""
+        cell = owner.cells.get(name)
+        if cell is None:
+            cell = owner.cells[name] = Cell(Entity(name, node), node, name)
+        return cell.value
+
+    def method(
+        self,
+        follower: Follower,  # noqa: ARG002
+        owner: Entity,
+        node: ast.Call,
+        arguments: Sequence[Any],  # noqa: ARG002
+        keywords: Mapping[str, Cell],  # noqa: ARG002
+    ) -> Any:
+        """Return what a method of an entity returns."""
+        assert isinstance(node.func, ast.Attribute)
+        if owner.kind == "hf":
+            return Entity("hf", owner.node, dict(owner.cells))
+        if node.func.attr in _TABLE["harmless"]["methods"]:
+            return None
+        self.doubts.append((node.func.attr, node))
+        return Entity(f"?{node.func.attr}", node)
+
+    def attribute(
+        self,
+        follower: Follower,  # noqa: ARG002
+        owner: Entity,
+        node: ast.Attribute,
+    ) -> Any:
+        """Return an attribute of an entity; a section of a configuration is made."""
+        cell = owner.cells.get(node.attr)
+        if cell is not None:
+            return cell.value
+        if owner.kind == _CONTAINER or owner.kind.startswith("?") or "model" in owner.cells:
+            return self._section(owner, node.attr, node)
+        raise UnreadError(f"`{dotted(node) or node.attr}` has no value in this file")
+
+
+class _RecipeReader:
+    """Turns a configuration into options."""
+
+    def __init__(
+        self,
+        place: Callable[[ast.AST], tuple[int, int]],
+        made: Entity,
+        doubts: Sequence[tuple[str, ast.AST]] = (),
+    ) -> None:
+        """Read what *made* has; *place* returns the characters of a node."""
+        self._place = place
+        self._made = made
+        self._found = BridgeRecipe()
+        for name, node in doubts:
+            self._doubt(name, node)
+
+    def recipe(self) -> BridgeRecipe:
+        """Return what is read."""
+        found = self._found
+        if self._made.kind.startswith("?"):
+            name = self._made.kind[1:]
+            if why := _rejection(name):
+                option = self._option("model", Cell(None, self._made.node, name))
+                found.errors.append((option, why, ""))
+            self._doubt(name, self._made.node)
+        sections = self._made.cells
+        for name in (*_ORDER, *(one for one in sections if one not in _ORDER)):
+            cell = sections.get(name)
+            if cell is None or name == "mixed_precision":
+                continue
+            self._section(name, cell)
+        self._precision(sections.get("mixed_precision"))
+        self._complete()
+        return found
+
+    def _section(self, name: str, cell: Cell) -> None:
+        value = cell.value
+        if name == "peft" and value is not None:
+            option = self._option("peft", cell)
+            self._found.errors.append((option, "adapters are not in the language yet", ""))
+        elif isinstance(value, Entity):
+            if name == "model":
+                self._start_model(value, cell)
+            if value.kind.startswith("?") and name in _SECTIONS["read"]:
+                self._doubt(value.kind[1:], value.node)
+            for attribute, inner in value.cells.items():
+                parts = inner.value.cells if isinstance(inner.value, Entity) else {}
+                if name == "model" and attribute == "transformer":
+                    for one, part in parts.items():
+                        self._attribute(name, one, part)
+                elif attribute != "hf":
+                    self._attribute(name, attribute, inner)
+        elif name in _SECTIONS["read"] and value is not None:
+            why = value.why if isinstance(value, UnreadValue) else "it is code, and none is run"
+            self._found.doubts.append(self._option("", cell).evolve(unread=why))
+        elif not cell.why:
+            self._found.ignored.append(self._option("", cell))
+
+    def _start_model(self, model: Entity, cell: Cell) -> None:
+        """Note the model that a provider starts from: of Hugging Face, or of a class."""
+        start = model.cells.get("hf")
+        named = start.value if start is not None else model.kind
+        why = _rejection(named if isinstance(named, str) else "")
+        if why:
+            option = self._option("model", cell)
+            self._found.errors.append((option, f"`{named}`: {why}", ""))
+            return
+        if start is not None:
+            one = self._option("hf", start)
+            if isinstance(start.value, str):
+                self._found.model = one.evolve(texts=(start.value,), assumption=start.why)
+            else:
+                why = start.value.why if isinstance(start.value, UnreadValue) else "not known"
+                self._found.doubts.append(one.evolve(unread=why))
+            return
+        classes = table("nemo")["classes"]
+        if model.kind in _TABLE["plain_models"] or model.kind == "model":
+            return
+        name = model.kind.replace("ModelProvider", "Config")
+        if name in classes:
+            one = self._option("hf", cell).evolve(key=model.kind, texts=(classes[name],))
+            self._found.model = one
+        elif not model.kind.startswith("?"):
+            why = f"the defaults of the class {model.kind} are not known"
+            self._found.doubts.append(self._option("model", cell).evolve(unread=why))
+
+    def _precision(self, cell: Cell | None) -> None:
+        """Read mixed precision; it overrides what other sections say of it."""
+        options = self._found.options
+        value = cell.value if cell is not None else None
+        if isinstance(value, str):
+            word = value.replace("-", "_")
+            if word not in _TABLE["precisions"]:
+                assert cell is not None
+                known = list(_TABLE["precisions"])
+                hint = did_you_mean(word, known) or f"known are {', '.join(known[:6])}"
+                option = self._option("", cell)
+                message = f"`{value}` is no recipe of mixed precision of {VERSION}"
+                self._found.errors.append((option, message, hint))
+                return
+            assert cell is not None
+            value = _precision_entity(word, cell.node, cell.key, cell.why)
+        if not isinstance(value, Entity):
+            if isinstance(value, UnreadValue) or not _has_precision(options):
+                reason = value.why if isinstance(value, UnreadValue) else "the file has none"
+                place = cell or Cell(None, self._made.node, "mixed_precision")
+                self._found.precision = self._option("", place).evolve(unread=reason)
+            return
+        for name in _TABLE["of_precision"]["names"]:
+            if name in options and not options[name].assumption:
+                why = "mixed precision overrides it"
+                self._found.ignored.append(options[name].evolve(assumption=why))
+            options.pop(name, None)
+        if value.kind.startswith("?"):
+            place = cell or Cell(None, value.node, "mixed_precision")
+            why = f"what {value.kind[1:]} returns is in another file"
+            self._found.precision = self._option("", place).evolve(unread=why)
+        if value.kind == "mixed_precision":  # attributes alone, of a recipe that is not known
+            assert cell is not None
+            self._found.precision = self._option("", cell).evolve(
+                unread="its recipe is in another file"
+            )
+        for attribute, inner in value.cells.items():
+            self._attribute("mixed_precision", attribute, inner)
+        if "fp8_format" not in options:
+            for name in ("fp8_recipe", "fp8_param_gather", "first_last_layers_bf16"):
+                options.pop(name, None)
+        elif "fp8_recipe" not in options:
+            one = options["fp8_format"]
+            options["fp8_recipe"] = one.evolve(
+                name="fp8_recipe", texts=("tensorwise",), assumption=f"{VERSION}: tensorwise"
+            )
+
+    def _complete(self) -> None:
+        """Add what follows from options that the file has."""
+        options = self._found.options
+        groups = options.get("num_query_groups")
+        if groups is not None and not groups.unread:  # Megatron-Core has no switch for it
+            options["group_query_attention"] = groups.evolve(name="group_query_attention", texts=())
+        hidden = options.get("hidden_size")
+        if (
+            hidden is not None
+            and "ffn_hidden_size" not in options
+            and hidden.text.isdecimal()
+            and len(hidden.text) < 10
+        ):
+            options["ffn_hidden_size"] = hidden.evolve(
+                name="ffn_hidden_size",
+                texts=(str(4 * int(hidden.text)),),
+                assumption="Megatron-Core 0.14 to 0.19: 4 x hidden",
+            )
+        tp, sequence = options.get("tensor_model_parallel_size"), options.get("sequence_parallel")
+        overlap = options.get("tp_comm_overlap")
+        if overlap is not None and overlap.text == "true":
+            alone = tp is None or tp.text == "1"
+            if alone or sequence is None or sequence.text != "true":
+                options.pop("tp_comm_overlap")
+                why = (
+                    "Megatron-Bridge turns it off without tp of 2 or more and sequence parallelism"
+                )
+                self._found.ignored.append(overlap.evolve(assumption=why))
+        if self._found.model is not None:
+            for name in ("hidden_dropout", "attention_dropout"):
+                options.setdefault(
+                    name,
+                    self._found.model.evolve(
+                        name=name,
+                        texts=("0.0",),
+                        assumption=f"{VERSION}: dropout of the model of Hugging Face, 0",
+                    ),
+                )
+
+    def _attribute(self, section: str, attribute: str, cell: Cell) -> None:
+        """Read one attribute of a section."""
+        found = self._found
+        read = section in _SECTIONS["read"]
+        if not read and (section, attribute) != ("tokenizer", "vocab_size"):
+            if (section, attribute) == ("dataset", "seq_length"):
+                option = self._option("seq_length", cell)
+                texts, unread = _texts("seq_length", cell.value)
+                if "seq_length" not in found.options:
+                    found.options["seq_length"] = option.evolve(texts=texts, unread=unread)
+            elif not cell.why:
+                known = section in (*_SECTIONS["ignored"], "dataset", "tokenizer", "peft")
+                option = self._option("", cell)
+                (found.ignored if known else found.unread).append(option)
+            return
+        if section == "optimizer" and attribute in _TABLE["of_precision"]["attributes"]:
+            found.ignored.append(self._option("", cell))
+            return
+        renamed = _TABLE["renames"].get(attribute, attribute)
+        plain = renamed.removeprefix("not ")
+        name = str(table("megatron")["aliases"].get(plain, plain))
+        option = self._option(name, cell).evolve(assumption=cell.why)
+        if is_listed(attribute, _TABLE["ignored"]["names"]):
+            if not cell.why:
+                found.ignored.append(option)
+            return
+        if isinstance(cell.value, Entity):
+            if not cell.why:
+                found.ignored.append(option)
+            return
+        if cell.value is None:
+            found.options.pop(name, None)
+            if not cell.why:
+                found.ignored.append(option)
+            return
+        before = found.options.get(name)
+        if name == "use_distributed_optimizer" and before is not None and before.text == "true":
+            return  # one of both sections turns it on
+        texts, unread = _texts(name, cell.value)
+        if section == "tokenizer" and unread and found.model is not None:
+            why = f"{unread}; the vocabulary is that of the model"
+            found.unread.append(option.evolve(unread=why))
+            return
+        if renamed.startswith("not ") and texts in (("true",), ("false",)):
+            texts = ("false",) if texts == ("true",) else ("true",)
+        found.options[name] = option.evolve(texts=texts, value=cell.value, unread=unread)
+
+    def _option(self, name: str, cell: Cell) -> Option:
+        start, end = self._place(cell.node)
+        return Option(name=name, key=cell.key, start=start, end=end)
+
+    def _doubt(self, name: str, node: ast.AST) -> None:
+        start, end = self._place(node)
+        one = Option(name="", key=name, start=start, end=end, unread=_ELSEWHERE)
+        if one not in self._found.doubts:
+            self._found.doubts.append(one)
+
+
+def _doubt_cells(follower: Follower, entity: Entity, why: str) -> None:
+    """Mark what is set in an entity so far as uncertain."""
+    for name, cell in list(entity.cells.items()):
+        if isinstance(cell.value, Entity):
+            if cell.value.kind != _PRECISION:
+                _doubt_cells(follower, cell.value, why)
+        elif name != "hf" and cell.value is not None and not isinstance(cell.value, UnreadValue):
+            doubtful = Cell(UnreadValue(why, cell.value), cell.node, cell.key, cell.why)
+            follower.put(entity, name, doubtful)
+
+
+def _rejection(name: str) -> str:
+    """Return why models of a name are not in the language, by the words of the name."""
+    words = [one.lower() for one in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+    known = _TABLE["rejected_models"]
+    return next((str(known[one]) for one in words if one in known), "")
+
+
+def _base(name: str, depth: int = 0) -> Mapping[str, Any] | None:
+    """Return what a function of the library sets, by section and attribute."""
+    found = _TABLE["bases"].get(name) or table("bridge_recipes").get(name)
+    if found is None or depth > 4:
+        return None
+    start = _base(found["extends"], depth + 1) if "extends" in found else {}
+    return {**(start or {}), **{path: one for path, one in found.items() if path != "extends"}}
+
+
+def _precision_entity(name: str, node: ast.AST, key: str = "", why: str = "") -> Entity:
+    """Return the configuration of a named recipe of mixed precision."""
+    parts = _TABLE["precisions"][name]
+    shown = key or f"{name}()"
+    return Entity(_PRECISION, node, {one: Cell(v, node, shown, why) for one, v in parts.items()})
+
+
+def _has_precision(options: Mapping[str, Option]) -> bool:
+    return any(name in options for name in ("bf16", "fp16", "fp8_format", "fp4_format"))
+
+
+def _builtin(name: str, arguments: Sequence[Any]) -> Any:
+    first = arguments[0] if arguments else None
+    if name in ("getattr", "hasattr") and isinstance(first, Entity) and len(arguments) > 1:
+        cell = first.cells.get(str(arguments[1]))
+        if cell is not None:
+            return True if name == "hasattr" else cell.value
+    elif name == "isinstance" and isinstance(first, str) and len(arguments) > 1:
+        return not isinstance(arguments[1], DottedName) or arguments[1].name == "str"
+    elif name in ("bool", "int", "float", "str") and isinstance(first, (bool, int, float, str)):
+        try:
+            return {"bool": bool, "int": int, "float": float, "str": str}[name](first)
+        except ValueError:
+            pass
+    elif name == "len" and isinstance(first, list):
+        return len(first)
+    return UnreadValue("it is code, and none is run")
+
+
+def _texts(name: str, value: Any) -> tuple[Sequence[str], str]:
+    """Return a value as flags have it, and why it is not known.
+
+    >>> _texts("bf16", True), _texts("recompute_modules", ["mlp"]), _texts("seq_length", 8)
+    ((('true',), ''), (('mlp',), ''), (('8',), ''))
+    """
+    if isinstance(value, UnreadValue):
+        before, _ = _texts(name, value.before) if value.before is not None else ((), "")
+        return before, value.why
+    if isinstance(value, DottedName):
+        last = value.name.rpartition(".")[2]
+        if last.isupper():
+            return (), f"`{last}` is a constant of another file"
+        return (_TYPES.get(last, last),), ""
+    if isinstance(value, bool):
+        return ("true" if value else "false",), ""
+    if isinstance(value, list):
+        unread = next(_unread_reasons(value), "")
+        if name in _ONE_TEXT:
+            return (f"[{','.join(str(one) for one in value)}]",), unread
+        return tuple(str(one) for one in value), unread
+    if isinstance(value, (int, float, str)):
+        return (str(value),), ""
+    return (), "it is code, and none is run"
+
+
+def _unread_reasons(values: Sequence[Any]) -> Iterator[str]:
+    for one in values:
+        if isinstance(one, UnreadValue):
+            yield one.why
+        elif not isinstance(one, (int, float, str, list)):
+            yield "it is code, and none is run"

@@ -1,0 +1,104 @@
+"""Defaults of a tool: assumed where all keys of a file are known, and asked for elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from parcost_formats.tools.drafts import Draft, Option, OptionSet
+from parcost_formats.tools.tables import table
+
+_DOUBTS = table("megatron")["doubts"]
+#: All topics, for what may decide anything.
+EVERYTHING: Sequence[str] = _DOUBTS["topics"]
+_ANSWERS: Mapping[str, Sequence[str]] = table("megatron")["answers"]
+#: Options with a usual value of attributes that are asked for.
+_NEAR = {"model.kv_heads": "num_attention_heads"}
+#: What is written where a value is asked for.
+_QUESTIONS = {"training.precision": "precision"}
+
+
+def topic(path: str) -> str:
+    """Return which of the topics an attribute belongs to."""
+    return str(_DOUBTS["attributes"].get(path) or _DOUBTS["attributes"].get(_block(path), ""))
+
+
+class ToolOptions(OptionSet):
+    """The options of a file, and what of its settings is in doubt.
+
+    *tool* is the tool with its version, as assumptions name it. A default is assumed only for what
+    no key of the file puts in doubt.
+    """
+
+    def __init__(self, draft: Draft, options: Mapping[str, Option], tool: str) -> None:
+        super().__init__(draft, options)
+        self.tool = tool
+        self._doubts: dict[str, tuple[Option, str]] = {}
+        self._asked: set[str] = set()
+
+    def doubt(self, option: Option, reason: str, about: Iterable[str]) -> None:
+        """Note that *option* may decide topics or attributes, those *about*."""
+        for one in about:
+            self._doubts.setdefault(one, (option, reason))
+
+    def get(self, name: str) -> Option | None:
+        """Return an option whose value is known; ask for one that decides and is not."""
+        option = self._options.get(name)
+        path = _DOUBTS["decides"].get(name, "")
+        if option is None or not option.unread or not path:
+            return super().get(name)
+        self._read.add(name)
+        self.ask(path, option, option.unread)
+        return None
+
+    def ask(self, path: str, option: Option, reason: str) -> None:
+        """Ask for an attribute, once."""
+        if path in self._asked:
+            return
+        self._asked.add(path)
+        near = self._options.get(_NEAR.get(path, ""), option)
+        number = near.text if near.text.isdecimal() else "VALUE"
+        settings = _ANSWERS.get(path, (f"--set {path}={number}",))
+        if option.text.isdecimal() and _DOUBTS["decides"].get(option.name) == path:
+            whole = path == "training.global_batch"
+            value = f"'{path}={option.text} sequences'" if whole else f"{path}={option.text}"
+            settings = (f"--set {value}", *settings)
+        answers = dict.fromkeys([*option.answers, *settings])
+        shown = " ".join([option.key, *option.texts])[:60]
+        why = f"`{shown}`: {reason}"
+        self.draft.ask(_QUESTIONS.get(path, path), why, [*answers], option)
+
+    def settle(self, path: str) -> bool:
+        """Return whether a default decides an attribute; ask for one in doubt."""
+        if path in self._asked:
+            return False
+        found = self._doubts.get(path) or self._doubts.get(topic(path))
+        if found is None:
+            return True
+        self.ask(path, *found)
+        return False
+
+    def default(self, name: str, path: str, value: str, why: str) -> None:
+        """Assume what the tool has where the file states nothing, or ask for it."""
+        option = self._options.get(name)
+        if option is not None and option.unread:
+            self.ask(path, option, option.unread)
+        elif self.settle(path):
+            self.draft.assume(path, value, self.why(why))
+
+    def require(self, name: str, path: str) -> None:
+        """Ask for an attribute that the tool has no default for."""
+        option = self._options.get(name)
+        if option is not None and option.unread:
+            self.ask(path, option, option.unread)
+        elif path not in self._asked and (option is None or not option.texts):
+            self._asked.add(path)
+            answers = _ANSWERS.get(path, (f"--set {path}=VALUE",))
+            self.draft.ask(path, f"the file has no {name}, and {self.tool} no default", answers)
+
+    def why(self, fact: str) -> str:
+        """Return an assumption: the tool, its version and the *fact*."""
+        return f"{self.tool}: {fact}"
+
+
+def _block(path: str) -> str:
+    return path.partition(".")[0]

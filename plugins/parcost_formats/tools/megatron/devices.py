@@ -1,0 +1,104 @@
+"""How many devices take part: from the launcher, or from variables of the script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from parcost_formats.tools.drafts import Draft, Option, digits
+from parcost_formats.tools.megatron.flags import CommandLine
+from parcost_formats.tools.shell.scripts import ShellField
+
+_NODES = ("nnodes", "nodes", "N", "num-nodes")
+_RANKS = ("nproc-per-node", "ntasks-per-node", "gpus-per-node", "num-gpus")
+_TOTALS = ("np", "n", "ntasks")  # ranks of all nodes, of mpirun and srun
+_VARIABLES = (("WORLD_SIZE",), ("GPUS_PER_NODE", "NNODES"), ("GPUS_PER_NODE", "NUM_NODES"))
+_OF_NODE = ("--gpus-per-node", "--gres", "--ntasks-per-node")
+_ROLES = {*_NODES, *_RANKS}
+
+
+def read_devices(draft: Draft, line: CommandLine) -> None:
+    """Set the devices of the cluster, if the file states them."""
+    launcher = line.launcher
+    ranks, nodes = _first(launcher, _RANKS), _first(launcher, _NODES)
+    for option in launcher.values():
+        if option.name not in _ROLES and option.key.startswith("-"):
+            draft.ignore(option, "of the launcher")
+    if (ranks or nodes) and _multiply(draft, launcher, ranks, nodes):
+        return
+    total = None if "torchrun" in launcher else _first(launcher, _TOTALS)
+    if total is not None and total.text.isdecimal() and len(total.text) < 9:
+        shown = total.evolve(key=f"{total.key} {total.text}")
+        draft.set("cluster.devices", digits(int(total.text)), shown)
+        return
+    if line.script is None:
+        return
+    for names in _VARIABLES:
+        found = [line.script.variables.get(name) for name in names]
+        fields = [line.script.fields(name) for name, one in zip(names, found, strict=True) if one]
+        values = [one[0] for one in fields if len(one) == 1 and one[0].text.isdecimal()]
+        if len(values) == len(names) and all(len(one.text) < 9 for one in values):
+            count = 1
+            for value in values:
+                count *= int(value.text)
+            option = Option(
+                name="WORLD_SIZE",
+                key=" * ".join(names),
+                start=values[-1].start,
+                end=values[-1].end,
+                assumption=next((one.assumption for one in values if one.assumption), ""),
+            )
+            draft.set("cluster.devices", digits(count), option)
+            return
+    _read_scheduler(draft, line.script.scheduler)
+
+
+def _read_scheduler(draft: Draft, scheduler: Mapping[str, ShellField]) -> None:
+    """Set as many devices as lines of the scheduler ask for."""
+    total = _count(scheduler.get("--gpus"))
+    each = next(filter(None, (_count(scheduler.get(key)) for key in _OF_NODE)), None)
+    if total is None and each is not None and "--nodes" in scheduler:
+        nodes = _count(scheduler["--nodes"])
+        total = nodes * each if nodes is not None else None
+    if total is not None:
+        key = next(key for key in ("--gpus", "--nodes") if key in scheduler)
+        field = scheduler[key]
+        option = Option(name="nodes", key=f"#SBATCH {key}", start=field.start, end=field.end)
+        draft.set("cluster.devices", digits(total), option)
+
+
+def _count(field: ShellField | None) -> int | None:
+    """Return a number such as ``8`` or ``gpu:h100:8``."""
+    text = field.text.rpartition(":")[2] if field is not None else ""
+    return int(text) if text.isdecimal() and len(text) < 9 else None
+
+
+def _first(launcher: Mapping[str, Option], names: tuple[str, ...]) -> Option | None:
+    return next((launcher[name] for name in names if name in launcher), None)
+
+
+def _multiply(
+    draft: Draft, launcher: Mapping[str, Option], ranks: Option | None, nodes: Option | None
+) -> bool:
+    """Set as many devices as nodes times ranks; return whether both are numbers."""
+    stated = [option for option in (ranks, nodes) if option is not None]
+    for option in stated:
+        if option.unread or not option.text.isdecimal() or len(option.text) > 8:
+            why = option.unread or f"{option.text[:20] or 'nothing'} is no number of devices"
+            draft.leave(option, why)
+            return False
+    if ranks is None and "torchrun" not in launcher:
+        return False
+    count = int(ranks.text) if ranks else 1
+    why = "" if ranks and (nodes or "standalone" in launcher) else "one node, as torchrun has it"
+    if ranks is None:
+        why = "one rank of each node, as torchrun has it"
+    count *= int(nodes.text) if nodes else 1
+    place = nodes or ranks
+    assert place is not None
+    notes = [option.assumption for option in stated if option.assumption]
+    key = " ".join(f"{option.key} {option.text}" for option in stated)
+    option = Option(
+        name="devices", key=key, start=place.start, end=place.end, assumption="; ".join(notes)
+    )
+    draft.set("cluster.devices", digits(count), option, why)
+    return True

@@ -1,0 +1,176 @@
+"""Mixtures of experts: which layers have them, the router, and the exchange."""
+
+from __future__ import annotations
+
+from parcost_formats.tools.drafts import Option, digits
+from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_formats.tools.megatron.patterns import LayerListError, pattern, period
+from parcost_formats.tools.tables import table
+
+_WORDS = table("megatron")["words"]
+_DISPATCHERS, _BACKENDS = _WORDS["moe_token_dispatcher_type"], _WORDS["moe_flex_dispatcher_backend"]
+_OF_EXPERTS = (
+    *("moe_router_topk", "moe_ffn_hidden_size", "moe_layer_freq", "moe_router_enable_expert_bias"),
+    *("moe_shared_expert_intermediate_size", "moe_shared_expert_gate", "moe_grouped_gemm"),
+    *("moe_token_dispatcher_type", "moe_flex_dispatcher_backend", "moe_enable_deepep"),
+    *("moe_deepep_num_sms", "moe_hybridep_num_sms", "moe_expert_capacity_factor"),
+    *("moe_pad_expert_input_to_capacity", "moe_shared_expert_overlap", "moe_permute_fusion"),
+    *("moe_router_fusion", "moe_router_force_load_balancing"),
+)
+
+
+def read_experts(options: ToolOptions) -> None:
+    """Read what a model with experts has more."""
+    draft = options.draft
+    count = options.whole("num_experts")
+    option = options.get("num_experts")
+    deepspeed = options.on("deepspeed")
+    if count == 1 and deepspeed:
+        count = 0  # as Megatron-DeepSpeed counts
+    if not count:
+        if option is not None and count == 0:
+            draft.ignore(option, "a model without experts")
+        if draft.has("model."):  # a model that the file describes
+            for name in _OF_EXPERTS:
+                one = options.get(name)
+                if one is not None:
+                    draft.ignore(one, "without --num-experts it is not read")
+            return
+    elif option is not None:
+        draft.set("model.experts", digits(count), option)
+        if options.copy("moe_router_topk", "model.top_k", 1) is None and deepspeed:
+            why = "releases of Megatron-DeepSpeed without --topk have 1 expert of each token"
+            options.ask("model.top_k", option, why)
+        elif not draft.has("model.top_k"):
+            options.default("moe_router_topk", "model.top_k", "2", "2 experts of each token")
+        if options.copy("moe_ffn_hidden_size", "model.expert_ffn", 1) is None:
+            why = "as wide as the MLP of a dense layer"
+            options.default("moe_ffn_hidden_size", "model.expert_ffn", "ffn", why)
+        if deepspeed and options.copy("expert_interval", "model.moe_every", 1) is None:
+            draft.assume("model.moe_every", "2", "Megatron-DeepSpeed: expert_interval is 2")
+        elif not deepspeed:
+            _layers(options)
+        _shared(options)
+        bias = options.get("moe_router_enable_expert_bias")
+        if bias is not None and bias.text != "false":
+            draft.set("model.router_bias", "on", bias)
+    read_exchange(options)
+
+
+def _layers(options: ToolOptions) -> None:
+    """Read which layers have experts."""
+    draft = options.draft
+    option = options.get("moe_layer_freq")
+    if option is None:
+        return
+    text = " ".join(option.texts)
+    layers = options.whole("num_layers", 1)
+    if text.isdecimal():
+        every = int(text[:9])
+        if every < 1 or (layers is not None and layers % every):
+            draft.problem(option, f"the {layers} layers are no multiple of {every}")
+        elif every > 1:
+            why = f"the first of each {every} layers there, the last of them here"
+            draft.set("model.moe_every", digits(every), option, why)
+        return
+    try:
+        numbers = pattern(text)
+    except LayerListError:
+        shown = text[:40] or "nothing"
+        expected = "a number or a list such as ([0]*3+[1]*58) is expected"
+        draft.problem(option, f"{expected}, and {shown} follows")
+        return
+    if layers is not None and len(numbers) != layers:
+        draft.problem(option, f"the list has {len(numbers)} layers, and --num-layers {layers}")
+        return
+    found = period(numbers)
+    if found is None:
+        why = "behind some dense layers, the last of each n layers can have experts"
+        draft.problem(option, "these layers follow no pattern that can be written", why)
+        return
+    if found.every > 1:
+        draft.set("model.moe_every", str(found.every), option)
+    if found.first:
+        draft.set("model.dense_first", str(found.first), option)
+
+
+def _shared(options: ToolOptions) -> None:
+    draft = options.draft
+    width = options.whole("moe_shared_expert_intermediate_size")
+    option = options.get("moe_shared_expert_intermediate_size")
+    gate = options.get("moe_shared_expert_gate")
+    if width and option is not None:
+        why = "one of the width of all, which costs the same"
+        draft.set("model.shared_ffn", digits(width), option)
+        draft.assume("model.shared_experts", "1", why, option)
+        if gate is not None and gate.text != "false":
+            draft.set("model.shared_gate", "on", gate)
+    elif option is not None and width == 0:
+        draft.ignore(option, "a model without shared experts")
+
+
+def read_exchange(options: ToolOptions) -> None:
+    """Read how tokens get to their experts and back."""
+    draft = options.draft
+    _dispatcher(options)
+    grouped = options.get("moe_grouped_gemm")
+    if grouped is not None:
+        draft.set("kernels.grouped_experts", _state(grouped), grouped)
+    _capacity(options)
+    forced = options.get("moe_router_force_load_balancing")
+    if forced is not None and forced.text != "false":
+        draft.set("routing.distribution", "uniform", forced)
+    for name, attribute in (("moe_permute_fusion", "permutation"), ("moe_router_fusion", "router")):
+        option = options.get(name)
+        if option is not None:
+            word = "eager" if option.text == "false" else "fused"
+            draft.set(f"framework.{attribute}", word, option)
+    shared = options.get("moe_shared_expert_overlap")
+    pair = options.get("overlap_moe_expert_parallel_comm")
+    if pair is not None and pair.text != "false":
+        draft.set("routing.hide", "pair", pair)
+        if shared is not None and shared.text != "false":
+            draft.problem(shared, f"it does not go together with {pair.key}")
+    elif shared is not None and shared.text != "false":
+        draft.set("routing.hide", "shared_experts", shared)
+
+
+def _dispatcher(options: ToolOptions) -> None:
+    draft = options.draft
+    option = options.get("moe_token_dispatcher_type")
+    word = options.word("moe_token_dispatcher_type", *_DISPATCHERS)
+    backend = options.get("moe_flex_dispatcher_backend")
+    deepep = options.get("moe_enable_deepep")
+    for name in ("deepep", "hybridep"):
+        options.copy(f"moe_{name}_num_sms", f"routing.{name}_multiprocessors", 1)
+    if word is None or option is None:
+        for one in (backend, deepep):
+            if one is not None:
+                draft.ignore(one, "without --moe-token-dispatcher-type flex it is not read")
+        return
+    if word != "flex":
+        draft.set("routing.dispatcher", _DISPATCHERS[word], option)
+        for one in (backend, deepep):
+            if one is not None and one.text != "false":
+                draft.ignore(one, f"it is not read with {option.key} {word}")
+        return
+    if backend is None:
+        draft.set("routing.dispatcher", "deepep", option)
+    elif backend.text in _BACKENDS:
+        draft.set("routing.dispatcher", _BACKENDS[backend.text], backend)
+    else:
+        draft.problem(backend, f"`{backend.text}` is not modelled", "deepep and hybridep are")
+
+
+def _capacity(options: ToolOptions) -> None:
+    draft = options.draft
+    factor = options.number("moe_expert_capacity_factor")
+    option = options.get("moe_expert_capacity_factor")
+    padded = options.on("moe_pad_expert_input_to_capacity")
+    if factor and option is not None:
+        why = "" if padded else "Megatron-LM drops what exceeds it, and pads nothing"
+        draft.set("routing.capacity_factor", option.text, option, why)
+
+
+def _state(option: Option) -> str:
+    return "off" if option.text == "false" else "on"

@@ -1,0 +1,339 @@
+"""Flags of a command line, and of the launcher ahead of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from parcost import ImportFile, ImportProblem, did_you_mean
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.keys import keys_of
+from parcost_formats.tools.shell.launches import opened
+from parcost_formats.tools.shell.scripts import (
+    ARGUMENTS,
+    Script,
+    ScriptCall,
+    ShellField,
+    read_arguments,
+    read_script,
+)
+from parcost_formats.tools.tables import is_ignored, table
+
+_Namer: TypeAlias = "Callable[[str], str]"
+_CLOSE = 20  # unknown flags that a similar one is sought for
+NO_FLAG = "a word that belongs to no flag"
+_VARIABLES_OF_SWIFT = {"NPROC_PER_NODE": "nproc-per-node", "NNODES": "nnodes"}
+_LAUNCHERS = {"torchrun", "srun", "python", "python3", "mpirun", "mpiexec", "deepspeed"}
+
+
+class CommandLine(NamedTuple):
+    """Flags by name, those of the *launcher*, and their errors.
+
+    *strays* are words of no flag, and *repeated* flags stand there twice. *conditional* flags are
+    set inside tests that the file does not decide. *entry* is the training script. A *partial* file
+    has a model alone. A *swift* command is one of ms-swift.
+    """
+
+    options: Mapping[str, Option]
+    launcher: Mapping[str, Option]
+    strays: Sequence[Option]
+    repeated: Sequence[Option]
+    problems: Sequence[ImportProblem]
+    script: Script | None = None
+    conditional: Sequence[Option] = ()
+    entry: Option | None = None
+    partial: bool = False
+    swift: bool = False
+
+
+def command_line(file: ImportFile) -> CommandLine:
+    """Return the flags of a script, or of a bare list of arguments.
+
+    Raises:
+        ShellTextError: The text is neither.
+    """
+    if _is_list(file.text):
+        return _read(read_arguments(file.text), ())
+    environment = dict(file.options.environment)
+    script = read_script(file.text, environment, file.neighbor, file.name)
+    calls = [call for call in script.commands if _is_launch(call)]
+    if not calls:  # a file of variables, for another one to use
+        names = [name for name in script.variables if name not in environment]
+        stored = [field for name in names for field in script.fields(name)]
+        places = {(field.start, field.end, field.text): field for field in stored}
+        line = _read(list(places.values()), ())
+        partial = not _OF_TRAINING.intersection(line.options)
+        conditional = _conditional(script.conditional)
+        return line._replace(script=script, conditional=conditional, partial=partial)
+    words = opened(calls[0].words)
+    line = _read(*_parted(words, calls[0].conditional))
+    others = {
+        (field.start, field.end): field
+        for call in calls[1:]
+        if [word.text for word in opened(call.words)] != [word.text for word in words]
+        for field in [next(filter(_is_known, [*opened(call.words), *call.conditional]))]
+    }
+    answers = dict.fromkeys(
+        answer for call in calls if call.decision for answer in call.decision.answers
+    )
+    help = f"choose one: {' | '.join(answers)}" if answers else "keep one of them in the file"
+    twice = [
+        ImportProblem(
+            message="another command with arguments of Megatron-LM stands ahead of this one",
+            start=field.start,
+            end=field.end,
+            help=help,
+        )
+        for field in others.values()
+    ]
+    swift = _is_swift(words)
+    return line._replace(
+        launcher={**(_ranks(script, calls[0]) if swift else {}), **line.launcher},
+        script=script,
+        problems=[*line.problems, *twice],
+        conditional=_conditional([word for call in calls for word in call.conditional]),
+        entry=_entry(words),
+        swift=swift,
+    )
+
+
+def _ranks(script: Script, call: ScriptCall) -> dict[str, Option]:
+    """Return the variables that ms-swift starts ranks by, as options of a launcher."""
+    found: dict[str, Option] = {}
+    for variable, name in _VARIABLES_OF_SWIFT.items():
+        field = call.environment.get(variable)
+        stored = script.variables.get(variable)
+        if field is None and stored is not None and stored.exported:
+            field = next(iter(script.fields(variable)), None)
+        if field is not None:
+            found[name] = Option(
+                name=name,
+                key=variable,
+                texts=(field.text,),
+                start=field.start,
+                end=field.end,
+                unread=field.unread,
+                assumption=field.assumption,
+            )
+    return found
+
+
+def _conditional(fields: Sequence[ShellField]) -> Sequence[Option]:
+    """Return the flags that a script sets inside tests that it does not decide."""
+    flags, _ = _flags(fields, _name)
+    return flags
+
+
+def _is_launch(call: ScriptCall) -> bool:
+    return any(map(_is_known, [*opened(call.words), *call.conditional]))
+
+
+def _is_swift(command: Sequence[ShellField]) -> bool:
+    """Return whether a command is ``megatron sft`` or the like, of ms-swift."""
+    return any(
+        one.text.rpartition("/")[2] == "megatron" and two.text in ("sft", "pt", "rlhf")
+        for one, two in pairwise(command)
+    )
+
+
+def _entry(command: Sequence[ShellField]) -> Option | None:
+    """Return the training script that a command starts."""
+    field = next((one for one in command if one.text.endswith(".py")), None)
+    if field is None or field.text.startswith("-"):
+        return None
+    shown = field.text.rpartition("/")[2]
+    return Option(name="", key=shown, texts=(field.text,), start=field.start, end=field.end)
+
+
+def similar(options: Iterable[Option]) -> Mapping[str, str]:
+    """Return what some unknown flags are probably meant to be."""
+    known = [f"--{name.replace('_', '-')}" for name in sorted(known_flags())]
+    few = list(options)[:_CLOSE]
+    found = {option.name: did_you_mean(option.key[:60], known) for option in few}
+    return {name: hint for name, hint in found.items() if hint}
+
+
+@cache
+def known_flags() -> frozenset[str]:
+    """Return the names of flags that decide on a cost, or on which one does."""
+    tables = table("megatron")
+    lists = (tables["switches"]["names"], tables["reasons"], tables["unread"], tables["refused"])
+    plain = [name for name in tables["ignored"]["names"] if not name.endswith("*")]
+    return frozenset([*_NUMBERS, *plain, *(name for one in lists for name in one)])
+
+
+def is_known(name: str) -> bool:
+    """Return whether a release of the tables has a flag."""
+    return name in known_flags() or name in keys_of("megatron") or is_ignored("megatron", name)
+
+
+# Flags that a file of a model alone does not have.
+_OF_TRAINING = frozenset(
+    ("tensor_model_parallel_size", "micro_batch_size", "global_batch_size", "seq_length", "bf16")
+)
+# Flags with values that modules of this package read.
+_NUMBERS = (
+    *("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
+    *("ffn_hidden_size", "vocab_size", "padded_vocab_size", "make_vocab_size_divisible_by"),
+    *("tokenizer_type", "normalization", "position_embedding_type", "max_position_embeddings"),
+    *("window_size", "window_attn_skip_freq", "softmax_type", "mtp_num_layers", "q_lora_rank"),
+    *("activation_func_clamp_value", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim"),
+    *("v_head_dim", "num_experts", "moe_router_topk", "moe_ffn_hidden_size", "moe_layer_freq"),
+    *("moe_shared_expert_intermediate_size", "moe_token_dispatcher_type", "moe_deepep_num_sms"),
+    *("moe_flex_dispatcher_backend", "moe_hybridep_num_sms", "moe_expert_capacity_factor"),
+    *("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"),
+    *("expert_model_parallel_size", "expert_tensor_parallel_size", "cp_comm_type"),
+    *("data_parallel_sharding_strategy", "num_distributed_optimizer_instances"),
+    *("hierarchical_context_parallel_sizes", "pipeline_model_parallel_layout"),
+    *("num_virtual_stages_per_pipeline_rank", "num_layers_per_virtual_pipeline_stage"),
+    *("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"),
+    *("microbatch_group_size_per_virtual_pipeline_stage", "fp8_format", "fp8_recipe"),
+    *("fp4_format", "fp4_recipe", "main_grads_dtype", "main_params_dtype", "exp_avg_dtype"),
+    *("exp_avg_sq_dtype", "optimizer", "num_layers_at_start_in_bf16", "seq_length"),
+    *("num_layers_at_end_in_bf16", "micro_batch_size", "global_batch_size", "hidden_dropout"),
+    *("attention_dropout", "recompute_granularity", "recompute_method", "recompute_num_layers"),
+    *("recompute_modules", "ddp_bucket_size", "cpu_offloading_num_layers", "attention_backend"),
+    *("optimizer_offload_fraction", "flash_attention_version", "cuda_graph_impl"),
+    *("cuda_graph_scope", "cross_entropy_fusion_impl", "zero_stage", "pp_partition_method"),
+    "expert_interval",
+)
+
+
+def _is_list(text: str) -> bool:
+    """Return whether a text is arguments and nothing else."""
+    for line in text.splitlines():
+        words = line.split("#")[0].split()
+        if words:
+            return words[0].startswith("--")
+    return False
+
+
+def _is_known(field: ShellField) -> bool:
+    return field.text.startswith("--") and _name(field.text) in _NUMBERS
+
+
+def _parted(
+    command: Sequence[ShellField], conditional: Sequence[ShellField]
+) -> tuple[Sequence[ShellField], Sequence[ShellField]]:
+    """Return the words of the training script, and those ahead of it."""
+    for place, (one, two) in enumerate(pairwise(command)):
+        if _is_swift((one, two)):
+            return command[place + 2 :], command[: place + 2]
+    for place, field in enumerate(command):
+        if field.text.endswith(".py") and not field.text.startswith("-"):
+            return command[place + 1 :], command[:place]
+    names = known_flags()
+    found = (place for place, field in enumerate(command) if _name(field.text) in names)
+    first = next(found, 0 if conditional else len(command))
+    return command[first:], command[:first]
+
+
+def _read(words: Sequence[ShellField], ahead: Sequence[ShellField]) -> CommandLine:
+    before, _ = _flags(ahead, _launcher_name)
+    launcher = {option.name: option for option in before}
+    for field in ahead:  # which launcher it is
+        name = field.text.rpartition("/")[2]
+        if name in _LAUNCHERS and name not in launcher:
+            launcher[name] = Option(name=name, key=name, start=field.start, end=field.end)
+    flags, strays = _flags(words, _name)
+    options: dict[str, Option] = {}
+    repeated: list[Option] = []
+    problems: list[ImportProblem] = []
+    for option in flags:
+        first = options.setdefault(option.name, option)
+        if first is option:
+            continue
+        repeated.append(option)
+        if first.texts != option.texts and not _has_no_effect(option.name):
+            problems += _conflict(first, option)
+    return CommandLine(options, launcher, strays, repeated, problems)
+
+
+def _has_no_effect(name: str) -> bool:
+    return is_ignored("megatron", name) or name in table("megatron")["reasons"]
+
+
+def _conflict(first: Option, second: Option) -> Iterator[ImportProblem]:
+    """Yield an error at both places of a flag with two values."""
+    one, other = (" ".join(option.texts)[:40] or "set" for option in (first, second))
+    for here, place, there in ((one, first, other), (other, second, one)):
+        yield ImportProblem(
+            message=f"`{place.key}` is {here} here, and {there} elsewhere in the file",
+            start=place.start,
+            end=place.end,
+            help="keep one of them",
+        )
+
+
+def _name(key: str) -> str:
+    """Return the name of a flag in the table.
+
+    >>> _name("--encoder-num-layers=4")
+    'num_layers'
+    """
+    name = key.partition("=")[0].lstrip("-").replace("-", "_")
+    return str(table("megatron")["aliases"].get(name, name))
+
+
+def _launcher_name(key: str) -> str:
+    return key.partition("=")[0].lstrip("-").replace("_", "-")
+
+
+def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option], Sequence[Option]]:
+    """Return flags with the words that follow them, and the words of no flag."""
+    switches = frozenset(table("megatron")["switches"]["names"])
+    flags: list[Option] = []
+    strays: list[Option] = []
+    run: list[ShellField] = []
+
+    def finish() -> None:
+        if run:
+            flags.append(_option(run, name))
+            run.clear()
+
+    for word in words:
+        if _is_flag(word):
+            finish()
+            run.append(word)
+        elif (
+            run
+            and word.unread != ARGUMENTS  # which follow the flags of the script
+            and (
+                name is not _name
+                or _name(run[0].text) not in switches
+                or (len(run) == 1 and word.text in ("true", "false"))
+            )
+        ):
+            run.append(word)
+        else:
+            finish()
+            why = word.unread or NO_FLAG
+            key = word.text[:60]
+            strays.append(Option(name="", key=key, start=word.start, end=word.end, unread=why))
+    finish()
+    return flags, strays
+
+
+def _option(run: Sequence[ShellField], name: _Namer) -> Option:
+    """Return a flag with its values."""
+    first, *rest = run
+    key, equals, value = first.text.partition("=")
+    adjacent = all(one.end <= two.start for one, two in pairwise(run))
+    return Option(
+        name=name(key),
+        key=key,
+        texts=(*((value,) if equals else ()), *(field.text for field in rest)),
+        start=first.start,
+        end=run[-1].end if adjacent else first.end,
+        unread=next((field.unread for field in run if field.unread), ""),
+        assumption=next((field.assumption for field in run if field.assumption), ""),
+        answers=next((field.answers for field in run if field.unread), ()),
+    )
+
+
+def _is_flag(word: ShellField) -> bool:
+    """Return whether a word is a flag, and not a negative number."""
+    text = word.text
+    return text.startswith("--") or (text[:1] == "-" and text[1:2].isalpha())

@@ -1,0 +1,97 @@
+"""The layout: degrees, what the data-parallel ranks share out, and context parallelism."""
+
+from __future__ import annotations
+
+from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_formats.tools.tables import table
+
+_NUMBERS, _WORDS = table("megatron")["numbers"], table("megatron")["words"]
+
+
+def read_layout(options: ToolOptions) -> None:
+    """Read the degrees of parallelism."""
+    draft = options.draft
+    tp: int | None = None
+    for name, path in _NUMBERS["layout"].items():
+        found = options.copy(name, path, 1)
+        if found is None:
+            options.default(name, path, "1", f"{name} is 1")
+        if path == "layout.tp":
+            tp = found
+    etp = options.copy("expert_tensor_parallel_size", "layout.etp", 1)
+    if etp is None and draft.has("model.experts"):
+        why = "expert_tensor_parallel_size is that of tensor_model_parallel_size"
+        options.default("expert_tensor_parallel_size", "layout.etp", str(tp or 1), why)
+    option = options.get("sequence_parallel")
+    if option is not None:
+        word = "off" if option.text == "false" else "on"
+        draft.set("layout.sequence_parallel", word, option)
+    option = options.get("use_tp_pp_dp_mapping")
+    if option is not None and option.text != "false":
+        draft.set("layout.order", '"tp-cp-pp-dp"', option)
+    _sharding(options)
+    _context(options)
+
+
+def _sharding(options: ToolOptions) -> None:
+    """Read the stage of ZeRO, and over how many ranks it shares out."""
+    draft = options.draft
+    strategy = options.get("data_parallel_sharding_strategy")
+    torch, megatron = options.get("use_torch_fsdp2"), options.get("use_megatron_fsdp")
+    optimizer = options.get("use_distributed_optimizer")
+    keeps = options.get("torch_fsdp2_no_reshard_after_forward")
+    stage = options.get("zero_stage")
+    used = [one for one in (torch, megatron, optimizer) if one is not None and one.text != "false"]
+    if torch in used and torch is not None:
+        draft.set("layout.zero", "3", torch)
+        if keeps is not None and keeps.text != "false":
+            draft.set("sharding.reshard", "off", keeps)
+        for one in used[1:]:
+            draft.problem(one, "it does not go together with --use-torch-fsdp2")
+    elif megatron in used and megatron is not None:
+        strategies = _WORDS["data_parallel_sharding_strategy"]
+        word = options.word("data_parallel_sharding_strategy", *strategies)
+        if strategy is not None and word is not None:
+            draft.set("layout.zero", strategies[word], strategy)
+        elif strategy is None:
+            why = "the strategy is optim_grads_params since 0.16, and no_shard before"
+            if options.settle("layout.zero"):
+                draft.set("layout.zero", "3", megatron, options.why(why))
+    elif optimizer in used and optimizer is not None:
+        draft.set("layout.zero", "1", optimizer)
+    elif stage is not None and stage.text in ("1", "2", "3"):
+        options.copy("zero_stage", "layout.zero", 1)
+    else:
+        why = "no distributed optimizer: every rank keeps all of the optimizer state"
+        options.default("use_distributed_optimizer", "layout.zero", "0", why)
+    if strategy is not None and megatron not in used:
+        draft.ignore(strategy, "without --use-megatron-fsdp it is not read")
+    if keeps is not None and torch not in used:
+        draft.ignore(keeps, "without --use-torch-fsdp2 it is not read")
+    instances = options.whole("num_distributed_optimizer_instances", 1)
+    option = options.get("num_distributed_optimizer_instances")
+    if option is not None and instances and instances > 1:
+        draft.set("sharding.shard", f"layout.dp * layout.cp / {instances}", option)
+
+
+def _context(options: ToolOptions) -> None:
+    """Read how context-parallel ranks get to all keys."""
+    draft = options.draft
+    kind, sizes = options.get("cp_comm_type"), options.get("hierarchical_context_parallel_sizes")
+    if kind is not None:
+        words, known = set(kind.texts), _WORDS["cp_comm_type"]
+        if not words <= set(known) or not words:
+            shown = " ".join(kind.texts)[:40]
+            draft.problem(kind, f"{shown} is not known", f"known are {', '.join(known)}")
+        elif len(words) > 1:
+            draft.problem(kind, "all layers have one way here", "name one")
+        else:
+            draft.set("context.algorithm", known[kind.texts[0]], kind)
+    if sizes is None:
+        return
+    if kind is None or kind.texts[:1] != ("a2a+p2p",):
+        draft.ignore(sizes, "without --cp-comm-type a2a+p2p it is not read")
+    elif len(sizes.texts) != 2 or not all(text.isdecimal() for text in sizes.texts):
+        draft.problem(sizes, "two whole numbers are expected")
+    else:  # the neighbours of the first level trade the sequence for heads
+        draft.set("context.ulysses", str(int(sizes.texts[0])), sizes)

@@ -1,0 +1,268 @@
+"""The model: sizes, norms, biases, positions and attention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from parcost_formats.tools.drafts import Option, digits
+from parcost_formats.tools.hub import closest_entry, find_entry, vocabulary_of
+from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_formats.tools.megatron.patterns import LayerListError, pattern
+from parcost_formats.tools.tables import table
+
+_NUMBERS, _WORDS = table("megatron")["numbers"], table("megatron")["words"]
+#: What a recipe may change of a model of the catalogue, and what is not followed.
+_CHANGES = {
+    "num_layers": "model.layers",
+    "vocab_size": "model.vocabulary",
+    "mtp_num_layers": "model.prediction_layers",
+    "num_experts": "model.experts",
+}
+_SHAPES = (
+    *("hidden_size", "ffn_hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
+    *("moe_ffn_hidden_size", "moe_layer_freq", "moe_router_topk", "q_lora_rank", "kv_lora_rank"),
+    *("moe_shared_expert_intermediate_size", "window_size", "multi_latent_attention"),
+)
+#: Sizes of latent attention that have a default.
+_LATENT = {"kv_lora_rank": 32, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v_head_dim": 128}
+
+
+def read_model(options: ToolOptions) -> None:
+    """Read a transformer, if the options describe one."""
+    if not (options.has("num_layers") or options.has("hidden_size")):
+        return
+    draft = options.draft
+    for name, path in _NUMBERS["model"].items():
+        options.copy(name, path, 0 if name == "mtp_num_layers" else 1)
+    hidden = options.whole("hidden_size", 1)
+    _mlp(options, hidden)
+    _attention(options)
+    _vocabulary(options)
+    _norms_and_biases(options)
+    _positions(options)
+    _window(options)
+    kind = options.word("softmax_type", "vanilla", "learnable", "off-by-one")
+    option = options.get("softmax_type")
+    if option is not None and kind == "learnable":
+        draft.set("model.sinks", "on", option)
+    elif option is not None and kind == "off-by-one":
+        draft.leave(option, "a constant in the softmax is left out")
+
+
+def _mlp(options: ToolOptions, hidden: int | None) -> None:
+    draft = options.draft
+    gates = [name for name in ("swiglu", "quick_geglu") if options.on(name)]
+    gate = options.get(gates[0]) if gates else None
+    plain = options.get("squared_relu")
+    if gate is not None:
+        draft.set("model.gated", "on", gate)
+    elif plain is not None:
+        draft.set("model.gated", "off", plain)
+    else:
+        options.default("swiglu", "model.gated", "off", "GELU")
+    if options.copy("ffn_hidden_size", "model.ffn", 1) is None and hidden is not None:
+        if gates[:1] == ["swiglu"]:
+            why = "with swiglu two thirds of 4 x hidden, a multiple of 64"
+            options.default("ffn_hidden_size", "model.ffn", digits(8 * hidden // 3 // 64 * 64), why)
+        else:
+            why = "4 x hidden"
+            options.default("ffn_hidden_size", "model.ffn", digits(4 * hidden), why)
+    option = options.get("activation_func_clamp_value")
+    if option is not None:
+        draft.set("model.clamped", "on", option)
+
+
+def _attention(options: ToolOptions) -> None:
+    draft = options.draft
+    latent = options.on("multi_latent_attention")
+    for name, path in _NUMBERS["latent"].items():
+        option, default = options.get(name), _LATENT.get(name)
+        if not latent:
+            if option is not None:
+                draft.ignore(option, "without --multi-latent-attention it is not read")
+        elif options.copy(name, path) is None and default:
+            options.default(name, path, str(default), f"{name} is {default}")
+    grouped, groups = options.on("group_query_attention"), options.get("num_query_groups")
+    for name in ("kv_channels", "num_query_groups", "qk_layernorm"):
+        option = options.get(name)
+        if latent and option is not None:
+            draft.ignore(option, "compressed keys and values have sizes and norms of their own")
+    if latent:
+        return
+    options.copy("kv_channels", "model.head_dim", 1)
+    if grouped and groups is not None:
+        options.copy("num_query_groups", "model.kv_heads", 1)
+    elif grouped:
+        options.default("num_query_groups", "model.kv_heads", "1", "one group")
+    elif groups is not None:
+        why = "without --group-query-attention every query head has keys of its own"
+        draft.ignore(groups, why)
+    elif options.copy("num_key_value_heads", "model.kv_heads", 1) is None:  # of Megatron-DeepSpeed
+        options.settle("model.kv_heads")
+    norm = options.get("qk_layernorm")
+    if norm is not None and norm.text != "false":
+        draft.set("model.qk_norm", "on", norm)
+
+
+def _vocabulary(options: ToolOptions) -> None:
+    draft = options.draft
+    padded = options.get("padded_vocab_size")
+    if padded is not None:
+        options.copy("padded_vocab_size", "model.vocabulary", 1)
+        for name in ("vocab_size", "make_vocab_size_divisible_by"):
+            option = options.get(name)
+            if option is not None:
+                draft.ignore(option, "--padded-vocab-size is what the embedding has")
+        return
+    why = "rows of the embedding are a multiple of 128 x tp"
+    if options.copy("make_vocab_size_divisible_by", "layout.vocabulary_multiple", 1) is None:
+        options.default("make_vocab_size_divisible_by", "layout.vocabulary_multiple", "128", why)
+    tokenizer = options.get("tokenizer_type")
+    if options.copy("vocab_size", "model.vocabulary", 1) is not None or options.has("vocab_size"):
+        return
+    merges = options.lookup("merge_file")
+    if tokenizer is None and merges is not None:  # which no other tokenizer has
+        why = options.why("tokenizer_type is GPT2BPETokenizer in pretrain_gpt.py")
+        tokenizer = merges.evolve(texts=("GPT2BPETokenizer",), assumption=why)
+    known = table("megatron")["tokenizers"]
+    files = options.get("tokenizer_model")
+    size = vocabulary_of(files.text) if files is not None else None
+    if files is not None and size is not None:
+        draft.set("model.vocabulary", digits(size), files, f"the vocabulary of {files.text}")
+        return
+    if tokenizer is not None and tokenizer.text in known:
+        draft.set(
+            "model.vocabulary",
+            digits(known[tokenizer.text]),
+            tokenizer,
+            f"the vocabulary of {tokenizer.text}",
+        )
+        return
+    near = tokenizer or options.get("num_layers")
+    if near is not None:
+        lacking = near.evolve(key="--vocab-size", texts=())
+        why = "not stated, and no tokenizer that is known has it"
+        options.ask("model.vocabulary", lacking, why)
+
+
+def _norms_and_biases(options: ToolOptions) -> None:
+    draft = options.draft
+    norm = options.word("normalization", *_WORDS["normalization"])
+    option = options.get("normalization")
+    if norm and option is not None:
+        draft.set("model.norm", _WORDS["normalization"][norm], option)
+    elif option is None:
+        options.default("normalization", "model.norm", "layer", "LayerNorm")
+    option = options.get("disable_bias_linear")
+    if option is not None:
+        draft.set("model.biases", "on" if option.text == "false" else "off", option)
+    else:
+        options.default("disable_bias_linear", "model.biases", "on", "linear layers have biases")
+    added = options.get("add_qkv_bias")
+    if added is not None and added.text != "false" and options.on("disable_bias_linear"):
+        draft.set("model.qkv_biases", "on", added)
+    option = options.get("untie_embeddings_and_output_weights")
+    if option is not None:
+        draft.set("model.tied", "on" if option.text == "false" else "off", option)
+    else:
+        why = "one table for both ends"
+        options.default("untie_embeddings_and_output_weights", "model.tied", "on", why)
+
+
+def _positions(options: ToolOptions) -> None:
+    draft = options.draft
+    rows = options.get("max_position_embeddings")
+    kind = options.get("position_embedding_type")
+    rotary = options.get("use_rotary_position_embeddings")
+    known = ("learned_absolute", "rope", "rotary", "mrope", "yarn", "alibi", "relative", "none")
+    word = options.word("position_embedding_type", *known)
+    if rotary is not None and rotary.text != "false":
+        word = "rope"
+    learned = word in (None, "learned_absolute") and not options.on("multi_latent_attention")
+    if learned and rows is not None:
+        why = "" if word else options.why("learned positions")
+        count = options.whole("max_position_embeddings", 1)
+        if count is not None:
+            draft.set("model.positions", digits(count), rows, why)
+    elif not learned and rows is not None:
+        draft.ignore(rows, "no table of positions has them: it is a limit of the sequence")
+    if kind is not None and word == "alibi":
+        draft.set("model.alibi", "on", kind)
+    norm = options.get("embed_layernorm")
+    if norm is not None and norm.text != "false":
+        draft.set("model.embedding_norm", "on", norm)
+    if kind is not None and word in ("mrope", "relative", "none"):
+        draft.leave(kind, "positions are taken as rotated")
+
+
+def _window(options: ToolOptions) -> None:
+    draft = options.draft
+    option, every = options.get("window_size"), options.get("window_attn_skip_freq")
+    if option is None:
+        if every is not None:
+            draft.ignore(every, "without --window-size it is not read")
+        return
+    found = re.fullmatch(r"\(?\s*(\d{1,9})[\s,]+(-?\d{1,9})\s*\)?", " ".join(option.texts))
+    if found is None:
+        draft.problem(option, "two whole numbers are expected, as in 127,0")
+        return
+    # A query attends to as many tokens ahead of it, and to itself.
+    draft.set("model.window", digits(int(found[1]) + 1), option)
+    if every is None:
+        return
+    if every.text.isdecimal():
+        options.copy("window_attn_skip_freq", "model.full_every", 1)
+        return
+    try:
+        numbers = pattern(" ".join(every.texts))
+    except LayerListError:
+        draft.problem(every, "a number or a list such as [1,1,1,0]*3 is expected")
+        return
+    full = numbers.index(0) + 1 if 0 in numbers else 0
+    if [place for place, one in enumerate(numbers, 1) if not one] != (
+        list(range(full, len(numbers) + 1, full)) if full else []
+    ):
+        draft.problem(every, "these layers follow no pattern of one full layer in every n layers")
+    elif full:
+        draft.set("model.full_every", str(full), every)
+
+
+def model_answers(name: str) -> Sequence[str]:
+    """Return options that add a model: an entry that a *name* resembles, and a file of its own."""
+    return f"--use catalog.models.{closest_entry(name)}", "--use config.json"
+
+
+def read_start(options: ToolOptions, start: Option) -> None:
+    """Use a model of the catalogue, the one that *start* names, with what the file changes."""
+    draft = options.draft
+    known = table("megatron")["bridge"]["models"]
+    entry = known.get(start.text) or (start.text if start.text in known.values() else "")
+    assumption = start.assumption
+    if not entry:
+        entry, why = find_entry(start.text)
+        assumption = assumption or why
+    if not entry:
+        why = f"`{start.text}` is not in the catalogue"
+        draft.ask("model", why, model_answers(start.text), start)
+        return
+    draft.use(f"catalog.models.{entry}", assumption, start)
+    label = str(entry)
+    for name, path in _CHANGES.items():
+        if options.has(name):
+            options.copy(name, path, 0 if name == "mtp_num_layers" else 1)
+    if draft.has("model."):
+        label = "changed"
+        draft.label("model", f"{label} extends {entry}")
+    draft.set("training.model", label, start, assumption)
+    for name in _SHAPES:
+        option = options.get(name)
+        if option is not None and name == "multi_latent_attention":
+            latent = str(entry).startswith(tuple(table("hub")["latent"]))
+            if latent is (option.text != "false"):
+                draft.ignore(option, f"as {start.text} has it")
+                continue
+        if option is not None:
+            shown = " ".join(option.texts)[:40]
+            why = f"`{option.key}` {shown} changes the shape of {start.text}"
+            draft.ask("model", why, [f"--use catalog.models.{entry}"], option)

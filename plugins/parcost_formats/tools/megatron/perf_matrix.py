@@ -1,0 +1,95 @@
+"""Matrices of performance runs of Megatron-Bridge 0.1: YAML with layouts by device and precision.
+
+``perf_matrix.h100.num_gpus_64.bf16`` has what differs from ``common`` beside it. Overrides of the
+recipe, which the name of the file states, stand below ``ConfigContainer``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from attrs import evolve
+
+from parcost import ImportProblem, did_you_mean
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.megatron.bridge import VERSION, BridgeRecipe, read_sections
+from parcost_formats.tools.tables import table
+
+_TABLE = table("megatron")["bridge"]["matrix"]
+_MATRIX, _COMMON = "perf_matrix.", "common"
+_EACH = "num_gpus_per_node"  # the scale of a run counts all
+_CONTAINER = "ConfigContainer."
+_DEVICES = re.compile(r"num_gpus_(\d{1,6})")
+
+
+def read_matrix(
+    entries: Mapping[str, JsonEntry], name: str, choice: str
+) -> BridgeRecipe | ImportProblem:
+    """Return the run of a matrix that *choice* names, ``h100.num_gpus_64.bf16``, or the only one.
+
+    *name* is that of the file: ``llama3_70b_llm_pretrain.yaml``.
+    """
+    runs = _runs(entries)
+    wanted = choice or (runs[0] if len(runs) == 1 else "")
+    if wanted not in runs:
+        ways = " | ".join(f"--recipe {one}" for one in runs)
+        message = f"the file has {len(runs)} runs"
+        if choice:
+            message = f"the file has no run `{choice}`: {did_you_mean(choice, runs) or ''}".rstrip(
+                ": "
+            )
+        place = next(entry for key, entry in entries.items() if key.startswith(_MATRIX))
+        help = f"choose one: {ways}"
+        return ImportProblem(message=message, start=place.start, end=place.end, help=help)
+    scale, _, precision = wanted.rpartition(".")
+    found: dict[str, JsonEntry] = {}
+    for key, entry in entries.items():
+        if key.startswith(_CONTAINER):
+            found[key.removeprefix(_CONTAINER)] = entry
+    for part in (_COMMON, precision):
+        start = f"{_MATRIX}{scale}.{part}."
+        for key, entry in entries.items():
+            one = key.removeprefix(start)
+            if key.startswith(start) and one != _EACH:
+                found[_TABLE["paths"].get(one, f"model.{one}")] = entry
+    place = next(entry for key, entry in entries.items() if key.startswith(f"{_MATRIX}{scale}."))
+    if precision in table("megatron")["bridge"]["perf_precisions"]:
+        recipe = table("megatron")["bridge"]["perf_precisions"][precision]
+        parts = table("megatron")["bridge"]["precisions"][recipe]
+        for path, value in {**parts, "first_last_layers_bf16": False}.items():
+            found.setdefault(f"mixed_precision.{path}", JsonEntry(value, place.start, place.end))
+    shards = found.get("ddp.use_megatron_fsdp")
+    if shards is not None and shards.value is True:
+        strategy = JsonEntry("optim_grads_params", shards.start, shards.end)
+        found.setdefault("ddp.data_parallel_sharding_strategy", strategy)
+    degree = found.get("model.tensor_model_parallel_size")
+    if degree is not None and isinstance(degree.value, int):
+        sharded = JsonEntry(degree.value > 1, degree.start, degree.end)
+        found.setdefault("model.sequence_parallel", sharded)
+    base = name.rpartition("/")[2].partition("_llm_")[0]
+    made = read_sections(found, f"{base}_pretrain_config")
+    each = entries.get(f"{_MATRIX}{scale}.{_COMMON}.{_EACH}")
+    if each is not None:
+        texts = (str(each.value),)
+        beside = Option(name=_EACH, key=_EACH, texts=texts, start=each.start, end=each.end)
+        made.ignored.append(beside.evolve(assumption="the scale of a run counts all devices"))
+    stated = _DEVICES.search(scale)
+    if stated is None:
+        return made
+    devices = Option(
+        name="devices",
+        key=f"num_gpus_{stated[1]}",
+        texts=(stated[1],),
+        start=place.start,
+        end=place.end,
+    )
+    return evolve(made, devices=devices.evolve(assumption=f"{VERSION}: the name of a run has them"))
+
+
+def _runs(entries: Mapping[str, JsonEntry]) -> Sequence[str]:
+    """Return the runs of a matrix: device, scale and precision."""
+    parts = (key.removeprefix(_MATRIX).split(".") for key in entries if key.startswith(_MATRIX))
+    names = (".".join(one[:3]) for one in parts if len(one) > 3 and one[2] != _COMMON)
+    return list(dict.fromkeys(names))

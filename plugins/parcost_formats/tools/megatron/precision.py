@@ -1,0 +1,179 @@
+"""The recipe of mixed precision: one of the catalogue, and what flags change of it."""
+
+from __future__ import annotations
+
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_formats.tools.tables import table
+
+_OWN = "mixed"  # the recipe of the file, where it differs from that of the catalogue
+_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+_GATHERED = {"fp8_delayed": 1.0, "fp8_current": 1.0, "mxfp8": 2.0}  # written by the update
+_SAME = "update_traffic"
+
+
+#: Formats of 8 and 4 bits that the flags take: megatron/core/transformer/transformer_config.py.
+_FORMATS = {"fp8_format": ("e4m3", "hybrid"), "fp4_format": ("e2m1",)}
+
+
+def read_precision(options: ToolOptions) -> None:
+    """Read the recipe."""
+    draft = options.draft
+    base, option = _base(options)
+    if base is None:
+        return
+    entry = f"catalog.precisions.{base}"
+    if option is None:
+        draft.use(entry, options.why("neither bf16 nor fp16 is on"))
+    else:
+        draft.use(entry, option=option)
+    weights = _gathers(options, base)
+    _state_bytes(options, base, weights)
+    _products(options, base)
+    label = base
+    if draft.has("precision."):
+        label = _OWN
+        draft.label("precision", f"{_OWN} extends {base}")
+    if option is not None:
+        draft.set("training.precision", label, option)
+    else:
+        draft.assume("training.precision", label, options.why("neither bf16 nor fp16 is on"))
+
+
+def _base(options: ToolOptions) -> tuple[str | None, Option | None]:
+    """Return the recipe of the catalogue, and the option that names it."""
+    draft = options.draft
+    wide = [name for name in ("bf16", "fp16") if options.on(name)]
+    narrow = [one for name in _FORMATS if (one := options.get(name)) and one.text != "false"]
+    for one in narrow:
+        options.word(one.name, *_FORMATS[one.name])
+    if len(wide) > 1:
+        for name in wide:
+            option = options.get(name)
+            if option is not None:
+                draft.problem(option, "--bf16 and --fp16 do not go together")
+        return None, None
+    if len(narrow) > 1:
+        for one in narrow:
+            draft.problem(one, "--fp8-format and --fp4-format do not go together")
+        return None, None
+    recipe = options.get("fp8_recipe") or options.get("fp4_recipe")
+    if not narrow:
+        for option in (recipe, options.get("fp8_param_gather")):
+            if option is not None and option.text != "false":
+                draft.ignore(option, "without --fp8-format or --fp4-format it is not read")
+        if not wide:
+            return ("fp32", None) if options.settle("training.precision") else (None, None)
+        return wide[0], options.get(wide[0])
+    bf16 = options.get("bf16")
+    known = table("megatron")["recipes"]
+    default = "delayed" if narrow[0].name == "fp8_format" else "nvfp4"
+    word = recipe.text if recipe is not None else default
+    if word not in known:
+        assert recipe is not None
+        draft.problem(recipe, f"`{word}` is not in the catalogue", f"known: {', '.join(known)}")
+        return None, None
+    if bf16 is None:
+        draft.leave(narrow[0], "the recipe of the catalogue has bf16 for the rest")
+    return str(known[word]), recipe or narrow[0]
+
+
+def _gathers(options: ToolOptions, base: str) -> float:
+    """Read whether parameters are narrow themselves; return the bytes of one."""
+    option = options.get("fp8_param_gather")
+    usual = 4.0 if base == "fp32" else 2.0
+    if option is None or option.text == "false" or base in ("bf16", "fp16", "fp32"):
+        return usual
+    changes = table("megatron")["gathers"].get(base)
+    if changes is None:
+        options.draft.leave(option, f"narrow parameters of {base} are not in the catalogue")
+        return usual
+    for name, value in changes.items():
+        options.draft.set(f"precision.{name}", value, option)
+    return _GATHERED[base]
+
+
+def _state_bytes(options: ToolOptions, base: str, weights: float) -> None:
+    """Read the bytes of gradients and of the optimizer."""
+    draft = options.draft
+    gradients, optimizer = 4, 8 if base == "fp32" else 12
+    changed: Option | None = options.get("fp8_param_gather") if weights == 1.0 else None
+    aware = options.on("use_precision_aware_optimizer")
+    reduced = options.get("grad_reduce_in_bf16")
+    wide = options.get("accumulate_allreduce_grads_in_fp32")
+    if base == "fp16":
+        if wide is not None and wide.text != "false":
+            draft.set("precision.gradients", "4 B", wide)
+            draft.set("precision.reduction", "4 B", wide)
+        return
+    if reduced is not None and reduced.text != "false" and base != "fp32":
+        gradients, changed = 2, reduced
+        draft.set("precision.reduction", "2 B", reduced)
+    if aware:
+        gradients = _typed(options, "main_grads_dtype", gradients)
+        optimizer = sum(
+            _typed(options, name, 4)
+            for name in ("main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype")
+        )
+        changed = options.get("use_precision_aware_optimizer")
+    else:
+        for name in ("main_grads_dtype", "main_params_dtype", "exp_avg_dtype", "exp_avg_sq_dtype"):
+            option = options.get(name)
+            if option is not None:
+                why = "without --use-precision-aware-optimizer all of them are fp32"
+                draft.ignore(option, why)
+    kind = options.get("optimizer")
+    if kind is not None and kind.text == "sgd":
+        optimizer, changed = optimizer - 4, kind
+        draft.set("precision.optimizer", f"{optimizer} B", kind)
+    elif kind is not None and kind.text != "adam":
+        draft.leave(kind, "its state and its update are taken as those of Adam")
+    elif aware and changed is not None and optimizer != 12:
+        draft.set("precision.optimizer", f"{optimizer} B", changed)
+    if changed is None:
+        return
+    if gradients != 4:
+        draft.set("precision.gradients", f"{gradients} B", changed)
+    # Reads gradients and state, writes state and parameters.
+    traffic = gradients + 2 * optimizer + weights
+    why = "counted from the reads and writes of the update"
+    draft.assume("precision.update_traffic", f"{traffic:g} B", why, changed)
+
+
+def _typed(options: ToolOptions, name: str, usual: int) -> int:
+    """Return the bytes of the type that an option names."""
+    word = options.word(name, *_BYTES)
+    return _BYTES[word] if word is not None else usual
+
+
+def _products(options: ToolOptions, base: str) -> None:
+    """Read which products stay wide."""
+    draft = options.draft
+    narrow = base not in ("bf16", "fp16", "fp32")
+    ends = options.get("first_last_layers_bf16")
+    edges = {
+        "num_layers_at_start_in_bf16": "wide_first",
+        "num_layers_at_end_in_bf16": "wide_last",
+    }
+    if narrow and ends is not None and ends.text != "false":
+        for name, attribute in edges.items():
+            if options.copy(name, f"precision.{attribute}") is None:
+                why = options.why("one layer at each end with first_last_layers_bf16")
+                draft.assume(f"precision.{attribute}", "1", why, ends)
+    else:
+        for name in edges:
+            option = options.get(name)
+            if option is not None:
+                draft.ignore(option, "without --first-last-layers-bf16 it is not read")
+    for name, attribute in (
+        ("no_fp8_wgrad", "wide_weight_gradients"),
+        ("fp8_dot_product_attention", "narrow_attention"),
+        ("fp8_multi_head_attention", "narrow_attention"),
+    ):
+        option = options.get(name)
+        if option is None or option.text == "false":
+            continue
+        if narrow:
+            draft.set(f"precision.{attribute}", "on", option)
+        else:
+            draft.ignore(option, "without --fp8-format it is not read")

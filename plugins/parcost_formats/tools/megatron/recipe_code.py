@@ -1,0 +1,472 @@
+"""Python that makes a configuration, followed as far as its own constants decide. None is run.
+
+A value is a constant, a list or a dictionary. A ``DottedName`` is of another module, and a call
+makes an ``Entity``. ``UnreadValue`` carries why a value is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import field
+
+from parcost import record
+from parcost_formats.tools.python_values import (
+    DottedName,
+    UnreadError,
+    combine,
+    constants,
+    dotted,
+)
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_DEEPEST = 12  # calls of functions of the file
+_MOST_STEPS = 50_000  # statements and expressions
+_CODE = "it is code, and none is run"
+_CONDITION = "set inside a condition that the file does not decide"
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: lambda one, other: bool(one == other),
+    ast.NotEq: lambda one, other: bool(one != other),
+    ast.Gt: lambda one, other: bool(one > other),
+    ast.GtE: lambda one, other: bool(one >= other),
+    ast.Lt: lambda one, other: bool(one < other),
+    ast.LtE: lambda one, other: bool(one <= other),
+    ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+    ast.Is: lambda one, other: one is other,
+    ast.IsNot: lambda one, other: one is not other,
+}
+
+
+@record
+class UnreadValue:
+    """A value that is not known, and why; *before* is what it was ahead of that."""
+
+    why: str
+    before: Any = None
+
+
+@record
+class Cell:
+    """The value of an attribute, where it is set, and why it is taken if a library sets it."""
+
+    value: Any
+    node: ast.AST
+    key: str
+    why: str = ""
+
+
+@record(frozen=False, eq=False)
+class Entity:
+    """An object that a call makes: its *kind* and the attributes that are set."""
+
+    kind: str
+    node: ast.AST
+    cells: dict[str, Cell] = field(factory=dict)
+
+
+class _Returned(Exception):  # noqa: N818 - it carries the value of a function
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class Follower:
+    """Follows the statements of one file; *library* knows what calls to other modules do."""
+
+    def __init__(self, tree: ast.Module, library: CodeLibrary, free: Mapping[str, Any]) -> None:
+        """Read the top of a file; *free* are names that it may use without a value."""
+        self.functions = {one.name: one for one in tree.body if isinstance(one, Function)}
+        self.aliases = dict(_aliases(tree))
+        self._library = library
+        self._globals: dict[str, Any] = {**free, **constants(tree.body)}
+        self._steps = 0
+        self._depth = 0
+        self._log: list[tuple[dict[str, Any], str, Any]] | None = None
+
+    def call_function(self, function: Function, values: Mapping[str, Any]) -> Any:
+        """Return what a function of the file returns for arguments by name."""
+        if self._depth >= _DEEPEST:
+            return UnreadValue("functions call one another too deeply")
+        names = dict(self._globals)
+        every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        names.update(
+            {one.arg: UnreadValue(f"`{one.arg}` has no value in this file") for one in every}
+        )
+        for parameter, default in _defaults(function):
+            names[parameter] = self.value(default, self._globals)
+        if function.args.kwarg is not None:
+            names[function.args.kwarg.arg] = {}
+        names.update(values)
+        self._depth += 1
+        try:
+            self.run(function.body, names)
+        except _Returned as returned:
+            return returned.value
+        finally:
+            self._depth -= 1
+        return None
+
+    def run_file(self, tree: ast.Module, wanted: Callable[[Any], bool]) -> Any:
+        """Follow the top of a file; return the first *wanted* value of its names, or None."""
+        names = dict(self._globals)
+        self.run(tree.body, names)
+        found = (one for name, one in names.items() if one is not self._globals.get(name))
+        return next((one for one in found if wanted(one)), None)
+
+    def run(self, body: Sequence[ast.stmt], names: dict[str, Any]) -> None:
+        """Follow statements, which change *names* and the entities that they refer to."""
+        for statement in body:
+            self._step()
+            if isinstance(statement, ast.If):
+                self._branch(statement, names)
+            elif isinstance(statement, (ast.For, ast.While, ast.Match, ast.AsyncFor)):
+                bodies = list(_bodies(statement))
+                self._merge([*bodies, []], names)
+            elif isinstance(statement, ast.Try):
+                self.run(statement.body, names)
+                self._merge([[], *[one.body for one in statement.handlers]], names)
+                self.run(statement.finalbody, names)
+            elif isinstance(statement, (ast.With, ast.AsyncWith)):
+                self.run(statement.body, names)
+            elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value:
+                targets = (
+                    statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+                )
+                value = self.value(statement.value, names)
+                for target in targets:
+                    self._assign(target, value, statement, names)
+            elif isinstance(statement, ast.AugAssign):
+                self._assign(statement.target, UnreadValue(_CODE), statement, names)
+            elif isinstance(statement, ast.Return):
+                found = self.value(statement.value, names) if statement.value else None
+                raise _Returned(found)
+            elif isinstance(statement, ast.Expr):
+                self.value(statement.value, names)
+
+    # Statements
+
+    def _branch(self, statement: ast.If, names: dict[str, Any]) -> None:
+        test = self._truth(self.value(statement.test, names))
+        if test is None:
+            self._merge([statement.body, statement.orelse], names)
+        else:
+            self.run(statement.body if test else statement.orelse, names)
+
+    def _merge(self, bodies: Sequence[Sequence[ast.stmt]], names: dict[str, Any]) -> None:
+        """Follow each of *bodies* from here, and keep what all of them set alike."""
+        outer = self._log
+        ends: list[dict[tuple[int, str], tuple[dict[str, Any], Any]]] = []
+        returned: list[Any] = []
+        for body in bodies:
+            self._log = []
+            try:
+                self.run(body, names)
+            except _Returned as end_of_function:
+                returned.append(end_of_function.value)
+            log = self._log
+            end = {(id(place), key): (place, place.get(key)) for place, key, _ in log}
+            ends.append(end)
+            for place, key, before in reversed(log):
+                if before is _ABSENT:
+                    place.pop(key, None)
+                else:
+                    place[key] = before
+        self._log = outer
+        for where in {where: None for end in ends for where in end}:
+            place, _ = next(end[where] for end in ends if where in end)
+            key = where[1]
+            now = place.get(key)
+            found = [end[where][1] if where in end else now for end in ends]
+            last = next((one for one in reversed(found) if one is not None), None)
+            same = all(_are_equal(one, last) for one in found)
+            self._set(place, key, last if same else _uncertain(last))
+        if returned:
+            raise _Returned(
+                returned[0]
+                if len(returned) == len(bodies) and all(one is returned[0] for one in returned)
+                else UnreadValue(
+                    "what it returns depends on a condition that the file does not decide"
+                )
+            )
+
+    def _assign(
+        self, target: ast.expr, value: Any, statement: ast.stmt, names: dict[str, Any]
+    ) -> None:
+        if isinstance(target, ast.Name):
+            self._set(names, target.id, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            values = value if isinstance(value, list) and len(value) == len(target.elts) else None
+            for place, one in enumerate(target.elts):
+                part = UnreadValue(_CODE) if values is None else values[place]
+                self._assign(one, part, statement, names)
+        elif isinstance(target, ast.Attribute):
+            owner = self.value(target.value, names)
+            if isinstance(owner, Entity):
+                shown = dotted(target) or target.attr
+                if isinstance(value, Entity):
+                    _name_cells(value, shown)
+                self.put(owner, target.attr, Cell(value, statement, shown))
+        elif isinstance(target, ast.Subscript):
+            owner = self.value(target.value, names)
+            key = self.value(target.slice, names)
+            if isinstance(owner, dict) and isinstance(key, str):
+                self._set(owner, key, value)
+
+    def put(self, entity: Entity, name: str, cell: Cell) -> None:
+        """Set an attribute of an entity."""
+        self._set(entity.cells, name, cell)
+
+    def _set(self, place: dict[str, Any], key: str, value: Any) -> None:
+        if self._log is not None:
+            self._log.append((place, key, place.get(key, _ABSENT)))
+        place[key] = value
+
+    # Values
+
+    def value(self, node: ast.expr, names: dict[str, Any]) -> Any:
+        """Return the value of an expression."""
+        self._step()
+        try:
+            return self._value(node, names)
+        except UnreadError as error:
+            return UnreadValue(str(error))
+        except RecursionError:
+            return UnreadValue("it nests too deeply")
+
+    def _value(self, node: ast.expr, names: dict[str, Any]) -> Any:
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            if node.id in names:
+                return names[node.id]
+            raise UnreadError(f"`{node.id}` has no value in this file")
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, names)
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            return [self.value(one, names) for one in node.elts]
+        if isinstance(node, ast.Dict):
+            return self._dictionary(node, names)
+        if isinstance(node, ast.BinOp):
+            left, right = self.value(node.left, names), self.value(node.right, names)
+            return combine(node.op, _known_value(left), _known_value(right))
+        if isinstance(node, ast.Call):
+            return self._call(node, names)
+        return self._logic(node, names)
+
+    def _logic(self, node: ast.expr, names: dict[str, Any]) -> Any:
+        if isinstance(node, ast.UnaryOp):
+            found = _known_value(self.value(node.operand, names))
+            if isinstance(node.op, ast.Not) and (test := self._truth(found)) is not None:
+                return not test
+            if isinstance(node.op, ast.USub) and isinstance(found, (int, float)):
+                return -found
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+            left = _known_value(self.value(node.left, names))
+            right = _known_value(self.value(node.comparators[0], names))
+            try:
+                return _COMPARISONS[type(node.ops[0])](left, right)
+            except TypeError:
+                raise UnreadError(_CODE) from None
+        elif isinstance(node, ast.BoolOp):
+            return self._bool(node, names)
+        elif isinstance(node, ast.IfExp):
+            test = self._truth(self.value(node.test, names))
+            if test is not None:
+                return self.value(node.body if test else node.orelse, names)
+        elif isinstance(node, ast.Subscript):
+            owner, key = self.value(node.value, names), self.value(node.slice, names)
+            if isinstance(owner, dict) and isinstance(key, str) and key in owner:
+                return owner[key]
+        raise UnreadError(_CODE)
+
+    def _bool(self, node: ast.BoolOp, names: dict[str, Any]) -> Any:
+        ends = isinstance(node.op, ast.Or)
+        found: Any = None
+        for one in node.values:
+            found = self.value(one, names)
+            test = self._truth(found)
+            if test is None:
+                raise UnreadError(_CODE)
+            if test is ends:
+                return found
+        return found
+
+    def _attribute(self, node: ast.Attribute, names: dict[str, Any]) -> Any:
+        owner = self.value(node.value, names)
+        if isinstance(owner, Entity):
+            return self._library.attribute(self, owner, node)
+        if isinstance(owner, DottedName):
+            return DottedName(f"{owner.name}.{node.attr}")
+        raise UnreadError(owner.why if isinstance(owner, UnreadValue) else _CODE)
+
+    def _dictionary(self, node: ast.Dict, names: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            one = self.value(value, names)
+            if key is None:
+                if isinstance(one, dict):
+                    found.update(one)
+                continue
+            name = self.value(key, names)
+            if isinstance(name, str):
+                found[name] = one
+        return found
+
+    def _call(self, node: ast.Call, names: dict[str, Any]) -> Any:
+        arguments = [self.value(one, names) for one in node.args]
+        keywords: dict[str, Cell] = {}
+        for keyword in node.keywords:
+            value = self.value(keyword.value, names)
+            if keyword.arg:
+                keywords[keyword.arg] = Cell(value, keyword, keyword.arg)
+            elif isinstance(value, dict):
+                more = {name: Cell(one, keyword, name) for name, one in value.items()}
+                keywords.update(more)
+        name = dotted(node.func)
+        if name in self.functions:
+            return self.call_function(
+                self.functions[name], self._bound(self.functions[name], arguments, keywords)
+            )
+        if isinstance(node.func, ast.Attribute):
+            owner = self.value(node.func.value, names)
+            if isinstance(owner, Entity):
+                return self._library.method(self, owner, node, arguments, keywords)
+            if isinstance(owner, dict):
+                return self._of_dictionary(owner, node.func.attr, arguments)
+            if isinstance(owner, list) and node.func.attr == "append" and self._log is None:
+                owner += arguments
+                return None
+        real = self.aliases.get(name, name)
+        return self._library.call(self, real, node, arguments, keywords)
+
+    def _of_dictionary(self, owner: dict[str, Any], name: str, arguments: list[Any]) -> Any:
+        key = arguments[0] if arguments else None
+        if name in ("get", "pop") and isinstance(key, str):
+            found = owner.get(key, arguments[1] if len(arguments) > 1 else None)
+            if name == "pop" and key in owner:
+                if self._log is not None:
+                    self._log.append((owner, key, owner[key]))
+                owner.pop(key)
+            return found
+        if name == "update" and isinstance(key, dict):
+            for one, value in key.items():
+                self._set(owner, one, value)
+            return None
+        if name == "copy":
+            return dict(owner)
+        raise UnreadError(_CODE)
+
+    def _bound(
+        self, function: Function, arguments: Sequence[Any], keywords: Mapping[str, Cell]
+    ) -> dict[str, Any]:
+        """Return the arguments of a call by the names of the parameters."""
+        found = dict(zip((one.arg for one in function.args.args), arguments, strict=False))
+        names = {one.arg for one in (*function.args.args, *function.args.kwonlyargs)}
+        rest = {name: one.value for name, one in keywords.items() if name not in names}
+        found.update({name: one.value for name, one in keywords.items() if name in names})
+        if function.args.kwarg is not None:
+            found[function.args.kwarg.arg] = rest
+        return found
+
+    @staticmethod
+    def _truth(value: Any) -> bool | None:
+        """Return whether a value counts as true, or None where it is not known."""
+        if isinstance(value, (UnreadValue, DottedName)):
+            return None
+        return True if isinstance(value, Entity) else bool(value)
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise UnreadError("the file takes too many steps to follow")
+
+
+class CodeLibrary:
+    """What calls to other modules do, as tables have it."""
+
+    def call(
+        self,
+        follower: Follower,
+        name: str,
+        node: ast.Call,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Any:
+        """Return what a function of another module returns."""
+        raise NotImplementedError
+
+    def method(
+        self,
+        follower: Follower,
+        owner: Entity,
+        node: ast.Call,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Any:
+        """Return what a method of an entity returns."""
+        raise NotImplementedError
+
+    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
+        """Return an attribute of an entity."""
+        raise NotImplementedError
+
+
+_ABSENT = object()
+
+
+def _name_cells(entity: Entity, owner: str) -> None:
+    """Name the arguments of a call as attributes of what it is assigned to."""
+    for name, cell in entity.cells.items():
+        if cell.key == name:
+            entity.cells[name] = Cell(cell.value, cell.node, f"{owner}.{name}", cell.why)
+
+
+def _uncertain(value: Any) -> Any:
+    if isinstance(value, Cell):
+        return Cell(UnreadValue(_CONDITION), value.node, value.key, value.why)
+    return UnreadValue(_CONDITION)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Cell) and isinstance(other, Cell):
+        one, other = one.value, other.value
+    if isinstance(one, Entity) or isinstance(other, Entity):
+        return one is other
+    return type(one) is type(other) and bool(one == other)
+
+
+def _known_value(value: Any) -> Any:
+    if isinstance(value, UnreadValue):
+        raise UnreadError(value.why)
+    return value
+
+
+def _defaults(function: Function) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the parameters of a function that have a default."""
+    plain = function.args.args
+    first = len(plain) - len(function.args.defaults)
+    for one, default in zip(plain[first:], function.args.defaults, strict=True):
+        yield one.arg, default
+    for one, found in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        if found is not None:
+            yield one.arg, found
+
+
+def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the names that a file gives to what it imports."""
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                if alias.asname:
+                    yield alias.asname, alias.name
+
+
+def _bodies(statement: ast.stmt) -> Iterator[Sequence[ast.stmt]]:
+    for name in ("body", "orelse"):
+        if found := getattr(statement, name, None):
+            yield found
+    for case in getattr(statement, "cases", ()):
+        yield case.body

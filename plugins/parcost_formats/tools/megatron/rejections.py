@@ -1,0 +1,49 @@
+"""Jobs that the language cannot express: rejected by name, with what is missing."""
+
+from __future__ import annotations
+
+import re
+
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_formats.tools.tables import table
+
+_TABLE = table("megatron")
+
+
+def reject(options: ToolOptions, entry: Option | None = None) -> None:
+    """Report what of a job is not in the language; *entry* is its training script."""
+    draft = options.draft
+    if entry is not None:
+        words = re.split(r"[^a-z0-9]+", entry.text.lower())
+        why = next((_TABLE["entries"][one] for one in words if one in _TABLE["entries"]), "")
+        if why:
+            draft.problem(entry, why)
+    for name, why in _TABLE["refused"].items():
+        option = options.get(name)
+        if option is not None and option.text not in ("false", "None", "null", "0", "0.0"):
+            draft.problem(option, why)
+    _spec(options)
+    option = options.get("optimizer")
+    if option is not None and option.text in _TABLE["optimizers"]:
+        draft.problem(option, _TABLE["optimizers"][option.text])
+
+
+def _spec(options: ToolOptions) -> None:
+    """Reject layers of modules that are not read."""
+    option = options.get("spec")
+    if option is None or option.text in ("None", "null"):
+        return
+    shown = " ".join(option.texts)
+    refused = _TABLE["specs"]["refused"]
+    why = next((refused[word] for word in refused if word in shown), "")
+    if why:
+        options.draft.problem(option, why)
+    elif option.text in _TABLE["specs"]["plain"]:
+        options.draft.ignore(option, "the layers of Megatron-LM")
+    else:
+        options.draft.problem(
+            option,
+            f"`{shown[:60]}` names layers of another module, which is not read",
+            "use a model of the catalogue, or write its `model` block by hand",
+        )

@@ -1,0 +1,181 @@
+"""The pipeline: its schedule, and which layers stand on which stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_plugins.vocabulary.stages_text import Stage, StagesTextError, stages
+
+_LAYOUT = "pipeline_model_parallel_layout"
+_VIRTUAL = "num_virtual_stages_per_pipeline_rank"
+_PER_VIRTUAL = "num_layers_per_virtual_pipeline_stage"
+_FIRST, _LAST = "decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"
+_EMBEDDING, _LOSS = (
+    "account_for_embedding_in_pipeline_split",
+    "account_for_loss_in_pipeline_split",
+)
+
+
+def read_schedule(options: ToolOptions) -> None:
+    """Read the schedule, chunks and stages."""
+    draft = options.draft
+    pp = options.whole("pipeline_model_parallel_size", 1) or 1
+    ways = [one for name in (_VIRTUAL, _PER_VIRTUAL, _LAYOUT) if (one := options.get(name))]
+    if len([one for one in ways if one.name != _LAYOUT]) > 1:
+        shown = " and ".join(one.key for one in ways)
+        for one in ways:
+            draft.problem(one, f"{shown} do not go together", "keep one of them")
+        return
+    chunks = _chunks(options, pp)
+    if options.get(_LAYOUT) is not None:
+        _stages(options, pp, chunks)
+    elif options.has(_FIRST) or options.has(_LAST):
+        _end_stages(options, pp, chunks or 1)
+    for name, attribute in ((_EMBEDDING, "count_embedding"), (_LOSS, "count_head")):
+        option = options.get(name)
+        if option is not None:
+            draft.set(f"schedule.{attribute}", _state(option), option)
+    _counts(options)
+    options.copy("microbatch_group_size_per_virtual_pipeline_stage", "schedule.group", 1)
+    option = options.get("no_overlap_p2p_communication")
+    if option is not None:
+        if chunks and chunks > 1 and option.text != "false":
+            draft.set("schedule.transfers", "blocking", option)
+        else:
+            draft.ignore(option, "without interleaving, Megatron-LM waits for messages anyway")
+
+
+def _counts(options: ToolOptions) -> None:
+    """Read which modules Megatron-DeepSpeed counts as it cuts stages, ``type:transformer``."""
+    option = options.get("pp_partition_method")
+    if option is None:
+        return
+    kinds = option.text.strip("'\"").lower().removeprefix("type:").split("|")
+    if not option.text.strip("'\"").lower().startswith("type:") or "transformer" not in kinds:
+        options.draft.leave(option, "stages have as many layers here: `schedule { stages }`")
+    elif "embedding" in kinds:
+        for name in ("count_embedding", "count_head"):
+            options.draft.set(f"schedule.{name}", "on", option)
+    else:
+        options.draft.ignore(option, "stages have as many layers")
+
+
+def _chunks(options: ToolOptions, pp: int) -> int | None:
+    """Read how many chunks a device has."""
+    option = options.get(_VIRTUAL)
+    chunks = options.whole(_VIRTUAL, 1)
+    if option is None:
+        option = options.get(_PER_VIRTUAL)
+        each = options.whole(_PER_VIRTUAL, 1)
+        layers = options.whole("num_layers", 1)
+        if option is None or each is None:
+            return None
+        if layers is None:
+            options.draft.leave(option, "without --num-layers the chunks are not known")
+            return None
+        whole = layers + options.on(_EMBEDDING) + options.on(_LOSS)
+        if whole % (pp * each):
+            why = f"{whole} layers / pp {pp} / {each} is no whole number of chunks"
+            near = [n for n in range(1, whole + 1) if not whole % (pp * n)]
+            legal = f"legal are {', '.join(map(str, near[:12]))}" if near else ""
+            options.draft.problem(option, why, legal)
+            return None
+        chunks = whole // pp // each
+    if chunks is not None:
+        _interleave(options, option, chunks)
+    return chunks
+
+
+def _interleave(options: ToolOptions, option: Option, chunks: int) -> None:
+    if chunks > 1:
+        options.draft.set("schedule.kind", "interleaved", option)
+        options.draft.set("schedule.chunks", str(chunks), option)
+    else:
+        options.draft.ignore(option, "one chunk of each device is no interleaving")
+
+
+def _stages(options: ToolOptions, pp: int, chunks: int | None) -> None:
+    """Read stages that are written out; flags that state *chunks* too are to agree with them."""
+    draft = options.draft
+    option = options.get(_LAYOUT)
+    assert option is not None
+    try:
+        found = stages(" ".join(option.texts))
+    except StagesTextError as error:
+        draft.problem(option, str(error), "such as Et*3|(tt|)*29|L")
+        return
+    layers = options.whole("num_layers", 1)
+    count = sum(stage.layers for stage in found)
+    if len(found) % pp:
+        draft.problem(option, f"{len(found)} stages are no multiple of pp {pp}")
+    elif layers is not None and count != layers:
+        draft.problem(option, f"it has {count} layers, and --num-layers {layers}")
+    elif not _predicts(options, option, found):
+        return
+    elif chunks is not None and chunks != len(found) // pp:
+        other = options.get(_VIRTUAL) or options.get(_PER_VIRTUAL) or option
+        shown = f"{option.key} has {len(found) // pp} chunks of each device, {other.key} {chunks}"
+        for one in (option, other):
+            draft.problem(one, shown, "keep one of them")
+    else:
+        _interleave(options, option, len(found) // pp)
+        _list(options, option, [stage.layers for stage in found])
+        for name in (_VIRTUAL, _PER_VIRTUAL):
+            beside = options.get(name)
+            if beside is not None:
+                why = f"{option.key} has as many chunks; Megatron-LM rejects both at once"
+                draft.leave(beside, why)
+
+
+def _predicts(options: ToolOptions, option: Option, found: Sequence[Stage]) -> bool:
+    """Return whether layers that predict further tokens are as many as the model has."""
+    model = options.whole("mtp_num_layers") or 0
+    count = sum(stage.predict for stage in found)
+    if count != model:
+        message = f"it has {count} layers that predict further tokens, and the model {model}"
+        options.draft.problem(option, message)
+        return False
+    if count != found[-1].predict:
+        why = "layers that predict further tokens stand beside the head here"
+        options.draft.leave(option, why)
+    return True
+
+
+def _end_stages(options: ToolOptions, pp: int, chunks: int) -> None:
+    """Read stages whose first or last has layers of its own number."""
+    draft = options.draft
+    first, last = options.whole(_FIRST, 1), options.whole(_LAST, 1)
+    option = options.get(_FIRST) or options.get(_LAST)
+    layers = options.whole("num_layers", 1)
+    if option is None:
+        return
+    if layers is None or pp < 2:
+        draft.leave(option, "it needs --num-layers and more than one stage")
+        return
+    rest = layers - (first or 0) - (last or 0)
+    between = pp - (first is not None) - (last is not None)
+    if rest < 0 or (between and rest % between) or (not between and rest):
+        draft.problem(option, f"{rest} layers are left for {between} stages, and do not divide")
+        return
+    each = rest // between if between else 0
+    devices = [each] * pp
+    devices[0] = first if first is not None else each
+    devices[-1] = last if last is not None else each
+    if any(count % chunks for count in devices):
+        draft.problem(option, f"layers of a device do not divide by {chunks} chunks")
+        return
+    _list(options, option, [count // chunks for count in devices] * chunks)
+    if options.get(_FIRST) is not None and (other := options.get(_LAST)) is not None:
+        draft.ignore(other, f"read with {option.key}")
+
+
+def _list(options: ToolOptions, option: Option, layers: Sequence[int]) -> None:
+    if len(layers) > 1:
+        shown = ", ".join(str(count) for count in layers)
+        options.draft.set("schedule.stages", f"[{shown}]", option)
+
+
+def _state(option: Option) -> str:
+    return "off" if option.text == "false" else "on"

@@ -1,0 +1,311 @@
+"""Tools that pass arguments of Megatron-LM on: ms-swift, Primus, FlagScale, lists in YAML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from parcost import ImportFile, ImportProblem
+from parcost_formats.tools.collector import read_configuration
+from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.interpolation import resolve
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.tables import is_listed, table
+
+_TOOLS = table("megatron_tools")
+_ARGUMENTS = "MODEL_ARGS."
+_DEEPEST = 8  # files that extend one another
+_FALSE = "false"
+_VARIABLE = re.compile(r"\$\{(\w{1,99})(?::([^${}]*))?\}")
+_MODULE = ("name", "framework", "config", "model")  # keys of a module, beside its overrides
+
+
+class ToolJob:
+    """The options of a file, the tool that has them, and what it rejects or leaves open.
+
+    *doubts* are files that are not read, with their reasons. *model* names one of Hugging Face.
+    *checkpoint* is one that has the model. *devices* are factors of their number.
+    *environment* has values of variables.
+    """
+
+    def __init__(self, tool: str) -> None:
+        self.tool = tool
+        self.version = str(_TOOLS[tool]["version"]) if tool else ""
+        self.options: dict[str, Option] = {}
+        self.ignored: list[Option] = []
+        self.rejected: list[tuple[Option, str]] = []
+        self.doubts: list[Option] = []
+        self.model: Option | None = None
+        self.checkpoint: Option | None = None
+        self.devices: list[Option] = []
+        self.environment: Mapping[str, str] = {}
+
+    def add(self, option: Option) -> None:
+        """Add an option, or note why the tool's job cannot be read."""
+        settings = _TOOLS[self.tool] if self.tool else {}
+        name = settings.get("renames", {}).get(option.name, option.name)
+        rejected = settings.get("rejected", {}).get(name)
+        if rejected is not None:
+            if option.text not in rejected["keep"]:
+                self.rejected.append((option, str(rejected["why"])))
+            else:
+                self.ignored.append(option)
+        elif is_listed(name, settings.get("ignored", {}).get("names", ())):
+            self.ignored.append(option)
+        else:
+            self.options[name] = option.evolve(name=name)
+
+    def complete(self) -> None:
+        """Add the defaults of the tool for what the file does not state."""
+        if not self.tool:
+            return
+        settings = _TOOLS[self.tool]
+        defaults = dict(settings["defaults"])
+        if self.model is None:
+            defaults |= settings.get("model_defaults", {})
+        else:
+            defaults |= {"hidden_dropout": "0.0", "attention_dropout": "0.0"}
+        for name, value in defaults.items():
+            fact = f"{self.version}: {name} is {value}"
+            one = Option(name=name, key=name, texts=(value,), assumption=fact)
+            self.options.setdefault(name, one)
+
+
+def reject_reinforcement(draft: Draft, options: Mapping[str, Option]) -> None:
+    """Reject a job of slime, which generates within its steps."""
+    found = [options[name] for name in _TOOLS["slime"]["signs"] if name in options]
+    if len(found) > 1:
+        draft.problem(found[0], str(_TOOLS["slime"]["why"]))
+
+
+def swift_job(options: Mapping[str, Option]) -> ToolJob:
+    """Return the job of a command of ms-swift."""
+    job = ToolJob("ms_swift")
+    for option in options.values():
+        if option.name == "model":
+            job.model = option
+        else:
+            job.add(option)
+    if job.model is None and "num_layers" not in job.options:
+        job.checkpoint = job.options.get("load")
+    job.complete()
+    return job
+
+
+def yaml_job(file: ImportFile) -> ToolJob | ImportProblem:
+    """Return the job of a YAML file: of Primus, or a map of arguments."""
+    entries = read_configuration(file.name, file.text)
+    if isinstance(entries, ImportProblem):
+        return entries
+    if any(key.startswith(_ARGUMENTS) for key in entries):
+        job = ToolJob("")
+        for key, entry in entries.items():
+            shown = key.removeprefix(_ARGUMENTS)
+            if shown != key and shown.startswith("--"):
+                _add(job, shown, entry)
+            else:
+                job.ignored.append(_option("", key, entry))
+        return job
+    if "modules" in {key.partition(".")[0] for key in entries}:
+        return _primus(file, entries)
+    return _flagscale(file, entries)
+
+
+def _flagscale(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | ImportProblem:
+    """Return the job of FlagScale: an experiment, the file of its training, or both."""
+    job = ToolJob("flagscale")
+    backend = entries.get("experiment.task.backend")
+    if backend is not None and backend.value != "megatron":
+        why = f"backend `{backend.value}` of FlagScale is not read: `megatron` is"
+        return ImportProblem(message=why, start=backend.start, end=backend.end)
+    places = {key: (entry.start, entry.end) for key, entry in entries.items()}
+    merged = dict(entries)
+    for key, entry in entries.items():
+        if not key.startswith("defaults.") or not key.endswith(".train"):
+            continue
+        name = f"train/{entry.value}.yaml"
+        text = file.neighbor(name)
+        inner = read_configuration(name, text) if text is not None else None
+        if not isinstance(inner, Mapping):
+            why = inner.message if inner is not None else f"`{name}` is not beside this file"
+            job.doubts.append(_option("", f"train: {entry.value}", entry).evolve(unread=why))
+            continue
+        merged |= {one: JsonEntry(it.value, entry.start, entry.end) for one, it in inner.items()}
+        places |= dict.fromkeys(inner, (entry.start, entry.end))
+    for key, entry in resolve(merged).items():
+        placed = JsonEntry(entry.value, *places[key])
+        section, last = key.partition(".")[0], key.rpartition(".")[2]
+        if last in ("nnodes", "nproc_per_node") and section == "experiment":
+            job.devices.append(_option(last, key, placed))
+        elif section in ("system", "model", "data") and "${" not in str(entry.value):
+            _add(job, last, placed)
+        else:
+            job.ignored.append(_option("", key, placed))
+    _widen(job)
+    job.complete()
+    return job
+
+
+def _widen(job: ToolJob) -> None:
+    """Compute the width of MLPs as FlagScale does, from two keys of its own."""
+    keys = ("multiple_of", "hidden_dim_multiplier", "hidden_size")
+    found = [job.options.get(key) for key in keys]
+    multiple, factor, hidden = (float(one.text) if one and one.value else 0.0 for one in found)
+    place = found[0]
+    if place is None or not multiple or not hidden or "ffn_hidden_size" in job.options:
+        return
+    width = int(int(4 * hidden * 2 / 3) * (factor or 1.0))
+    text = str(int(multiple * -(-width // multiple)))
+    fact = f"{job.version}: two thirds of 4 x hidden, times hidden_dim_multiplier, rounded up"
+    one = place.evolve(name="ffn_hidden_size", texts=(text,), assumption=fact)
+    job.options["ffn_hidden_size"] = one
+    for key in keys[:2]:
+        if (option := job.options.pop(key, None)) is not None:
+            job.ignored.append(option)
+
+
+def _primus(file: ImportFile, entries: Mapping[str, JsonEntry]) -> ToolJob | ImportProblem:
+    job = ToolJob("primus")
+    job.environment = dict(file.options.environment)
+    modules = {key.split(".")[1] for key in entries if key.startswith("modules.")}
+    module = next((one for one in ("pre_trainer", "post_trainer", "trainer") if one in modules), "")
+    prefix = f"modules.{module}."
+    framework = entries.get(f"{prefix}framework")
+    if framework is None:
+        return ImportProblem(message="no trainer of Primus is in the file", start=0, end=1)
+    if framework.value != "megatron" or module == "post_trainer":
+        shown = f"`{module}` with framework `{framework.value}`"
+        why = f"{shown} of Primus is not read: `pre_trainer` with framework `megatron` is"
+        return ImportProblem(message=why, start=framework.start, end=framework.end)
+    model = entries.get(f"{prefix}model")
+    if model is not None:
+        named, _ = _substitute(_option("", "model", model), job.environment)
+        _extend(job, file, named.text, model, 0)
+    for key, entry in entries.items():
+        shown = key.removeprefix(f"{prefix}overrides.")
+        if shown != key:
+            _add(job, shown, entry)
+        elif key.startswith(prefix) and key.removeprefix(prefix) not in _MODULE:
+            why = f"a module of Primus has {', '.join(_MODULE)} and overrides"
+            job.rejected.append((_option("", key, entry), why))
+        elif key not in (f"{prefix}framework", f"{prefix}model"):
+            job.ignored.append(_option("", key, entry))
+    for option in [one for one in job.ignored if one.key == "use_turbo_deepep"]:
+        if option.text == "true":  # its dispatcher replaces that of Megatron-LM
+            job.ignored.remove(option)
+            for name, word in (
+                ("token_dispatcher_type", "flex"),
+                ("flex_dispatcher_backend", "deepep"),
+            ):
+                job.options[f"moe_{name}"] = option.evolve(name=f"moe_{name}", texts=(word,))
+    job.complete()
+    return job
+
+
+def _extend(job: ToolJob, file: ImportFile, name: str, place: JsonEntry, depth: int) -> None:
+    """Add the keys of a file of a model, and of those that it extends; its own win."""
+    texts = (file.neighbor(name), file.neighbor(f"models/{name}"))
+    text = next((one for one in texts if one and one != file.text), None)
+    option = _option("", f"model: {name}", place)
+    if name in _TOOLS["primus"]["bases"]:  # whose values are the defaults of the table
+        return
+    known = _TOOLS["primus"]["models"].get(name.rpartition("/")[2])
+    if text is None and known and not depth:
+        job.model = option.evolve(texts=(known,), assumption=f"{job.version}: {name}")
+        return
+    if text is None or depth > _DEEPEST:
+        why = "this file is not beside the job, nor in a folder `models` there"
+        job.doubts.append(option.evolve(unread=why))
+        return
+    entries = read_configuration(name, text)
+    if isinstance(entries, ImportProblem):
+        job.doubts.append(option.evolve(unread=entries.message))
+        return
+    for key in ("extends", "includes"):
+        values = entries[key].value if key in entries else []
+        for one in values if isinstance(values, list) else [values]:
+            base = str(one).rpartition("/")[2]
+            _extend(job, file, base, place, depth + 1)
+    for key, entry in entries.items():
+        if key in ("extends", "includes"):
+            continue
+        if entry.value is None:
+            job.options.pop(_names(key)[0], None)
+        else:
+            fact = f"{job.version}: {name}"
+            placed = JsonEntry(entry.value, place.start, place.end)
+            _add(job, key, placed, fact)
+
+
+def _add(job: ToolJob, key: str, entry: JsonEntry, why: str = "") -> None:
+    """Add a key and its value as a flag has them."""
+    name, off = _names(key)
+    if entry.value is None:  # as if it were left out
+        job.ignored.append(_option("", key, entry))
+        return
+    option = _option(name, key, entry).evolve(assumption=why)
+    option, empty = _substitute(option, job.environment)
+    if empty:
+        job.ignored.append(option)
+        return
+    if off and isinstance(entry.value, bool):
+        option = option.evolve(texts=(_FALSE if entry.value else "true",))
+    job.add(option)
+
+
+def _substitute(option: Option, environment: Mapping[str, str]) -> tuple[Option, bool]:
+    """Return an option with values of variables, ``${TP:1}``, and whether it is null."""
+    value = option.value
+    if not isinstance(value, str) or "${" not in value:
+        return option, False
+    notes: list[str] = []
+    lacking: list[str] = []
+
+    def replace(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if name in environment:
+            notes.append(f"--set-env {name}={environment[name]}")
+            return environment[name]
+        if default is None:
+            lacking.append(name)
+            return match[0]
+        notes.append(f"`{name}` is not set in the file: its default there")
+        return default
+
+    text = _VARIABLE.sub(replace, value)
+    if lacking:
+        answers = tuple(f"--set-env {name}=VALUE" for name in lacking)
+        why = f"`{lacking[0]}` is a variable of the environment"
+        return option.evolve(unread=why, answers=answers), False
+    note = "; ".join(dict.fromkeys([*notes, option.assumption])).rstrip("; ")
+    found = {"true": True, "false": False}.get(text.lower(), text)
+    texts = _texts(found)
+    return option.evolve(texts=texts, value=found, assumption=note), text in ("null", "")
+
+
+def _names(key: str) -> tuple[str, bool]:
+    """Return the name of a flag for a key, and whether the flag turns the key off."""
+    name = key.lstrip("-").replace("-", "_")
+    renamed = str(table("megatron")["bridge"]["renames"].get(name, name))
+    plain = renamed.removeprefix("not ")
+    return str(table("megatron")["aliases"].get(plain, plain)), renamed != plain
+
+
+def _option(name: str, key: str, entry: JsonEntry) -> Option:
+    return Option(
+        name=name,
+        key=key,
+        texts=_texts(entry.value),
+        start=entry.start,
+        end=entry.end,
+        value=entry.value,
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, bool):
+        return ("true" if value else _FALSE,)
+    if isinstance(value, list):
+        return tuple(str(one) for one in value)
+    return () if value is None else (str(value),)

@@ -1,0 +1,231 @@
+"""The job: batch, sequence, recomputation, overlap, offloading and kernels."""
+
+from __future__ import annotations
+
+from parcost_formats.tools.drafts import Option, digits
+from parcost_formats.tools.megatron.defaults import ToolOptions
+from parcost_formats.tools.tables import table
+
+_PARTS = table("megatron")["modules"]
+_KERNELS = table("megatron")["words"]["attention_backend"]
+_SWITCHED_OFF = {  # fusions that flags turn off, and what the framework has then
+    "no_masked_softmax_fusion": ("softmax", "eager"),
+    "no_bias_swiglu_fusion": ("activation", "halves"),
+    "no_bias_dropout_fusion": ("dropout", "eager"),
+    "no_rope_fusion": ("rotary", "eager"),
+}
+
+
+def read_training(options: ToolOptions, framework: str) -> None:
+    """Read how the job runs, in a *framework* of the catalogue."""
+    draft = options.draft
+    options.copy("seq_length", "training.sequence", 1)
+    if options.copy("micro_batch_size", "training.micro_batch", 1) is None:
+        options.require("micro_batch_size", "training.micro_batch")
+    batch = options.whole("global_batch_size", 1)
+    option = options.get("global_batch_size")
+    if batch is not None and option is not None:
+        draft.set("training.global_batch", f"{digits(batch)} sequences", option)
+    else:
+        why = "one micro-batch of each replica"
+        value = "(micro_batch * layout.dp) sequences"
+        options.default("global_batch_size", "training.global_batch", value, why)
+    _dropout(options)
+    _recompute(options)
+    _overlap(options)
+    _offload(options)
+    _kernels(options)
+    _fusions(options)
+    draft.use(f"catalog.frameworks.{framework}")
+    label = framework
+    if draft.has("framework."):
+        label = "megatron"
+        draft.label("framework", f"{label} extends {framework}")
+    draft.assume("training.framework", label, "the framework of this file")
+
+
+def _dropout(options: ToolOptions) -> None:
+    """Read whether masks are kept."""
+    draft = options.draft
+    found = {name: options.number(name) for name in ("hidden_dropout", "attention_dropout")}
+    stated = [one for name in found if (one := options.get(name))]
+    if any(found.values()):
+        draft.set("training.dropout", "on", next(o for o in stated if found[o.name]))
+    elif len(stated) == len(found):
+        draft.set("training.dropout", "off", stated[0])
+    else:
+        missing = next(name for name in found if not options.has(name) or found[name] is None)
+        options.default(missing, "training.dropout", "on", f"{missing} is 0.1")
+
+
+def _recompute(options: ToolOptions) -> None:
+    draft = options.draft
+    whole, short = options.get("recompute_granularity"), options.get("recompute_activations")
+    early = options.get("checkpoint_activations")
+    if early is not None and early.text != "false" and whole is None and short is None:
+        why = "Megatron-LM up to 2022, Megatron-DeepSpeed: all of every layer"
+        draft.set("training.recompute", "full", early, why)
+        return
+    if short is not None and short.text == "false":
+        short = None
+    layer = options.get("moe_layer_recompute")
+    if layer is not None and layer.text != "false":
+        draft.set("recompute.moe", "on", layer)
+    word = options.word("recompute_granularity", "full", "selective") if whole else None
+    if whole is not None and short is not None and word == "full":
+        message = f"{short.key} is selective, and {whole.key} is full"
+        for one in (whole, short):
+            draft.problem(one, message, "keep one of them")
+        return
+    method, count = options.get("recompute_method"), options.get("recompute_num_layers")
+    if whole is None and short is None:
+        options.settle("training.recompute")
+    if word == "full" and whole is not None:
+        draft.set("training.recompute", "full", whole)
+        _layers(options, count)
+    else:
+        for extra in (method, count):
+            if extra is not None:
+                draft.ignore(extra, "without --recompute-granularity full it is not read")
+    modules = options.get("recompute_modules")
+    option = whole if word == "selective" else short
+    if option is None:
+        if modules is not None:
+            why = "without --recompute-granularity selective it is not read"
+            draft.ignore(modules, why)
+        return
+    _modules(options, option, modules)
+
+
+def _layers(options: ToolOptions, count: Option | None) -> None:
+    """Read which layers are recomputed as a whole."""
+    draft = options.draft
+    word = options.word("recompute_method", "uniform", "block")
+    number = options.whole("recompute_num_layers")
+    if word == "block" and count is not None and number:
+        draft.set("recompute.layers", digits(number), count)
+    elif word == "block" and count is not None and number == 0:
+        draft.set("training.recompute", "none", count, "block: none of the layers")
+    elif count is not None and number is not None and number > 1:
+        why = "inputs of every layer are kept here, and of every n-th in Megatron-LM"
+        draft.leave(count, why)
+
+
+def _modules(options: ToolOptions, option: Option, modules: Option | None) -> None:
+    """Read which parts of a layer are recomputed."""
+    draft = options.draft
+    if modules is None:
+        draft.set("training.recompute", "selective", option)
+        return
+    core = "core_attn" in modules.texts
+    draft.set("training.recompute", "selective" if core else "none", modules)
+    for text in modules.texts:
+        if _PARTS.get(text):
+            draft.set(_PARTS[text], "on", modules)
+        elif text not in _PARTS:
+            why = f"`{text}` is not recomputed by itself here"
+            draft.leave(modules, why)
+
+
+def _overlap(options: ToolOptions) -> None:
+    draft = options.draft
+    for name, attribute in (
+        ("overlap_grad_reduce", "gradients"),
+        ("overlap_param_gather", "parameters"),
+    ):
+        switch = options.get(name)
+        if switch is not None:
+            draft.set(f"overlap.{attribute}", _state(switch), switch)
+    option = options.get("tp_comm_overlap")
+    if option is not None and option.text != "false":
+        draft.set("overlap.tensor", "pipelined", option)
+    size = options.whole("ddp_bucket_size", 1)
+    option = options.get("ddp_bucket_size")
+    if size is not None and option is not None:
+        width = 2 if options.on("grad_reduce_in_bf16") else 4
+        draft.set("overlap.bucket", f"{digits(size)} * {width} B", option)
+
+
+def _offload(options: ToolOptions) -> None:
+    draft = options.draft
+    layers = options.whole("cpu_offloading_num_layers")
+    option = options.get("cpu_offloading_num_layers")
+    if layers and option is not None:
+        draft.set("offload.layers", digits(layers), option)
+    used = options.get("optimizer_cpu_offload")
+    share = options.get("optimizer_offload_fraction")
+    number = options.number("optimizer_offload_fraction")
+    if used is None or used.text == "false":
+        if share is not None:
+            draft.ignore(share, "without --optimizer-cpu-offload it is not read")
+    elif share is None:
+        draft.set("offload.optimizer", "100 %", used)
+    elif number is not None and number <= 1:
+        draft.set("offload.optimizer", share.text, share)
+    else:
+        draft.problem(share, "a share from 0 to 1 is expected")
+
+
+def _kernels(options: ToolOptions) -> None:
+    draft = options.draft
+    option = options.get("attention_backend")
+    word = options.word("attention_backend", "auto", *_KERNELS)
+    version = options.get("flash_attention_version")
+    if option is not None and word == "flash" and version is not None:
+        known = ("2", "3", "4")
+        if options.word("flash_attention_version", *known):
+            draft.set("kernels.attention", f"flash_{version.text}", version)
+    elif option is not None and word in _KERNELS:
+        why = "FlashAttention 2: --flash-attention-version pins another" if word == "flash" else ""
+        draft.set("kernels.attention", _KERNELS[str(word)], option, why)
+    elif version is not None:
+        draft.ignore(version, "without --attention-backend flash it is not read")
+    _graphs(options)
+    option = options.get("no_gradient_accumulation_fusion")
+    if option is not None:
+        word = "on" if option.text == "false" else "off"
+        draft.set("kernels.fused_accumulation", word, option)
+    option = options.get("cross_entropy_fusion_impl")
+    if option is not None and options.word("cross_entropy_fusion_impl", "native", "te") == "te":
+        if options.on("cross_entropy_loss_fusion"):
+            draft.set("training.loss", "gradient", option)
+        else:
+            draft.ignore(option, "without --cross-entropy-loss-fusion it is not read")
+
+
+def _graphs(options: ToolOptions) -> None:
+    """Read what is captured as a graph."""
+    draft = options.draft
+    kinds = ("none", "local", "transformer_engine", "full_iteration")
+    kind = options.word("cuda_graph_impl", *kinds)
+    option, scope = options.get("cuda_graph_impl"), options.get("cuda_graph_scope")
+    for name in ("enable_cuda_graph", "external_cuda_graph"):
+        old = options.get(name)
+        if old is not None and old.text != "false":
+            kind, option = "local", old
+    if option is None or kind in (None, "none"):
+        if option is not None and kind == "none":
+            draft.set("kernels.cuda_graphs", "none", option)
+        if scope is not None:
+            draft.ignore(scope, "without --cuda-graph-impl it is not read")
+        return
+    scopes = set(scope.texts) if scope is not None else set()
+    if kind == "full_iteration" or "full_iteration" in scopes:
+        draft.set("kernels.cuda_graphs", "iteration", option)
+    elif scopes <= {"full"}:
+        draft.set("kernels.cuda_graphs", "layer", option)
+    else:
+        why = f"{' '.join(sorted(scopes))} are parts of a layer: all of it is captured here"
+        draft.set("kernels.cuda_graphs", "layer", option, why)
+
+
+def _fusions(options: ToolOptions) -> None:
+    """Read fusions that are turned off."""
+    for name, (attribute, word) in _SWITCHED_OFF.items():
+        option = options.get(name)
+        if option is not None and option.text != "false":
+            options.draft.set(f"framework.{attribute}", word, option)
+
+
+def _state(option: Option) -> str:
+    return "off" if option.text == "false" else "on"

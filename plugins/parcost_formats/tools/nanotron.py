@@ -1,0 +1,214 @@
+"""The YAML configuration of nanotron: model, layout, batch and precision of a run.
+
+It has all of a run but the hardware. The framework is ``generic``: the catalogue has no constants
+of nanotron's host.
+"""
+
+from __future__ import annotations
+
+from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.tables import table
+
+TOOL = "nanotron"
+_MODEL = "model.model_config."
+_CONFIG = "nanotron 0.4"
+_CLASSES = {"is_llama_config": "llama", "is_qwen2_config": "qwen2"}
+_CLASSES["is_starcoder2_config"] = "starcoder2"
+_EIGHT_BITS = ("float8", "fp8", "fp8e4m3", "fp8e5m2")
+
+
+class Nanotron(JobImporter):
+    """Configurations of nanotron."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is YAML with the sections of nanotron."""
+        marks = ("parallelism:", "model_config:", "tokens:")
+        return name.endswith((".yaml", ".yml")) and all(mark in text for mark in marks)
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a configuration."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the settings of a configuration, whose class of model a user may name."""
+        entries = read_configuration(file.name, file.text)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        found = SettingCollector(entries, table(TOOL))
+        family = _family(found, file.options.family)
+        model = f"model {family}"
+        _size_of_world(found)
+        _batch(found)
+        _parallelism(found)
+        _precision(found)
+        _optimizer(found)
+        _experts(found, model)
+        found.read_table({"model": model})
+        _defaults(found, model, family)
+        return found.translation()
+
+
+def _family(found: SettingCollector, chosen: str) -> str:
+    """Return the class of the model, by the mark that the file has for it, or as *chosen*."""
+    marks = [name for mark, name in _CLASSES.items() if found.value(f"{_MODEL}{mark}")]
+    if marks or chosen in _CLASSES.values():
+        return marks[0] if marks else chosen
+    if f"{_MODEL}hidden_size" not in found and f"{_MODEL}num_hidden_layers" not in found:
+        return "llama"
+    reason = "the file has none of is_llama_config, is_qwen2_config, is_starcoder2_config"
+    found.ask("model", reason, [f"--as {name}" for name in _CLASSES.values()])
+    return "llama"
+
+
+def _defaults(found: SettingCollector, model: str, family: str) -> None:
+    """Set what the class of the model decides, and what it takes for keys that are left out."""
+    entry = table(TOOL)["families"][family]
+    for name, value in entry["defaults"].items():
+        found.assume(model, name, value, f"nanotron 0.4: {name} of {family}")
+    for name, value in entry.get("code", {}).items():
+        found.assume(model, name, value, f"nanotron 0.4: the code of {family}")
+    if family == "starcoder2" and found.value(f"{_MODEL}grouped_query") is not True:
+        found.value(f"{_MODEL}multi_query")
+        found.assume(model, "kv_heads", "1", "nanotron 0.4: multi_query is true")
+
+
+def _size_of_world(found: SettingCollector) -> None:
+    """Set the devices: the product of the degrees."""
+    names = ("dp", "tp", "pp", "context_parallel_size")
+    degrees = [found.whole(f"parallelism.{name}") or 1 for name in names]
+    product = 1
+    for degree in degrees:
+        product *= degree
+    if "parallelism.dp" in found:
+        why = "nanotron 0.4: the product of tp, cp, dp and pp"
+        found.assume("cluster", "devices", str(product), why)
+
+
+def _batch(found: SettingCollector) -> None:
+    """Set the global batch: the product of what a replica takes and the replicas."""
+    keys = ("tokens.micro_batch_size", "tokens.batch_accumulation_per_replica")
+    micro, steps = (found.whole(key) for key in keys)
+    if micro is not None and steps is not None:
+        value = f"({digits(micro)} * {digits(steps)} * layout.dp) sequences"
+        why = "micro_batch_size x batch_accumulation_per_replica x dp"
+        found.assume("training", "global_batch", value, why)
+
+
+def _parallelism(found: SettingCollector) -> None:
+    """Read the pipeline, tensor parallelism and recomputation."""
+    stages = found.whole("parallelism.pp") or 1
+    engine, mode = "parallelism.pp_engine", "parallelism.tp_mode"
+    schedule = found.word(engine, {"1f1b": "one_f_one_b", "afab": "gpipe"})
+    if schedule is not None:
+        found.set("schedule", "kind", schedule, engine)
+    elif stages > 1:
+        found.assume("schedule", "kind", "gpipe", f"{_CONFIG}: pp_engine is afab")
+    shards = found.word(mode, {"reduce_scatter": "on", "all_reduce": "off"})
+    tensor = (found.whole("parallelism.tp") or 1) > 1
+    if shards is not None and tensor:
+        found.set("layout", "sequence_parallel", shards, mode)
+    elif tensor:
+        found.assume("layout", "sequence_parallel", "off", f"{_CONFIG}: tp_mode is ALL_REDUCE")
+    hides = "parallelism.tp_linear_async_communication"
+    on = found.switch(hides)
+    if on is not None and tensor:
+        found.set("overlap", "tensor", "weight_gradients" if on else "off", hides)
+    elif tensor:
+        found.assume("overlap", "tensor", "off", f"{_CONFIG}: {hides.partition('.')[2]}")
+    whole = found.switch("parallelism.recompute_layer")
+    if whole is not None:
+        found.set(
+            "training", "recompute", "full" if whole else "none", "parallelism.recompute_layer"
+        )
+    else:
+        _granularity(found)
+    gathers = "parallelism.tp_recompute_allgather"
+    if found.switch(gathers) is False:
+        found.leave_open(gathers, "write a framework with `keeps_gathers = on`")
+    stage = found.whole("optimizer.zero_stage", least=0)
+    if stage is not None and stage > 1:
+        found.problem("optimizer.zero_stage", "nanotron has ZeRO 0 and 1")
+    elif stage is not None:
+        found.set("layout", "zero", str(stage), "optimizer.zero_stage")
+    bucket = "model.ddp_bucket_cap_mb"
+    size = found.whole(bucket)
+    if size is not None:
+        found.set("overlap", "bucket", f"{size} MiB", bucket)
+
+
+def _granularity(found: SettingCollector) -> None:
+    """Read recomputation as 0.3 has it."""
+    key = "parallelism.recompute_granularity"
+    if key in found:
+        word = found.word(key, {"selective": "selective", "full": "full"})
+        if word is not None:
+            found.set("training", "recompute", word, key)
+    else:
+        found.assume("training", "recompute", "none", f"{_CONFIG}: recompute_layer is false")
+
+
+def _precision(found: SettingCollector) -> None:
+    """Read the recipe: wide gradients and a master copy, or all in the type of the model."""
+    key, wide = "model.dtype", "optimizer.accumulate_grad_in_fp32"
+    words = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "double": ""}
+    if str(found.value(key)) in _EIGHT_BITS:
+        answers = ("--use catalog.precisions.fp8_delayed", "--use catalog.precisions.bf16")
+        found.ask("precision", f"`{found.value(key)}`: its recipe is not in the file", answers, key)
+        found.switch(wide)  # a part of that recipe
+        return
+    kind = found.word(key, words) if key in found else "bf16"
+    why = "" if key in found else "nanotron 0.4: dtype is bfloat16"
+    if not kind:
+        return
+    if kind == "bf16" and found.switch(wide) is False:
+        found.use("precisions.bf16_pure", wide, why)
+        return
+    found.use(f"precisions.{kind}", key if key in found else "", why)
+    if kind == "fp16" and found.switch(wide):
+        changes = {"gradients": "4 B", "reduction": "4 B", "optimizer": "12 B"}
+        for name, value in changes.items():
+            found.set("precision nanotron extends fp16", name, value, wide)
+        found.assume("training", "precision", "nanotron", "the recipe that this file changes")
+
+
+def _optimizer(found: SettingCollector) -> None:
+    """Read the optimizer, whose state the recipes have as that of Adam."""
+    factory = "optimizer.optimizer_factory.name"
+    name = found.value(factory)
+    if name is not None and str(name).lower() not in ("adam", "adamw"):
+        why = f"recipes count the state and the update of Adam, and this is {name}"
+        answers = ("--use catalog.precisions.bf16", "--use catalog.precisions.bf16_sgd")
+        found.ask("precision", why, answers, factory)
+
+
+def _experts(found: SettingCollector, model: str) -> None:
+    """Read which layers have experts, and what every token visits."""
+    prefix = f"{_MODEL}moe_config."
+    layers, total = found.value(f"{prefix}layers"), found.whole(f"{_MODEL}num_hidden_layers")
+    key = f"{prefix}layers"
+    if isinstance(layers, list) and layers not in ([-1], list(range(total or 0))):
+        first = layers[0] if layers else 0
+        if layers and isinstance(first, int) and layers == list(range(first, total or 0)):
+            found.set(model, "dense_first", str(first), key)
+        else:
+            found.problem(key, "only the first layers can be dense")
+    if found.switch(f"{prefix}enable_shared_expert"):
+        found.set(model, "shared_experts", "1", f"{prefix}enable_shared_expert")
+        width = found.whole(f"{prefix}shared_expert_intermediate_size")
+        if width is not None:
+            key = f"{prefix}shared_expert_intermediate_size"
+            found.set(model, "shared_ffn", digits(width), key)
+    sends = f"{prefix}token_dispatcher_type"
+    kind = found.word(sends, {"alltoall": "alltoall", "allgather": "allgather"})
+    if kind is not None:
+        found.set("routing", "dispatcher", kind, sends)
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of nanotron."""
+    return [Nanotron()]

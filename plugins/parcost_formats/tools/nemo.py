@@ -1,0 +1,414 @@
+"""YAML configurations of NVIDIA NeMo 1, and those that NeMo 2 exports.
+
+What a file names as a class, ``_target_``, is looked up in a table, and never loaded. References
+to other keys are resolved; those to the environment and to other resolvers are not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from parcost import Importer, ImportFile, ImportProblem, SettingsWriter, Translation, hookimpl
+from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.hub import vocabulary_of
+from parcost_formats.tools.interpolation import MANDATORY, resolve
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.nemo_command import is_command, read_command
+from parcost_formats.tools.nemo_precision import read_precision
+from parcost_formats.tools.nemo_recipe import read_nemo_recipe
+from parcost_formats.tools.nemo_writer import NeMoWriter
+from parcost_formats.tools.python_values import PythonTextError
+from parcost_formats.tools.tables import table
+
+TOOL = "nemo"
+_MODELS = ("model.config.", "model.", "config.")
+_STRATEGIES = ("trainer.strategy.", "model.", "strategy.")
+_BATCHES = ("data.", "model.", "model.config.")
+_MOST_CALLBACKS = 20
+_TOKENIZERS = (
+    *("model.tokenizer.type", "model.tokenizer.tokenizer_name"),
+    *("model.tokenizer.pretrained_model_name", "model.tokenizer.model_name"),
+    *("data.tokenizer.pretrained_model_name", "data.tokenizer.model_name"),
+)
+_VOCABULARIES = ("model.tokenizer.vocab_size", "data.tokenizer.vocab_size")
+_SIGNS_OF_RECIPES = ("nemo_run", "nemo.collections.llm")
+_ANSWERS = {
+    "precision": "--use catalog.precisions.bf16",
+    "model": "--use catalog.models.llama31_8b",
+    "cluster.devices": "--set cluster.devices=64",
+    "training.global_batch": "--set 'training.global_batch=512 sequences'",
+    "training.recompute": "--set training.recompute=none",
+}
+_CLASSES = re.compile(r"_target_: ['\"]?nemo\.")
+_LAYOUT = re.compile(r"^\s*tensor_model_parallel_size:", re.MULTILINE)
+_TOP = re.compile(r"^(?:trainer|model|strategy|exp_manager):", re.MULTILINE)
+#: Top keys of tools that have the same words.
+_OTHERS = re.compile(
+    r"^(?:policy|grpo|modules|actor_rollout_ref|actor|cluster|peft|recipe|system):", re.MULTILINE
+)
+
+
+class NeMo(JobImporter):
+    """Configurations of NeMo."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is YAML of NeMo, by its layout or classes, or a recipe."""
+        if name.endswith(".py"):
+            return any(sign in text for sign in _SIGNS_OF_RECIPES)
+        if name.endswith((".sh", ".sbatch", ".slurm", ".sub")):
+            return is_command(text)
+        if not name.endswith((".yaml", ".yml")):
+            return False
+        if _CLASSES.search(text):
+            return True
+        return bool(_LAYOUT.search(text) and _TOP.search(text) and not _OTHERS.search(text))
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a configuration."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the settings of a configuration; `--recipe` chooses one of several recipes."""
+        if file.name.endswith(".py"):
+            try:
+                recipe = read_nemo_recipe(file.text, file.options.recipe)
+            except PythonTextError as error:
+                problem = ImportProblem(
+                    message=str(error), start=error.start, end=error.end, help=error.help
+                )
+                return Translation(problems=[problem])
+            return _NeMoReader(recipe.entries, recipe.unread, recipe.assumed).translation()
+        if is_command(file.text) and not file.name.endswith((".yaml", ".yml")):
+            job = read_command(file)
+            if isinstance(job, ImportProblem):
+                return Translation(problems=[job])
+            return _NeMoReader(job.entries, job.unread, job.assumed).translation()
+        entries = read_configuration(file.name, file.text)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        return _NeMoReader(entries).translation()
+
+
+class _NeMoReader:
+    """Reads the entries of a configuration, whose prefixes are those of NeMo 1 or 2."""
+
+    def __init__(
+        self,
+        entries: Mapping[str, JsonEntry],
+        unread: Mapping[str, str] = MappingProxyType({}),
+        assumed: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Read *entries*; *unread* are keys whose value is not known, and why.
+
+        *assumed* are keys whose values a library has.
+        """
+        self._unread = unread
+        self._table: Mapping[str, Any] = table(TOOL)
+        self._entries = resolve(entries)
+        self._found = SettingCollector(self._entries, self._table, assumed)
+        self._exported = any(key.endswith("_target_") for key in entries)
+
+    def translation(self) -> Translation:
+        """Return what the configuration says."""
+        found = self._found
+        found.use("frameworks.nemo")
+        self._mandatory()
+        self._devices()
+        self._layout()
+        self._batch()
+        self._model()
+        self._recompute()
+        self._optimizer()
+        read_precision(found, exported=self._exported)
+        self._reject()
+        self._ask()
+        return found.translation()
+
+    def _reject(self) -> None:
+        """Reject adapters, which would be read as full fine-tuning."""
+        for key in ("peft._target_", "model_transform._target_", "model.peft.peft_scheme"):
+            if self._found.value(key) not in (None, "none", "null", ""):
+                self._found.problem(key, "adapters are not in the language yet")
+
+    def _ask(self) -> None:
+        """Ask for what a recipe computes from values that it does not have."""
+        model = self._table["model"]
+        paths = {
+            **{
+                name: f"model.{one}"
+                for name, one in {**model["numbers"], **model["switches"]}.items()
+            },
+            **self._table["decides"],
+            **self._table["layout"]["numbers"],
+            **self._table["layout"]["switches"],
+            **self._table["batch"],
+            "global_batch_size": "training.global_batch",
+        }
+        asked: set[str] = set()
+        for key, why in self._unread.items():
+            path = paths.get(key) or paths.get(key.rpartition(".")[2], "")
+            if path and path not in asked:
+                asked.add(path)
+                answers = _ANSWERS.get(path, f"--set {path}=1")
+                self._found.ask(path, f"`{key}`: {why}", [answers], key)
+
+    def _mandatory(self) -> None:
+        """List the values that the command line has to give."""
+        paths = self._table["model"]["numbers"], self._table["layout"]["numbers"]
+        names = {*self._table["batch"], *paths[0], *paths[1], "num_nodes", "devices"}
+        for key, entry in self._entries.items():
+            if entry.value == MANDATORY and key.rpartition(".")[2] in names:
+                self._found.leave_open(key, f"`{MANDATORY}` is a value that the command line gives")
+
+    def _key(self, name: str, prefixes: Sequence[str]) -> str | None:
+        """Return the key that the file has for a name."""
+        for prefix in prefixes:
+            key = f"{prefix}{name}"
+            if key in self._found and self._entries[key].value != MANDATORY:
+                return key
+        return None
+
+    def _devices(self) -> None:
+        """Read the devices: nodes times devices of each."""
+        nodes, each = self._key("num_nodes", ["trainer."]), self._key("devices", ["trainer."])
+        if each is None:
+            return
+        if self._found.value(each) in (-1, "auto"):
+            self._found.leave_open(each, "all devices of a node: write `cluster { devices = N }`")
+            return
+        devices = self._found.whole(each)
+        count = 1 if nodes is None else self._found.whole(nodes)
+        if devices is not None and count is not None:
+            self._found.set("cluster", "devices", f"{count} * {devices}", nodes or each)
+
+    def _layout(self) -> None:
+        """Read the degrees and the schedule."""
+        found = self._found
+        for name, path in self._table["layout"]["numbers"].items():
+            key = self._key(name, _STRATEGIES)
+            number = None if key is None else found.whole(key)
+            if key is not None and number is not None:
+                block, _, attribute = path.partition(".")
+                found.set(block, attribute, digits(number), key)
+                if attribute == "chunks" and number > 1:
+                    found.set("schedule", "kind", "interleaved", key)
+        self._switches(self._table["layout"]["switches"], _STRATEGIES)
+        multiple = self._key("make_vocab_size_divisible_by", _MODELS)
+        number = None if multiple is None else found.whole(multiple)
+        if multiple is not None and number is not None:
+            found.set("layout", "vocabulary_multiple", str(number), multiple)
+        callbacks = [f"trainer.callbacks.{place}." for place in range(_MOST_CALLBACKS)]
+        for name in ("ub_tp_comm_overlap", "tp_comm_overlap"):
+            key = self._key(name, ("model.", "model.config.", *callbacks))
+            if key is not None and found.switch(key):
+                found.set("overlap", "tensor", "pipelined", key)
+
+    def _batch(self) -> None:
+        """Read sequences and batches."""
+        found = self._found
+        for name, path in self._table["batch"].items():
+            key = self._key(name, _BATCHES)
+            number = None if key is None else found.whole(key)
+            if key is not None and number is not None:
+                block, _, attribute = path.partition(".")
+                found.set(block, attribute, digits(number), key)
+        key = self._key("global_batch_size", _BATCHES)
+        number = None if key is None else found.whole(key)
+        if key is not None and number is not None:
+            found.set("training", "global_batch", f"{digits(number)} sequences", key)
+
+    def _model(self) -> None:
+        """Read the sizes of the model, or the class that has them."""
+        found = self._found
+        base = self._class_of_model()
+        sized = self._key("num_layers", _MODELS)
+        if base is None and sized is None:
+            found.lack("the sizes of the model", "write `use catalog.models.NAME`", "model")
+            return
+        block = f"model nemo extends {base}" if base else "model nemo"
+        for name, attribute in self._table["model"]["numbers"].items():
+            key = self._key(name, _MODELS)
+            number = None if key is None else found.whole(key)
+            if key is not None and number is not None:
+                found.set(block, attribute, digits(number), key)
+        switches = {n: f"{block}.{a}" for n, a in self._table["model"]["switches"].items()}
+        self._switches(switches, _MODELS)
+        for name, words in (("activation", "activations"), ("normalization", "norms")):
+            key = self._key(name, _MODELS)
+            value = None if key is None else found.word(key, self._table["model"][words])
+            if key is not None and value is not None:
+                found.set(block, "gated" if name == "activation" else "norm", value, key)
+        self._positions(block)
+        self._exchange()
+        self._dropout()
+        if base and found.has_block(block):
+            found.assume("training", "model", "nemo", "the model that this file changes")
+        if self._exported:
+            if base is None:
+                self._family(block)
+        else:
+            for name, default in self._table["model"]["defaults"].items():
+                found.assume(block, name, default["value"], default["why"])
+            if self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS):
+                return
+            self._tokenizer(block)
+
+    def _family(self, block: str) -> None:
+        """Set what the class of a model takes where the file states nothing; ask for others."""
+        found, families = self._found, self._table["families"]
+        keys = ("model.config._target_", "config._target_", "model._target_")
+        key = next((one for one in keys if one in found), "")
+        kind = str(found.value(key, "")).rpartition(".")[2]
+        start = max((one for one in families if kind.startswith(one)), key=len, default="")
+        if not start:
+            reason = f"what `{kind}` takes for keys that are left out is not known"
+            found.ask("model", reason, [_ANSWERS["model"], "--use config.json"], key)
+            return
+        for name, value in families[start].items():
+            why = f"NeMo 2.5: {kind}"
+            if name == "dropout":
+                found.assume("training", name, value, why)
+            elif name != "positions":
+                found.assume(block, name, value, why)
+            elif not found.has(block, name) and not self._key("position_embedding_type", _MODELS):
+                found.assume(block, name, "training.sequence", why)
+        if not (self._key("vocab_size", _MODELS) or self._key("override_vocab_size", _MODELS)):
+            self._tokenizer(block)
+
+    def _tokenizer(self, block: str) -> None:
+        """Set the vocabulary to that of a known tokenizer, or list that the file lacks it."""
+        found = self._found
+        stated = next((one for one in _VOCABULARIES if one in found), None)
+        size = None if stated is None else found.whole(stated)
+        if stated is not None and size is not None:
+            found.set(block, "vocabulary", digits(size), stated)
+            return
+        key = next((one for one in _TOKENIZERS if one in found), None)
+        shown = str(found.value(key, "")) if key else ""
+        size = table("megatron")["tokenizers"].get(shown) or vocabulary_of(shown)
+        if key is not None and size is not None:
+            found.set(block, "vocabulary", digits(int(size)), key)
+            return
+        why = "the tokenizer has it: write `model mine extends nemo { vocabulary = N }`"
+        found.lack("the vocabulary", why, "model.vocabulary")
+
+    def _class_of_model(self) -> str | None:
+        """Return the model of the catalogue that a class stands for; it is imported."""
+        for key in ("model.config._target_", "config._target_", "model._target_"):
+            name = str(self._found.value(key, "")).rpartition(".")[2]
+            entry = self._table["classes"].get(name)
+            if entry is not None:
+                self._found.use(f"models.{entry}", key)
+                return str(entry)
+        return None
+
+    def _positions(self, block: str) -> None:
+        """Read learned positions, which NeMo 1 has unless it is told otherwise."""
+        found = self._found
+        kind = self._key("position_embedding_type", _MODELS)
+        rows = self._key("max_position_embeddings", _MODELS)
+        learned = found.value(kind) == "learned_absolute" if kind else not self._exported
+        number = None if rows is None else found.whole(rows)
+        if learned and rows is not None and number is not None:
+            found.set(block, "positions", digits(number), rows)
+
+    def _exchange(self) -> None:
+        """Read how tokens reach their experts, and how many each expert takes."""
+        found, words = self._found, table("megatron")["words"]
+        for place in range(_MOST_CALLBACKS):
+            callback = f"trainer.callbacks.{place}._target_"
+            if str(found.value(callback, "")).endswith("DeepEPCallback"):
+                found.set("routing", "dispatcher", "deepep", callback)
+        key = self._key("moe_token_dispatcher_type", _MODELS)
+        word = None if key is None else found.word(key, words["moe_token_dispatcher_type"])
+        if key is not None and word is not None:
+            found.set("routing", "dispatcher", word, key)
+        key = self._key("moe_expert_capacity_factor", _MODELS)
+        factor = None if key is None else found.value(key)
+        if key is not None and isinstance(factor, int | float) and factor > 0:
+            found.set("routing", "capacity_factor", str(factor), key)
+
+    def _dropout(self) -> None:
+        key = self._key("hidden_dropout", _MODELS)
+        rate = 0 if key is None else self._found.value(key)
+        if key is not None and isinstance(rate, int | float):
+            self._found.set("training", "dropout", "on" if rate else "off", key)
+
+    def _recompute(self) -> None:
+        """Read what is made again in backward."""
+        found = self._found
+        kinds = {"full": "full", "selective": "selective"}
+        for name in ("activations_checkpoint_granularity", "recompute_granularity"):
+            key = self._key(name, _MODELS)
+            kind = None if key is None else found.word(key, kinds)
+            if key is not None and kind is not None:
+                found.set("training", "recompute", kind, key)
+        method = self._key("activations_checkpoint_method", _MODELS)
+        method = method or self._key("recompute_method", _MODELS)
+        for name in ("activations_checkpoint_num_layers", "recompute_num_layers"):
+            key = self._key(name, _MODELS)
+            number = None if key is None else found.whole(key, least=0)
+            if key is None or number is None:
+                continue
+            if method is not None and found.value(method) == "block" and number:
+                found.set("recompute", "layers", str(number), key)
+            elif number > 1:
+                found.leave_open(key, f"checkpoints of {number} layers cannot be written")
+        modules = self._key("recompute_modules", _MODELS)
+        if modules is not None:
+            found.leave_open(modules, "write the block `recompute`: norms, activation, mlp, moe")
+
+    def _optimizer(self) -> None:
+        """Read what the optimizer shards, and what hides."""
+        found = self._found
+        name = self._key("name", ["model.optim."])
+        stage = None if name is None else found.word(name, self._table["optimizers"])
+        if found.switch("model.fsdp"):
+            strategy = "model.fsdp_sharding_strategy"
+            shards = found.word(strategy, self._table["shards"]) or "3"
+            found.set("layout", "zero", shards, strategy if strategy in found else "model.fsdp")
+            if name is not None:
+                found.ignore(name, "FSDP shares out its state")
+        elif name is not None and stage is not None:
+            found.set("layout", "zero", stage, name)
+        for prefix in ("optim.config.", "trainer.strategy.ddp."):
+            key = self._key("use_distributed_optimizer", [prefix])
+            on = None if key is None else found.switch(key)
+            if key is not None and on is not None:
+                found.set("layout", "zero", "1" if on else "0", key)
+        ddp = ("trainer.strategy.ddp.", "model.optim.")
+        pairs = {
+            "overlap_grad_reduce": "gradients", "overlap_grad_sync": "gradients",
+            "overlap_param_gather": "parameters", "overlap_param_sync": "parameters",
+        }  # fmt: skip
+        self._switches({n: f"overlap.{a}" for n, a in pairs.items()}, ddp)
+        bucket = self._key("bucket_cap_mb", ["model.optim."])
+        size = None if bucket is None else found.whole(bucket)
+        if bucket is not None and size is not None:
+            found.set("overlap", "bucket", f"{size} MiB", bucket)
+
+    def _switches(self, paths: Mapping[str, str], prefixes: Sequence[str]) -> None:
+        for name, path in paths.items():
+            key = self._key(name, prefixes)
+            on = None if key is None else self._found.switch(key)
+            if key is not None and on is not None:
+                block, _, attribute = path.rpartition(".")
+                self._found.set(block, attribute, "on" if on else "off", key)
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of NeMo."""
+    return [NeMo()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer configurations of NeMo."""
+    return [NeMoWriter()]

@@ -1,0 +1,112 @@
+"""Commands of NeMo 1 in a shell script: ``megatron_gpt_pretraining.py model.num_layers=12``.
+
+The words of a command replace values of the configuration that it names. That configuration stands
+beside the script, or is the one of NeMo.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parcost import ImportFile, ImportProblem
+from parcost_formats.tools.collector import read_configuration
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.nemo_recipe import NeMoRecipe
+from parcost_formats.tools.shell.launches import ScriptLaunch, launches
+from parcost_formats.tools.shell.scripts import ARGUMENTS, read_script
+from parcost_formats.tools.shell.values import ShellField
+from parcost_formats.tools.shell.words import ShellTextError
+from parcost_formats.tools.tables import table
+from parcost_formats.tools.yaml_text import YamlTextError, read_mapping
+
+_PROGRAM = re.compile(r"\bmegatron_gpt_(?:pretraining|continue_training|finetuning)\w*\.py\b")
+_PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w./@]*)=(.*)", re.DOTALL)
+_TOKENIZER = "model.tokenizer."
+_NAME = "megatron_gpt_config"  # that of NeMo, if a command names none
+
+
+def is_command(text: str) -> bool:
+    """Return whether a script starts a trainer of NeMo 1."""
+    return bool(_PROGRAM.search(text))
+
+
+def read_command(file: ImportFile) -> NeMoRecipe | ImportProblem:
+    """Return the keys of a command and of its configuration, or why they are not read."""
+    try:
+        environment = {"HOME": "~", **dict(file.options.environment)}
+        script = read_script(file.text, environment, file.neighbor, file.name)
+    except ShellTextError as error:
+        return ImportProblem(message=str(error), start=error.start, end=error.end)
+    found = [one for one in launches(script) if _PROGRAM.search(one.name)]
+    if len({tuple(word.text for word in one.arguments) for one in found}) != 1:
+        message = f"the script has {len(found)} commands of NeMo, and one is expected"
+        match = _PROGRAM.search(file.text)
+        start, end = match.span() if match else (0, 1)
+        return ImportProblem(message=message, start=start, end=end)
+    return _read_words(file, found[0])
+
+
+def _read_words(file: ImportFile, launch: ScriptLaunch) -> NeMoRecipe | ImportProblem:
+    """Return the keys of the words of a command, over those of its configuration."""
+    entries: dict[str, JsonEntry] = {}
+    unread: dict[str, str] = {}
+    assumed: dict[str, str] = {}
+    for word in (*launch.arguments, *launch.conditional):
+        if word.unread == ARGUMENTS:
+            continue
+        pair = _PAIR.fullmatch(word.text)
+        if pair is None or word.text.startswith("-"):
+            continue
+        key, value = pair[1], pair[2]
+        if word.unread or word in launch.conditional:
+            unread[key] = word.unread or "it is set under a test that the script does not decide"
+            entries[key] = JsonEntry(None, word.start, word.end)
+        else:
+            entries[key] = JsonEntry(_plain(value), word.start, word.end)
+            if word.assumption:
+                assumed[key] = word.assumption
+    name, place = _option(launch.arguments, "config-name"), launch.program
+    plain = (name.text if name is not None else _NAME).removesuffix(".yaml")
+    folder = _option(launch.arguments, "config-path")
+    folders = [] if folder is None else [f"{folder.text.strip('/')}/"]
+    texts = (file.neighbor(f"{one}{plain}.yaml") for one in (*folders, "conf/", ""))
+    text = next((one for one in texts if one is not None), None)
+    if text is not None:
+        other = read_configuration(f"{plain}.yaml", text)
+        if isinstance(other, ImportProblem):
+            message = f"{plain}.yaml: {other.message}"
+            return ImportProblem(message=message, start=place.start, end=place.end)
+        for key, entry in other.items():
+            entries.setdefault(key, JsonEntry(entry.value, place.start, place.end))
+    elif plain == _NAME:
+        tokenizer = any(key.startswith(_TOKENIZER) for key in entries)
+        for key, value in table("nemo")["command"].items():
+            if key not in entries and not (tokenizer and key.startswith(_TOKENIZER)):
+                entries[key] = JsonEntry(value, place.start, place.end)
+                assumed[key] = f"NeMo 1: {_NAME}.yaml"
+    else:
+        message = f"`{plain}.yaml` has the other keys, and is not in the folder of the script"
+        at = name or place
+        return ImportProblem(message=message, start=at.start, end=at.end)
+    return NeMoRecipe(entries, unread, assumed)
+
+
+def _option(words: Sequence[ShellField], name: str) -> ShellField | None:
+    """Return the value of an option of Hydra: ``--config-name=a`` or ``--config-name a``."""
+    for place, word in enumerate(words):
+        start, equals, value = word.text.partition("=")
+        if start == f"--{name}":
+            following = words[place + 1] if place + 1 < len(words) else None
+            return word._replace(text=value) if equals else following
+    return None
+
+
+def _plain(text: str) -> Any:
+    """Return the value of a word as YAML has it."""
+    try:
+        found: Mapping[str, JsonEntry] = read_mapping(f"value: {text}")
+    except YamlTextError:
+        return text
+    return found["value"].value if "value" in found else text

@@ -1,0 +1,269 @@
+"""Recipes of NeMo 2: Python that makes configurations of NeMo-Run. It is followed, and never run.
+
+What a recipe makes is returned by dotted keys, as NeMo-Run exports it in YAML.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from parcost import did_you_mean
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.megatron.recipe_code import (
+    Cell,
+    CodeLibrary,
+    Entity,
+    Follower,
+    Function,
+    UnreadValue,
+)
+from parcost_formats.tools.python_values import (
+    DottedName,
+    PythonText,
+    PythonTextError,
+    UnreadError,
+    dotted,
+)
+from parcost_formats.tools.tables import table
+
+_MAKERS = ("Config", "Partial")
+_RECIPES = ("pretrain_recipe", "finetune_recipe", "trainer", "model")  # of other files
+_MOST_KEYS = 5_000
+_LIBRARY = table("nemo_recipes")
+_FIRST = ("dir", "name")  # arguments of every recipe, in this order
+_ADAPTERS = "lora"  # the default of finetune_recipe
+
+
+class NeMoRecipe(NamedTuple):
+    """Entries of a recipe by dotted keys, and why the values of some keys are not known.
+
+    *assumed* are keys whose values the library has, with its version.
+    """
+
+    entries: Mapping[str, JsonEntry]
+    unread: Mapping[str, str]
+    assumed: Mapping[str, str]
+
+
+def read_nemo_recipe(text: str, name: str = "") -> NeMoRecipe:
+    """Return what a recipe in a Python file sets: the one called *name*, or the only one.
+
+    Raises:
+        PythonTextError: The file is no Python, has no recipe that can be followed, or several.
+    """
+    python = PythonText(text)
+    follower = Follower(python.tree, _NeMoLibrary(python), {})
+    recipe = _select_recipe(python, follower, name)
+    try:
+        made = follower.call_function(recipe, {})
+    except UnreadError as error:
+        raise PythonTextError(str(error), 0, 1) from None
+    if not isinstance(made, Entity):
+        why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
+        start, _ = python.place(recipe)
+        raise PythonTextError(f"the recipe is not followed: {why}", start, start + 3)
+    entries: dict[str, JsonEntry] = {}
+    unread: dict[str, str] = {}
+    assumed: dict[str, str] = {}
+    for key, cell in _flatten("", made):
+        value = cell.value
+        start, end = python.place(cell.node)
+        if cell.why:
+            assumed[key] = cell.why
+        if isinstance(value, UnreadValue):
+            unread[key] = value.why
+        known = None if isinstance(value, UnreadValue) else value
+        entries[key] = JsonEntry(known, start, end)
+        if len(entries) > _MOST_KEYS:
+            raise PythonTextError(f"the recipe has more than {_MOST_KEYS:,} keys", start, end)
+    return NeMoRecipe(entries, unread, assumed)
+
+
+def _select_recipe(python: PythonText, follower: Follower, name: str) -> Function:
+    found = [one for one in python.tree.body if isinstance(one, Function) and _is_recipe(one)]
+    names = [one.name for one in found]
+    if name:
+        if name in follower.functions:
+            return follower.functions[name]
+        hint = did_you_mean(name, names) or f"recipes of the file: {', '.join(names)}"
+        raise PythonTextError(f"the file has no recipe `{name}`: {hint}", 0, 1)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise PythonTextError("the file has no function that makes a recipe of NeMo-Run", 0, 1)
+    start, _ = python.place(found[1])
+    ways = " | ".join(f"--recipe {one}" for one in names)
+    raise PythonTextError("the file has several recipes", start, start + 3, f"choose one: {ways}")
+
+
+def _is_recipe(function: Function) -> bool:
+    """Return whether a function makes a whole job: by its type, or by its name."""
+    if function.returns is not None:
+        return "Partial" in ast.unparse(function.returns) and not function.name.startswith("_")
+    return function.name.endswith(("recipe", "recipe_configs"))
+
+
+def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
+    """Yield the values of an entity by dotted keys, with those of inner ones."""
+    kind = Cell(f"nemo.{entity.kind}", entity.node, "")
+    yield f"{prefix}_target_", kind
+    for name, cell in entity.cells.items():
+        if isinstance(cell.value, list) and all(isinstance(one, str) for one in cell.value):
+            yield f"{prefix}{name}", cell
+            continue
+        values = cell.value if isinstance(cell.value, list) else [cell.value]
+        alone = len(values) == 1
+        for place, value in enumerate(values):
+            key = f"{prefix}{name}" if alone and name != "callbacks" else f"{prefix}{name}.{place}"
+            if isinstance(value, Entity):
+                yield from _flatten(f"{key}.", value)
+            elif isinstance(value, DottedName):
+                yield key, Cell(value.name.rpartition(".")[2], cell.node, cell.key, cell.why)
+            elif isinstance(value, (int, float, str, bool, UnreadValue, type(None))):
+                yield key, Cell(value, cell.node, cell.key, cell.why)
+
+
+def _imports(tree: ast.Module) -> Mapping[str, str]:
+    """Return the full names of what a file imports, by the names that it uses."""
+    found: dict[str, str] = {}
+    for statement in ast.walk(tree):
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            module = getattr(statement, "module", None)
+            for alias in statement.names:
+                full = f"{module}.{alias.name}" if module else alias.name
+                if module or alias.asname:
+                    found[alias.asname or alias.name] = full
+    return found
+
+
+def _put_path(entity: Entity, path: str, cell: Cell) -> None:
+    """Set what a dotted key of the library names, and the configurations on the way."""
+    name, _, rest = path.partition(".")
+    if not rest:
+        if name == "_target_":
+            entity.kind = str(cell.value)
+        else:
+            entity.cells[name] = cell
+        return
+    inner = entity.cells.setdefault(name, Cell(Entity("object", cell.node), cell.node, name))
+    if rest.startswith("0."):  # the only one of a list
+        if not isinstance(inner.value, list):
+            entity.cells[name] = inner = Cell([Entity("object", cell.node)], cell.node, name)
+        _put_path(inner.value[0], rest.removeprefix("0."), cell)
+    else:
+        _put_path(inner.value, rest, cell)
+
+
+class _NeMoLibrary(CodeLibrary):
+    """What functions of NeMo and NeMo-Run return."""
+
+    def __init__(self, python: PythonText) -> None:
+        self._python = python
+        self._imports = _imports(python.tree)
+
+    def call(
+        self,
+        follower: Follower,  # noqa: ARG002
+        name: str,
+        node: ast.Call,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Any:
+        """Return what a function of another module returns, by the tables."""
+        last = name.rpartition(".")[2]
+        if last in _MAKERS:
+            first = arguments[0] if arguments else None
+            kind = first.name.rpartition(".")[2] if isinstance(first, DottedName) else "object"
+            return Entity(kind, node, dict(keywords))
+        known = table("nemo")["plugins"].get(last)
+        if known is not None:
+            cells = {one: Cell(value, node, last) for one, value in known.items()}
+            return Entity("MegatronMixedPrecision", node, cells)
+        if last.startswith("distributed_fused_adam"):
+            on = {"use_distributed_optimizer": Cell(True, node, last)}
+            config = Entity("OptimizerConfig", node, on)
+            return Entity("Optimizer", node, {"config": Cell(config, node, last)})
+        first, dot, rest = name.partition(".")
+        full = f"{self._imports.get(first, first)}{dot}{rest}"
+        if last in _RECIPES and "." in full:
+            return self._follow_library(full, node, arguments, keywords)
+        if last in table("nemo")["performance"]["harmless"] and arguments:
+            return arguments[0]
+        if last == table("nemo")["performance"]["function"] and arguments:
+            return self._leave_to_arguments(node, arguments)
+        if any(isinstance(one, Entity) for one in arguments):
+            start, end = self._python.place(node)
+            why = f"`{name}` changes the recipe, and is of another file, which is not read"
+            raise PythonTextError(why, start, end)
+        return UnreadValue(f"`{name}` is of another file, which is not read")
+
+    def _follow_library(
+        self, name: str, node: ast.Call, arguments: Sequence[Any], keywords: Mapping[str, Cell]
+    ) -> Any:
+        """Return what a recipe of NeMo makes, or the model of one."""
+        start, end = self._python.place(node)
+        owner, _, last = name.rpartition(".")
+        family = owner.rpartition(".")[2]
+        made = "pretrain_recipe" if last == "model" else last
+        values = _LIBRARY["recipes"].get(f"{family}.{made}")
+        if values is None:
+            why = f"`{name}` is of another file, which is not read"
+            raise PythonTextError(why, start, end, "give the file of that recipe")
+        why = f"{_LIBRARY['version']}: {family}.{made}"
+        places, others = _LIBRARY["arguments"], _LIBRARY["other_arguments"]["names"]
+        strange = next((one for one in keywords if one not in places and one not in others), None)
+        if strange is not None or len(arguments) > len(_FIRST):
+            shown = f"`{strange}`" if strange is not None else "arguments without a name"
+            raise PythonTextError(f"what {shown} of `{name}` sets is not known", start, end)
+        given = {one: cell.value for one, cell in keywords.items()}
+        whole = {**_LIBRARY["common"], **values}
+        fast = given.get("performance_mode", False)
+        if fast is True:
+            faster = _LIBRARY["recipes"].get(f"{family}.{made} performance", {})
+            whole = {**whole, **faster, "without": faster.get("without", whole.get("without", ()))}
+            why = f"{why} with performance_mode"
+        elif fast is not False:
+            raise PythonTextError("whether performance_mode is on is not known", start, end)
+        recipe = Entity(made, node)
+        for path, value in whole.items():
+            if path != "without" and path not in whole.get("without", ()):
+                _put_path(recipe, path, Cell(value, node, path, why))
+        if last == "model":
+            return recipe.cells["model"].value
+        for one, cell in keywords.items():
+            if one in places and cell.value is not None:
+                _put_path(recipe, places[one], cell)
+        scheme = given.get("peft_scheme", _ADAPTERS)
+        if made == "finetune_recipe" and scheme not in (None, "none"):
+            adapter = Entity(str(scheme), node)
+            recipe.cells["peft"] = Cell(adapter, node, "peft_scheme")
+        return recipe
+
+    def _leave_to_arguments(self, node: ast.Call, arguments: Sequence[Any]) -> Any:
+        """Return a recipe with the settings that arguments of the command line replace."""
+        rules = table("nemo")["performance"]
+        for path in rules["places"]:
+            why = f"`{rules['function']}` sets it to an argument of the command line"
+            _put_path(arguments[0], path, Cell(UnreadValue(why), node, path))
+        return arguments[0]
+
+    def method(
+        self,
+        follower: Follower,  # noqa: ARG002
+        owner: Entity,  # noqa: ARG002
+        node: ast.Call,
+        arguments: Sequence[Any],  # noqa: ARG002
+        keywords: Mapping[str, Cell],  # noqa: ARG002
+    ) -> Any:
+        """Return nothing: configurations have no methods that change them."""
+        return UnreadValue(f"`{dotted(node.func)}` is code, and none is run")
+
+    def attribute(self, follower: Follower, owner: Entity, node: ast.Attribute) -> Any:
+        """Return an attribute of a configuration; one that is not set is an empty one."""
+        cell = owner.cells.get(node.attr)
+        if cell is None:
+            cell = Cell(Entity("object", node), node, node.attr)
+            follower.put(owner, node.attr, cell)
+        return cell.value

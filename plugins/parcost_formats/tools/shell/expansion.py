@@ -1,0 +1,917 @@
+"""Words of a script, with braces, references and arithmetic replaced."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from parcost_formats.tools.shell.arithmetic import (
+    ArithmeticTextError,
+    assigned_names,
+    number,
+)
+from parcost_formats.tools.shell.layers import Layer
+from parcost_formats.tools.shell.patterns import (
+    PatternText,
+    ShellPatternError,
+    removed,
+    replaced,
+)
+from parcost_formats.tools.shell.values import (
+    ARGUMENTS,
+    Piece,
+    ShellValue,
+    Variable,
+    assumption_of,
+    field_of,
+    split,
+    split_at,
+    text_of,
+    unread_piece,
+)
+from parcost_formats.tools.shell.words import (
+    ShellTextError,
+    ShellToken,
+    WordPart,
+    word_parts,
+)
+
+_REFERENCE = re.compile(r"(!?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^]]*)\])?([\s\S]*)")
+_MARK = re.compile("\0(\\d+)\0")
+_RANGE = re.compile(r"(-?\d{1,18}|[A-Za-z])\.\.(-?\d{1,18}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
+_ASSIGNED = re.compile(
+    r"(?:^|[;&|)]|\bthen\b|\bdo\b|\belse\b)[ \t]*"
+    r"(?:(?:export|local|declare|readonly)[ \t]+(?:-\w+[ \t]+)?)?([A-Za-z_]\w*)\+?=",
+    re.MULTILINE,
+)
+_MOST_PIECES, _MOST_TEXT = 300_000, 8_000_000
+_DEEPEST = 30
+_Found = TypeVar("_Found")
+TOO_MUCH = "references and loops in this file become too much text"
+
+
+class ScriptSource:
+    """A text that is read as a script, and where its characters come from.
+
+    A text of another file has one place. A text that the script composes has *pieces*.
+    """
+
+    def __init__(
+        self, text: str, pieces: ShellValue = (), place: tuple[int, int] | None = None
+    ) -> None:
+        self.text = text
+        self.pieces = pieces
+        self._place = place
+        self._starts: list[int] = []
+        at = 0
+        for piece in pieces:
+            self._starts.append(at)
+            at += len(_write_word(piece, 0))
+
+    def place(self, start: int, end: int) -> tuple[int, int]:
+        """Return the characters of the file that *start* to *end* of this text come from."""
+        if self._place is not None:
+            return self._place
+        if not self.pieces:
+            return start, end
+        return self._at(start)[0], self._at(max(end - 1, start))[1]
+
+    def assumption(self, start: int, end: int) -> str:
+        """Return the first assumption of what *start* to *end* of this text is made of."""
+        if not self.pieces:
+            return ""
+        first = max(bisect.bisect_right(self._starts, start) - 1, 0)
+        last = bisect.bisect_left(self._starts, end)
+        return assumption_of(self.pieces[first:last])
+
+    def _at(self, at: int) -> tuple[int, int]:
+        number_of = max(bisect.bisect_right(self._starts, at) - 1, 0)
+        piece = self.pieces[number_of]
+        if len(piece.text) == piece.end - piece.start and not piece.unread:
+            offset = piece.start + at - self._starts[number_of]
+            return offset, offset + 1
+        return piece.start, piece.end
+
+
+def composed(pieces: Sequence[Piece]) -> ScriptSource:
+    """Return a text that a script composes; what is not known has a mark in it."""
+    marks = "".join(_write_word(piece, place) for place, piece in enumerate(pieces))
+    return ScriptSource(marks, pieces)
+
+
+def _write_word(piece: Piece, place: int) -> str:
+    return f"\0{place:09d}\0" if piece.unread else piece.text
+
+
+class ParameterReference(NamedTuple):
+    """``${name[key]operation}``; *at* is where the operation starts in the text."""
+
+    indirect: bool
+    name: str
+    key: str | None
+    rest: str
+    at: int
+
+
+class ArgumentFrame(NamedTuple):
+    """The arguments of a function or script; None are not known."""
+
+    arguments: Sequence[ShellValue] | None
+
+
+class WordExpander:
+    """Replaces what words refer to. Variables are those of a *layer*."""
+
+    def __init__(self, source: ScriptSource, pins: Mapping[str, str], name: str) -> None:
+        self.source = source
+        self._first = source
+        self.layer = Layer()
+        self.pins = pins
+        self.name = name
+        self.frames = [ArgumentFrame(None)]
+        self.missing = ""  # a sourced file that is not there
+        self._pieces = 0
+        self._text = 0
+        self._allowed = len(source.text)
+        self._depth = 0
+        self._last_default: tuple[Sequence[Piece], Sequence[bool]] = ((), ())
+        self._first_places: Mapping[str, int] | None = None
+        self.extended = ""  # a variable that is being added to
+
+    @abstractmethod
+    def capture(self, part: WordPart) -> Sequence[Piece]:
+        """Return what commands in ``$(...)`` print."""
+
+    @abstractmethod
+    def assign(self, name: str, variable: Variable) -> None:
+        """Set a variable."""
+
+    # Limits
+
+    def count(self, pieces: int, text: int = 0) -> None:
+        """Reject a script whose references or loops become too much."""
+        self._pieces += pieces
+        self._text += text
+        if self._pieces > _MOST_PIECES + self._allowed or self._text > _MOST_TEXT + self._allowed:
+            raise ShellTextError(TOO_MUCH, 0, 1)
+
+    # Words
+
+    def fields(self, token: ShellToken) -> list[list[Piece]]:
+        """Return the words that a word becomes."""
+        if len(token.parts) == 1 and token.parts[0].kind == "text":  # nearly all words
+            part = token.parts[0]
+            if part.quoted or "{" not in part.text:
+                self.count(1)
+                return [[*self._plain(part)]] if "\0" in part.text else [[self._piece(part)]]
+        found: list[list[Piece]] = []
+        for parts in self._braced(token.parts):
+            found += self._fields(parts)
+        self.count(len(found))
+        listed = any(part.kind == "variable" and "@" in part.text for part in token.parts)
+        if len(found) == 1 and not listed and found[0]:
+            found = [self._place_word(found[0], token)]
+        return found
+
+    def _place_word(self, value: list[Piece], token: ShellToken) -> list[Piece]:
+        """Return a word where it stands; one with blanks keeps the places of its pieces."""
+        start, end = self.source.place(token.start, token.end)
+        if len(value) == 1 and value[0].alternatives:
+            return [value[0]._replace(start=start, end=end)]
+        if any(piece.alternatives or (" " in piece.text and not piece.unread) for piece in value):
+            return value
+        unread = unread_piece(value)
+        return [
+            Piece(
+                text_of(value),
+                start,
+                end,
+                unread.unread if unread else "",
+                assumption_of(value),
+                unread.answers if unread else (),
+            )
+        ]
+
+    def _fields(self, parts: Sequence[WordPart]) -> list[list[Piece]]:
+        pieces: list[tuple[Piece, bool]] = []
+        found: list[list[Piece]] = []
+        for part in parts:
+            if part.kind == "text":
+                pieces += [(piece, True) for piece in self._plain(part)]
+                continue
+            values = self._elements(part)
+            if values is None:
+                pieces += self._marked(part)
+                continue
+            if not values and part.quoted and len(parts) > 1 and not pieces:
+                continue
+            for number_of, value in enumerate(values):
+                if number_of:
+                    found += self._finished(pieces)
+                    pieces = []
+                lone = len(value) == 1 and value[0].spread
+                self.count(len(value))
+                pieces += [(piece, part.quoted and not lone) for piece in value]
+                if part.quoted and not value:
+                    pieces.append((Piece("", *self.source.place(part.start, part.end)), True))
+        return found + self._finished(pieces)
+
+    def _marked(self, part: WordPart) -> list[tuple[Piece, bool]]:
+        """Return the pieces of a reference, each with whether quotes keep it whole."""
+        found = self.pieces_of(part)
+        if part.quoted:
+            empty = Piece("", *self.source.place(part.start, part.end))
+            return [(piece, True) for piece in found or [empty]]
+        default, flags = self._last_default
+        if found is default:
+            return list(zip(found, flags, strict=True))
+        return [(piece, False) for piece in found]
+
+    def _finished(self, pieces: list[tuple[Piece, bool]]) -> list[list[Piece]]:
+        self.count(sum(piece.weight for piece, _ in pieces if piece.alternatives))
+        if all(solid for _, solid in pieces):
+            return [[piece for piece, _ in pieces]] if pieces else []
+        separators = self._separators()
+        if separators is not None:
+            return split_at(pieces, separators)
+        return split(pieces)
+
+    def _separators(self) -> str | None:
+        """Return the characters that part words, if the script sets them."""
+        variable = self.layer.get("IFS")
+        if variable is None or variable.kind != "text":
+            return None
+        return "" if variable.unread else text_of(variable.values[0])
+
+    def _spaced(self, values: Sequence[ShellValue], *, star: bool) -> list[Piece]:
+        """Return the elements of an array with blanks between, or what the script sets for them."""
+        separators = self._separators() if star else None
+        return _spaced(values, " " if separators is None else separators[:1])
+
+    def value(self, parts: Iterable[WordPart]) -> list[Piece]:
+        """Return what a word becomes that is not split: the value of an assignment."""
+        found: list[Piece] = []
+        for part in parts:
+            found += self._plain(part) if part.kind == "text" else self.pieces_of(part)
+        weight = sum(piece.weight for piece in found) // 4
+        self.count(weight + 1, sum(len(piece.text) for piece in found))
+        return found
+
+    def pattern(self, parts: Iterable[WordPart]) -> PatternText | None:
+        """Return a pattern whose quoted parts stand for themselves; None is not known."""
+        found: list[tuple[str, bool]] = []
+        for part in parts:
+            value = self.value([part])
+            if unread_piece(value) is not None:
+                return None
+            found += [(char, part.quoted) for char in text_of(value)]
+        return found
+
+    def _piece(self, part: WordPart) -> Piece:
+        place = self.source.place(part.start, part.end)
+        if not self.source.pieces:
+            return Piece(part.text, *place)
+        return Piece(part.text, *place, "", self.source.assumption(part.start, part.end))
+
+    def _plain(self, part: WordPart) -> list[Piece]:
+        """Return a text; a mark in it is a piece that is not known."""
+        if "\0" not in part.text:
+            return [self._piece(part)]
+        found: list[Piece] = []
+        at = 0
+        pieces = self.source.pieces
+        for mark in _MARK.finditer(part.text):
+            if int(mark[1]) >= len(pieces):
+                continue
+            if mark.start() > at:
+                place = self.source.place(part.start + at, part.start + mark.start())
+                why = self.source.assumption(part.start + at, part.start + mark.start())
+                found.append(Piece(part.text[at : mark.start()], *place, "", why))
+            found.append(pieces[int(mark[1])])
+            at = mark.end()
+        if at < len(part.text) or not found:
+            found.append(Piece(part.text[at:], *self.source.place(part.start + at, part.end)))
+        return found
+
+    # Braces
+
+    def _braced(self, parts: Sequence[WordPart]) -> Sequence[Sequence[WordPart]]:
+        """Return a word once for each of ``{a,b}`` or ``{1..4}``."""
+        plain = "".join(part.text for part in parts if part.kind == "text" and not part.quoted)
+        if "{" not in plain or "}" not in plain or ("," not in plain and ".." not in plain):
+            return [parts]
+        items: list[WordPart] = []
+        for part in parts:
+            if part.kind != "text" or part.quoted:
+                items.append(part)
+                continue
+            exact = len(part.text) == part.end - part.start
+            for at, char in enumerate(part.text):
+                start = part.start + at if exact else part.start
+                items.append(WordPart("text", char, start, start + 1 if exact else part.end))
+        listed = self._alternatives(items, 0)
+        self.count(sum(map(len, listed)))
+        return [_join_parts(one) for one in listed]
+
+    def _alternatives(self, items: Sequence[WordPart], depth: int) -> list[list[WordPart]]:
+        if depth > _DEEPEST:
+            raise ShellTextError("braces nest too deeply", 0, 1)
+        self.count(len(items))
+        for opening, (commas, closing) in sorted(_braces(items).items()):
+            item = items[opening]
+            inner = items[opening + 1 : closing]
+            if commas:
+                edges = [opening, *commas, closing]
+                chosen = [
+                    found
+                    for left, right in pairwise(edges)
+                    for found in self._alternatives(items[left + 1 : right], depth + 1)
+                ]
+            else:
+                numbers = _range("".join(part.text for part in inner))
+                if numbers is None or any(part.kind != "text" for part in inner):
+                    continue
+                place = (item.start, items[closing].end)
+                self.count(len(numbers))
+                chosen = [[WordPart("text", one, *place)] for one in numbers]
+            behind = self._alternatives(items[closing + 1 :], depth + 1)
+            total = sum(map(len, chosen)) * len(behind) + sum(map(len, behind)) * len(chosen)
+            self.count(total + len(chosen) * len(behind) * (opening + 1))
+            return [[*items[:opening], *one, *rest] for one in chosen for rest in behind]
+        return [list(items)]
+
+    # References
+
+    def _elements(self, part: WordPart) -> list[list[Piece]] | None:
+        """Return the elements that a reference is, if it is one to several words."""
+        if part.kind != "variable":
+            return None
+        if part.text in ("@", "*"):
+            arguments = self.frames[-1].arguments
+            if arguments is None or (part.text == "*" and part.quoted):
+                return None
+            return [list(one) for one in arguments]
+        if part.text[:2] in ("@:", "*:"):
+            return self._sliced_arguments(part)
+        if part.text[:1] == "#" and len(part.text) > 1:
+            return None
+        reference = _parse_text(part.text)
+        if reference is None or reference.key not in ("@", "*"):
+            return None
+        if reference.key == "*" and part.quoted:
+            return None
+        variable = self.variable(reference.name)
+        if reference.indirect:
+            if variable is None or variable.unread or reference.rest:
+                return None
+            place = self.source.place(part.start, part.end)
+            keys = variable.keys or range(len(variable.values))
+            return [[Piece(str(key), *place)] for key in keys]
+        if variable is None or variable.unread:
+            return None
+        rest = reference.rest
+        if not rest:
+            return variable.values
+        if rest[:1] == ":" and rest[1:2] not in ("-", "=", "+", "?"):
+            bounds = self._bounds(reference)
+            if bounds is None:
+                return None
+            start, length = bounds
+            values = variable.values
+            if start < 0:
+                start = max(len(values) + start, 0) if -start <= len(values) else len(values)
+            if length is not None and length < 0:
+                return None
+            return values[start : None if length is None else start + length]
+        if rest.lstrip(":")[:1] in ("-", "=", "?"):
+            return variable.values or None
+        if rest.lstrip(":")[:1] == "+":
+            if not variable.values:
+                return []
+            return self._fields(self._default_parts(part, reference.at + 1 + (rest[0] == ":")))
+        changed = [self._changed(value, part, reference) for value in variable.values]
+        return [[one] for one in changed]
+
+    def _sliced_arguments(self, part: WordPart) -> list[list[Piece]] | None:
+        reference = _parse_text(part.text)
+        arguments = self.frames[-1].arguments
+        bounds = self._bounds(reference) if reference is not None else None
+        if arguments is None or bounds is None or bounds[0] < 1:
+            return None
+        start, length = bounds[0] - 1, bounds[1]
+        if length is not None and length < 0:
+            return None
+        chosen = arguments[start : None if length is None else start + length]
+        return [list(one) for one in chosen]
+
+    def pieces_of(self, part: WordPart) -> Sequence[Piece]:
+        """Return the pieces of a reference."""
+        if part.kind == "arithmetic":
+            return [self._arithmetic(part)]
+        if part.kind == "command":
+            return self.capture(part)
+        if part.kind == "process":
+            why = f"`{short(self._shorten(part))}` is a command, and none is run"
+            return [self._mark_unknown(part, why)]
+        return self._variable(part)
+
+    def _shorten(self, part: WordPart) -> str:
+        return self.source.text[part.start : part.end]
+
+    def _mark_unknown(self, part: WordPart, why: str, answers: tuple[str, ...] = ()) -> Piece:
+        shown = _MARK.sub("...", self._shorten(part))
+        return Piece(shown, *self.source.place(part.start, part.end), why, "", answers)
+
+    def variable(self, name: str) -> Variable | None:
+        """Return a variable, or the argument of a script or function."""
+        if name.isdigit():
+            arguments = self.frames[-1].arguments
+            place = int(name) - 1 if len(name) < 6 else 10**6
+            if name == "0":
+                return Variable([[Piece(f"./{self.name}", 0, 0)]])
+            if arguments is not None:
+                known = place < len(arguments)
+                return Variable([list(arguments[place])]) if known else None
+            return self.layer.get(name)
+        if name == "BASH_SOURCE":
+            return Variable([[Piece(f"./{self.name}", 0, 0)]], "array")
+        return self.layer.get(name)
+
+    def _variable(self, part: WordPart) -> Sequence[Piece]:
+        text = part.text
+        if text[:1] == "#" and len(text) > 1:
+            return [self._length(part)]
+        reference = _parse_text(text)
+        if reference is None:
+            return [self._mark_unknown(part, f"`{short(self._shorten(part))}` is not read")]
+        name = reference.name
+        if name in ("@", "*"):
+            arguments = self.frames[-1].arguments
+            if arguments is None or reference.rest:
+                return [self._mark_unknown(part, ARGUMENTS)]
+            return self._spaced(arguments, star=name == "*" and part.quoted)
+        if name == "#" and self.frames[-1].arguments is not None:
+            count = str(len(self.frames[-1].arguments))
+            return [Piece(count, *self.source.place(part.start, part.end))]
+        if name in "#?$!-":
+            why = f"`{short(self._shorten(part))}` is not known"
+            return [self._mark_unknown(part, ARGUMENTS if name == "#" else why)]
+        if reference.indirect:
+            return self._indirect(part, reference)
+        return self._of_name(part, reference)
+
+    def _indirect(self, part: WordPart, reference: ParameterReference) -> Sequence[Piece]:
+        variable = self.variable(reference.name)
+        if reference.key in ("@", "*") and variable is not None and not variable.unread:
+            place = self.source.place(part.start, part.end)
+            keys = variable.keys or range(len(variable.values))
+            return [Piece(" ".join(map(str, keys)), *place)]
+        if variable is None or variable.unread or variable.kind != "text" or reference.key:
+            return [self._mark_unknown(part, f"`{short(self._shorten(part))}` is not read")]
+        target = text_of(variable.values[0])
+        found = _parse_text(target)
+        if found is None or found.rest or found.indirect or unread_piece(variable.values[0]):
+            return [self._mark_unknown(part, f"`{short(self._shorten(part))}` is not read")]
+        return self._of_name(part, found._replace(rest=reference.rest, at=reference.at))
+
+    def _of_name(self, part: WordPart, reference: ParameterReference) -> Sequence[Piece]:
+        name, rest = reference.name, reference.rest
+        variable = self.variable(name)
+        if variable is not None and variable.unread:
+            return [self._mark_unknown(part, variable.unread, variable.answers)]
+        value = self._choose(part, reference, variable)
+        if isinstance(value, str):
+            return [self._mark_unknown(part, value)]
+        operator = rest.lstrip(":")[:1] if rest[:1] != ":" or rest[1:2] in "-=+?" else ""
+        colon = rest[:1] == ":"
+        if not rest:
+            return value if value is not None else [self._unset(part, name)]
+        if operator and operator in "-=+?":
+            at = reference.at + (2 if colon else 1)
+            first = unread_piece(value) if value is not None else None
+            if first is not None and colon and all(piece.unread for piece in value or ()):
+                # Whether it is empty is not known; it is what it is if it is not.
+                return value if operator != "+" and value is not None else [first]
+            is_there = value is not None and not (colon and not text_of(value))
+            if value is None and operator in "+?" and not self._is_known_unset(name):
+                return self._perhaps(part, name, at, operator)
+            if operator == "+":
+                return self._default(part, at, "") if is_there else []
+            if is_there and value is not None:
+                return value
+            if operator == "?":
+                return [self._unset(part, name)]
+            why = "" if value is not None or self._is_known_unset(name) else self._default_why(name)
+            pieces = self._default(part, at, why)
+            if operator == "=":
+                self.assign(name, Variable([list(pieces)]))
+            return pieces
+        if value is None:
+            return [self._unset(part, name)]
+        return [self._changed(value, part, reference)]
+
+    def _is_known_unset(self, name: str) -> bool:
+        """Return whether the script itself leaves a name without a value."""
+        if name.isdigit():
+            return self.frames[-1].arguments is not None
+        layer: Layer | None = self.layer
+        while layer is not None:
+            if name in layer.variables:
+                return layer.variables[name] is None
+            layer = layer.parent
+        return False
+
+    def _default_why(self, name: str) -> str:
+        if name.isdigit():
+            return f"argument {name} of the script is not known: its default"
+        return f"`{name}` is not set in the file: its default there"
+
+    def unset_answers(self, name: str) -> tuple[str, ...]:
+        """Return the option that sets a variable that the script does not set."""
+        return (f"--set-env {name}=VALUE",)
+
+    def _assigned(self) -> Mapping[str, int]:
+        """Return where the script first assigns each name, taken or not."""
+        if self._first_places is None:
+            found = list(_ASSIGNED.finditer(self._first.text))
+            self._first_places = {one[1]: one.start(1) for one in reversed(found)}
+        return self._first_places
+
+    def _unset(self, part: WordPart, name: str) -> Piece:
+        if self._is_known_unset(name) or self.variable(name) is not None:
+            return Piece("", *self.source.place(part.start, part.end))
+        start, _ = self.source.place(part.start, part.end)
+        if self._assigned().get(name, start) < start:
+            why = f"`{name}` is empty: no way through the script that is taken sets it"
+            return Piece("", *self.source.place(part.start, part.end), "", why)
+        if name == self.extended:
+            why = f"`{name}` is not set in the file: nothing stands ahead of what is added"
+            return Piece("", *self.source.place(part.start, part.end), "", why)
+        why = f"`{name}` is not set in the file"
+        if name.isdigit():
+            why = f"argument {name} of the script is not known"
+        elif self.missing:
+            why += f"; {self.missing} may set it, and is not read"
+        return self._mark_unknown(part, why, self.unset_answers(name))
+
+    def _perhaps(self, part: WordPart, name: str, at: int, operator: str) -> Sequence[Piece]:
+        """Return ``${NAME:+text}`` of a name that may be set: nothing, or the text."""
+        if operator == "?":
+            return [self._unset(part, name)]
+        pieces = tuple(self._default(part, at, ""))
+        why = f"`{name}` is not set in the file, and decides on `{short(self._shorten(part))}`"
+        answers = (f"--set-env {name}=", f"--set-env {name}=1")
+        found = self._mark_unknown(part, why, answers)
+        return [found._replace(alternatives=(((),), (pieces,)))]
+
+    def _choose(
+        self, part: WordPart, reference: ParameterReference, variable: Variable | None
+    ) -> list[Piece] | str | None:
+        """Return the value of ``NAME`` or ``NAME[index]``, None if there is none, or why not."""
+        if variable is None:
+            return None
+        key = reference.key
+        if key is None or variable.kind == "text":
+            if key is not None and key not in ("@", "*", "0"):
+                return f"`{short(self._shorten(part))}` is not read"
+            if variable.kind == "map":
+                return f"`{short(self._shorten(part))}` is not read"
+            if variable.values and len(variable.values[0]) == 1 and variable.values[0][0].spread:
+                return variable.values[0][0].unread
+            return list(variable.values[0]) if variable.values else None
+        if key in ("@", "*"):
+            star = key == "*" and part.quoted
+            return self._spaced(variable.values, star=star) if variable.values else None
+        if variable.kind == "map":
+            place = variable.keys.get(text_of(self._text_value(key)))
+            return list(variable.values[place]) if place is not None else None
+        if any(len(value) == 1 and value[0].spread for value in variable.values):
+            return f"`{short(self._shorten(part))}` is not read"
+        try:
+            at = self.evaluate(self._text_value(key))
+        except ArithmeticTextError as error:
+            return str(error) or f"`{short(self._shorten(part))}` is not read"
+        at = at + len(variable.values) if at < 0 else at
+        return list(variable.values[at]) if 0 <= at < len(variable.values) else None
+
+    def _text_value(self, text: str) -> list[Piece]:
+        """Return a text inside of a reference with its own references replaced."""
+        if not any(sign in text for sign in "$`'\"\\"):
+            return [Piece(text, 0, 0)]
+        outer, self.source = self.source, ScriptSource(text, place=(0, 0))
+        try:
+            return self.nested(lambda: self.value(word_parts(text, 0, len(text), quoted=False)))
+        finally:
+            self.source = outer
+
+    def _length(self, part: WordPart) -> Piece:
+        reference = _parse_text(part.text[1:])
+        place = self.source.place(part.start, part.end)
+        if reference is None or reference.rest or reference.indirect:
+            return self._mark_unknown(part, f"`{short(self._shorten(part))}` is not read")
+        if reference.name in ("@", "*", "#"):
+            arguments = self.frames[-1].arguments
+            if arguments is None:
+                return self._mark_unknown(part, ARGUMENTS)
+            return Piece(str(len(arguments)), *place)
+        variable = self.variable(reference.name)
+        if variable is None:
+            return self._unset(part, reference.name)
+        if variable.unread:
+            return self._mark_unknown(part, variable.unread, variable.answers)
+        if reference.key in ("@", "*"):
+            spread = [value[0] for value in variable.values if value and value[0].spread]
+            if spread:
+                return self._mark_unknown(part, spread[0].unread, spread[0].answers)
+            return Piece(str(len(variable.values)), *place)
+        value = self._choose(part, reference, variable)
+        if value is None:
+            return Piece("0", *place)
+        if isinstance(value, str):
+            return self._mark_unknown(part, value)
+        unread = unread_piece(value)
+        if unread is not None:
+            return self._mark_unknown(part, unread.unread, unread.answers)
+        return Piece(str(len(text_of(value))), *place, "", assumption_of(value))
+
+    def _bounds(self, reference: ParameterReference) -> tuple[int, int | None] | None:
+        first, colon, last = reference.rest[1:].partition(":")
+        try:
+            start = self.evaluate(self._text_value(first))
+            return start, self.evaluate(self._text_value(last)) if colon else None
+        except ArithmeticTextError:
+            return None
+
+    def _changed(self, value: ShellValue, part: WordPart, reference: ParameterReference) -> Piece:
+        """Return a value with a part removed or replaced, or in other letters."""
+        unread = unread_piece(value)
+        if unread is not None:
+            return self._mark_unknown(part, unread.unread, unread.answers)
+        text, rest = text_of(value), reference.rest
+        self.count(min(len(text), 500) ** 2 // 20)  # patterns are tried at each place
+        place = self.source.place(part.start, part.end)
+        unknown = f"`{short(self._shorten(part))}` is not read"
+        try:
+            if rest[0] in "#%":
+                double = rest[:2] in ("##", "%%")
+                pattern = self._inner_pattern(part, reference.at + 1 + double, part.end - 1)
+                found = removed(text, pattern, front=rest[0] == "#", longest=double)
+            elif rest[0] == "/":
+                how = rest[1:2] if rest[1:2] in ("/", "#", "%") else ""
+                begin = reference.at + 1 + len(how)
+                cut = _unquoted_slash(part.text, begin)
+                stop = part.start + 2 + cut if cut >= 0 else part.end - 1
+                pattern = self._inner_pattern(part, begin, stop)
+                new = ""
+                if cut >= 0:
+                    parts = word_parts(self.source.text, stop + 1, part.end - 1, quoted=False)
+                    inner = self.nested(lambda: self.value(parts))
+                    if unread_piece(inner) is not None:
+                        return self._mark_unknown(part, unknown)
+                    new = text_of(inner)
+                found = replaced(text, pattern, new, how=how)
+            elif rest in ("^^", ",,"):
+                found = text.upper() if rest == "^^" else text.lower()
+            elif rest in ("^", ","):
+                head = text[:1].upper() if rest == "^" else text[:1].lower()
+                found = head + text[1:]
+            elif rest[0] == ":":
+                bounds = self._bounds(reference)
+                if bounds is None:
+                    return self._mark_unknown(part, unknown)
+                found = _slice(text, *bounds)
+            else:
+                return self._mark_unknown(part, unknown)
+        except ShellPatternError:
+            return self._mark_unknown(part, unknown)
+        self.count(1, len(found))
+        return Piece(found, *place, "", assumption_of(value))
+
+    def _inner_pattern(self, part: WordPart, offset: int, stop: int) -> PatternText:
+        start = part.start + 2 + offset
+        parts = word_parts(self.source.text, start, stop, quoted=False)
+        found = self.nested(lambda: self.pattern(parts))
+        if found is None:
+            raise ShellPatternError
+        return found
+
+    def _default_parts(self, part: WordPart, offset: int) -> Sequence[WordPart]:
+        start, end = part.start + 2 + offset, part.end - 1
+        return word_parts(self.source.text, start, end, quoted=part.quoted)
+
+    def _default(self, part: WordPart, offset: int, why: str) -> Sequence[Piece]:
+        """Return the default of a reference, which stands *offset* behind its brace."""
+        parts = self._default_parts(part, offset)
+        pieces: list[Piece] = []
+        flags: list[bool] = []
+        for inner in parts:
+            found = self.nested(partial(self.value, [inner]))
+            if inner.quoted and not found:
+                found = [Piece("", *self.source.place(inner.start, inner.end))]
+            pieces += found
+            flags += [inner.quoted] * len(found)
+        if why:
+            pieces = [
+                piece._replace(assumption="" if piece.unread else piece.assumption or why)
+                for piece in pieces or [Piece("", *self.source.place(part.start, part.end))]
+            ]
+            flags = flags or [False]
+        self._last_default = (pieces, flags)
+        return pieces
+
+    def nested(self, part: Callable[[], _Found]) -> _Found:
+        """Run *part*; too many inside of each other are an error."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ShellTextError("references nest too deeply", 0, 1)
+        found = part()
+        self._depth -= 1
+        return found
+
+    # Arithmetic
+
+    def _arithmetic(self, part: WordPart) -> Piece:
+        notes: list[str] = []
+        try:
+            found = str(self.evaluate_text(part.text, notes))
+        except ArithmeticTextError as error:
+            why = str(error) or f"`{short(self._shorten(part))}` is not read"
+            answers = error.args[1] if len(error.args) > 1 else ()
+            return self._mark_unknown(part, str(error.args[0]) if error.args else why, answers)
+        place = self.source.place(part.start, part.end)
+        return Piece(found, *place, "", next(filter(None, notes), ""))
+
+    def evaluate_text(self, text: str, notes: list[str] | None = None) -> int:
+        """Return the number that the text of an arithmetic expression is.
+
+        Raises:
+            ArithmeticTextError: It is not known; its arguments are why, and what settles it.
+        """
+        try:
+            return self.evaluate(self._text_value(text.replace('"', "")), notes)
+        except ArithmeticTextError as error:
+            why = error.args[0] if error.args and error.args[0] else f"`{short(text)}` is not read"
+            for name in assigned_names(text):
+                unread = f"`{name}` is changed by arithmetic, which is not read"
+                self.assign(name, Variable([], "text", unread))
+            raise ArithmeticTextError(why, error.args[1] if len(error.args) > 1 else ()) from None
+
+    def evaluate(self, value: ShellValue, notes: list[str] | None = None) -> int:
+        """Return the number that a value is, as shell arithmetic has it.
+
+        Raises:
+            ArithmeticTextError: It is not known.
+        """
+        unread = unread_piece(value)
+        if unread is not None:
+            raise ArithmeticTextError(unread.unread, unread.answers)
+        if notes is not None:
+            notes.append(assumption_of(value))
+        depth = 0
+
+        def look_up(name: str) -> int:
+            nonlocal depth
+            variable = self.layer.get(name)
+            if variable is not None and variable.unread:
+                raise ArithmeticTextError(variable.unread, variable.answers)
+            if variable is None:
+                if self._is_known_unset(name):
+                    return 0
+                raise ArithmeticTextError(
+                    f"`{name}` is not set in the file", self.unset_answers(name)
+                )
+            if not variable.values or variable.kind == "map":
+                raise ArithmeticTextError(f"`{name}` is no whole number")
+            field = field_of(variable.values[0])
+            if field.unread:
+                raise ArithmeticTextError(field.unread, field.answers)
+            if notes is not None:
+                notes.append(field.assumption)
+            depth += 1
+            if depth > _DEEPEST:
+                raise ArithmeticTextError(f"`{name}` is no whole number")
+            try:
+                found = number(field.text, look_up)
+            except ArithmeticTextError as error:
+                if len(error.args) > 1:
+                    raise
+                raise ArithmeticTextError(f"`{name}` is no whole number") from None
+            depth -= 1
+            return found
+
+        def set_number(name: str, found: int) -> None:
+            place = (value[0].start, value[-1].end) if value else (0, 0)
+            why = next(filter(None, notes or ()), "")
+            self.assign(name, Variable([[Piece(str(found), *place, "", why)]]))
+
+        try:
+            return number(text_of(value), look_up, set_number)
+        except ArithmeticTextError as error:
+            if len(error.args) > 1 or (error.args and "`" in str(error.args[0])):
+                raise
+            raise ArithmeticTextError from None
+
+
+def _parse_text(text: str) -> ParameterReference | None:
+    found = _REFERENCE.fullmatch(text)
+    if found is None:
+        return None
+    return ParameterReference(bool(found[1]), found[2], found[3], found[4], found.start(4))
+
+
+def _spaced(values: Sequence[ShellValue], between: str) -> list[Piece]:
+    found: list[Piece] = []
+    for number_of, value in enumerate(values):
+        if number_of:
+            place = value[0].start if value else 0
+            found.append(Piece(between, place, place))
+        found += value
+    return found
+
+
+def _slice(text: str, start: int, length: int | None) -> str:
+    if start < 0:
+        start = len(text) + start
+        if start < 0:
+            return ""
+    if length is None:
+        return text[start:]
+    return text[start : start + length] if length >= 0 else text[start : len(text) + length]
+
+
+def _unquoted_slash(text: str, at: int) -> int:
+    while at < len(text):
+        if text[at] == "\\":
+            at += 1
+        elif text[at] in "'\"":
+            close = text.find(text[at], at + 1)
+            at = close if close >= 0 else len(text)
+        elif text[at] == "/":
+            return at
+        at += 1
+    return -1
+
+
+def _is_sign(part: WordPart, sign: str) -> bool:
+    return part.kind == "text" and not part.quoted and part.text == sign
+
+
+def _braces(items: Sequence[WordPart]) -> dict[int, tuple[list[int], int]]:
+    """Return the commas of each brace, and where it closes, by where it opens."""
+    found: dict[int, tuple[list[int], int]] = {}
+    stack: list[tuple[int, list[int]]] = []
+    for at, item in enumerate(items):
+        if _is_sign(item, "{"):
+            stack.append((at, []))
+        elif stack and _is_sign(item, "}"):
+            opening, commas = stack.pop()
+            found[opening] = (commas, at)
+        elif stack and _is_sign(item, ","):
+            stack[-1][1].append(at)
+    return found
+
+
+def _range(text: str) -> Sequence[str] | None:
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        return None
+    first, last, step = found.groups()
+    if first.isalpha() != last.isalpha():
+        return None
+    letters = first.isalpha()
+    one, other = (ord(first), ord(last)) if letters else (int(first), int(last))
+    stride = max(abs(int(step or 1)), 1)
+    if abs(one - other) // stride > _MOST_PIECES:
+        raise ShellTextError(TOO_MUCH, 0, 1)
+    numbers = range(one, other + (1 if other >= one else -1), stride if other >= one else -stride)
+    if letters:
+        return [chr(number_of) for number_of in numbers]
+    padded = any(re.fullmatch(r"-?0\d+", text) for text in (first, last))
+    width = max(len(first), len(last)) if padded else 0
+    return [f"{number_of:0{width}d}" for number_of in numbers]
+
+
+def _join_parts(parts: Sequence[WordPart]) -> Sequence[WordPart]:
+    found: list[WordPart] = []
+    for part in parts:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.kind == part.kind == "text"
+            and not (last.quoted or part.quoted)
+        ):
+            found[-1] = WordPart("text", last.text + part.text, last.start, part.end)
+        else:
+            found.append(part)
+    return found
+
+
+def short(text: str) -> str:
+    """Return a text in one line of at most 40 characters."""
+    one = " ".join(text.split())
+    return one if len(one) <= 40 else f"{one[:37]}..."

@@ -1,0 +1,124 @@
+"""Which program a command launches, behind launchers such as ``torchrun`` and ``srun``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from parcost_formats.tools.shell.scripts import Script, ScriptCall, split_words
+from parcost_formats.tools.shell.values import Decision, ShellField
+
+_PYTHONS = ("python", "python3")
+#: Modules that launch another module or script.
+_LAUNCHING_MODULES = (
+    *("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"),
+    *("deepspeed.launcher.runner", "colossalai.cli", "torchrun"),
+)
+#: Programs whose first word names what they do, such as ``swift sft``.
+_WITH_COMMANDS = (
+    *("swift", "megatron", "llamafactory-cli", "trl", "axolotl", "xtuner", "lightning", "nemo"),
+    *("primus-cli", "automodel", "tune"),
+)
+_MODULES = ("-m", "--module")
+
+
+class ScriptLaunch(NamedTuple):
+    """A program that a script launches.
+
+    *kind* is ``script`` (a file of Python), ``module`` or ``command``. *name* is the file, the
+    module, or the command with its first word: ``swift sft``. *launcher* are the words ahead of it,
+    and *arguments* those behind it. *conditional* are words that only some branches of undecided
+    tests add. *decision* is the test that the launch itself depends on. *environment* are
+    assignments ahead of the command.
+    """
+
+    kind: str
+    name: str
+    program: ShellField
+    launcher: Sequence[ShellField]
+    arguments: Sequence[ShellField]
+    conditional: Sequence[ShellField]
+    environment: dict[str, ShellField]
+    decision: Decision | None
+
+
+def launches(script: Script) -> Sequence[ScriptLaunch]:
+    """Return the programs that a script launches, in their order.
+
+    >>> from parcost_formats.tools.shell.scripts import read_script
+    >>> (one,) = launches(read_script("torchrun --nproc_per_node 8 -m pkg.train --lr 1"))
+    >>> one.kind, one.name, [word.text for word in one.arguments]
+    ('module', 'pkg.train', ['--lr', '1'])
+    """
+    found = [_launch(call) for call in script.commands]
+    return [one for one in found if one is not None]
+
+
+def opened(words: Sequence[ShellField]) -> Sequence[ShellField]:
+    """Return words, with those apart that a word with a whole command has."""
+    found: list[ShellField] = []
+    for word in words:
+        inner = " --" in word.text and not word.text.startswith("--")
+        found += split_words(word) if inner else [word]
+    return found
+
+
+def _launch(call: ScriptCall) -> ScriptLaunch | None:
+    words = opened(call.words)
+    found = _program_name(words)
+    if found is None:
+        return None
+    kind, place, count = found
+    program = words[place]
+    name = " ".join(word.text for word in words[place : place + count])
+    if kind == "command":
+        name = name.rpartition("/")[2] if count == 1 else name
+    return ScriptLaunch(
+        kind,
+        name,
+        program,
+        words[:place],
+        words[place + count :],
+        call.conditional,
+        dict(call.environment),
+        call.decision,
+    )
+
+
+def _program_name(words: Sequence[ShellField]) -> tuple[str, int, int] | None:
+    """Return the kind of the program, its place, and of how many words its name is."""
+    at = _after_marker(words)
+    while at < len(words):
+        text = words[at].text
+        base = text.rpartition("/")[2]
+        following = words[at + 1].text if at + 1 < len(words) else ""
+        if text in _MODULES and following and at:
+            if following not in _LAUNCHING_MODULES:
+                return "module", at + 1, 1
+            at += 2
+            continue
+        if base.endswith(".py") and not text.startswith("-"):
+            return "script", at, 1
+        if base in _WITH_COMMANDS and following:
+            if base == "tune":
+                return _recipe_of_tune(words, at)
+            if not following.startswith("-"):
+                return "command", at, 2
+        at += 1
+    return None
+
+
+def _after_marker(words: Sequence[ShellField]) -> int:
+    """Return the place behind ``--``, which ends the options of ``ray job submit``."""
+    texts = [word.text for word in words]
+    if texts[:1] == ["ray"] and "--" in texts:
+        return texts.index("--") + 1
+    return 0
+
+
+def _recipe_of_tune(words: Sequence[ShellField], at: int) -> tuple[str, int, int] | None:
+    """Return the recipe of ``tune run``, which stands ahead of ``--config``."""
+    for place in range(at + 2, len(words) - 1):
+        if words[place + 1].text.startswith("--config"):
+            return "command", place, 1
+    return None

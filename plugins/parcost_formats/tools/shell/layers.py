@@ -1,0 +1,263 @@
+"""Variables of a script while it is read: layers, one for each branch of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from parcost_formats.tools.shell.values import (
+    Decision,
+    Piece,
+    ShellValue,
+    Variable,
+    assumption_of,
+    is_same,
+    text_of,
+    unread_piece,
+    weight_of,
+)
+
+IN_IF = "is set inside `if`, which parcost does not evaluate"
+_LONGEST_ANSWER = 60
+
+
+class ScriptCommand(NamedTuple):
+    """Words of a command that a script calls, and assignments ahead of it."""
+
+    words: Sequence[ShellValue]
+    environment: Sequence[tuple[str, ShellValue]] = ()
+    decision: Decision | None = None
+
+
+class Layer:
+    """Variables and commands of a branch, over those of the *parent*. None is unset."""
+
+    def __init__(self, parent: Layer | None = None) -> None:
+        self.parent = parent
+        self.variables: dict[str, Variable | None] = {}
+        self.commands: list[ScriptCommand] = []
+        self.ended = ""
+
+    def get(self, name: str) -> Variable | None:
+        """Return a variable, or None if it is not set."""
+        layer: Layer | None = self
+        while layer is not None:
+            if name in layer.variables:
+                return layer.variables[name]
+            layer = layer.parent
+        return None
+
+    def own(self, name: str) -> Variable | None:
+        """Return a variable that may be changed in this layer."""
+        if name not in self.variables:
+            found = self.get(name)
+            if found is None:
+                return None
+            self.variables[name] = found.copy()
+        return self.variables[name]
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all variables that are set."""
+        seen: set[str] = set()
+        layer: Layer | None = self
+        while layer is not None:
+            for name, variable in layer.variables.items():
+                if name not in seen and variable is not None:
+                    yield name
+                seen.add(name)
+            layer = layer.parent
+
+    def adopt(self, branch: Layer) -> None:
+        """Take over what a branch that is certain has set."""
+        self.variables.update(branch.variables)
+        self.commands += branch.commands
+        self.ended = branch.ended
+
+
+def merge(parent: Layer, branches: Sequence[Layer], decision: Decision, why: str) -> int:
+    """Set in *parent* what branches of an undecided test leave; return how much was compared.
+
+    What all branches agree on holds.
+    """
+    compared = 0
+    names = dict.fromkeys(name for branch in branches for name in branch.variables)
+    for name in names:
+        found = [branch.get(name) for branch in branches]
+        compared += sum(len(one.values) if one else 1 for one in found)
+        merged = _merged(name, found, decision, why)
+        parent.variables[name] = merged
+        if merged is not None and merged not in found:
+            compared += sum(piece.weight for value in merged.values for piece in value)
+    parent.commands += _merged_commands([branch.commands for branch in branches], decision)
+    return compared
+
+
+def answers_for(name: str, values: Iterable[ShellValue]) -> tuple[str, ...]:
+    """Return options that set a variable to one of the known *values*."""
+    texts = [text_of(value) for value in values if unread_piece(value) is None]
+    short = [text for text in dict.fromkeys(texts) if len(text) <= _LONGEST_ANSWER]
+    return tuple(f"--set-env {name}={_quote(text)}" for text in short)
+
+
+def _quote(text: str) -> str:
+    plain = text.replace("_", "").replace("-", "").replace(".", "").replace(",", "")
+    return text if not text or plain.isalnum() else "'" + text.replace("'", "'\\''") + "'"
+
+
+def _merged(
+    name: str, found: Sequence[Variable | None], decision: Decision, why: str
+) -> Variable | None:
+    known = [one for one in found if one is not None]
+    if not known:
+        return None
+    first = known[0]
+    kinds = {one.kind for one in known}
+    unread = next((one for one in known if one.unread), None)
+    result: Variable
+    if len(known) == len(found) and len(kinds) == 1 and unread is None:
+        if all(_equal(first, one) for one in known[1:]):
+            return first
+        if first.kind == "text":
+            values = [one.values[0] for one in known]
+            assumed = _assumed(name, values, why)
+            result = Variable([assumed or _merged_text(name, values, decision, why)])
+        elif first.kind == "array":
+            result = Variable(_merged_array(name, known, decision, why), "array")
+        else:
+            result = Variable([], "map", f"`{name}` {why}", decision.answers)
+    elif len(known) < len(found) and kinds == {"text"} and unread is None:
+        values = [one.values[0] if one else [] for one in found]
+        result = Variable([_merged_text(name, values, decision, why)])
+    elif len(known) < len(found) and kinds == {"array"} and unread is None:
+        absent = Variable([], "array")
+        listed = [one or absent for one in found]
+        result = Variable(_merged_array(name, listed, decision, why), "array")
+    elif unread is not None and all(one and one.unread == unread.unread for one in found):
+        result = unread
+    else:
+        answers = decision.answers
+        if not answers and kinds == {"text"}:
+            answers = answers_for(name, (one.values[0] for one in known if one.values))
+        reason = unread.unread if unread is not None else f"`{name}` {why}"
+        more = unread.answers if unread is not None else ()
+        result = Variable([], first.kind, reason, answers or more)
+    result.exported = any(one.exported for one in known)
+    result.fixed = any(one.fixed for one in known)
+    return result
+
+
+def _assumed(name: str, values: Sequence[list[Piece]], why: str) -> list[Piece] | None:  # noqa: ARG001
+    """Return the text that all branches have, with an assumption of one of them."""
+    if all(is_same(values[0], one) for one in values[1:]):
+        return next((one for one in values if assumption_of(one)), values[0])
+    return None
+
+
+def _equal(one: Variable, other: Variable) -> bool:
+    if one is other:
+        return True
+    if len(one.values) != len(other.values) or one.keys != other.keys:
+        return False
+    return all(
+        is_same(left, right) and bool(assumption_of(left)) == bool(assumption_of(right))
+        for left, right in zip(one.values, other.values, strict=True)
+    )
+
+
+def _merged_text(
+    name: str, values: Sequence[list[Piece]], decision: Decision, why: str
+) -> list[Piece]:
+    ahead, behind = _shared([[[piece] for piece in value] for value in values])
+    middles = [value[ahead : len(value) - behind] for value in values]
+    answers = decision.answers or answers_for(name, values)
+    place = next((middle for middle in middles if middle), values[0])
+    start, end = (place[0].start, place[-1].end) if place else (0, 0)
+    choice = Piece(
+        f"${{{name}}}",
+        start,
+        end,
+        f"`{name}` {why}",
+        "",
+        answers,
+        tuple((tuple(middle),) for middle in middles),
+        weight=weight_of([[middle] for middle in middles]),
+    )
+    longest = values[0]
+    return [*longest[:ahead], choice, *longest[len(longest) - behind :]]
+
+
+def _merged_array(
+    name: str, found: Sequence[Variable], decision: Decision, why: str
+) -> list[list[Piece]]:
+    lists = [one.values for one in found]
+    ahead, behind = _shared(lists)
+    middles = [one[ahead : len(one) - behind] for one in lists]
+    pieces = [piece for middle in middles for value in middle for piece in value]
+    start, end = (pieces[0].start, pieces[0].end) if pieces else (0, 0)
+    choice = Piece(
+        f"${{{name}[@]}}",
+        start,
+        end,
+        f"`{name}` {why}",
+        "",
+        decision.answers,
+        tuple(tuple(middle) for middle in middles),
+        True,
+        weight_of(middles),
+    )
+    longest = lists[0]
+    return [*longest[:ahead], [choice], *longest[len(longest) - behind :]]
+
+
+def _shared(lists: Sequence[Sequence[ShellValue]]) -> tuple[int, int]:
+    """Return how many elements all lists begin with, and how many they end with."""
+    shortest = min(map(len, lists))
+    first, *others = lists
+    ahead = 0
+    while ahead < shortest and all(is_same(first[ahead], one[ahead]) for one in others):
+        ahead += 1
+    behind = 0
+    while behind < shortest - ahead and all(
+        is_same(first[-1 - behind], one[-1 - behind]) for one in others
+    ):
+        behind += 1
+    return ahead, behind
+
+
+def _merged_commands(
+    lists: Sequence[Sequence[ScriptCommand]], decision: Decision
+) -> list[ScriptCommand]:
+    calling = [one for one in lists if one]
+    if not calling:
+        return []
+    same = all(len(one) == len(calling[0]) for one in calling)
+    if len(calling) == len(lists) and same and len(calling) > 1:
+        return [_merged_command(one, decision) for one in zip(*calling, strict=True)]
+    return [
+        command._replace(decision=command.decision or decision)
+        for one in calling
+        for command in one
+    ]
+
+
+def _merged_command(found: Sequence[ScriptCommand], decision: Decision) -> ScriptCommand:
+    lists = [one.words for one in found]
+    ahead, behind = _shared(lists)
+    first = found[0]
+    if all(len(one) == ahead for one in lists):
+        return first
+    middles = [one[ahead : len(one) - behind] for one in lists]
+    pieces = [piece for middle in middles for value in middle for piece in value]
+    choice = Piece(
+        "...",
+        pieces[0].start if pieces else 0,
+        pieces[0].end if pieces else 0,
+        "set inside `if`, which parcost does not evaluate",
+        "",
+        decision.answers,
+        tuple(tuple(middle) for middle in middles),
+        True,
+        weight_of(middles),
+    )
+    words = [*lists[0][:ahead], [choice], *lists[0][len(lists[0]) - behind :]]
+    return ScriptCommand(words, first.environment, first.decision)

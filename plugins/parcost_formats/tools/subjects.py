@@ -1,0 +1,22 @@
+"""What decides the cost of a step, and the words that keys of tools have for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parcost import DecidingSubject
+from parcost_formats.tools.tables import table
+
+#: Every subject, in the order of the table.
+SUBJECTS: Sequence[DecidingSubject] = tuple(
+    DecidingSubject(
+        name=name,
+        attributes=tuple(row["attributes"]),
+        words=tuple(row.get("words", ())),
+        within=row.get("within", ""),
+        answers=tuple(row.get("answers", ())),
+    )
+    for name, row in table("subjects").items()
+)
+#: Those of a file that only describes a model.
+MODEL_SUBJECTS = tuple(one for one in SUBJECTS if one.within == "model")

@@ -1,0 +1,148 @@
+"""Configurations of torchtitan: TOML up to 0.2.2, and functions of Python since.
+
+Python is parsed, and none of it is run.
+"""
+
+from __future__ import annotations
+
+import re
+
+from parcost import (
+    Importer,
+    ImportFile,
+    ImportOptions,
+    ImportProblem,
+    SettingsWriter,
+    Translation,
+    hookimpl,
+)
+from parcost_formats.tools.answers import answer_to, asked_attribute
+from parcost_formats.tools.drafts import Draft, Option
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.python_values import PythonTextError
+from parcost_formats.tools.tables import is_ignored, table
+from parcost_formats.tools.torchtitan.job import read_job
+from parcost_formats.tools.torchtitan.options import TitanOptions
+from parcost_formats.tools.torchtitan.python_text import read_configuration, texts
+from parcost_formats.tools.torchtitan.toml_text import TomlTextError, read_toml
+from parcost_formats.tools.torchtitan.writer import TorchtitanTomlWriter, TorchtitanWriter
+
+TOOL = "torchtitan"
+_FEWEST = 2  # sections that tell a file of torchtitan from others
+_KINDS = (
+    *("precision", "cluster", "layout", "sharding", "schedule", "context", "training"),
+    *("recompute", "routing", "overlap", "offload", "kernels", "model"),
+)
+_SECTION = re.compile(r"^\[(\w+)[\w.]*\]", re.MULTILINE)
+_SECTIONS = {"job", "model", "parallelism", "experimental", "activation_checkpoint", "optimizer"}
+
+
+class Torchtitan(JobImporter):
+    """Configurations in TOML and Python."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether a text is a configuration of torchtitan."""
+        if name.endswith(".py"):
+            made = ("Trainer.Config", "JobConfig(")
+            return "torchtitan" in text and any(part in text for part in made)
+        sections = set(_SECTION.findall(text)) if name.endswith(".toml") else set()
+        return "training" in sections and len(sections & _SECTIONS) >= _FEWEST
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the job that a configuration describes."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the job of the configuration that the options of the user choose."""
+        draft = Draft(dict.fromkeys(_KINDS, ""))
+        python = file.name.endswith(".py")
+        try:
+            if python:
+                found = read_configuration(file.text, file.options.recipe)
+                for option in found.unread:
+                    draft.leave(option, option.unread)
+                options, place = dict(found.options), f"{file.name}/{found.name}"
+            else:
+                options, place = _of_toml(draft, file.text), file.name
+        except PythonTextError as error:
+            problem = ImportProblem(
+                message=str(error), start=error.start, end=error.end, help=error.help
+            )
+            return Translation(problems=[problem])
+        except TomlTextError as error:
+            problem = ImportProblem(message=str(error), start=error.start, end=error.end)
+            return Translation(problems=[problem])
+        return _translation(draft, options, place, file.options, python=python)
+
+
+def _of_toml(draft: Draft, text: str) -> dict[str, Option]:
+    """Return the options of a text; two names of one field have to agree."""
+    found: dict[str, Option] = {}
+    for key, entry in read_toml(text).items():
+        name = _name(key)
+        option = Option(
+            name=name,
+            key=key,
+            texts=texts(entry.value),
+            start=entry.start,
+            end=entry.end,
+            value=entry.value,
+        )
+        before = found.setdefault(name, option)
+        if before.texts != option.texts:
+            message = f"`{before.key}` and `{key}` are one field, with different values"
+            for one in (before, option):
+                draft.problem(one, message)
+    return found
+
+
+def _name(key: str) -> str:
+    """Return the name of a field in the table.
+
+    >>> _name("quantize.linear.float8.filter_fqns"), _name("training.batch_size")
+    ('float8.filter_fqns', 'training.local_batch_size')
+    """
+    for before, now in table(TOOL)["sections"].items():
+        key = now + key.removeprefix(before) if key.startswith(before) else key
+    return str(table(TOOL)["aliases"].get(key, key))
+
+
+def _translation(
+    draft: Draft, fields: dict[str, Option], place: str, chosen: ImportOptions, *, python: bool
+) -> Translation:
+    if not any(name.startswith(("parallelism.", "training.", "model.")) for name in fields):
+        message = "the file has no section of torchtitan"
+        return Translation(problems=[ImportProblem(message=message, start=0, end=1)])
+    options = TitanOptions(draft, fields, python=python)
+    read_job(options, place, chosen.family)
+    tables = table(TOOL)
+    for option in options.rest():
+        if option.name in tables["reasons"]:
+            draft.ignore(option, tables["reasons"][option.name])
+        elif is_ignored(TOOL, option.name):
+            draft.ignore(option)
+        elif option.name in tables["unread"]:
+            if option.texts in ((), ("",), ("false",), ("fused",)):
+                draft.ignore(option, "it is the default")
+            else:
+                draft.leave(option, tables["unread"][option.name])
+        else:
+            answer = answer_to(option.name, tables)
+            if answer:
+                options.ask(option, option.unread or f"in no table of {Torchtitan.title}", [answer])
+            draft.leave(option, option.unread, asked_attribute(answer) if answer else "")
+    return draft.translation()
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of torchtitan."""
+    return [Torchtitan()]
+
+
+@hookimpl
+def settings_writers() -> list[SettingsWriter]:
+    """Offer configurations of torchtitan."""
+    return [TorchtitanWriter(), TorchtitanTomlWriter()]

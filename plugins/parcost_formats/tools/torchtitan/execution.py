@@ -1,0 +1,203 @@
+"""How the job runs: recomputation, precision, compilation, graphs and offloading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.torchtitan.options import TitanOptions
+from parcost_formats.tools.torchtitan.parallel import ParallelDegrees
+
+_OWN = "own"
+_NARROW = ("--use catalog.precisions.mxfp8", "--use catalog.precisions.bf16_fsdp")
+
+
+def read_execution(options: TitanOptions, degrees: ParallelDegrees) -> None:
+    """Read recomputation, precision, kernels, loss, offloading and the optimizer."""
+    draft, zero = options.draft, degrees.zero
+    draft.use(f"catalog.frameworks.{options.framework}")
+    draft.assume("training.framework", options.framework, options.why("keys of this release"))
+    _recompute(options)
+    _precision(options, degrees)
+    _kernels(options, degrees.pp)
+    chunks = options.whole("loss", 1)
+    option = options.get("loss")
+    if chunks is not None and option is not None:
+        draft.set("training.loss_chunks", str(chunks), option)
+    offload = options.get("training.enable_cpu_offload")
+    if offload is not None and offload.text == "true":
+        draft.set("offload.optimizer", "100 %", offload)
+        if zero == 3:
+            draft.set("offload.parameters", "100 %", offload)
+    elif offload is not None:
+        draft.ignore(offload, "it is off")
+    name = options.get("optimizer.name")
+    if name is not None and name.text in ("Adam", "AdamW"):
+        draft.ignore(name, "the recipes of the catalogue are those of Adam")
+    elif name is not None:
+        reason = f"recipes count the state and the update of Adam, and this is {name.text}"
+        options.ask(name, reason, ["--use catalog.precisions.bf16_fsdp"])
+
+
+def _recompute(options: TitanOptions) -> None:
+    draft = options.draft
+    field, choice = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
+    mode, kind = options.get(field), options.get(choice)
+    word = options.word(field, "full", "selective", "none", "memory_budget")
+    if mode is not None and word is None:
+        return
+    budget = options.get("activation_checkpoint.memory_budget")
+    if mode is not None and word == "memory_budget":
+        message = "what a compiler recomputes for a budget is not known ahead"
+        draft.problem(mode, message, "full, selective and none are modelled")
+        return
+    if budget is not None:
+        draft.ignore(budget, "without mode memory_budget it is not read")
+    word = word or "selective"
+    if word != "selective":
+        assert mode is not None
+        draft.set("training.recompute", word, mode)
+        if kind is not None:
+            draft.ignore(kind, "without mode selective it is not read")
+        return
+    text = kind.text if kind is not None else ("op" if options.python else "2")
+    why = (
+        "selective by operators" if text == "op" else "selective_ac_option is 2: every second layer"
+    )
+    if mode is not None:
+        draft.set("training.recompute", "full", mode, "of what is selected")
+    else:
+        options.default(field, "training.recompute", "full", "mode is selective")
+    if text == "op":
+        path, value = "recompute.alternate", "on"
+    elif text.isdecimal() and int(text[:9]) > 0:
+        path, value = "recompute.every", str(int(text[:9]))
+    else:
+        if kind is not None:
+            draft.problem(kind, "op or a number of layers is expected")
+        return
+    if kind is not None:
+        draft.set(path, value, kind)
+    else:
+        options.default(choice, path, value, why)
+
+
+def _precision(options: TitanOptions, degrees: ParallelDegrees) -> None:
+    """Read the recipe: what is kept, what is multiplied, and what is narrow."""
+    draft = options.draft
+    kept = options.word("training.dtype", "float32", "bfloat16")
+    multiplied = options.word("training.mixed_precision_param", "bfloat16", "float32")
+    stated = options.get("training.mixed_precision_param")
+    whole = options.get("training.dtype")
+    base, option, why = "bf16_fsdp", stated, options.why("mixed_precision_param is bfloat16")
+    reduced = options.word("training.mixed_precision_reduce", "float32", "bfloat16")
+    if kept == "bfloat16":
+        base, option = "bf16_pure", whole
+    elif multiplied == "float32":
+        base = "fp32"
+    elif degrees.is_unsharded and (degrees.tp > 1 or degrees.pp > 1):
+        fact = "mixed precision takes effect under FSDP, CP or plain DDP alone"
+        if options.python:
+            option = option or options.get("parallelism.data_parallel_shard_degree")
+            answers = ["--use catalog.precisions.fp32", "--use catalog.precisions.bf16_fsdp"]
+            if option is not None:
+                options.ask(option, fact, answers)
+        base, option, why = "fp32", None, options.why(fact)
+    _reduction(options, reduced, "2 B" if base == "bf16_pure" else "4 B", is_plain=base == "fp32")
+    converters, names = _converters(options)
+    narrow = "float8" in names
+    gathers = options.get("float8.enable_fsdp_float8_all_gather")
+    recipe = options.get("float8.recipe_name")
+    if converters is not None and narrow and base == "bf16_fsdp":
+        base, option = "fp8_torchao", converters
+        if gathers is None or gathers.text == "false":
+            if gathers is not None:
+                draft.set("precision.gather", "2 B", gathers)
+            else:
+                name = "float8.enable_fsdp_float8_all_gather"
+                options.default(name, "precision.gather", "2 B", "weights are gathered in bf16")
+        if recipe is not None and recipe.text not in ("", "tensorwise"):
+            draft.leave(recipe, "scaling by rows is taken as scaling by tensors")
+    else:
+        for one in (gathers, recipe):
+            if one is not None:
+                draft.ignore(one, "without the converter float8 it is not read")
+    draft.use(f"catalog.precisions.{base}", "" if option else why, option)
+    label = base
+    if draft.has("precision."):
+        label = _OWN
+        draft.label("precision", f"{_OWN} extends {base}")
+    if option is not None:
+        draft.set("training.precision", label, option)
+    else:
+        draft.assume("training.precision", label, why)
+
+
+def _reduction(options: TitanOptions, reduced: str | None, usual: str, *, is_plain: bool) -> None:
+    """Read the type that gradients are reduced in, where the recipe has another one."""
+    name = "training.mixed_precision_reduce"
+    option = options.get(name)
+    size = "2 B" if reduced == "bfloat16" else "4 B"
+    if is_plain or size == usual:
+        if option is not None:
+            options.draft.ignore(option, "as the recipe has it")
+    elif option is not None:
+        options.draft.set("precision.reduction", size, option)
+    else:
+        options.default(name, "precision.reduction", size, "mixed_precision_reduce is float32")
+
+
+def _converters(options: TitanOptions) -> tuple[Option | None, Sequence[str]]:
+    """Return the option that converts the model, and the kinds of converters that it names.
+
+    Kinds that no recipe of the catalogue has are asked for.
+    """
+    option = options.get("model.converters")
+    linear = options.get("float8.enable_float8_linear")
+    if option is None and linear is not None and linear.text not in ("", "false"):
+        return linear, ("float8",)
+    names = [name for name in option.texts if name] if option is not None else []
+    kinds = [_kind_of_converter(name) for name in names]
+    if "float8" in kinds:
+        kinds = [kind for kind in kinds if kind != "float8_experts"]
+    others = [name for name, kind in zip(names, kinds, strict=False) if kind != "float8"]
+    if option is not None and others:
+        if any("lora" in name.lower() for name in others):
+            options.draft.problem(option, "adapters (LoRA) are not in the language")
+        options.ask(option, f"{', '.join(others)}: no recipe has its products", _NARROW)
+    return option, kinds
+
+
+def _kind_of_converter(name: str) -> str:
+    """Return what a converter makes narrow.
+
+    >>> _kind_of_converter("quantize.linear.float8")
+    'float8'
+    >>> _kind_of_converter("quantize.grouped_mm.float8")
+    'float8_experts'
+    """
+    if name == "float8_experts" or ("float8" in name and "grouped" in name):
+        return "float8_experts"
+    return "float8" if name == "float8" or name.endswith(".float8") else name
+
+
+def _kernels(options: TitanOptions, pp: int) -> None:
+    draft = options.draft
+    option, parts = options.get("compile.enable"), options.get("compile.components")
+    if option is not None:
+        words = parts.texts if parts is not None else ("model", "loss")
+        compiled = option.text != "false" and "model" in words
+        draft.set("kernels.mode", "compiled" if compiled else "eager", option)
+    if parts is not None and option is not None and option.text != "false":
+        draft.ignore(parts, f"read with {option.key}: a compiled loss is taken as an eager one")
+    elif parts is not None:
+        draft.ignore(parts, "nothing is compiled")
+    off = options.get("training.disable_cuda_graphs")
+    if off is not None:
+        draft.set("kernels.cuda_graphs", "none" if off.text != "false" else "iteration", off)
+    elif options.budget and pp > 1:
+        why = "graphs of pipelines are not captured"
+        draft.assume("kernels.cuda_graphs", "none", options.why(why))
+    backend = options.get("model.attn_backend")
+    if backend is not None:
+        draft.ignore(backend, "another attention kernel of PyTorch: `kernels { attention }`")

@@ -1,0 +1,241 @@
+"""The job: model by its flavor, batch, and what the other parts of the package read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from parcost import record
+from parcost_formats.tools.drafts import Option, digits
+from parcost_formats.tools.tables import table
+from parcost_formats.tools.torchtitan.execution import read_execution
+from parcost_formats.tools.torchtitan.options import TitanOptions
+from parcost_formats.tools.torchtitan.parallel import ParallelDegrees, integer, read_parallelism
+
+_TOKENS, _STEP, _LENGTH = (
+    "training.num_tokens_per_microbatch_per_dp_rank",
+    "training.num_tokens_per_train_step",
+    "training.max_context_length",
+)
+_LOCAL, _GLOBAL, _SEQUENCE = (
+    "training.local_batch_size",
+    "training.global_batch_size",
+    "training.seq_len",
+)
+
+
+@record
+class Flavor:
+    """A model of the catalogue, the number of its layers, and whether it has experts."""
+
+    entry: str
+    layers: int
+    experts: bool
+
+
+def read_job(options: TitanOptions, place: str, family: str) -> None:
+    """Read a configuration; its *place* and the *family* that a user names tell the model."""
+    options.check_switches(table("torchtitan")["switches"]["names"])
+    flavor = _flavor(options, place, family)
+    layers = flavor.layers if flavor else None
+    degrees = read_parallelism(options, layers=layers, experts=flavor.experts if flavor else True)
+    if options.budget:
+        _tokens(options, degrees)
+    else:
+        _sequences(options, degrees)
+    read_execution(options, degrees)
+
+
+def _known_families() -> Mapping[str, Mapping[str, Any]]:
+    """Return the flavors of each family."""
+    present, more = table("torchtitan")["flavors"], table("torchtitan")["more_flavors"]
+    return {
+        family: {**present.get(family, {}), **more.get(family, {})}
+        for family in {**present, **more}
+    }
+
+
+def _flavor(options: TitanOptions, place: str, family: str) -> Flavor | None:
+    """Read which model it is: by the name of its family, or by the place of the file."""
+    draft, known = options.draft, _known_families()
+    name, option = options.get("model.name"), options.get("model.flavor")
+    if option is None:
+        return None
+    stated = family or (name.text if name is not None else "")
+    stated = str(table("torchtitan")["families"].get(stated, stated))
+    flavor = _short(option)
+    if stated and stated not in known:
+        reason = f"the family `{stated}` is in no table; known are {', '.join(known)}"
+        options.ask(name or option, reason, ["--as llama3"])
+        return None
+    families = [stated] if stated else [one for one in known if flavor in known[one]]
+    if len(families) > 1:
+        families = [one for one in families if one == _family_of(place, known)] or families
+    if len(families) > 1:
+        answers = [f"--as {one}" for one in families]
+        options.ask(option, f"cannot tell which model the flavor `{flavor}` belongs to", answers)
+        return None
+    found = known[families[0]].get(flavor) if families else None
+    if found is None:
+        of = families[0] if families else "any family"
+        listed = ", ".join(known[of]) if families else ", ".join(known)
+        reason = f"`{option.text}` of {of} is in no table; known are {listed}"
+        options.ask(option, reason, ["--use catalog.models.llama31_8b"])
+        return None
+    entry = str(found["entry"])
+    why = "" if flavor == option.text else f"{option.text} without its attention kernel"
+    if "model" in found:
+        draft.label("model", entry)
+        draft.set("model.layers", str(found["layers"]), option)
+        for attribute, value in found["model"].items():
+            draft.set(f"model.{attribute}", value, option)
+    else:
+        draft.use(f"catalog.models.{entry}", option=option)
+    draft.set("training.model", entry, option, why)
+    return Flavor(entry, int(found["layers"]), bool(found.get("experts")))
+
+
+def _family_of(place: str, known: Iterable[str]) -> str:
+    """Return the family in the nearest part of a path, function last, that begins with one.
+
+    >>> _family_of("models/llama3/config_registry.py/llama3_8b", ["llama3", "llama4"])
+    'llama3'
+    """
+    for part in reversed(re.split(r"[/\\]", place.lower().replace("-", "_"))):
+        found = [
+            one for one in known if re.match(rf"(?:sft_|train_)?{re.escape(one)}(?![a-z0-9])", part)
+        ]
+        if found:
+            return max(found, key=len)
+    return ""
+
+
+def _short(option: Option) -> str:
+    """Return a flavor without the ending of a variant."""
+    for ending in sorted(table("torchtitan")["variants"]["names"], key=len, reverse=True):
+        if option.text.endswith(ending):
+            return option.text.removesuffix(ending)
+    return option.text
+
+
+def _sequences(options: TitanOptions, degrees: ParallelDegrees) -> None:
+    """Read a batch that is counted in sequences."""
+    draft = options.draft
+    if options.copy(_SEQUENCE, "training.sequence", 1) is None:
+        options.default(_SEQUENCE, "training.sequence", "2048", "seq_len is 2048")
+    local = options.whole(_LOCAL, 1)
+    option = options.get(_LOCAL)
+    count = local or 8
+    part = options.get("parallelism.pipeline_parallel_microbatch_size")
+    parts = options.get("parallelism.pipeline_parallel_microbatches")
+    if degrees.pp > 1 and options.release == "0.0":
+        _parts_of_batch(options, parts, degrees, count)
+        _global(options, degrees, count)
+        return
+    if parts is not None:
+        draft.ignore(parts, "without stages it is not read")
+    if degrees.pp > 1:
+        each = options.whole("parallelism.pipeline_parallel_microbatch_size", 1) or 1
+        if count % each:
+            near = part or option
+            if near is not None:
+                draft.problem(near, f"a local batch of {count} is no multiple of {each}")
+            return
+        if part is not None:
+            draft.set("training.micro_batch", digits(each), part)
+        else:
+            name = "parallelism.pipeline_parallel_microbatch_size"
+            options.default(
+                name, "training.micro_batch", "1", "pipeline_parallel_microbatch_size is 1"
+            )
+    else:
+        if part is not None:
+            draft.ignore(part, "without stages it is not read")
+        if option is not None and local is not None:
+            draft.set("training.micro_batch", digits(local), option)
+        else:
+            options.default(_LOCAL, "training.micro_batch", "8", "local_batch_size is 8")
+    _global(options, degrees, count)
+
+
+def _parts_of_batch(
+    options: TitanOptions, option: Option | None, degrees: ParallelDegrees, local: int
+) -> None:
+    """Read into how many micro-batches a local batch is cut: as many as there are stages."""
+    name = "parallelism.pipeline_parallel_microbatches"
+    number = options.whole(name, 1) or degrees.pp * degrees.chunks
+    near = option or options.get(_LOCAL) or options.get("parallelism.pipeline_parallel_degree")
+    if local % number and near is not None:
+        message = f"a local batch of {local} does not divide into {number} micro-batches"
+        options.draft.problem(near, message)
+    elif option is not None:
+        options.draft.set("training.micro_batch", digits(local // number), option)
+    else:
+        why = "pipeline_parallel_microbatches is the number of stages"
+        options.default(name, "training.micro_batch", digits(local // number), why)
+
+
+def _global(options: TitanOptions, degrees: ParallelDegrees, local: int) -> None:
+    draft = options.draft
+    option = options.get(_GLOBAL)
+    number = integer(options, _GLOBAL)
+    if option is None or number is None or number < 0:
+        why = "global_batch_size is a local batch of each replica"
+        value = f"({digits(local)} * layout.dp) sequences"
+        if option is not None and number is not None:
+            draft.set("training.global_batch", value, option, options.why(why))
+        else:
+            options.default(_GLOBAL, "training.global_batch", value, why)
+        return
+    draft.set("training.global_batch", f"{digits(number)} sequences", option)
+    if degrees.pp > 1 and degrees.replicas and number > local * degrees.replicas:
+        why = "the pipeline runs once over the whole batch here, and for each local batch there"
+        draft.leave(option, why)
+
+
+def _tokens(options: TitanOptions, degrees: ParallelDegrees) -> None:
+    """Read a batch that is counted in tokens."""
+    draft = options.draft
+    length = options.copy(_LENGTH, "training.sequence", 1)
+    if length is None:
+        options.default(_LENGTH, "training.sequence", "2048", "max_context_length is 2048")
+    tokens = options.whole(_TOKENS, 1)
+    option = options.get(_TOKENS)
+    count, each = tokens or 16_384, length or 2048
+    if count % each:
+        near = option or options.get(_LENGTH)
+        if near is not None:
+            message = f"{count} tokens are no whole sequences of {each}"
+            help = f"{count // each * each or each} tokens are"
+            draft.problem(near, message, help)
+        return
+    if option is not None:
+        draft.set("training.micro_batch", digits(count // each), option)
+    else:
+        why = "num_tokens_per_microbatch_per_dp_rank is 16,384"
+        options.default(_TOKENS, "training.micro_batch", digits(count // each), why)
+    several = options.get("parallelism.num_pp_microbatches")
+    if degrees.pp > 1:
+        parts = options.whole("parallelism.num_pp_microbatches", 1) or 1
+    else:
+        parts = 1
+        if several is not None:
+            draft.ignore(several, "without stages it is not read")
+    step = options.get(_STEP)
+    number = integer(options, _STEP)
+    if step is None or number is None or number < 0:
+        value = f"({digits(count * parts)} * layout.dp) tokens"
+        if several is not None and degrees.pp > 1:
+            draft.set("training.global_batch", value, several)
+        else:
+            why = "num_tokens_per_train_step is a micro-batch of each replica"
+            options.default(_STEP, "training.global_batch", value, why)
+        return
+    draft.set("training.global_batch", f"{digits(number)} tokens", step)
+    if degrees.pp > 1 and several is not None:
+        if degrees.replicas and number > count * parts * degrees.replicas:
+            why = "the pipeline runs once over the whole batch here"
+            draft.leave(several, why)
+        else:
+            draft.ignore(several, "it follows from the batch and the micro-batch")

@@ -1,0 +1,61 @@
+"""Options of a configuration of torchtitan, with its release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from parcost_formats.tools.answers import asked_attribute
+from parcost_formats.tools.drafts import Draft, Option, OptionSet
+from parcost_formats.tools.tables import is_listed, table
+
+
+class TitanOptions(OptionSet):
+    """The options of a file by the names of the table; *release* is the version that it is of.
+
+    *python* is whether it is a function of Python, of the main branch. *budget* is whether its
+    batches are counted in tokens.
+    """
+
+    def __init__(self, draft: Draft, options: Mapping[str, Option], *, python: bool) -> None:
+        super().__init__(draft, options)
+        sequences = ("local_batch_size", "global_batch_size", "seq_len")
+        self.python = python
+        self.budget = python and not any(f"training.{name}" in options for name in sequences)
+        self.release, self.framework = self._find_release()
+        for field, reason in table("torchtitan")["refused"].items():
+            if self.on(field):
+                draft.problem(options[field], reason)
+        for field, answer in table("torchtitan")["deciding"].items():
+            option = options.get(field)
+            if option is not None and option.unread:
+                self.ask(option, option.unread, [answer])
+
+    def _find_release(self) -> tuple[str, str]:
+        """Return the release by the keys that only it has, and its framework."""
+        if self.python:
+            release = "main of 2026-08" if self.budget else "main of 2026"
+            return release, "torchtitan_2026_08" if self.budget else "torchtitan"
+        keys = [one.key for one in self._options.values()]
+        found = next(
+            version
+            for version in table("torchtitan")["versions"]
+            if not version["keys"] or any(is_listed(key, version["keys"]) for key in keys)
+        )
+        return str(found["name"]), str(found["framework"])
+
+    def is_open(self, name: str) -> bool:
+        """Return whether the file has an option with a value that is not read."""
+        option = self._options.get(name)
+        return option is not None and bool(option.unread)
+
+    def ask(self, option: Option, reason: str, answers: Sequence[str]) -> None:
+        """Ask for the attribute, or the kind of blocks, that the first of the *answers* sets."""
+        self.draft.ask(asked_attribute(answers[0]), f"`{option.key}`: {reason}", answers, option)
+
+    def default(self, name: str, path: str, value: str, why: str) -> None:
+        """Set an attribute that the file does not state to the default of its release."""
+        super().default(name, path, value, self.why(why))
+
+    def why(self, fact: str) -> str:
+        """Return an assumption, with the tool and its release."""
+        return f"torchtitan {self.release}: {fact}"

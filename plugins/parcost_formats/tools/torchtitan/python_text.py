@@ -1,0 +1,323 @@
+"""Configurations of torchtitan in Python, which is parsed and not run."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from parcost_formats.tools.drafts import Option
+from parcost_formats.tools.python_values import (
+    DottedName,
+    PythonText,
+    PythonTextError,
+    UnreadError,
+    choose_function,
+    constants,
+    dotted,
+    static_value,
+)
+from parcost_formats.tools.tables import table
+
+_CONDITIONS = (ast.If, ast.For, ast.While, ast.Match, ast.Try)
+_RECOMPUTE = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "memory_budget"}
+_CHUNKED = ("ChunkedLossWrapper", "ChunkedCELoss")
+_CONVERTERS = {"Float8LinearConverter": "float8", "Float8GroupedExpertsConverter": "float8_experts"}
+_DEEPEST = 8
+_UNRUN = "it is set inside `if`, which parcost does not evaluate"
+
+
+class TitanConfiguration(NamedTuple):
+    """The fields that a function sets, what of it is not read, and the *name* of the function."""
+
+    options: Mapping[str, Option]
+    unread: Sequence[Option]
+    name: str
+
+
+def read_configuration(text: str, recipe: str = "") -> TitanConfiguration:
+    """Return what a configuration in a Python file sets: the only one, or that of the *recipe*.
+
+    Raises:
+        PythonTextError: The file is no Python, or it does not have the configuration.
+    """
+    python = PythonText(text)
+    functions = {one.name: one for one in python.tree.body if isinstance(one, ast.FunctionDef)}
+    makers = {name: one for name, one in functions.items() if _makes(one)}
+    if not makers:
+        raise PythonTextError("the file has no function that returns a Trainer.Config", 0, 3)
+    called = {
+        dotted(node.func)
+        for one in makers.values()
+        for node in ast.walk(one)
+        if isinstance(node, ast.Call)
+    }
+    function = choose_function(
+        python, makers, [name for name in makers if name not in called], recipe
+    )
+    reader = _ConfigurationReader(python, functions)
+    reader.visit(function)
+    return TitanConfiguration(reader.options, reader.unread, function.name)
+
+
+def _makes(function: ast.FunctionDef) -> bool:
+    """Return whether a function makes a configuration."""
+    returned = function.returns
+    if returned is not None and dotted(returned).endswith("Trainer.Config"):
+        return True
+    return any(isinstance(node, ast.Call) and _is_trainer(node) for node in ast.walk(function))
+
+
+def _is_trainer(call: ast.Call) -> bool:
+    name = dotted(call.func)
+    return name.endswith("Trainer.Config") or name == "JobConfig"
+
+
+class _ConfigurationReader:
+    """Goes through the statements of functions in their order."""
+
+    def __init__(self, python: PythonText, functions: Mapping[str, ast.FunctionDef]) -> None:
+        self.options: dict[str, Option] = {}
+        self.unread: list[Option] = []
+        self._python = python
+        self._functions = functions
+        self._names: dict[str, Any] = dict(constants(python.tree.body))
+        self._models = _models(python.tree.body)
+        self._values: dict[str, ast.expr] = {}  # of variables that are no constants
+        self._visited: list[str] = []
+
+    def visit(self, function: ast.FunctionDef) -> None:
+        """Read a function."""
+        self._visited.append(function.name)
+        self._body(function.body, uncertain=False)
+        self._visited.pop()
+
+    def _body(self, body: Sequence[ast.stmt], *, uncertain: bool) -> None:
+        for statement in body:
+            if isinstance(statement, _CONDITIONS):
+                for name in ("body", "orelse", "finalbody"):
+                    self._body(getattr(statement, name, []), uncertain=True)
+            elif isinstance(statement, ast.With):
+                self._body(statement.body, uncertain=uncertain)
+            elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+                target = dotted(statement.targets[0])
+                self._assign(target, statement, statement.value, uncertain)
+            elif isinstance(statement, ast.AnnAssign) and statement.value:
+                self._assign(dotted(statement.target), statement, statement.value, uncertain)
+            elif isinstance(statement, ast.Return) and isinstance(statement.value, ast.Call):
+                self._call(statement.value)
+
+    def _assign(self, target: str, statement: ast.stmt, value: ast.expr, uncertain: bool) -> None:
+        first, _, field = target.partition(".")
+        if field:
+            self._field(field, field, statement, value, uncertain)
+            return
+        if not first:
+            return
+        self._values[first] = value
+        self._names.pop(first, None)
+        if isinstance(value, ast.Call) and self._call(value):
+            return
+        try:
+            self._names[first] = static_value(value, self._names)
+        except UnreadError:
+            return
+
+    def _call(self, call: ast.Call) -> bool:
+        """Read a call that makes a configuration; return whether it does."""
+        name = dotted(call.func)
+        if _is_trainer(call):
+            for keyword in call.keywords:
+                if keyword.arg:
+                    self._field(keyword.arg, keyword.arg, keyword, keyword.value, False)
+            return True
+        function = self._functions.get(name)
+        if function is None or not _makes(function):
+            return False
+        if name not in self._visited and len(self._visited) < _DEEPEST:
+            self.visit(function)
+        return True
+
+    # Fields
+
+    def _field(self, name: str, key: str, node: ast.AST, value: ast.expr, uncertain: bool) -> None:
+        """Read a field, or the fields of a section."""
+        if isinstance(value, ast.Name) and isinstance(self._values.get(value.id), ast.Call):
+            value = self._values[value.id]
+        if name in ("model_spec", "model"):
+            self._model(key, node, value)
+        elif name == "activation_checkpoint":
+            self._recompute(key, node, value, uncertain)
+        elif name == "loss":
+            self._loss(key, node, value)
+        elif name == "optimizer" and isinstance(value, ast.Call):
+            self._optimizer(key, node, value, uncertain)
+        elif name in ("model_converters", "model.converters"):
+            self._converters(key, node, value)
+        elif isinstance(value, ast.Call) and "." not in name:
+            section = table("torchtitan")["classes"].get(dotted(value.func), name)
+            for keyword in value.keywords:
+                if keyword.arg:
+                    self._field(
+                        f"{section}.{keyword.arg}",
+                        f"{key}.{keyword.arg}",
+                        keyword,
+                        keyword.value,
+                        uncertain,
+                    )
+            known = section in table("torchtitan")["classes"].values()
+            if not value.keywords and not known:
+                self._set(name, key, node, value, uncertain)
+        else:
+            self._set(name, key, node, value, uncertain)
+
+    def _set(self, name: str, key: str, node: ast.AST, value: ast.expr, uncertain: bool) -> None:
+        option = self._option(name, key, node)
+        try:
+            found = static_value(value, self._names)
+        except UnreadError as error:
+            self.options[option.name] = option.evolve(unread=str(error))
+            return
+        if uncertain:
+            option = option.evolve(unread=_UNRUN)
+        self.options[option.name] = option.evolve(texts=texts(found), value=found)
+
+    def _model(self, key: str, node: ast.AST, value: ast.expr) -> None:
+        """Read ``model_registry("70B")``: the module that it is imported from has the name."""
+        call = value
+        if not isinstance(call, ast.Call):
+            self._leave(key, node, "it is code, and none is run")
+            return
+        argument = call.args[0] if call.args else None
+        for keyword in call.keywords:
+            if keyword.arg == "flavor":
+                argument = keyword.value
+            elif keyword.arg == "converters":
+                self._converters(f"{key}.converters", keyword, keyword.value)
+            elif keyword.arg:
+                self._set(
+                    f"model.{keyword.arg}", f"{key}.{keyword.arg}", keyword, keyword.value, False
+                )
+        if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
+            self._leave(key, node, "its flavor is no constant")
+            return
+        one = self._option("model.flavor", key, node)
+        self.options["model.flavor"] = one.evolve(texts=(argument.value,))
+        family = self._models.get(dotted(call.func))
+        if family:
+            named = self._option("model.name", key, node)
+            self.options["model.name"] = named.evolve(texts=(family,))
+
+    def _recompute(self, key: str, node: ast.AST, value: ast.expr, uncertain: bool) -> None:
+        if isinstance(value, ast.Constant) and value.value is None:
+            one = self._option("activation_checkpoint.mode", key, node)
+            self.options[one.name] = one.evolve(texts=("none",))
+            return
+        name = dotted(value.func) if isinstance(value, ast.Call) else ""
+        mode = next((word for part, word in _RECOMPUTE.items() if part in name.split(".")), None)
+        if mode is not None:
+            one = self._option("activation_checkpoint.mode", key, node)
+            self.options[one.name] = one.evolve(texts=(mode,), unread=_UNRUN if uncertain else "")
+        elif not isinstance(value, ast.Call):
+            self._leave(key, node, "it is code, and none is run")
+        if isinstance(value, ast.Call):
+            for keyword in value.keywords:
+                if keyword.arg:
+                    name = f"activation_checkpoint.{keyword.arg}"
+                    self._set(name, f"{key}.{keyword.arg}", keyword, keyword.value, uncertain)
+
+    def _loss(self, key: str, node: ast.AST, value: ast.expr) -> None:
+        """Read a loss that is computed in chunks."""
+        if not isinstance(value, ast.Call):
+            self._leave(key, node, "it is code, and none is run")
+            return
+        option = self._option("loss", key, node)
+        chunked = any(part in dotted(value.func).split(".") for part in _CHUNKED)
+        count = next((one.value for one in value.keywords if one.arg == "num_chunks"), None)
+        number = str(count.value) if isinstance(count, ast.Constant) else "8"
+        self.options["loss"] = option.evolve(
+            texts=(number if chunked else "1",),
+            assumption="" if count or not chunked else "the default of num_chunks",
+        )
+
+    def _converters(self, key: str, node: ast.AST, value: ast.expr) -> None:
+        """Read converters of the model by their classes."""
+        if isinstance(value, ast.Name) and value.id in self._values:
+            value = self._values[value.id]
+        one = self._option("model.converters", key, node)
+        found: list[str] = []
+        for call in ast.walk(value):
+            name = dotted(call.func) if isinstance(call, ast.Call) else ""
+            parts = [part for part in name.split(".") if part.endswith("Converter")]
+            if not isinstance(call, ast.Call) or not parts:
+                continue
+            found.append(_CONVERTERS.get(parts[0], parts[0]))
+            if found[-1] == "float8":
+                for keyword in call.keywords:
+                    if keyword.arg:
+                        field = f"float8.{keyword.arg}"
+                        self._set(field, f"{key}.{keyword.arg}", keyword, keyword.value, False)
+        empty = isinstance(value, (ast.List, ast.Tuple)) and not value.elts
+        unread = "" if found or empty or isinstance(value, ast.Constant) else "it is code"
+        self.options[one.name] = one.evolve(texts=tuple(found), unread=unread)
+
+    def _optimizer(self, key: str, node: ast.AST, value: ast.Call, uncertain: bool) -> None:
+        """Read which optimizer it is, of all groups of parameters."""
+        made = dotted(value.func)
+        names = [
+            one.value.value
+            for one in ast.walk(value)
+            if isinstance(one, ast.keyword)
+            and one.arg in ("name", "optimizer_name")
+            and isinstance(one.value, ast.Constant)
+        ]
+        if "OptimizersContainer" not in made and "adam" not in made.lower():
+            names.append(made.removesuffix(".Config"))
+        for keyword in value.keywords:
+            if keyword.arg and keyword.arg not in ("name", "param_groups"):
+                field = f"{key}.{keyword.arg}"
+                self._set(f"optimizer.{keyword.arg}", field, keyword, keyword.value, uncertain)
+        if "InBackward" in made:
+            option = self._option("optimizer.early_step_in_backward", key, node)
+            self.options[option.name] = option.evolve(texts=("true",))
+            names = [name for name in names if "InBackward" not in str(name)]
+        if names:
+            option = self._option("optimizer.name", key, node)
+            others = [str(name) for name in names if name not in ("Adam", "AdamW")]
+            self.options[option.name] = option.evolve(texts=tuple(others[:1] or ["AdamW"]))
+
+    def _option(self, name: str, key: str, node: ast.AST) -> Option:
+        start, end = self._python.place(node)
+        name = str(table("torchtitan")["aliases"].get(name, name))
+        return Option(name=name, key=key, start=start, end=end)
+
+    def _leave(self, key: str, node: ast.AST, why: str) -> None:
+        self.unread.append(self._option("", key, node).evolve(unread=why))
+
+
+def texts(value: Any) -> Sequence[str]:
+    """Return a value as text: switches are ``true`` or ``false``.
+
+    >>> texts(True), texts(-1), texts(["model", "loss"]), texts(None)
+    (('true',), ('-1',), ('model', 'loss'), ())
+    """
+    if value is None:
+        return ()
+    if isinstance(value, DottedName):
+        return (value.name.rpartition(".")[2],)
+    if isinstance(value, bool):
+        return ("true" if value else "false",)
+    if isinstance(value, list):
+        return tuple(str(one) for one in value)
+    return (str(value),)
+
+
+def _models(body: Sequence[ast.stmt]) -> Mapping[str, str]:
+    """Return the family of models that each imported function is of."""
+    found: dict[str, str] = {}
+    for statement in body:
+        if isinstance(statement, ast.ImportFrom) and ".models." in f".{statement.module or ''}.":
+            family = (statement.module or "").rpartition("models.")[2].partition(".")[0]
+            for alias in statement.names:
+                found[alias.asname or alias.name] = family
+    return found

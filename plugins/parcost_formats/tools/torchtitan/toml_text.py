@@ -1,0 +1,100 @@
+"""TOML with the place of every key.
+
+The standard library reads the values, and gives no places: a key's place is that of its line.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from parcost import record
+from parcost_formats.tools.yaml_text import LONGEST
+
+_HEADER = re.compile(r"[ \t]*\[([^\[\]]+)\][ \t]*(?:#.*)?")
+_KEY = re.compile(r"""[ \t]*((?:[\w.-]|"[^"]*"|'[^']*')+)[ \t]*=""")
+_WHERE = re.compile(r"\(at line (\d+), column (\d+)\)")
+_LONG_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+[ \t]*\.[ \t]*){32}""")
+_COMMENT = re.compile(r"""^((?:[^"'#]|"(?:[^"\\]|\\.)*"|'[^']*')*)#.*$""")
+
+
+class TomlTextError(ValueError):
+    """A text that is no TOML, and where."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.start = start
+        self.end = end
+
+
+@record
+class TomlEntry:
+    """The value of a key, and the characters of both."""
+
+    value: Any
+    start: int
+    end: int
+
+
+def read_toml(text: str) -> Mapping[str, TomlEntry]:
+    """Return the entries of a TOML text by dotted keys.
+
+    >>> {key: entry.value for key, entry in read_toml("[a.b]\\nc = 1").items()}
+    {'a.b.c': 1}
+
+    Raises:
+        TomlTextError: The text is no TOML, is too long, or has keys of too many parts.
+    """
+    if len(text) > LONGEST:
+        message = f"{len(text):,} characters are more than the {LONGEST:,} of a configuration"
+        raise TomlTextError(message, LONGEST, LONGEST + 1)
+    if long_key := _LONG_KEY.search(text):  # the time to read one grows with its square
+        raise TomlTextError("a key has more than 32 parts", *long_key.span())
+    try:
+        values = dict(_flat(tomllib.loads(text), ""))
+    except tomllib.TOMLDecodeError as error:
+        found = _WHERE.search(str(error))
+        at = _offset(text, int(found[1]), int(found[2])) if found else max(len(text) - 1, 0)
+        message = _WHERE.sub("", str(error)).strip()
+        raise TomlTextError(f"no TOML: {message}", at, at + 1) from None
+    except ValueError:  # Python reads no number of so many digits
+        digits = max(re.finditer(r"\w+", text), key=lambda found: found.end() - found.start())
+        raise TomlTextError("a number has too many digits", *digits.span()) from None
+    except RecursionError:
+        raise TomlTextError("it nests too deeply", 0, 1) from None
+    places = dict(_places(text))
+    return {key: TomlEntry(value, *places.get(key, (0, 0))) for key, value in values.items()}
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _places(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield dotted keys with the place of the line that they stand on."""
+    section, at = "", 0
+    for line in text.splitlines(keepends=True):
+        header, key = _HEADER.fullmatch(line.rstrip("\r\n")), _KEY.match(line)
+        if header:
+            section = f"{_plain(header[1])}."
+        elif key:
+            shown = line.rstrip()
+            comment = _COMMENT.match(shown)
+            shown = comment[1].rstrip() if comment else shown
+            yield section + _plain(key[1]), (at + key.start(1), at + len(shown))
+        at += len(line)
+
+
+def _plain(key: str) -> str:
+    return "".join(key.split()).replace('"', "").replace("'", "")
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    before = sum(len(one) for one in text.splitlines(keepends=True)[: line - 1])
+    return min(before + column - 1, max(len(text) - 1, 0))

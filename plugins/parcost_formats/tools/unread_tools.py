@@ -1,0 +1,57 @@
+"""Configurations of tools that no importer reads: they are rejected by the name of the tool.
+
+A file of such a tool shares keys with those of others. Read with their tables it would be wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.needs import NEEDS
+from parcost_formats.tools.tables import table
+
+_TABLE = table("unread_tools")
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+class UnreadTools(Importer):
+    """Files of tools without a reader."""
+
+    name = "unread_tools"
+    title = str(_TABLE["title"])
+    source = str(_TABLE["source"])
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether a configuration has the keys of one of the tools."""
+        return name.endswith(_ENDINGS) and next(_tools(text), None) is not None
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return an error that names the tool, and the commands that describe its job."""
+        tool, start = next(_tools(text), ("no tool of this table", 0))
+        options = " ".join(NEEDS[one] for one in NEEDS if one != "training.model")
+        problem = ImportProblem(
+            message=f"`{name}` is a configuration of {tool}, which parcost does not read",
+            start=start,
+            end=start + 1,
+            help="evaluate the `config.json` of its model, and state the rest: `parcost eval "
+            f"config.json {options}`, with --set layout.tp, layout.pp, layout.zero and "
+            "training.recompute",
+        )
+        return Translation(problems=[problem])
+
+
+def _tools(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the tools whose signs all stand in a text, each with the place of the first sign."""
+    for tool in _TABLE["tools"]:
+        found = [re.search(sign, text, re.MULTILINE) for sign in tool["signs"]]
+        places = [one.start() + len(one[0]) - len(one[0].lstrip()) for one in found if one]
+        if len(places) == len(found):
+            yield str(tool["title"]), min(places)
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer the rejection of tools without a reader."""
+    return [UnreadTools()]

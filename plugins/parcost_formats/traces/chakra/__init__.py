@@ -1,0 +1,55 @@
+"""Execution traces of MLCommons Chakra: ``parcost timeline --format chakra --out FOLDER``.
+
+There is a file for each rank, ``NAME.RANK.et``, and ``comm_group.json`` with the ranks of each
+group: what astra-sim reads as a workload. Made by protobuf, which the extra ``chakra`` installs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from parcost import Diagnostic, SpecError, StepTrace, TimelineFileExporter, hookimpl
+from parcost.output.cells import cell
+
+
+class Chakra(TimelineFileExporter):
+    """A file for each rank of a job."""
+
+    name = "chakra"
+    folder = True
+    reads_ranks = True
+
+    def save(self, traces: Iterable[StepTrace], path: Path) -> None:
+        """Write the files of the only step into the folder at *path*.
+
+        Raises:
+            SpecError: There are several steps, or none, or too many nodes.
+        """
+        from parcost_formats.traces.chakra.files import save_traces
+
+        found = list(traces)
+        first = found[0]
+        if len(found) > 1:
+            names = ", ".join(map(_title, found[:5]))
+            message = (
+                f"Chakra traces of one step fill a folder, and these are {len(found)}: {names}"
+            )
+            help = "pick one with `--study` or `--set`"
+            raise SpecError([Diagnostic("trace-steps", message, help=help, place=first.path)])
+        if first.part:
+            message = f"pipeline `{first.part}` has no ranks, nor bytes: it has no Chakra traces"
+            help = "write `--format perfetto`, or a study with `training`"
+            raise SpecError([Diagnostic("trace-ranks", message, help=help, place=first.path)])
+        save_traces(first, path)
+
+
+def _title(trace: StepTrace) -> str:
+    at = ", ".join(f"{name} = {cell(value)}" for name, value in trace.at.items())
+    return f"`{trace.part or trace.name}`" + (f" at {at}" if at else "")
+
+
+@hookimpl
+def timeline_exporters() -> list[Chakra]:
+    """Offer execution traces."""
+    return [Chakra()]

@@ -1,0 +1,264 @@
+"""What the ranks of one pipeline device do, as nodes that wait for one another.
+
+All ranks of a device run the same nodes; they differ in their groups and their peers. A node names
+the nodes that it waits for. The rules, by which a replay takes the seconds of the report:
+
+- A pass is a chain: kernels between collectives make one compute node, and a collective that the
+  device waits for is a node a call. Of a transfer that hides in part, the exposed share is in the
+  chain. The hidden share is a chain beside the pass, which the next pass waits for.
+- A message is a send behind the pass and a receive before the one that needs it.
+- Terms once per step stand as the trace places them: ``fill`` before the first pass of a stage,
+  ``drain`` behind its last, ``end`` behind all that the device does.
+- What a device waits for beside kernels and collectives, such as the host, is a compute node
+  without operations. What hides and is no collective has no node.
+
+So every rank of a group has the same collectives of it in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from math import ceil
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from parcost import Communication, Op, Pair, Slice, StageMessage, StepTrace
+from parcost.contract.traces import COMPUTE_STREAM, timed_communications
+from parcost_formats.traces.chakra.schema import COLLECTIVE, COLLECTIVES, COMPUTE, RECEIVE, SEND
+
+_NEARLY = 1e-9
+_RING_TAGS = 2**20  # from here on: messages between stages have the numbers below
+_AROUND = "point_to_point"
+
+
+class TraceNode(NamedTuple):
+    """A node of every rank of a device; numbers begin at 1.
+
+    A collective has a *call*; so has a message to the next rank of a group, or from the one before.
+    A message between stages has the other device as *peer*.
+    """
+
+    number: int
+    name: str
+    kind: int
+    after: Sequence[int]
+    seconds: float
+    flops: float = 0.0
+    bytes_: float = 0.0
+    call: Communication | None = None
+    peer: int = -1
+    tag: int = 0
+
+
+class StageMessages(NamedTuple):
+    """Messages between stages, by the op that sends and by the op that waits."""
+
+    out: Mapping[Op, StageMessage]
+    into: Mapping[Op, StageMessage]
+
+    @classmethod
+    def of(cls, trace: StepTrace) -> StageMessages:
+        """Return the messages of *trace*."""
+        found = list(trace.messages())
+        return cls({m.op: m for m in found}, {m.to: m for m in found})
+
+
+def device_nodes(trace: StepTrace, device: int, messages: StageMessages) -> Sequence[TraceNode]:
+    """Return what every rank of a *device* does."""
+    return _DeviceNodes(trace, device, messages).nodes
+
+
+class _DeviceNodes:
+    """The nodes of a device, as they are made; numbers of nodes stand for what is waited for."""
+
+    def __init__(self, trace: StepTrace, device: int, messages: StageMessages) -> None:
+        self.nodes: list[TraceNode] = []
+        self._trace, self._messages = trace, messages
+        self._virtual = trace.pipeline.stages * trace.pipeline.chunks
+        self._ring = 0  # messages in rings so far
+        self._end: Sequence[int] = ()  # of the last pass
+        self._sends: list[int] = []
+        self._released: dict[int, Sequence[int]] = {}  # by stage: what its first pass waits for
+        self._joined: dict[int, Sequence[int]] = {}  # and what its end waits for
+        self._bounds: dict[int, tuple[Sequence[int], Sequence[int]]] = {}  # of its last backward
+        once = [one for one in trace.slices(device) if one.op is None]
+        parts = {
+            when: [one for one in once if _when(one) == when] for when in ("fill", "drain", "end")
+        }
+        self._fill(parts["fill"])
+        for op, slices in groupby(self._ops(device), key=attrgetter("op")):
+            self._pass(op, [one for one in slices if one.kind != "pass"])
+        tails = self._drain(parts["drain"])
+        last = [*self._end, *tails, *self._sends]
+        rest = [one for one in once if one.kind == "rest"]
+        self._chain([*rest, *parts["end"]], _unique(last))
+
+    def _ops(self, device: int) -> Iterator[Slice]:
+        return (one for one in self._trace.slices(device) if one.op is not None)
+
+    # --- passes ---------------------------------------------------------------------------
+
+    def _pass(self, op: Op | Pair, slices: Sequence[Slice]) -> None:
+        """Add a pass, or two at once: its messages, its chain, and what hides beside it."""
+        ops = (op.forward, op.backward) if isinstance(op, Pair) else (op,)
+        before = list(self._end)
+        for one in ops:
+            if (message := self._messages.into.get(one)) is not None:
+                before.append(self._message(message, RECEIVE, self._end))
+            if one.kind == "F":
+                before += self._released.pop(one.stage, ())
+        beside = [one for one in slices if one.beside]
+        tails: list[int] = []
+        for stream in dict.fromkeys(one.stream for one in beside):
+            own = [one for one in beside if one.stream == stream]
+            tails += self._chain(own, before, hidden=True)
+        end = self._chain([one for one in slices if not one.beside], before)
+        done = [*end, *tails]
+        for one in ops:
+            if one.kind == "F":
+                done += self._joined.pop(one.stage, ())
+            else:
+                self._bounds[one.stage] = (before, end)
+        sent = [
+            self._message(self._messages.out[one], SEND, done)
+            for one in ops
+            if one in self._messages.out
+        ]
+        self._sends += sent
+        self._end = _unique([*done, *sent] if self._trace.pipeline.blocking else done)
+
+    def _message(self, message: StageMessage, kind: int, after: Sequence[int]) -> int:
+        """Add one half of a message between stages; the seconds are those of its way."""
+        op, sends = message.op, kind == SEND
+        name = f"{op.kind[0]}{op.micro_batch}, stage {op.stage}"
+        return self._add(
+            f"{'send' if sends else 'receive'} {name}",
+            kind,
+            after,
+            message.end - message.start if sends else 0.0,
+            bytes_=sum(float(edge.bytes_) for _, edge in message.edges),
+            peer=message.receiver if sends else message.sender,
+            tag=2 * (op.micro_batch * self._virtual + op.stage) + (op.kind == "F"),
+        )
+
+    # --- chains -----------------------------------------------------------------------------
+
+    def _chain(
+        self, slices: Iterable[Slice], after: Sequence[int], *, hidden: bool = False
+    ) -> Sequence[int]:
+        """Add *slices* one behind another; return the last nodes, *after* where there is none.
+
+        Of what is *hidden* only collectives are nodes.
+        """
+        last: Sequence[int] = after
+        rows = groupby(slices, key=_has_calls)
+        for calls, own in rows:
+            if calls:
+                for one in own:
+                    last = self._calls(one, last)
+            elif not hidden:
+                last = self._compute(list(own), last)
+        return () if hidden and last is after else last
+
+    def _compute(self, slices: Sequence[Slice], after: Sequence[int]) -> Sequence[int]:
+        """Add kernels, and what is waited for beside, as one node."""
+        kernels = [one for one in slices if one.stream == COMPUTE_STREAM and one.kind == "work"]
+        seconds = sum(one.end - one.start for one in slices)
+        names = list(dict.fromkeys(one.name for one in slices))
+        name = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        flops = sum(one.of * one.calls * float(getattr(one.term, "flops", 0.0)) for one in kernels)
+        bytes_ = sum(one.of * one.calls * _bytes(one) for one in kernels)
+        return [self._add(name, COMPUTE, after, seconds, flops=flops, bytes_=bytes_)]
+
+    def _calls(self, one: Slice, after: Sequence[int]) -> Sequence[int]:
+        """Add the calls of a term; they share the seconds and the bytes of the slice."""
+        assert one.term is not None
+        found = timed_communications(one.term.formula)
+        each = sum(seconds for _, seconds in found)
+        ratio = float(one.term.seconds) / each if each else 1.0
+        occurrences = one.of * one.calls
+        repeats = _whole(ratio) * _whole(occurrences)
+        seconds, last = one.end - one.start, after
+        share = ratio * occurrences / repeats
+        for _ in range(repeats):
+            for call, took in found:
+                part = seconds * (took / each if each else 1.0 / len(found)) / repeats
+                last = self._call(one.name, call, share * float(call.bytes_), part, last)
+        return last
+
+    def _call(
+        self, name: str, call: Communication, bytes_: float, seconds: float, after: Sequence[int]
+    ) -> Sequence[int]:
+        """Add one call of a collective, or both halves of a message round a group."""
+        if call.operation != _AROUND:
+            size = bytes_ / float(call.group.ranks) if call.operation == "all_gather" else bytes_
+            return [self._add(name, COLLECTIVE, after, seconds, bytes_=size, call=call)]
+        tag = _RING_TAGS + self._ring
+        self._ring += 1
+        return [
+            self._add(f"{way} {name}", kind, after, part, bytes_=bytes_, call=call, tag=tag)
+            for way, kind, part in (("send", SEND, seconds), ("receive", RECEIVE, 0.0))
+        ]
+
+    def _add(self, name: str, kind: int, after: Sequence[int], seconds: float, **rest: Any) -> int:
+        number = len(self.nodes) + 1
+        self.nodes.append(TraceNode(number, name, kind, tuple(after), seconds, **rest))
+        return number
+
+    # --- once per step ----------------------------------------------------------------------
+
+    def _fill(self, slices: Sequence[Slice]) -> None:
+        """Add what stages need before their first pass, one stage behind another."""
+        tail: Sequence[int] = ()
+        for stage in dict.fromkeys(one.stage for one in slices):
+            own = [one for one in slices if one.stage == stage]
+            head = self._chain([s for s in own if s.kind == "once" and not s.beside], tail)
+            self._released[stage] = self._chain([s for s in own if s.kind == "slowdown"], head)
+            tail = self._chain([s for s in own if s.beside], head)
+            self._joined[stage] = tail
+
+    def _drain(self, slices: Sequence[Slice]) -> Sequence[int]:
+        """Add what stages do behind their last pass; return the last nodes."""
+        tail: Sequence[int] = ()
+        for stage in dict.fromkeys(one.stage for one in slices):
+            own = [one for one in slices if one.stage == stage]
+            before, end = self._bounds[stage]
+            under = self._chain([s for s in own if s.beside], _unique([*tail, *before]))
+            slower = self._chain([s for s in own if s.kind == "slowdown"], end)
+            behind = _unique([*under, *slower])
+            tail = self._chain([s for s in own if s.kind == "once" and not s.beside], behind)
+        return tail
+
+
+def _when(one: Slice) -> str:
+    return getattr(one.term, "when", "")
+
+
+def _bytes(one: Slice) -> float:
+    return 0.0 if one.term is None else float(one.term.bytes_)
+
+
+def _has_calls(one: Slice) -> bool:
+    """Return whether a slice is made of collectives whose groups list their ranks."""
+    if one.term is None or one.kind == "slowdown":
+        return False
+    found = timed_communications(one.term.formula)
+    return bool(found) and all(
+        call.group.members is not None and (call.operation in {*COLLECTIVES, _AROUND})
+        for call, _ in found
+    )
+
+
+def _whole(number: float) -> int:
+    """Return a number of calls, rounded up, but for a rounding.
+
+    >>> _whole(2.0000000001), _whole(0.25), _whole(2.5)
+    (2, 1, 3)
+    """
+    return max(ceil(number - _NEARLY), 1)
+
+
+def _unique(numbers: Iterable[int]) -> Sequence[int]:
+    """Return numbers of nodes, each once."""
+    return list(dict.fromkeys(numbers))

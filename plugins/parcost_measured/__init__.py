@@ -1,0 +1,1 @@
+"""What was measured: predictions against runs, and constants fitted to them."""

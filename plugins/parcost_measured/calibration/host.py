@@ -1,0 +1,145 @@
+"""Rows of what a host issues: the issue time of a framework, measured apart from a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from attrs import frozen
+
+from parcost import Session
+from parcost_measured.calibration.constants import (
+    ConstantKind,
+    FrameworkConstant,
+    kind_of,
+    make_constant,
+)
+from parcost_measured.calibration.inputs import FieldError, TableRow, number, text
+from parcost_measured.calibration.kernels import is_pattern
+from parcost_measured.calibration.least_squares import fit
+from parcost_measured.validation.rows import Flaw
+from parcost_plugins.vocabulary import Framework, Training
+
+_FEWEST = 3  # rows of one constant
+
+
+@frozen(kw_only=True)
+class HostMeasurements:
+    """The constants of a table of the host, and what became of its other rows.
+
+    *refused* is why constants are not fitted; *passed* counts rows that measure none, by what
+    they time.
+    """
+
+    constants: list[FrameworkConstant]
+    flaws: list[Flaw]
+    refused: list[str]
+    passed: Mapping[str, int]
+
+
+def issue_constants(
+    placed: Iterable[TableRow | Flaw],
+    framework: str,
+    session: Session,
+    table: Sequence[ConstantKind],
+) -> HostMeasurements:
+    """Return the constants of a framework that rows of a host measure.
+
+    A row with `kernels` is the time of all of them. The time of a graph is a fixed part plus a part
+    per kernel. The fixed part is the issue time of the host.
+    """
+    flaws: list[Flaw] = []
+    times: dict[str, list[float]] = {}
+    chains: dict[str, list[tuple[float, float]]] = {}
+    passed: dict[str, int] = {}
+    kinds = [k for k in table if "host" in k.reads]
+    for one in placed:
+        if isinstance(one, Flaw):
+            flaws.append(one)
+            continue
+        try:
+            what, mode = text(one.value, "what"), text(one.value, "mode")
+            seconds = number(one.value, "time_us") * 1e-6
+            kernels = _count(one, "kernels")
+            count = _count(one, "count")
+        except FieldError as error:
+            flaws.append(one.flaw(str(error)))
+            continue
+        used = False
+        for kind in kinds:
+            if not (is_pattern(kind.mode, mode) and is_pattern(kind.what, f"{what} {mode}")):
+                continue
+            if kind.attribute == "issue" and kernels is not None:
+                times.setdefault(kind.attribute, []).append(seconds / kernels)
+            elif is_pattern("chain", what) and count is not None:
+                chains.setdefault(kind.attribute, []).append((count, seconds))
+            elif kind.attribute == "issue":
+                times.setdefault(kind.attribute, []).append(seconds)
+            else:
+                continue
+            used = True
+        if not used:
+            passed[f"`{what}`, {mode}"] = passed.get(f"`{what}`, {mode}", 0) + 1
+    known = framework_block(framework, session)
+    found: list[FrameworkConstant] = []
+    reasons: list[str] = []
+    for attribute in dict.fromkeys([*times, *chains]):
+        meant = kind_of(table, "framework", attribute, framework)
+        before = getattr(known, attribute)
+        name = f"{framework}.{attribute}"
+        if meant is None or before is None:
+            reasons.append(f"`{name}`: the framework has no such constant")
+            continue
+        constant = make_constant(meant, framework, float(before), of=(framework,))
+        rows = len(times.get(attribute, chains.get(attribute, [])))
+        if rows < _FEWEST:
+            reasons.append(f"`{name}`: {rows} rows of the host, and {_FEWEST} are the fewest")
+            continue
+        if attribute in times:
+            ordered = sorted(times[attribute])
+            value, low, high = median(ordered), ordered[0], ordered[-1]
+        else:
+            counts = [count for count, _ in chains[attribute]]
+            try:
+                line = fit(counts, [t for _, t in chains[attribute]], [1.0] * rows, counts)
+            except ValueError as error:
+                reasons.append(f"`{name}`: {error}")
+                continue
+            graph = attribute == "graph_issue"
+            value = line.latency if graph else 1.0 / line.bandwidth
+            slow, fast = line.bandwidth_within
+            low, high = line.latency_within if graph else (1.0 / fast, 1.0 / slow)
+        if not constant.low <= value <= constant.high:
+            reasons.append(
+                f"`{name}`: the rows say {constant.text(value)}, outside of its bounds, "
+                f"{constant.text(constant.low)} to {constant.text(constant.high)}: {meant.why}"
+            )
+            continue
+        found.append(
+            FrameworkConstant(
+                constant=constant,
+                value=value,
+                low=low,
+                high=high,
+                rows=rows,
+                of="rows of the host",
+            )
+        )
+    return HostMeasurements(constants=found, flaws=flaws, refused=reasons, passed=passed)
+
+
+def framework_block(name: str, session: Session) -> Framework:
+    """Return a framework of the catalogue."""
+    (scenario,) = session.load_text(
+        f"use catalog.frameworks.{name}\nuse catalog.devices.h100_sxm\n"
+        "use catalog.fabrics.hgx_h100\nuse catalog.precisions.bf16\n"
+        "use catalog.models.gpt2_small\ncluster { devices = 1 }\n"
+        "training { sequence = 1024, global_batch = 1 sequences }\n"
+    )
+    found: Framework = scenario.studies()[0][Training].framework
+    return found
+
+
+def _count(one: TableRow, name: str) -> float | None:
+    """Return a count of a row, which may be missing or null."""
+    return None if one.value.get(name) is None else number(one.value, name)

@@ -1,0 +1,76 @@
+"""How far the errors of predictions differ between jobs and within them: what anchors rest on.
+
+A job is one model on one device in one precision, as one source ran it. Repeats of a configuration
+count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import log
+
+from attrs import frozen
+
+from parcost_measured.validation.intervals import COVERAGE
+from parcost_measured.validation.scores import group_by, quantile
+from parcost_measured.validation.summary import ScoredRow, device_of
+from parcost_plugins.vocabulary.shrinkage import Spread, shrink, spread_of
+
+FEWEST_JOBS = 5  # of a kind that has a spread of its own
+
+
+@frozen(kw_only=True)
+class MeasuredJobs:
+    """The jobs of one kind of *model*: ln(measured / predicted) of the layouts of each."""
+
+    model: str
+    jobs: Sequence[Sequence[float]]
+
+    @property
+    def spread(self) -> Spread:
+        """The spread between and within the jobs."""
+        return spread_of(self.jobs)
+
+    @property
+    def margin(self) -> float:
+        """Standard deviations that hold the coverage, if another layout of the job is measured."""
+        spread = self.spread
+        pairs = [
+            (abs(one - (found := shrink([other], spread)).shift) / found.deviation, 1 / count)
+            for job in self.jobs
+            for count in [len(job) * (len(job) - 1)]
+            for i, one in enumerate(job)
+            for j, other in enumerate(job)
+            if i != j
+        ]
+        pairs.sort()
+        held, wanted = 0.0, COVERAGE * sum(weight for _, weight in pairs)
+        for distance, weight in pairs:
+            held += weight
+            if held >= wanted:
+                return distance
+        return pairs[-1][0]
+
+
+def jobs_of(rows: Sequence[ScoredRow]) -> Mapping[tuple[str, ...], Sequence[float]]:
+    """Return ln(measured / predicted) of the layouts of each job, the median of repeats."""
+    found = {}
+    for key, members in group_by(rows, _job).items():
+        repeats = group_by(members, lambda one: one.row.configuration)
+        found[key] = [quantile([log(one.ratio) for one in same], 0.5) for same in repeats.values()]
+    return found
+
+
+def job_spreads(rows: Sequence[ScoredRow]) -> Iterator[MeasuredJobs]:
+    """Yield the jobs of several layouts, those of all models and those of each kind."""
+    found = {key: job for key, job in jobs_of(rows).items() if len(job) > 1}
+    for model in ("any", "dense", "experts"):
+        jobs = [job for key, job in found.items() if model in ("any", key[0])]
+        if len(jobs) >= FEWEST_JOBS and spread_of(jobs).between > 0:
+            yield MeasuredJobs(model=model, jobs=jobs)
+
+
+def _job(one: ScoredRow) -> tuple[str, ...]:
+    row = one.row
+    kind = "experts" if row.is_sparse else "dense"
+    return kind, row.source_key, row.model.name, device_of(row), row.numbers or ""

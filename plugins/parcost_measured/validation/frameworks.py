@@ -1,0 +1,189 @@
+"""Which framework a run used, and what it does where a row does not say.
+
+A profile states defaults of the framework, as its documentation or code has them; nothing in
+it was fitted to a measured run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import evolve, frozen
+
+from parcost import block_name, load_text
+from parcost_measured.validation.rows import RunRow
+from parcost_plugins.vocabulary import Framework
+
+if TYPE_CHECKING:
+    from parcost.plugins.discovery import Plugins
+
+
+@frozen(kw_only=True)
+class Profile:
+    """What a row leaves unsaid and the catalogue's *framework* does not say either.
+
+    *sharding* is a pattern in what a row says of its sharded state and its source, which counts
+    before *pattern*; a profile holds for sources up to *latest*. One that *deals* has a rule for
+    layers that do not divide over the stages. With a *sharded_master* the shard of a parameter is
+    its fp32 master. One that *writes_scores* has attention that is not fused; one without
+    *sequence_parallel* has norms that every tensor-parallel rank repeats.
+    """
+
+    framework: str
+    title: str
+    pattern: str = "(?!)"
+    sharding: str = "(?!)"
+    latest: int | None = None
+    deals: bool = False
+    vocabulary_multiple: int = 1
+    dropout: bool = False
+    sharded_master: bool = False
+    fused_accumulation: bool = True
+    growing_buckets: bool = False
+    writes_scores: bool = False
+    sequence_parallel: bool = True
+
+
+_MEGATRON = Profile(
+    framework="megatron_core",
+    title="Megatron-LM",
+    pattern=r"Megatron|Primus|distributed optimizer",
+    vocabulary_multiple=128,
+    dropout=True,
+    growing_buckets=True,
+)
+_LOCAL = evolve(
+    _MEGATRON,
+    framework="megatron_lm_2023",
+    pattern=r"Megatron|Korthikanti",
+    sharding=r"^none \(Megatron",
+    latest=2023,
+    growing_buckets=False,
+    writes_scores=True,
+)
+_DEEPSPEED = Profile(
+    framework="deepspeed",
+    title="DeepSpeed",
+    pattern=r"DeepSpeed",
+    sharding=r"DeepSpeed",
+    deals=True,
+)
+_MEGATRON_DEEPSPEED = evolve(
+    _DEEPSPEED,
+    framework="megatron_deepspeed",
+    title="Megatron-DeepSpeed",
+    pattern=r"Megatron-DeepSpeed|BigScience|vTrain|GPT-NeoX",
+    sharding=r"DeepSpeed.*(Megatron|BigScience|vTrain)",
+    vocabulary_multiple=128,
+    dropout=True,
+    fused_accumulation=False,
+    writes_scores=True,
+)
+_SHARDED = Profile(
+    framework="pytorch_fsdp",
+    title="PyTorch FSDP",
+    pattern=r"FSDP",
+    deals=True,
+    sharded_master=True,
+    fused_accumulation=False,
+)
+_TITAN = evolve(_SHARDED, framework="torchtitan", title="torchtitan", pattern=r"torchtitan")
+_COMPOSER = evolve(
+    _SHARDED,
+    framework="fsdp_composer",
+    title="Composer and LLM Foundry",
+    pattern=r"llm-foundry|Composer|mosaicml",
+)
+
+_NEMO = evolve(
+    _MEGATRON,
+    framework="nemo",
+    title="NeMo and Megatron-Bridge",
+    pattern=r"\bNeMo\b|Megatron-Bridge",
+    sharding=r"MLPerf.*NVIDIA|NVIDIA.*MLPerf",  # which are NeMo jobs
+    dropout=False,
+)
+
+#: The first that a row names counts.
+PROFILES = (
+    evolve(
+        _SHARDED,
+        framework="maxtext",
+        title="MaxText and PaxML",
+        pattern=r"MaxText|PaxML|\bJAX\b|\bXLA\b|\bTPU\b",
+        deals=False,
+    ),
+    evolve(_NEMO, framework="nemo_2024", title="NeMo of 2024", latest=2024),
+    _NEMO,
+    evolve(_TITAN, framework="torchtitan_0_1", latest=2025),
+    _TITAN,
+    evolve(_COMPOSER, framework="fsdp_composer_2023", latest=2024),
+    _COMPOSER,
+    evolve(_MEGATRON_DEEPSPEED, framework="megatron_deepspeed_2023", latest=2023),
+    _MEGATRON_DEEPSPEED,
+    _DEEPSPEED,
+    evolve(_LOCAL, framework="megatron_lm_2021", latest=2021, sequence_parallel=False),
+    _LOCAL,
+    _MEGATRON,
+    _SHARDED,
+)
+
+GENERIC = Profile(framework="generic", title="most frameworks")
+
+
+def profile_of(row: RunRow) -> Profile:
+    """Return the profile of the framework that *row* names.
+
+    Fields are tried in this order: sharded state, framework, source, notes, devices.
+    """
+    said = row.parallel.zero_stage_or_fsdp or ""
+    known = [p for p in PROFILES if p.latest is None or (row.year or p.latest + 1) <= p.latest]
+    for profile in known:
+        if re.search(profile.sharding, f"{said} {row.source}"):
+            return _of_release(profile, row)
+    extra = row.extra.get("framework")
+    own = extra if isinstance(extra, str) else ""
+    for place in (own, row.source, said, row.notes, row.hardware.gpu):
+        for profile in known:
+            if re.search(profile.pattern, place, re.IGNORECASE):
+                return _of_release(profile, row)
+    return GENERIC
+
+
+def _of_release(profile: Profile, row: RunRow) -> Profile:
+    """Return the version of *profile* that *row* ran: containers are named by year and month.
+
+    From 26.06 on recipes with experts run a fused grouped MLP, which exists for mxfp8 on Blackwell.
+    MLPerf's rounds run it from 6.0 on (May 2026): NVTE_CUTEDSL_FUSED_GROUPED_MLP = 1.
+    """
+    if profile.framework != "nemo" or not (
+        _is_from(row, "release", (26, 6)) or _is_from(row, "mlperf_round", (6, 0))
+    ):
+        return profile
+    fused = row.is_sparse and row.numbers == "mxfp8"
+    if fused and re.search(r"\bG?B[23]00", row.hardware.gpu):
+        return evolve(profile, framework="nemo_2026_06")
+    return profile
+
+
+def _is_from(row: RunRow, name: str, least: tuple[int, int]) -> bool:
+    """Return whether the version of the row's field *name*, such as v6.0, is *least* or later."""
+    found = re.match(r"v?(\d+)\.(\d+)", str(row.extra.get(name) or ""))
+    return found is not None and (int(found[1]), int(found[2])) >= least
+
+
+def year_of(row: RunRow) -> int | None:
+    """Return the year of the software of *row*: of its container, or of its source."""
+    found = re.match(r"v?(\d\d)\.\d+", str(row.extra.get("release") or ""))
+    return row.year if found is None else 2000 + int(found[1])
+
+
+def frameworks_of(names: Iterable[str], plugins: Plugins) -> Mapping[str, Framework]:
+    """Return the frameworks of the catalogue that are called *names*."""
+    text = "".join(f"use catalog.frameworks.{name}\n" for name in sorted(set(names)))
+    if not text:
+        return {}
+    (scenario,) = load_text(text, plugins=plugins)
+    return {block_name(one): one for one in scenario.first.all(Framework)}

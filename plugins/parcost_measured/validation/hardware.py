@@ -1,0 +1,152 @@
+"""The device and the fabric of the catalogue that a row means.
+
+Sources name devices in their own words: the first pattern that is found in
+`hardware.gpu` says which entry of the catalogue is meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from parcost import block_name, load_text
+from parcost_measured.validation.rows import Hardware
+from parcost_plugins.vocabulary import Device
+
+if TYPE_CHECKING:
+    from parcost.plugins.discovery import Plugins
+
+
+@frozen
+class HardwareEntry:
+    """A device of the catalogue, the fabric of its servers, and the level that joins a server."""
+
+    pattern: str
+    device: str
+    fabric: str
+    level: str = "node"
+
+
+#: The first whose pattern is found counts: narrower names stand before wider ones.
+ENTRIES = (
+    HardwareEntry(r"GB300", "gb300", "gb300_nvl72", "domain"),
+    HardwareEntry(r"GB200", "gb200", "nvl72", "domain"),
+    HardwareEntry(r"GH200.*(144|141)", "gh200_144g", "gh200_nvl32", "domain"),
+    HardwareEntry(r"GH200", "gh200", "gh200_nvl32", "domain"),
+    HardwareEntry(r"B300", "b300", "hgx_b300"),
+    HardwareEntry(r"B200", "b200", "hgx_b200"),
+    HardwareEntry(r"B100", "b100", "hgx_b200"),
+    HardwareEntry(r"H200.*NVL", "h200_nvl", "pcie5_roce_400g"),
+    HardwareEntry(r"H200", "h200_sxm", "hgx_h200"),
+    HardwareEntry(r"H100.*NVL\b", "h100_nvl", "pcie5_roce_400g"),
+    HardwareEntry(r"H100.*PCI", "h100_pcie", "pcie5_roce_400g"),
+    HardwareEntry(r"H100.*96 ?G", "h100_sxm_96g", "hgx_h100"),
+    HardwareEntry(r"H100", "h100_sxm", "hgx_h100"),
+    HardwareEntry(r"H800", "h800_sxm", "hgx_h800"),
+    HardwareEntry(r"H20\b", "h20", "hgx_h100"),
+    HardwareEntry(r"A800", "a800_sxm_80g", "dgx_a100"),
+    HardwareEntry(r"A100.*(40 ?G.*PCI|PCI.*40 ?G)", "a100_pcie_40g", "pcie4_roce_200g"),
+    HardwareEntry(r"A100.*PCI", "a100_pcie_80g", "pcie4_roce_200g"),
+    HardwareEntry(r"A100.*40 ?G", "a100_sxm_40g", "dgx_a100"),
+    HardwareEntry(r"A100", "a100_sxm_80g", "dgx_a100"),
+    HardwareEntry(r"V100.*(16 ?G.*PCI|PCI.*16 ?G)", "v100_pcie_16g", "pcie3_roce_100g"),
+    HardwareEntry(r"V100.*PCI", "v100_pcie_32g", "pcie3_roce_100g"),
+    HardwareEntry(r"V100.*16 ?G", "v100_sxm2_16g", "dgx_v100"),
+    HardwareEntry(r"V100", "v100_sxm2_32g", "dgx_v100"),
+    HardwareEntry(r"L40S", "l40s", "pcie4_roce_200g"),
+    HardwareEntry(r"L40\b", "l40", "pcie4_roce_200g"),
+    HardwareEntry(r"L4\b", "l4", "pcie4_roce_200g"),
+    HardwareEntry(r"A40\b", "a40", "pcie4_roce_200g"),
+    HardwareEntry(r"A10G?\b", "a10", "pcie4_roce_200g"),
+    HardwareEntry(r"T4\b", "t4", "pcie3_roce_100g"),
+    HardwareEntry(r"6000.*Ada", "rtx_6000_ada", "pcie4_roce_200g"),
+    HardwareEntry(r"A6000", "rtx_a6000", "pcie4_roce_200g"),
+    HardwareEntry(r"5090", "rtx_5090", "pcie5_roce_400g"),
+    HardwareEntry(r"4090", "rtx_4090", "pcie4_roce_200g"),
+    HardwareEntry(r"3090", "rtx_3090", "pcie4_roce_200g"),
+    HardwareEntry(r"MI355X", "mi355x", "mi300x_node"),
+    HardwareEntry(r"MI350X", "mi350x", "mi300x_node"),
+    HardwareEntry(r"MI325X", "mi325x", "mi300x_node"),
+    HardwareEntry(r"MI300A", "mi300a", "mi300x_node"),
+    HardwareEntry(r"MI300X", "mi300x", "mi300x_node"),
+    HardwareEntry(r"MI250X", "mi250x_gcd", "frontier"),
+    HardwareEntry(r"MI250", "mi250_gcd", "frontier"),
+    HardwareEntry(r"MI210", "mi210", "pcie4_roce_200g"),
+    HardwareEntry(r"MI100", "mi100", "pcie4_roce_200g"),
+    HardwareEntry(r"Gaudi ?-?3", "gaudi3", "gaudi3_node"),
+    HardwareEntry(r"Gaudi ?-?2", "gaudi2", "gaudi2_node"),
+    HardwareEntry(r"v6e|Trillium", "tpu_v6e", "tpu_v6e_pod", "pod"),
+    HardwareEntry(r"v5p", "tpu_v5p", "tpu_v5p_pod", "pod"),
+    HardwareEntry(r"v5e|v5 ?lite", "tpu_v5e", "tpu_v5e_pod", "pod"),
+    HardwareEntry(r"v4", "tpu_v4", "tpu_v4_pod", "pod"),
+)
+
+
+def entry_of(hardware: Hardware) -> HardwareEntry | None:
+    """Return the entry of the catalogue that *hardware* means, if it has one."""
+    for entry in ENTRIES:
+        if re.search(entry.pattern, hardware.gpu, re.IGNORECASE):
+            return entry
+    return None
+
+
+def families_of(devices: Iterable[str], plugins: Plugins) -> Mapping[str, str]:
+    """Return the family of each device of the catalogue, by name; "" where it has none."""
+    names = sorted(set(filter(None, devices)))
+    if not names:
+        return {}
+    text = "".join(f"use catalog.devices.{name}\n" for name in names)
+    found = {}
+    for scenario in load_text(text, plugins=plugins):
+        for device in scenario.first.all(Device):
+            found[block_name(device)] = "" if device.family is None else block_name(device.family)
+    return found
+
+
+def device_names() -> str:
+    """Return the names of the devices that a row may mean, for a message."""
+    return ", ".join(dict.fromkeys(entry.device for entry in ENTRIES))
+
+
+@frozen
+class HardwareNetwork:
+    """The outermost level of a row's fabric: ports of a node, Gb/s of one, and its kind."""
+
+    ports: int
+    gbps: float
+    kind: str | None
+
+
+def network_of(hardware: Hardware) -> HardwareNetwork | None:
+    """Return what the row says of the network between nodes, if it says how fast it is.
+
+    `internode_gbps` is that of a whole node; the text may say of how many ports. Several ports of
+    one device count as one, so that the text never changes the bandwidth of a device.
+    """
+    if hardware.internode_gbps is None or hardware.gpus_per_node is None:
+        return None
+    text = hardware.internode or ""
+    ports = hardware.gpus_per_node
+    printed = re.search(r"(\d+) ?x ?(?:[A-Za-z][\w-]* )*(\d+)", text)
+    if printed and int(printed[1]) * float(printed[2]) == hardware.internode_gbps:
+        ports = min(int(printed[1]), ports)
+    kind = "ethernet" if re.search(r"RoCE|Ethernet|EFA", text, re.IGNORECASE) else None
+    return HardwareNetwork(ports, hardware.internode_gbps / ports, kind)
+
+
+def domain_of(hardware: Hardware) -> int | None:
+    """Return how many devices of an NVLink domain a job takes, where `intranode` says its size.
+
+    Of a rack of 72 a job whose size 72 does not divide takes 64.
+    """
+    found = re.search(r"domain (\d+)", hardware.intranode or "", re.IGNORECASE)
+    if not found:
+        return None
+    size = int(found[1])
+    usual = size - size % 16
+    if hardware.gpus <= size or not hardware.gpus % size or hardware.gpus % usual:
+        return size
+    return usual

@@ -1,0 +1,306 @@
+"""Ranges of measured / predicted, and their coverage of models that were left out.
+
+Runs are of kinds: of dense models or mixtures of experts, then of one family of devices, then of
+one framework. The range of a kind is the shortest that contains a share of its logarithms. It
+always contains 1, which is the prediction itself. Errors of one model are correlated, so the share
+grows with few models, as in a conformal interval: share (m + 1) / m. With too few models that
+exceeds 1. Then the range is at least as wide as that of the enclosing kind.
+
+The share is chosen so that ranges cover left-out models as often as an interval claims. Models are
+in folds by their name, and the ranges of the other folds judge each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from math import ceil, exp, log
+from typing import TypeAlias
+
+from attrs import frozen
+
+from parcost_measured.validation.scores import group_by, quantile
+
+#: Of measured values, that an interval is to hold.
+COVERAGE = 0.9
+FOLDS = 8
+FEWEST_RUNS = 10  # of a kind that has a range of its own
+FEWEST_OF_DEVICE = 5  # runs by which its efficiencies are known
+_SHARES = [percent / 100 for percent in range(80, 100)]  # that are tried
+
+Kind = tuple[str, str, str]
+#: Which properties runs have in common, from the widest kind to the narrowest.
+LEVELS: Mapping[str, Sequence[tuple[bool, bool, bool]]] = {
+    "step_time": ((True, False, False), (True, True, False), (True, True, True)),
+    "memory": ((False, False, False),),
+}
+_ANY: Kind = ("any", "", "")
+
+
+@frozen(kw_only=True)
+class Ratio:
+    """What was measured over what was predicted, of a run of *model*.
+
+    *kind* is dense or experts, the family of the device, and the framework.
+    """
+
+    model: str
+    kind: Kind
+    value: float
+
+    @property
+    def fold(self) -> int:
+        """The fold of the model, by a hash of its name."""
+        return int(sha256(self.model.encode()).hexdigest(), 16) % FOLDS
+
+
+@frozen(kw_only=True)
+class Range:
+    """The range of one kind, as factors of the prediction."""
+
+    kind: Kind
+    runs: int
+    models: int
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half of what lies between both ends, of the prediction."""
+        return (self.high - self.low) / 2
+
+    def holds(self, ratio: float) -> bool:
+        """Return whether a measured value lies in the range of its prediction."""
+        return self.low <= ratio <= self.high
+
+
+@frozen(kw_only=True)
+class Coverage:
+    """How many of *n* runs an interval holds, and half its median width of the prediction."""
+
+    n: int
+    share: float
+    half_width: float
+
+
+@frozen(kw_only=True)
+class Ranges:
+    """The ranges of all kinds of runs, and how often those of other folds hold."""
+
+    share: float
+    by_kind: Mapping[Kind, Range]
+    left_out: Coverage
+
+
+def coverage_of(held: Sequence[bool], half_widths: Sequence[float]) -> Coverage | None:
+    """Return how often intervals hold, and how wide they are; None of none.
+
+    >>> coverage_of([True, True, False, True], [0.1, 0.2, 0.1, 0.4])
+    Coverage(n=4, share=0.75, half_width=0.15000000000000002)
+    """
+    if not held:
+        return None
+    return Coverage(n=len(held), share=sum(held) / len(held), half_width=quantile(half_widths, 0.5))
+
+
+def shortest_range(values: Sequence[float], share: float) -> tuple[float, float]:
+    """Return the ends of the shortest range that holds a share of *values*, which are sorted.
+
+    >>> shortest_range([1.0, 4.0, 5.0, 6.0, 9.0], 0.6)
+    (4.0, 6.0)
+    """
+    n = len(values)
+    held = min(n, max(1, ceil(share * n - 1e-9)))
+    start = min(range(n - held + 1), key=lambda i: values[i + held - 1] - values[i])
+    return values[start], values[start + held - 1]
+
+
+@frozen
+class _Sample:
+    """The runs of one kind: logarithms of their ratios, sorted, and how many models they have."""
+
+    kind: Kind
+    logs: Sequence[float]
+    models: int
+
+
+Levels: TypeAlias = Sequence[tuple[bool, bool, bool]]
+
+
+def _samples(ratios: Sequence[Ratio], levels: Levels) -> list[_Sample]:
+    """Return the runs by kind, the widest kinds first."""
+    found: dict[Kind, list[Ratio]] = {}
+    for level in levels:
+        for one in ratios:
+            found.setdefault(_common(one.kind, level), []).append(one)
+    widest = {_common(one.kind, levels[0]) for one in ratios}
+    return [
+        _Sample(kind, sorted(log(one.value) for one in members), len({m.model for m in members}))
+        for kind, members in found.items()
+        if len(members) >= FEWEST_RUNS or kind in widest
+    ]
+
+
+def ranges_at(share: float, samples: Sequence[_Sample], levels: Levels) -> dict[Kind, Range]:
+    """Return the range of each kind, for a share of the runs of many models."""
+    found: dict[Kind, Range] = {}
+    for sample in samples:
+        within = _narrowest_range(found, sample.kind, levels)
+        asked = share * (sample.models + 1) / sample.models
+        ends = shortest_range(sample.logs, min(1.0, asked))
+        low, high = min(1.0, exp(ends[0])), max(1.0, exp(ends[1]))
+        if asked > 1.0 and within is not None:
+            low, high = min(low, within.low), max(high, within.high)
+        found[sample.kind] = Range(
+            kind=sample.kind, runs=len(sample.logs), models=sample.models, low=low, high=high
+        )
+    return found
+
+
+def _common(kind: Kind, level: tuple[bool, bool, bool]) -> Kind:
+    first, second, third = (
+        one if counts else other for one, other, counts in zip(kind, _ANY, level, strict=True)
+    )
+    return first, second, third
+
+
+def _narrowest_range(found: Mapping[Kind, Range], kind: Kind, levels: Levels) -> Range | None:
+    """Return the range of the narrowest kind that *kind* is part of."""
+    for level in reversed(levels):
+        if one := found.get(_common(kind, level)):
+            return one
+    return None
+
+
+@frozen
+class _Fold:
+    """The runs of some models, and those of all others by kind."""
+
+    members: Sequence[Ratio]
+    others: Sequence[_Sample]
+
+
+def _folds(ratios: Sequence[Ratio], levels: Levels) -> list[_Fold]:
+    return [
+        _Fold(members, _samples([one for one in ratios if one.fold != fold], levels))
+        for fold, members in group_by(ratios, lambda one: one.fold).items()
+    ]
+
+
+def cross_validate(
+    share: float, folds: Sequence[_Fold], levels: Levels
+) -> Iterator[tuple[Ratio, Range]]:
+    """Yield each run with the range that the models of the other folds give it, if they do."""
+    for fold in folds:
+        others = ranges_at(share, fold.others, levels)
+        for one in fold.members:
+            if (found := _narrowest_range(others, one.kind, levels)) is not None:
+                yield one, found
+
+
+def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
+    """Return the ranges of a figure; None where the runs are of one fold of models."""
+    levels = LEVELS[figure]
+    folds, samples = _folds(ratios, levels), _samples(ratios, levels)
+    best: Ranges | None = None
+    for share in _SHARES:
+        pairs = list(cross_validate(share, folds, levels))
+        held = coverage_of(
+            [found.holds(one.value) for one, found in pairs],
+            [found.half_width for _, found in pairs],
+        )
+        if held is None:
+            return None
+        if best is None or _coverage_error(held) < _coverage_error(best.left_out):
+            best = Ranges(share=share, by_kind=ranges_at(share, samples, levels), left_out=held)
+    return best
+
+
+def _coverage_error(held: Coverage) -> float:
+    """Return how far a share is from what an interval says."""
+    return abs(held.share - COVERAGE)
+
+
+# --- as a file of the catalogue -------------------------------------------------------------
+
+_SOURCE = '@measured("measured / predicted; the share held was set by models left out")'
+_JOBS = '@measured("measured / predicted of open runs, composed ones left out, by job")'
+_HEAD = """\
+# How far predictions were off the open runs: written by `parcost validate --intervals FILE`.
+# Left out in {folds} folds of models, {shares}.
+# Low and high are factors of the prediction.
+use catalog.families.other
+
+"""
+
+
+def to_block(
+    label: str,
+    ranges_of: Mapping[str, Ranges],
+    devices: Mapping[str, int],
+    spreads: Mapping[str, Mapping[str, str]],
+) -> str:
+    """Return the catalogue file, called *label*, of ranges and of how many runs each device has.
+
+    *spreads* are the attributes of spreads of jobs, by the kind of model.
+    """
+    shares = "; ".join(
+        f"{figure.replace('_', ' ')} of {one.left_out.n:,} runs is held in "
+        f"{100 * one.left_out.share:.1f} %, median half-width {100 * one.left_out.half_width:.1f} %"
+        for figure, one in ranges_of.items()
+    )
+    lines = [
+        *_HEAD.format(folds=FOLDS, shares=shares).splitlines(),
+        f"accuracy {label} {_SOURCE} {{",
+    ]
+    known = sorted(device for device, runs in devices.items() if runs >= FEWEST_OF_DEVICE)
+    head = {
+        "coverage": f"{100 * COVERAGE:g} %",
+        "others": "other",
+        "devices": f'"{" ".join(known)}"',
+    }
+    lines += _lines(head, 2)
+    for figure, one in ranges_of.items():
+        for found in _distinct_ranges(one.by_kind, LEVELS[figure]):
+            lines += [f"  observed {_label(figure, found.kind)} {_SOURCE} {{"]
+            lines += _lines(_observed_attributes(figure, found), 4)
+            lines += ["  }"]
+    for model, attributes in spreads.items():
+        lines += [f"  job_spread jobs_{model} {_JOBS} {{"]
+        lines += _lines({"model": model, **attributes}, 4)
+        lines += ["  }"]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _distinct_ranges(found: Mapping[Kind, Range], levels: Levels) -> Iterator[Range]:
+    """Yield the ranges of kinds that differ from the kind around them."""
+    kept: dict[Kind, Range] = {}
+    for one in found.values():
+        around = _narrowest_range(kept, one.kind, levels)
+        if around is None or (around.low, around.high) != (one.low, one.high):
+            kept[one.kind] = one
+            yield one
+
+
+def _label(figure: str, kind: Kind) -> str:
+    return "_".join([figure, *filter(None, kind)])
+
+
+def _observed_attributes(figure: str, found: Range) -> Mapping[str, str]:
+    model, family, framework = found.kind
+    texts = {"family": family, "framework": framework}
+    return {
+        "figure": figure,
+        "model": model,
+        **{name: f'"{text}"' for name, text in texts.items() if text},
+        "runs": str(found.runs),
+        "models": str(found.models),
+        "low": f"{found.low:.3f}",
+        "high": f"{found.high:.3f}",
+    }
+
+
+def _lines(attributes: Mapping[str, str], indent: int) -> list[str]:
+    """Return attributes as `parcost fmt` writes them."""
+    width = max(map(len, attributes))
+    return [f"{' ' * indent}{name:{width}} = {value}" for name, value in attributes.items()]

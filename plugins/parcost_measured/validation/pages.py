@@ -1,0 +1,315 @@
+"""The summary as a page: for terminals, Markdown and formats that draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from parcost.batch.entries import charts_of
+from parcost.contract.entries import Entry
+from parcost.contract.page import Column, Heading, Item, Line, Paper, Row, Table
+from parcost.output import markdown
+from parcost.output.text import draw
+from parcost_measured.validation.frameworks import GENERIC
+from parcost_measured.validation.intervals import COVERAGE, FOLDS, Coverage
+from parcost_measured.validation.picture import histogram, scatter
+from parcost_measured.validation.rows import Flaw
+from parcost_measured.validation.scores import Score, group_by
+from parcost_measured.validation.summary import (
+    FEWEST_LAYOUTS,
+    FEWEST_ROWS,
+    NOISE,
+    Ranking,
+    ScoredRow,
+    Summary,
+    SummaryGroup,
+    ordered_share,
+)
+
+_TITLES = {
+    "source": "By source",
+    "device": "By device",
+    "nodes": "By nodes",
+    "model": "Dense or with experts",
+    "precision": "By precision",
+    "framework": "By framework",
+}
+_NAMES = {
+    ("all", "all"): "all rows",
+    ("once", "once"): "each configuration once",
+    ("core", "core"): "marked as core",
+    ("composed", "composed"): "composed, in no other figure",
+    ("framework", GENERIC.framework): "not stated",
+}
+_MOST_FLAWS = 20
+
+
+def to_table(summary: Summary, paper: Paper, worst: int) -> str:
+    """Return the summary as a terminal shows it."""
+    return draw([*page(summary, worst)], paper)
+
+
+def to_markdown(summary: Summary, worst: int) -> str:
+    """Return the summary in Markdown."""
+    return markdown.draw([*page(summary, worst)])
+
+
+def page(summary: Summary, worst: int) -> Iterator[Item]:
+    """Yield the page; *worst* is how many rows with large errors it lists."""
+    sources = len(summary.of("source"))
+    yield Heading(
+        f"Predicted against measured: {len(summary.rows):,} runs of {_count(sources, 'source')}", 1
+    )
+    yield Line(
+        "Error of the seconds of a step, predicted / measured - 1. Constant MFU (const. MFU) is "
+        "one rate for "
+        "each class of device and precision, the median of these rows; a star marks where it is "
+        "closer. Rejected: runs that completed in reality but are predicted not to fit."
+    )
+    yield Heading("Step time")
+    yield _overall(summary)
+    yield from _histogram(summary)
+    for dimension, title in _TITLES.items():
+        yield Heading(title)
+        yield _groups(summary.of(dimension), dimension)
+    yield from _worse(summary)
+    yield from _profiles(summary)
+    yield from _ranking(summary)
+    yield from _memory(summary)
+    yield from _intervals(summary)
+    yield from _worst_rows(summary, worst)
+    yield from _left_out(summary)
+
+
+def _overall(summary: Summary) -> Table:
+    rows = [_row(group) for name in ("all", "once", "core") for group in summary.of(name)]
+    if means := summary.mean_over("source"):
+        blank = ["", "", ""]
+        rows.append(
+            Row(["mean over sources", "", _percent(means[0]), *blank, _percent(means[1]), ""])
+        )
+    rows += [_row(group) for group in summary.of("composed")]
+    return Table(_columns("rows"), rows)
+
+
+def _columns(first: str) -> list[Column]:
+    titles = ("n", "MAPE", "median", "signed", "p90", "const. MFU", "rejected")
+    return [Column(first), *(Column(title, "right") for title in titles)]
+
+
+def _groups(groups: Sequence[SummaryGroup], first: str) -> Table:
+    return Table(_columns(first), [_row(group) for group in groups])
+
+
+def _row(group: SummaryGroup) -> Row:
+    s = group.step
+    cells = [_NAMES.get((group.dimension, group.name), group.name), f"{s.n:,}", *_scores(s)]
+    constant = _percent(group.baseline.mape) + (" *" if group.baseline.mape < s.mape else "")
+    return Row([*cells, constant, f"{group.refused:,}"])
+
+
+def _scores(s: Score) -> list[str]:
+    return [_percent(s.mape), _percent(s.median), _signed_text(s.mean), _percent(s.p90)]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _signed_text(share: float) -> str:
+    return f"{100 * share:+.1f} %"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _histogram(summary: Summary) -> Iterator[Item]:
+    bars = histogram([one.error for one in summary.rows])
+    if bars:
+        yield Heading("Predicted over measured", 3)
+        columns = [Column("error", "right"), Column("rows", "right"), Column("")]
+        yield Table(columns, [Row([bar.title, f"{bar.rows:,}", "=" * bar.length]) for bar in bars])
+
+
+def _worse(summary: Summary) -> Iterator[Item]:
+    """Yield the groups of enough rows for which a constant MFU is closer."""
+    yield Heading("Where a constant MFU is closer")
+    found = summary.worse
+    if not found:
+        yield Line(f"In no group of {FEWEST_ROWS} or more rows.")
+        return
+    columns = [Column("by"), Column("group"), *(Column(t, "right") for t in _WORSE)]
+    rows = []
+    for group in found:
+        name = _NAMES.get((group.dimension, group.name), group.name)
+        errors = (group.step.mape, group.baseline.mape)
+        rows.append(Row([group.dimension, name, f"{group.step.n:,}", *map(_percent, errors)]))
+    yield Table(columns, rows)
+
+
+_WORSE = ("n", "MAPE", "const. MFU")
+
+
+def _profiles(summary: Summary) -> Iterator[Item]:
+    """Yield the profiles of frameworks: their years, the runs that check them, younger rows."""
+    if not summary.profiles:
+        return
+    yield Heading("Profiles of frameworks")
+    yield Line("A profile describes releases of some years. Younger rows may run other code.")
+    columns = [Column("profile"), *(Column(t, "right") for t in _AGES), Column("checked by")]
+    rows = []
+    for one in summary.profiles:
+        years = f"{one.first_year} to {one.last_year}" if one.last_year else "not stated"
+        if one.last_year and one.first_year == one.last_year:
+            years = f"{one.last_year}"
+        rows.append(Row([one.name, years, f"{one.rows:,}", f"{one.younger:,}", one.checked]))
+    yield Table(columns, rows)
+
+
+_AGES = ("years", "rows", "younger")
+
+
+def _ranking(summary: Summary) -> Iterator[Item]:
+    yield Heading("Choice of a layout")
+    if not summary.rankings:
+        yield Line(f"No job was measured in {FEWEST_LAYOUTS} layouts or more.")
+        return
+    assert summary.regret is not None
+    assert summary.chance is not None
+    noise = f"{100 * NOISE:g} %"
+    yield Line(
+        f"A group has {FEWEST_LAYOUTS} or more layouts of one model, sequence, batch, precision "
+        "and recomputation on as many devices of a source. Repeats count by their median, and "
+        f"layouts whose repeats differ by more than {noise} are left out. Regret: how much longer "
+        f"the layout predicted to be best takes than the best. Pairs: those more than {noise} "
+        "apart, and the share in the right order."
+    )
+    rows = [
+        _rank_row(source, found)
+        for source, found in group_by(summary.rankings, lambda one: one.source).items()
+    ]
+    rows.append(_rank_row("all", summary.rankings))
+    columns = [Column("source"), *(Column(t, "right") for t in _RANKED)]
+    yield Table(columns, rows)
+
+
+def _rank_row(name: str, found: Sequence[Ranking]) -> Row:
+    """Return the line of a source: its groups, mean regrets, and pairs."""
+    n, ordered = len(found), ordered_share(found)
+    return Row(
+        [
+            name,
+            f"{n:,}",
+            f"{sum(one.layouts for one in found):,}",
+            _percent(sum(one.regret for one in found) / n),
+            _percent(sum(one.chance for one in found) / n),
+            f"{sum(one.pairs for one in found):,}",
+            "" if ordered is None else _percent(ordered),
+        ]
+    )
+
+
+_RANKED = ("groups", "layouts", "regret", "by chance", "pairs", "right order")
+
+
+def _memory(summary: Summary) -> Iterator[Item]:
+    yield Heading("Peak memory, by what was measured")
+    group = summary.all
+    if group is None or group.memory is None:
+        yield Line("No selected row has measured memory.")
+        return
+    columns = [Column("measured"), *(Column(t, "right") for t in ("n", *_SCORES))]
+    rows = [Row([name, f"{s.n:,}", *_scores(s)]) for name, s in summary.memory]
+    rows.append(Row(["all", f"{group.memory.n:,}", *_scores(group.memory)]))
+    yield Table(columns, rows)
+
+
+_SCORES = ("MAPE", "median", "signed", "p90")
+
+
+def _intervals(summary: Summary) -> Iterator[Item]:
+    yield Heading(f"{100 * COVERAGE:g} % intervals")
+    if not any(group.held for group in summary.of("all")):
+        yield Line("Predictions have no intervals.")
+        return
+    yield Line(
+        "Of measured values, the share that lies in the interval of the prediction, and half of "
+        "what lies between its ends, of the prediction; the median of the rows. The intervals "
+        "that ship are made of the rows that ship."
+    )
+    for figure, found in summary.left_out.items():
+        held = found.left_out
+        yield Line(
+            f"Made of these rows without the model of each, in {FOLDS} folds of models, intervals "
+            f"of the {figure.replace('_', ' ')} hold {_percent(held.share)} of {held.n:,} rows, "
+            f"with a half-width of {_percent(held.half_width)}."
+        )
+    columns = [Column("rows"), *(Column(title, "right") for title in _HELD)]
+    dimensions = ("all", "model", "device", "framework", "source")
+    groups = [group for name in dimensions for group in summary.of(name)]
+    yield Table(columns, [_coverage_row(group) for group in groups if group.held is not None])
+
+
+_HELD = ("n", "held", "half width", "with memory", "held", "half width")
+
+
+def _coverage_row(group: SummaryGroup) -> Row:
+    name = _NAMES.get((group.dimension, group.name), group.name)
+    return Row([name, *_coverage_cells(group.held), *_coverage_cells(group.memory_held)])
+
+
+def _coverage_cells(found: Coverage | None) -> list[str]:
+    if found is None:
+        return ["", "", ""]
+    return [f"{found.n:,}", _percent(found.share), _percent(found.half_width)]
+
+
+def _worst_rows(summary: Summary, worst: int) -> Iterator[Item]:
+    found = summary.worst(worst)
+    if not found:
+        return
+    yield Heading("Worst rows")
+    columns = [
+        Column("row", flexible=True),
+        *(Column(title, "right") for title in ("measured", "predicted", "error")),
+    ]
+    yield Table(columns, [_worst_row(one) for one in found])
+
+
+def _worst_row(one: ScoredRow) -> Row:
+    measured, predicted = one.row.measured.step_time_s, one.prediction.step_time
+    return Row([one.row.id, f"{measured:.4g} s", f"{predicted:.4g} s", _signed_text(one.error)])
+
+
+def _left_out(summary: Summary) -> Iterator[Item]:
+    yield Heading("Left out")
+    if not (summary.unmodelled or summary.flaws or summary.unknown):
+        yield Line("No row was left out, and no field was unknown.")
+    for title, flaws in (
+        ("cannot be modelled", summary.unmodelled),
+        ("contradict themselves or the schema", summary.flaws),
+    ):
+        if flaws:
+            yield Line(f"{_count(len(flaws), 'row')} {title}:")
+            yield _flaws(flaws)
+    if summary.unknown:
+        names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unknown.items())
+        yield Line(f"Unknown fields, which are ignored: {names}.")
+    if summary.unread:
+        names = ", ".join(f"`{name}` ({n:,})" for name, n in summary.unread.items())
+        yield Line(f"Stated by rows, and not read: {names}.")
+
+
+def _flaws(flaws: Sequence[Flaw]) -> Table:
+    rows = [Row([flaw.id or f"line {flaw.line}", flaw.reason]) for flaw in flaws[:_MOST_FLAWS]]
+    if len(flaws) > _MOST_FLAWS:
+        rows.append(Row([f"and {len(flaws) - _MOST_FLAWS:,} more", ""]))
+    return Table([Column("row"), Column("reason", flexible=True)], rows)
+
+
+def to_entry(summary: Summary, worst: int) -> Entry:
+    """Return the summary with its picture, for a format that draws."""
+    whole = list(page(summary, worst))
+    charts = [scatter(summary.rows)] if summary.rows else []
+    title = "Predicted against measured"
+    return Entry(path="", name=title, part="charts", text=charts_of(whole, charts))

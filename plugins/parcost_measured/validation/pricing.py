@@ -1,0 +1,165 @@
+"""Studies through the batch: step time, memory and the verdict of every row.
+
+The studies are files, so that workers of any kind can read them; a folder keeps them for as
+long as the run takes, or for good where the user names one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from parcost_measured.validation.rows import PlacedRow, UnmodelledError
+from parcost_measured.validation.study import StudyText, write
+
+if TYPE_CHECKING:
+    from parcost.batch.executors import Engine
+    from parcost.plugins.selection import PluginSelection
+
+#: What a score needs of a study, and the unit in which the batch answers.
+_FIGURES = {
+    "step_time": "step_time_seconds",
+    "memory": "memory_bytes",
+    "mfu": "mfu_fraction",
+    "flops_per_device": "flops_per_device_flop_per_second",
+}
+#: The ends of intervals, which a study lacks where the plugin is left out.
+_ENDS = {
+    "step_time_low": "step_time_low_seconds",
+    "step_time_high": "step_time_high_seconds",
+    "memory_low": "memory_low_bytes",
+    "memory_high": "memory_high_bytes",
+}
+
+
+@frozen(kw_only=True)
+class Prediction:
+    """What the model says of a row's study.
+
+    *fits* says whether it fits into memory; *model_flops* are those of a step on one device,
+    by definition; *peak* is what the device reaches of the type that computes, FLOP/s. Intervals
+    are where the measured values are said to lie.
+    """
+
+    step_time: float
+    memory: float
+    fits: bool
+    model_flops: float
+    peak: float
+    step_interval: tuple[float, float] | None = None
+    memory_interval: tuple[float, float] | None = None
+
+
+@frozen(kw_only=True)
+class RowResult:
+    """A row, its study, and either a prediction or the reason why there is none.
+
+    *faults* are those of plugins, which leave a prediction incomplete or prevent it.
+    """
+
+    placed: PlacedRow
+    written: StudyText | None = None
+    prediction: Prediction | None = None
+    reason: str = ""
+    faults: Sequence[str] = ()
+
+
+def file_name(id: str) -> str:
+    """Return a name for the study of a row that any file system takes.
+
+    >>> file_name("a/b c"), file_name("..")
+    ('a_b_c.par', '_.par')
+    """
+    return (re.sub(r"[^A-Za-z0-9._-]+", "_", id).strip(".")[:200] or "_") + ".par"
+
+
+def write_studies(
+    placed: Sequence[PlacedRow], folder: Path
+) -> Iterator[tuple[RowResult, Path | None]]:
+    """Yield the case of each row, with the file of its study in *folder*."""
+    taken: set[str] = set()
+    for one in placed:
+        try:
+            written = write(one.row)
+        except UnmodelledError as error:
+            yield RowResult(placed=one, reason=str(error)), None
+            continue
+        name = file_name(one.row.id)
+        while name.lower() in taken:
+            name = f"{name.removesuffix('.par')}_.par"
+        taken.add(name.lower())
+        path = folder / name
+        path.write_text(written.text, encoding="utf-8")
+        yield RowResult(placed=one, written=written), path
+
+
+def price(
+    cases: Sequence[tuple[RowResult, Path | None]],
+    selection: PluginSelection,
+    engine: Engine | None,
+    overrides: Mapping[str, str],
+    progress: Callable[[int], None],
+) -> Iterator[RowResult]:
+    """Yield the cases with what the model predicts; *progress* takes how many are done."""
+    from attrs import evolve
+
+    from parcost.batch.files import Spec
+    from parcost.batch.fingerprints import Environment, Question
+    from parcost.batch.run import BatchRun
+    from parcost.output.view import View
+    from parcost.report.rejection import FAULT
+
+    view = View(kind="line", figures=(*_FIGURES, *_ENDS))
+    run = BatchRun(
+        Question(dict(overrides), None, "points", view), Environment(selection), engine=engine
+    )
+    specs = [Spec(str(path)) for _, path in cases if path is not None]
+    entries = run.entries(specs)
+    for number, (case, path) in enumerate(cases, 1):
+        if path is None:
+            yield case
+        else:
+            entry = next(entries)
+            found = _prediction(entry.data())
+            faults = entry.faults or (entry.reasons if entry.exit_code == FAULT else ())
+            if isinstance(found, str):
+                reason = found or "; ".join(entry.reasons) or "the study has no step"
+                yield evolve(case, reason=reason, faults=faults)
+            else:
+                yield evolve(case, prediction=found, faults=faults)
+        progress(number)
+    for _ in entries:
+        pass
+
+
+def _prediction(points: Sequence[Mapping[str, Any]]) -> Prediction | str:
+    """Return the prediction of the only point of a study, or why there is none."""
+    point = points[0] if points else {}
+    values = {name: point.get(column) for name, column in _FIGURES.items()}
+    if any(not isinstance(value, (int, float)) for value in values.values()):
+        return str(point.get("reason") or "")
+    step, mfu, speed = values["step_time"], values["mfu"], values["flops_per_device"]
+    assert step is not None
+    assert mfu is not None
+    assert speed is not None
+    return Prediction(
+        step_time=step,
+        memory=float(values["memory"] or 0.0),
+        fits=bool(point.get("feasible", True)),
+        model_flops=speed * step,
+        peak=speed / mfu if mfu else 0.0,
+        step_interval=_interval(point, "step_time"),
+        memory_interval=_interval(point, "memory"),
+    )
+
+
+def _interval(point: Mapping[str, Any], name: str) -> tuple[float, float] | None:
+    """Return the ends of the interval of a figure, if it has one."""
+    low, high = (point.get(_ENDS[f"{name}_{end}"]) for end in ("low", "high"))
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+        return float(low), float(high)
+    return None

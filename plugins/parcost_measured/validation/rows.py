@@ -1,0 +1,498 @@
+"""The schema of a file of measured runs, one JSON object a line, and the consistency of a row.
+
+Conventions: `hardware.internode_gbps` is the total of a node in one direction, in Gb/s;
+`batch.grad_accum` is micro-batches per data-parallel rank and step; the number of devices is tp *
+pp * cp * dp; expert-parallel ranks lie inside the ranks of a stage.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from parcost import SpecError
+from parcost.system.files import Kind, read_lines
+from parcost_measured.validation.records import number_above, number_from, one_of, read
+
+if TYPE_CHECKING:
+    from parcost.plugins.discovery import Plugins
+
+RUNS = Kind("file of runs", 256 * 2**20, line=2**20)
+#: How far a printed rate may be off the one that follows from the step time: releases round.
+_ROUNDING = 0.05
+
+
+#: Classes of precision, those before others that are part of their names.
+PRECISIONS = ("mxfp8", "nvfp4", "mxfp4", "bf16", "fp16", "fp8", "tf32", "fp32")
+
+
+#: Fields of `extra` that a study or a score is made from.
+READ_EXTRAS = frozenset(
+    {
+        "activation_cpu_offload",
+        "assumed",
+        "async_tp",
+        "compile",
+        "cpu_offloading_num_layers",
+        "cuda_graph",
+        "cuda_graph_impl",
+        "cuda_graph_scope",
+        "dup_group",
+        "expert_tensor_parallel",
+        "fp8_dpa",
+        "framework",
+        "grad_accumulation",
+        "grad_overlap",
+        "liger",
+        "loss_chunks",
+        "memory_basis",
+        "mlperf_round",
+        "moe_a2a_overlap",
+        "moe_capacity_factor",
+        "moe_flex_dispatcher_backend",
+        "moe_token_dispatcher",
+        "optimizer_cpu_offload",
+        "peak_memory_gib",
+        "pp_layout",
+        "pp_partition",
+        "recompute_detail",
+        "release",
+        "router_force_balance",
+        "task",
+        "tp_comm_overlap",
+    }
+)
+#: Fields of `extra` that describe the source or the transcription: they change no cost.
+DESCRIPTIVE_EXTRAS = frozenset(
+    {
+        "block_note",
+        "block_step_time_s",
+        "check_exceptions",
+        "config",
+        "fig1_activation_gib",
+        "fig1_param_opt_gib",
+        "flops_kind_code",
+        "formula_ratio",
+        "internode_note",
+        "loose",
+        "memory_gib_original",
+        "nominal_b",
+        "one_nvlink_domain",
+        "params_exact",
+        "printed_pct_peak",
+        "recipe",
+        "repeat_medians_s",
+        "runs",
+        "samples_per_s_total_int",
+        "step_time_basis",
+        "submitter",
+        "tflops_without_cp",
+        "tokens_per_s_basis",
+        "tokens_per_s_from_tflops",
+        "tokens_per_s_quantised",
+        "tokens_per_s_total",
+        "total_tokens_per_s_printed",
+        "vocab_note",
+    }
+)
+
+
+class UnmodelledError(ValueError):
+    """A row cannot be written as a study; the message says why."""
+
+
+@frozen(kw_only=True)
+class RowModel:
+    """Dimensions of the transformer."""
+
+    name: str
+    layers: int = number_from(1)
+    hidden: int = number_from(1)
+    heads: int = number_from(1)
+    kv_heads: int | None = number_from(1, None)
+    ffn: int | None = number_from(1, None)
+    vocab: int = number_from(1)
+    seq: int = number_from(1)
+    params_b: float | None = number_above(0, None)
+    experts: int | None = number_from(0, None)
+    topk: int | None = number_from(1, None)
+    expert_ffn: int | None = number_from(1, None)
+    shared_experts: int | None = number_from(0, None)
+    gated: bool | None = None
+    tied: bool | None = None
+    pos_emb: int | None = number_from(0, None)
+    head_dim: int | None = number_from(1, None)
+    activation: str | None = None
+    sliding_window: int | None = number_from(0, None)
+    full_attention_layers: int | None = number_from(0, None)
+    dense_layers: int | None = number_from(0, None)
+    mtp_layers: int | None = number_from(0, None)
+    attn_type: str | None = None
+    q_lora_rank: int | None = number_from(0, None)
+    kv_lora_rank: int | None = number_from(1, None)
+    qk_nope_head_dim: int | None = number_from(1, None)
+    qk_rope_head_dim: int | None = number_from(1, None)
+    v_head_dim: int | None = number_from(1, None)
+    attn_params_per_layer: float | None = number_above(0, None)
+    attn_score_dim: int | None = number_from(1, None)
+
+
+@frozen(kw_only=True)
+class Hardware:
+    """Devices and the network between them."""
+
+    gpu: str
+    gpus: int = number_from(1)
+    gpus_per_node: int | None = number_from(1, None)
+    gpu_class: str | None = None
+    intranode: str | None = None
+    internode: str | None = None
+    internode_gbps: float | None = number_above(0, None)
+
+
+@frozen(kw_only=True)
+class Hybrid:
+    """Hybrid sharding: ranks of a shard group, and groups."""
+
+    shard: int = number_from(1)
+    replicate: int = number_from(1)
+
+
+@frozen(kw_only=True)
+class Degrees:
+    """Degrees of the layout."""
+
+    tp: int = number_from(1)
+    pp: int = number_from(1)
+    dp: int = number_from(1)
+    cp: int = number_from(1, 1)
+    vp: int = number_from(1, 1)
+    ep: int = number_from(1, 1)
+    zero_stage_or_fsdp: str | None = None
+    hsdp: Hybrid | bool | None = None
+    sequence_parallel: bool | None = None
+
+
+@frozen(kw_only=True)
+class Batch:
+    """Sequences of a step."""
+
+    micro: int = number_from(1)
+    global_: int = number_from(1)
+    grad_accum: int | None = number_from(1, None)
+
+
+@frozen(kw_only=True)
+class Measurements:
+    """What the source measured; the step time is what counts."""
+
+    step_time_s: float = number_above(0)
+    tokens_per_s_per_gpu: float | None = number_above(0, None)
+    tflops_per_gpu: float | None = number_above(0, None)
+    tflops_kind: str | None = None
+    mfu: float | None = number_above(0, None)
+    hfu: float | None = number_above(0, None)
+    memory_gb: float | None = number_above(0, None)
+
+
+@frozen(kw_only=True)
+class RunRow:
+    """One measured run."""
+
+    id: str
+    source: str
+    source_key: str
+    source_locator: str = ""
+    year: int | None = number_from(2012, None)
+    model: RowModel
+    hardware: Hardware
+    parallel: Degrees
+    batch: Batch
+    precision: str | None = None
+    precision_class: str | None = one_of(*PRECISIONS, default=None)
+    recompute: str | None = one_of("none", "selective", "full", "partial", "unknown", default=None)
+    schedule: str | None = None
+    attention: str | None = None
+    measured: Measurements
+    peak_tflops_assumed: float | None = number_above(0, None)
+    notes: str = ""
+    from_memory: bool | None = None
+    synthetic: bool | None = None
+    confidence: str | None = None
+    complete: bool | None = None
+    core: bool | None = None
+    extra: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a data-parallel rank in a step."""
+        return self.batch.global_ // (self.batch.micro * self.parallel.dp)
+
+    @property
+    def nodes(self) -> int | None:
+        """Nodes of the job, where the row says how many devices one has."""
+        each = self.hardware.gpus_per_node
+        return None if each is None else -(-self.hardware.gpus // each)
+
+    @property
+    def numbers(self) -> str | None:
+        """The class of precision, or that which the row's words name."""
+        said = (self.precision or "").lower().replace("bfloat", "bf").replace("float", "fp")
+        return self.precision_class or next((name for name in PRECISIONS if name in said), None)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the model has experts."""
+        return (self.model.experts or 0) > 1
+
+    @property
+    def configuration(self) -> str:
+        """What rows of one configuration share; without a group of duplicates, the id."""
+        return str(self.extra.get("dup_group") or self.id)
+
+
+def count_unread(rows: Iterable[RunRow]) -> dict[str, int]:
+    """Return the fields of `extra` that say something and are not read, by number of rows."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        for name, value in row.extra.items():
+            silent = value is None or value is False or value == ""
+            if not silent and name not in READ_EXTRAS | DESCRIPTIVE_EXTRAS:
+                counts[f"extra.{name}"] = counts.get(f"extra.{name}", 0) + 1
+    return dict(sorted(counts.items()))
+
+
+@frozen(kw_only=True)
+class PlacedRow:
+    """A row, and the line that it stands on."""
+
+    row: RunRow
+    file: str
+    line: int
+
+
+@frozen(kw_only=True)
+class Flaw:
+    """Why a row is not scored, or what is not read in one: the file, the line, the row."""
+
+    file: str
+    line: int
+    id: str
+    kind: str
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """The flaw in one line."""
+        named = f" (`{self.id}`)" if self.id else ""
+        return f"{self.file}:{self.line}{named}: {self.reason}"
+
+
+@frozen
+class Rows:
+    """The rows of a file that can be scored, the flaws of the others, and unknown fields.
+
+    *composed* rows are well formed, but their step time is no measurement (`synthetic`).
+    """
+
+    placed: Sequence[PlacedRow]
+    flaws: Sequence[Flaw]
+    unknown: Mapping[str, int]
+    composed: Sequence[PlacedRow] = ()
+
+
+def shipped_runs(plugins: Plugins) -> tuple[str, Path] | None:
+    """Return the file of runs that a catalogue ships, and its name in messages."""
+    for _, catalogue in plugins.offers("catalogues").values():
+        file = catalogue.root / "measured" / "runs.jsonl"
+        if isinstance(file, Path) and file.is_file():
+            return f"{catalogue.name}/measured/runs.jsonl", file
+    return None
+
+
+def read_files(files: Iterable[tuple[str, Path]]) -> Rows:
+    """Return the rows of *files*, each by the name that messages have for it.
+
+    Raises:
+        SpecError: A file is missing, no regular file, too large or not UTF-8.
+    """
+    return _read((name, read_lines(path, RUNS)) for name, path in files)
+
+
+def read_text(name: str, text: str) -> Rows:
+    """Return the rows of the *text* of a file, which messages call *name*."""
+    return _read([(name, text.splitlines())])
+
+
+def _read(files: Iterable[tuple[str, Iterable[str]]]) -> Rows:
+    placed: list[PlacedRow] = []
+    composed: list[PlacedRow] = []
+    flaws: list[Flaw] = []
+    unknown: dict[str, int] = {}
+    seen: dict[str, str] = {}
+    for name, lines in files:
+        for number, value, reason in _objects(lines):
+            if reason:
+                flaws.append(Flaw(file=name, line=number, id="", kind="unreadable", reason=reason))
+                continue
+            found = _row(name, number, value, seen, unknown)
+            if isinstance(found, PlacedRow):
+                (composed if found.row.synthetic else placed).append(found)
+            else:
+                flaws += found
+    return Rows(placed, flaws, unknown, composed)
+
+
+def _objects(lines: Iterable[str]) -> Iterator[tuple[int, Any, str]]:
+    """Yield the lines that hold something: number, value, and why there is none."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line, parse_constant=_refuse), ""
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            yield number, None, f"the line is no JSON: {reason}"
+
+
+def _refuse(text: str) -> float:
+    message = f"`{text}` is no number of JSON"
+    raise ValueError(message)
+
+
+def _row(
+    name: str, number: int, value: Any, seen: dict[str, str], unknown: dict[str, int]
+) -> PlacedRow | Sequence[Flaw]:
+    reading = read(RunRow, _rename_keys(value))
+    for field_ in reading.unknown:
+        unknown[field_] = unknown.get(field_, 0) + 1
+    id = str(value.get("id", "")) if isinstance(value, Mapping) else ""
+
+    def flaw(kind: str, reason: str) -> Flaw:
+        return Flaw(file=name, line=number, id=id, kind=kind, reason=reason)
+
+    if reading.problems:
+        return [
+            flaw("malformed", reason.replace("global_", "global")) for reason in reading.problems
+        ]
+    row: RunRow = reading.made
+    if row.id in seen:
+        return [flaw("duplicate", f"the id `{row.id}` is that of {seen[row.id]} too")]
+    seen[row.id] = f"{name}:{number}"
+    found = [flaw(kind, reason) for kind, check in _CHECKS for reason in check(row)]
+    return found or PlacedRow(row=row, file=name, line=number)
+
+
+def _rename_keys(value: Any) -> Any:
+    """Return *value* with `batch.global` as a field can be called."""
+    batch = value.get("batch") if isinstance(value, Mapping) else None
+    if not isinstance(batch, Mapping) or "global" not in batch:
+        return value
+    renamed = {"global_" if name == "global" else name: v for name, v in batch.items()}
+    return {**value, "batch": renamed}
+
+
+def _layout(row: RunRow) -> Iterator[str]:
+    p, devices = row.parallel, row.hardware.gpus
+    product = p.tp * p.pp * p.cp * p.dp
+    if product != devices:
+        yield (
+            f"tp {p.tp} x pp {p.pp} x cp {p.cp} x dp {p.dp} = {product} ranks, and there are "
+            f"{devices} devices"
+        )
+    if (p.tp * p.cp * p.dp) % p.ep:
+        yield f"ep {p.ep} does not divide the {p.tp * p.cp * p.dp} ranks of a stage"
+    if p.ep > 1 and not row.is_sparse:
+        yield f"ep {p.ep} splits experts, and the model has none"
+    if isinstance(p.hsdp, Hybrid) and p.hsdp.shard * p.hsdp.replicate != p.dp * p.cp:
+        yield (
+            f"shards of {p.hsdp.shard} x {p.hsdp.replicate} replicas are not the "
+            f"{p.dp * p.cp} data-parallel ranks"
+        )
+
+
+def _batch(row: RunRow) -> Iterator[str]:
+    b, dp = row.batch, row.parallel.dp
+    if b.global_ % (b.micro * dp):
+        yield (
+            f"{b.global_} sequences do not divide over micro-batches of {b.micro} on {dp} replicas"
+        )
+    elif b.grad_accum is not None and b.micro * b.grad_accum * dp != b.global_:
+        yield (
+            f"micro-batches of {b.micro} x {b.grad_accum} x dp {dp} = {b.micro * b.grad_accum * dp}"
+            f" sequences, and the global batch is {b.global_}"
+        )
+
+
+def _model(row: RunRow) -> Iterator[str]:
+    m, p = row.model, row.parallel
+    if m.kv_heads is not None and m.heads % m.kv_heads:
+        yield f"{m.heads} heads do not divide over {m.kv_heads} key-value heads"
+    if m.head_dim is None and m.hidden % m.heads:
+        yield f"a hidden size of {m.hidden} does not divide over {m.heads} heads"
+    if row.is_sparse and m.topk is None:
+        yield "`model.topk` is missing, and the model has experts"
+    if m.topk is not None and m.topk > (m.experts or 0):
+        yield f"{m.topk} experts of {m.experts or 0} are visited"
+    if p.pp * p.vp > m.layers + 2:
+        yield f"{m.layers} layers are too few for {p.pp} stages of {p.vp} chunks"
+
+
+def _measurements(row: RunRow) -> Iterator[str]:
+    m = row.measured
+    for name, value in (("mfu", m.mfu), ("hfu", m.hfu)):
+        if value is not None and value > 1:
+            yield f"`measured.{name}` is {value:g}: nothing computes beyond its peak"
+    peak = row.peak_tflops_assumed
+    if peak is not None and m.tflops_per_gpu is not None and m.tflops_per_gpu > peak:
+        yield f"{m.tflops_per_gpu:g} TFLOP/s are beyond the peak of {peak:g}"
+    if m.tokens_per_s_per_gpu is not None:
+        tokens = row.batch.global_ * row.model.seq
+        rate = tokens / (m.step_time_s * row.hardware.gpus)
+        if abs(m.tokens_per_s_per_gpu / rate - 1) > _ROUNDING:
+            yield (
+                f"{tokens:,} tokens in {m.step_time_s:g} s are {rate:.4g} per second and device, "
+                f"and `measured.tokens_per_s_per_gpu` is {m.tokens_per_s_per_gpu:g}"
+            )
+
+
+_CHECKS: tuple[tuple[str, Callable[[RunRow], Iterator[str]]], ...] = (
+    ("contradictory", _layout),
+    ("contradictory", _batch),
+    ("contradictory", _model),
+    ("absurd", _measurements),
+)
+
+
+def files_of(path: Path) -> list[tuple[str, Path]]:
+    """Return the files that *path* stands for: itself, or every `.jsonl` in a directory.
+
+    Raises:
+        SpecError: A directory has none.
+    """
+    from parcost.system.files import failure
+
+    if not os.path.isdir(path):
+        return [(str(path), path)]
+    found = sorted(p for p in path.iterdir() if p.suffix == ".jsonl" and _has_runs(p))
+    if not found:
+        message = f"`{path}` has no file of runs: no `.jsonl` whose first line has `measured`"
+        raise failure("missing-file", message, str(path))
+    return [(str(p), p) for p in found]
+
+
+def _has_runs(path: Path) -> bool:
+    """Return whether *path* is a table of runs, and not of kernels or collectives."""
+    try:
+        first = next(iter(read_lines(path, RUNS)), "")
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return True  # reading it says what is wrong
+    except SpecError:
+        return True
+    return isinstance(value, Mapping) and ("measured" in value or "parallel" in value)

@@ -1,0 +1,774 @@
+"""A row as the text of a study, with a comment for each assumption.
+
+One table, :data:`ATTRIBUTES`, has a block, an attribute, and a function from the facts of a row to
+the value. A value is a text of the language, or that with an assumption. None leaves the default
+of the language. A new attribute is one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TypeAlias
+
+from attrs import field, frozen
+
+from parcost_measured.validation.frameworks import GENERIC, Profile, profile_of
+from parcost_measured.validation.hardware import (
+    HardwareEntry,
+    HardwareNetwork,
+    device_names,
+    domain_of,
+    entry_of,
+    network_of,
+)
+from parcost_measured.validation.recipes import Recipe, Recomputation, recipe_of, recomputation_of
+from parcost_measured.validation.rows import Hybrid, RunRow, UnmodelledError
+from parcost_plugins.vocabulary.framework import DISPATCHERS
+from parcost_plugins.vocabulary.stages_text import StagesTextError, stages
+
+
+@frozen
+class Assumption:
+    """A value that the row does not have, and why it is taken."""
+
+    value: str
+    why: str
+
+
+Value: TypeAlias = str | Assumption | None
+
+
+@frozen(eq=False, slots=False)
+class Facts:
+    """A row, and what follows from it for several attributes."""
+
+    row: RunRow
+    entry: HardwareEntry
+    profile: Profile = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "profile", profile_of(self.row))
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe of precision."""
+        return recipe_of(self.row, self.profile)
+
+    @cached_property
+    def recomputation(self) -> Recomputation:
+        """What is recomputed."""
+        return recomputation_of(self.row)
+
+    @cached_property
+    def network(self) -> HardwareNetwork | None:
+        """What the row says of the network between nodes."""
+        return network_of(self.row.hardware)
+
+    @property
+    def divides(self) -> bool:
+        """Whether the virtual stages have as many layers each."""
+        p = self.row.parallel
+        return not self.row.model.layers % (p.pp * p.vp)
+
+    @cached_property
+    def ends(self) -> int:
+        """How many of the head and the embedding count as a layer where layers do not divide.
+
+        Megatron-LM deals such layers by options alone, which count ends where that divides.
+        """
+        said = str(self.row.extra.get("pp_partition") or self.row.extra.get("pp_layout") or "")
+        if self.divides or said:
+            return 2 if "embed" in said and not self.divides else 0
+        p = self.row.parallel
+        even = [n for n in (2, 1) if not (self.row.model.layers + n) % (p.pp * p.vp)]
+        options = "Megatron" in self.profile.title and not self.profile.deals
+        return even[0] if even and options else 0
+
+    @cached_property
+    def sharding(self) -> str:
+        """What the row says of sharded state, in lower case."""
+        return (self.row.parallel.zero_stage_or_fsdp or "").lower()
+
+    @property
+    def is_fsdp(self) -> bool:
+        """Whether parameters are sharded layer by layer."""
+        return "fsdp" in self.sharding or "zero-3" in self.sharding or "stage 3" in self.sharding
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the MLP is gated: a model after LLaMA in all likelihood."""
+        return bool(self.row.model.gated)
+
+
+# --- values -------------------------------------------------------------------------------
+
+
+def _number(value: float | None) -> Value:
+    return None if value is None else f"{value:g}" if value < 1e6 else f"{value:_.0f}"
+
+
+def _on(value: bool | None) -> Value:
+    return None if value is None else "on" if value else "off"
+
+
+def _flag_above(value: float | None, least: float) -> Value:
+    return _number(value) if value is not None and value > least else None
+
+
+def _gated_mlp(facts: Facts) -> Value:
+    if facts.row.model.gated is None:
+        return Assumption("on", "the MLP is gated")
+    return _on(facts.row.model.gated)
+
+
+_GPT_OSS = r"gpt-?oss"
+
+
+def _norm(facts: Facts) -> Value:
+    kind = "rms" if facts.is_gated else "layer"
+    return Assumption(kind, f"{kind} norms, by whether the MLP is gated")
+
+
+def _biases(facts: Facts) -> Value:
+    m = facts.row.model
+    if re.search(_GPT_OSS, m.name, re.IGNORECASE):
+        return Assumption("on", "gpt-oss has biases")
+    if facts.is_gated or m.activation == "squared-relu":
+        return None
+    return Assumption("on", "linear layers have biases: the MLP is not gated")
+
+
+def _ffn(facts: Facts) -> Value:
+    m = facts.row.model
+    return (
+        Assumption(_text(4 * m.hidden), "the MLP is 4 h wide") if m.ffn is None else _number(m.ffn)
+    )
+
+
+def _positions(facts: Facts) -> Value:
+    return _flag_above(facts.row.model.pos_emb, 0)
+
+
+def _full_every(facts: Facts) -> Value:
+    m = facts.row.model
+    if not (m.sliding_window and m.full_attention_layers):
+        return None
+    return _text(max(1, round(m.layers / m.full_attention_layers)))
+
+
+def _window(facts: Facts) -> Value:
+    return _flag_above(facts.row.model.sliding_window, 0)
+
+
+def _of_model(pattern: str, text: str, why: str) -> Callable[[Facts], Value]:
+    """Return a value for models whose name holds *pattern*."""
+
+    def value(facts: Facts) -> Value:
+        match = re.search(pattern, facts.row.model.name, re.IGNORECASE)
+        return Assumption(text, why) if match else None
+
+    return value
+
+
+def _expert_value(value: Callable[[RunRow], float | None]) -> Callable[[Facts], Value]:
+    return lambda facts: _number(value(facts.row)) if facts.row.is_sparse else None
+
+
+def _latent_value(value: Callable[[RunRow], float | None]) -> Callable[[Facts], Value]:
+    return lambda facts: _number(value(facts.row)) if facts.row.model.kv_lora_rank else None
+
+
+def _zero(facts: Facts) -> Value:
+    text = facts.sharding
+    if facts.is_fsdp or "shard_grad_op" in text:
+        return "3"
+    if printed := re.search(r"(?:zero|stage)[ -]*(?:stage )?(\d)", text):
+        return printed[1]
+    if "distributed optimizer" in text:
+        return "1"
+    if text.startswith("none"):
+        return "0"
+    if not text:
+        return Assumption("0", "nothing is sharded: the row does not say")
+    return Assumption("1", f"the optimizer is sharded: `{text}` says no more")
+
+
+def _shard(facts: Facts) -> Value:
+    hybrid = facts.row.parallel.hsdp
+    if isinstance(hybrid, Hybrid):
+        return _text(hybrid.shard)
+    printed = re.search(r"over (\d+) ranks", facts.sharding)
+    ranks = facts.row.parallel.dp * facts.row.parallel.cp
+    if printed and int(printed[1]) < ranks and not ranks % int(printed[1]):
+        return printed[1]
+    return None
+
+
+def _reshard(facts: Facts) -> Value:
+    return "off" if "shard_grad_op" in facts.sharding else None
+
+
+def _vocabulary_multiple(facts: Facts) -> Value:
+    multiple = facts.profile.vocabulary_multiple
+    if multiple == 1:
+        return None
+    return Assumption(_text(multiple), f"the vocabulary is padded, as in {facts.profile.title}")
+
+
+def _sequence_parallel(facts: Facts) -> Value:
+    if facts.row.parallel.tp == 1:
+        return None
+    if facts.row.parallel.sequence_parallel is None:
+        if not facts.profile.sequence_parallel:
+            return Assumption("off", f"{facts.profile.title} has no sequence parallelism")
+        return Assumption("on", "norms are sharded over the tensor-parallel ranks")
+    return _on(facts.row.parallel.sequence_parallel)
+
+
+def _expert_ranks(facts: Facts) -> Value:
+    """Return the tensor-parallel degree of experts, which is 1 unless a row says another."""
+    printed = facts.row.extra.get("expert_tensor_parallel")
+    return _text(printed) if isinstance(printed, int) and printed > 1 else None
+
+
+def _schedule(facts: Facts) -> Value:
+    p, said = facts.row.parallel, (facts.row.schedule or "").lower()
+    if p.pp == 1:
+        return None
+    for pattern, kind in _SCHEDULES:
+        if re.search(pattern, said):
+            return kind
+    if said and not re.search(r"1f1b|none|unknown", said):
+        raise UnmodelledError(f"the schedule `{facts.row.schedule}` is not known")
+    return "interleaved" if p.vp > 1 else None
+
+
+#: Schedules by what papers and frameworks call them. ZB-1p and ZB-2p are the orders with the
+#: activations of 1F1B and with twice as many: ZB-H1 and ZB-H2 (Qi et al. 2024, section 2).
+_SCHEDULES = (
+    (r"interleaved", "interleaved"),
+    (r"gpipe", "gpipe"),
+    (r"zb-?v|zero.?bubble.?v", "zb_v"),
+    (r"dualpipe-?v", "dualpipe_v"),
+    (r"dualpipe", "dualpipe"),
+    (r"zb-?(2p|h2)", "zb_h2"),
+    (r"zero.?bubble|zb-?(1p|h1)", "zb_h1"),
+)
+
+
+def _chunks(facts: Facts) -> Value:
+    p = facts.row.parallel
+    return _text(p.vp) if p.pp > 1 and p.vp > 1 else None
+
+
+def _stages(facts: Facts) -> Value:
+    """Return the layers of each virtual stage where the row has a layout in Megatron's letters."""
+    said, p = facts.row.extra.get("pp_layout"), facts.row.parallel
+    if not isinstance(said, str) or p.pp == 1:
+        return None
+    try:
+        counts = [stage.layers for stage in stages(said)]
+    except StagesTextError as error:
+        raise UnmodelledError(f"`extra.pp_layout` is `{said}`: {error}") from error
+    if len(counts) != p.pp * p.vp or sum(counts) != facts.row.model.layers:
+        raise UnmodelledError(
+            f"`extra.pp_layout` has {sum(counts)} layers on {len(counts)} stages, and the row "
+            f"{facts.row.model.layers} on {p.pp * p.vp}"
+        )
+    return f"[{', '.join(map(str, counts))}]"
+
+
+def _assignment(facts: Facts) -> Value:
+    """Return the rule by which layers are dealt where the framework has none for them."""
+    if facts.divides or facts.profile.deals or facts.row.extra.get("pp_layout"):
+        return None
+    why = f"{facts.row.model.layers} layers that do not divide fill stages from the first"
+    return None if facts.ends else Assumption("fill", why)
+
+
+def _end_layers(least: int, what: str) -> Callable[[Facts], Value]:
+    """Return whether *what* counts as a layer, which it does from *least* ends on."""
+
+    def value(facts: Facts) -> Value:
+        if facts.ends < least:
+            return None
+        return "on" if facts.profile.deals else Assumption("on", f"the {what} counts as a layer")
+
+    return value
+
+
+def _recompute_switch(name: str) -> Callable[[Facts], Value]:
+    return lambda facts: facts.recomputation.switches.get(name)
+
+
+def _recompute(facts: Facts) -> Value:
+    found = facts.recomputation
+    return Assumption(found.kind, found.assumed) if found.assumed else found.kind
+
+
+def _flash(facts: Facts) -> Value:
+    said = (facts.row.attention or "").lower()
+    if not said:
+        return Assumption("on", "attention is fused: the row does not say")
+    return "off" if re.search(r"no flash|not flash|unfused|eager", said) else "on"
+
+
+#: Attention kernels by what sources call them. cuDNN's behind Transformer Engine is its choice.
+_KERNELS = (
+    (r"flash[- ]?att(?:n|ention)[- ]?v?1\b|\bfa-?1\b", "flash_1"),
+    (r"flash[- ]?att(?:n|ention)[- ]?v?2\b|\bfa-?2\b", "flash_2"),
+    (r"flash[- ]?att(?:n|ention)[- ]?v?3\b|\bfa-?3\b", "flash_3"),
+    (r"flash[- ]?att(?:n|ention)[- ]?v?4\b|\bfa-?4\b", "flash_4"),
+    (r"xformers", "xformers"),
+    (r"aiter|composable kernel|\bck\b", "aiter"),
+    (r"triton", "triton"),
+    (r"^(?!.*(?:\bte\b|transformer engine)).*cudnn", "cudnn"),
+)
+
+
+def _kernel(facts: Facts) -> Value:
+    """Return the attention kernel that the row names.
+
+    Without a name, or with several, it is the framework's of that time.
+    """
+    said = (facts.row.attention or "").lower()
+    if _flash(facts) == "off":
+        return None
+    named = [name for pattern, name in _KERNELS if re.search(pattern, said)]
+    if len(named) == 1:
+        return named[0]
+    if facts.profile.writes_scores:
+        return Assumption("auto", "the usual kernel of fused attention on the device")
+    return None
+
+
+def _mode(facts: Facts) -> Value:
+    """Return whether layers were compiled, where the row says so."""
+    said = facts.row.extra.get("compile")
+    if isinstance(said, bool):
+        return "compiled" if said else "eager"
+    return "compiled" if "torch.compile" in facts.row.notes else None
+
+
+#: The year from which recipes of Megatron-Bridge and of MLPerf capture a whole iteration.
+_WHOLE_GRAPHS = 2026
+
+
+def _cuda_graphs(facts: Facts) -> Value:
+    """Return what was captured, where the row says so.
+
+    A scope without attention is of the router alone, and leaves a layer to the host.
+    """
+    kind, scope = (
+        str(facts.row.extra.get(f"cuda_graph_{part}") or "") for part in ("impl", "scope")
+    )
+    match kind:
+        case "none":
+            return "none"
+        case "full_iteration":
+            return "iteration"
+        case "local" | "transformer_engine" if "full_iteration" in scope:
+            return "iteration"
+        case "local" | "transformer_engine" if "attn" in scope or scope in ("", "[]", "None"):
+            return Assumption("layer", f"graphs of a layer, of the scope {scope or 'not stated'}")
+        case "local" | "transformer_engine":
+            return Assumption("none", f"graphs of the scope {scope} leave a layer to the host")
+    if facts.row.extra.get("cuda_graph") is True and not scope:
+        if (facts.row.year or 0) >= _WHOLE_GRAPHS:
+            return Assumption("iteration", "a graph of the iteration, as customary from 2026 on")
+        return Assumption("layer", "graphs of a layer: the row says that there were some")
+    if scope:
+        captured = "attn" in scope or "full" in scope
+        return Assumption("layer" if captured else "none", f"graphs of the scope {scope}")
+    if re.search(r"CUDA graphs on", facts.row.notes):
+        return Assumption("layer", "graphs of a layer: the row says that there were some")
+    return None
+
+
+def _dropout(facts: Facts) -> Value:
+    if not facts.profile.dropout or facts.is_gated:
+        return None
+    return Assumption("on", f"dropout, the default of {facts.profile.title}")
+
+
+def _gradients(facts: Facts) -> Value:
+    said = facts.row.extra.get("grad_overlap")
+    notes = facts.row.notes.lower()
+    if isinstance(said, bool):
+        return _on(said)
+    if "overlapped dp grad" in notes:
+        return "on"
+    return None
+
+
+def _parameters(facts: Facts) -> Value:
+    return "on" if "param all-gather" in facts.row.notes else None
+
+
+def _tensor(facts: Facts) -> Value:
+    if facts.row.parallel.tp == 1:
+        return None
+    extra = facts.row.extra
+    said = extra.get("async_tp") is True or extra.get("tp_comm_overlap") is True
+    if said or "TP comm overlap" in facts.row.notes:
+        return "pipelined"
+    return None
+
+
+def _bucket(facts: Facts) -> Value:
+    """Return the buckets of Megatron-LM: 4e7 elements, or 1e6 for each data-parallel rank."""
+    ranks = facts.row.parallel.dp * facts.row.parallel.cp
+    if not facts.profile.growing_buckets or ranks == 1:
+        return None
+    elements = max(40, ranks)
+    why = f"buckets of {elements}e6 gradients, as in {facts.profile.title} over {ranks} ranks"
+    return Assumption(f"{elements} M * {facts.recipe.name}.gradients", why)
+
+
+def _balance(facts: Facts) -> Value:
+    if not facts.row.is_sparse:
+        return None
+    said = facts.row.extra.get("router_force_balance")
+    if isinstance(said, bool):
+        return "balanced" if said else None
+    forced = re.search(r"(?<!not )(force-balanced|forced to balance)", facts.row.notes)
+    return "balanced" if forced else None
+
+
+def _capacity(facts: Facts) -> Value:
+    """Return the capacity that a row states, or of recipes that drop tokens: the mean."""
+    if not facts.row.is_sparse:
+        return None
+    said = facts.row.extra.get("moe_capacity_factor")
+    if isinstance(said, int | float) and not isinstance(said, bool) and said > 0:
+        return _number(said)
+    if not re.search(r"qualifier: tokendrop|drops tokens|token.?drop", facts.row.notes):
+        return None
+    return Assumption("1", "tokens beyond the mean of an expert are dropped, as in Megatron-Bridge")
+
+
+def _loss(facts: Facts) -> Value:
+    row = facts.row
+    if "Megatron-Bridge" in row.source and row.model.gated and not row.model.experts:
+        return Assumption("gradient", "Transformer Engine's cross entropy, as in Bridge's recipes")
+    if facts.profile.framework.startswith("torchtitan") and row.extra.get("compile"):
+        if (row.year or 0) < 2025:
+            return Assumption("eager", "torchtitan compiled layers alone until 2025, not the loss")
+        return Assumption("logits", "the loss is compiled with the model, as in torchtitan v0.1.0")
+    return None
+
+
+def _dispatcher(facts: Facts) -> Value:
+    """Return who sends tokens to experts: the backend of Megatron-Core's flexible dispatcher."""
+    row = facts.row
+    if not row.is_sparse:
+        return None
+    for field_ in ("moe_flex_dispatcher_backend", "moe_token_dispatcher"):
+        said = re.findall(r"[a-z]+", str(row.extra.get(field_) or "").lower())
+        if known := next((name for name in DISPATCHERS if name in said), None):
+            return known
+    if re.search(r"all-to-all dispatcher", row.notes, re.IGNORECASE):
+        return "alltoall"
+    named = re.search(r"\b(deep|hybrid)ep\b(?! (?:is )?(?:off|disabled))", row.notes, re.IGNORECASE)
+    if named and not re.search(r"(no|without|not) (deep|hybrid)ep", row.notes, re.IGNORECASE):
+        return f"{named[1].lower()}ep"
+    if facts.profile.framework == "megatron_core":
+        return Assumption("alltoall", "tokens go to experts by an all-to-all, as Megatron advises")
+    return None
+
+
+def _hidden_exchange(facts: Facts) -> Value:
+    overlapped = facts.row.extra.get("moe_a2a_overlap") is True
+    return "pair" if facts.row.is_sparse and overlapped else None
+
+
+def _uses_liger(facts: Facts) -> bool:
+    """Return whether the row says that Liger's fused kernels ran."""
+    row = facts.row
+    said = row.extra.get("liger")
+    if isinstance(said, bool):
+        return said
+    named = re.search(r"(?<!no )(?<!not )(?<!without )\bliger\b(?! off)", row.notes, re.IGNORECASE)
+    return named is not None
+
+
+#: Chunks of Liger's fused head and loss: the logits of one are as large as the hidden states.
+_LIGER_LOSS = 8
+
+
+def _loss_chunks(facts: Facts) -> Value:
+    said = facts.row.extra.get("loss_chunks")
+    if isinstance(said, int) and not isinstance(said, bool) and said > 1:
+        return _text(said)
+    if not _uses_liger(facts):
+        return None
+    m = facts.row.model
+    chunks = min(_LIGER_LOSS, max(1, m.vocab // m.hidden))
+    return (
+        Assumption(_text(chunks), "Liger's fused head and loss, in chunks") if chunks > 1 else None
+    )
+
+
+def _fused_kernels(facts: Facts) -> list[tuple[str, str]]:
+    """Return what Liger's kernels change of the framework."""
+    if not _uses_liger(facts):
+        return []
+    return [(name, "fused") for name in ("norm", "activation", "rotary")]
+
+
+def _offloaded_optimizer(facts: Facts) -> Value:
+    return "100 %" if facts.row.extra.get("optimizer_cpu_offload") is True else None
+
+
+def _offloaded(facts: Facts) -> Value:
+    layers = facts.row.extra.get("cpu_offloading_num_layers")
+    if isinstance(layers, int) and layers > 0:
+        share = min(1.0, layers / facts.row.model.layers)
+        return Assumption(_share(share), f"activations of {layers} layers are kept on the host")
+    whole = facts.row.extra.get("activation_cpu_offload") is True
+    if whole or "checkpoint-in-cpu" in facts.row.notes:
+        return "100 %"
+    return None
+
+
+def _fused_accumulation(facts: Facts) -> Value:
+    if facts.profile.fused_accumulation:
+        return None
+    why = f"gradients are added by a pass of their own, as in {facts.profile.title}"
+    return Assumption("off", why)
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.4g} %"
+
+
+def _text(value: float) -> str:
+    return str(value)
+
+
+@frozen
+class StudyAttribute:
+    """One line of a study: the block that it stands in, its name, and its value for a row."""
+
+    block: str
+    name: str
+    value: Callable[[Facts], Value]
+
+
+ATTRIBUTES: Sequence[StudyAttribute] = (
+    StudyAttribute("model", "layers", lambda f: _number(f.row.model.layers)),
+    StudyAttribute("model", "hidden", lambda f: _number(f.row.model.hidden)),
+    StudyAttribute("model", "heads", lambda f: _number(f.row.model.heads)),
+    StudyAttribute("model", "kv_heads", lambda f: _number(f.row.model.kv_heads)),
+    StudyAttribute("model", "head_dim", lambda f: _number(f.row.model.head_dim)),
+    StudyAttribute("model", "ffn", _ffn),
+    StudyAttribute("model", "gated", _gated_mlp),
+    StudyAttribute("model", "vocabulary", lambda f: _number(f.row.model.vocab)),
+    StudyAttribute("model", "tied", lambda f: _on(f.row.model.tied)),
+    StudyAttribute("model", "norm", _norm),
+    StudyAttribute("model", "biases", _biases),
+    StudyAttribute("model", "positions", _positions),
+    StudyAttribute("model", "alibi", _of_model(r"bloom", "on", "BLOOM has ALiBi")),
+    StudyAttribute(
+        "model", "embedding_norm", _of_model(r"bloom", "on", "BLOOM norms its embedding")
+    ),
+    StudyAttribute("model", "qk_norm", _of_model(r"qwen-?3", "on", "Qwen3 norms queries and keys")),
+    StudyAttribute("model", "sinks", _of_model(_GPT_OSS, "on", "gpt-oss has attention sinks")),
+    StudyAttribute("model", "clamped", _of_model(_GPT_OSS, "on", "gpt-oss clamps gate and up")),
+    StudyAttribute("model", "window", _window),
+    StudyAttribute("model", "full_every", _full_every),
+    StudyAttribute("model", "kv_lora", lambda f: _number(f.row.model.kv_lora_rank)),
+    StudyAttribute("model", "q_lora", _latent_value(lambda r: r.model.q_lora_rank)),
+    StudyAttribute("model", "nope_dim", _latent_value(lambda r: r.model.qk_nope_head_dim)),
+    StudyAttribute("model", "rope_dim", _latent_value(lambda r: r.model.qk_rope_head_dim)),
+    StudyAttribute("model", "v_dim", _latent_value(lambda r: r.model.v_head_dim)),
+    StudyAttribute("model", "experts", _expert_value(lambda r: r.model.experts)),
+    StudyAttribute("model", "top_k", _expert_value(lambda r: r.model.topk)),
+    StudyAttribute("model", "expert_ffn", _expert_value(lambda r: r.model.expert_ffn)),
+    StudyAttribute("model", "shared_experts", _expert_value(lambda r: r.model.shared_experts)),
+    StudyAttribute("model", "dense_first", _expert_value(lambda r: r.model.dense_layers)),
+    StudyAttribute("model", "prediction_layers", lambda f: _flag_above(f.row.model.mtp_layers, 0)),
+    StudyAttribute("cluster", "devices", lambda f: _number(f.row.hardware.gpus)),
+    StudyAttribute("layout", "tp", lambda f: _number(f.row.parallel.tp)),
+    StudyAttribute("layout", "cp", lambda f: _flag_above(f.row.parallel.cp, 1)),
+    StudyAttribute("layout", "pp", lambda f: _flag_above(f.row.parallel.pp, 1)),
+    StudyAttribute("layout", "ep", lambda f: _flag_above(f.row.parallel.ep, 1)),
+    StudyAttribute("layout", "etp", _expert_ranks),
+    StudyAttribute("layout", "sequence_parallel", _sequence_parallel),
+    StudyAttribute("layout", "zero", _zero),
+    StudyAttribute("layout", "vocabulary_multiple", _vocabulary_multiple),
+    StudyAttribute("sharding", "shard", _shard),
+    StudyAttribute("sharding", "reshard", _reshard),
+    StudyAttribute("schedule", "kind", _schedule),
+    StudyAttribute("schedule", "chunks", _chunks),
+    StudyAttribute("schedule", "stages", _stages),
+    StudyAttribute("schedule", "assignment", _assignment),
+    StudyAttribute("schedule", "count_embedding", _end_layers(2, "embedding")),
+    StudyAttribute("schedule", "count_head", _end_layers(1, "head")),
+    StudyAttribute("training", "sequence", lambda f: _number(f.row.model.seq)),
+    StudyAttribute("training", "micro_batch", lambda f: _number(f.row.batch.micro)),
+    StudyAttribute("training", "global_batch", lambda f: f"{f.row.batch.global_} sequences"),
+    StudyAttribute("training", "recompute", _recompute),
+    StudyAttribute("training", "flash_attention", _flash),
+    StudyAttribute("training", "loss", _loss),
+    StudyAttribute("training", "loss_chunks", _loss_chunks),
+    StudyAttribute("training", "dropout", _dropout),
+    StudyAttribute("recompute", "norms", _recompute_switch("norms")),
+    StudyAttribute("recompute", "activation", _recompute_switch("activation")),
+    StudyAttribute("recompute", "up_projection", _recompute_switch("up_projection")),
+    StudyAttribute("recompute", "mlp", _recompute_switch("mlp")),
+    StudyAttribute("recompute", "moe", _recompute_switch("moe")),
+    StudyAttribute("recompute", "every", _recompute_switch("every")),
+    StudyAttribute("recompute", "layers", _recompute_switch("layers")),
+    StudyAttribute("recompute", "keep_qkv", _recompute_switch("keep_qkv")),
+    StudyAttribute("recompute", "keep_output", _recompute_switch("keep_output")),
+    StudyAttribute("recompute", "keep_up", _recompute_switch("keep_up")),
+    StudyAttribute("recompute", "keep_down", _recompute_switch("keep_down")),
+    StudyAttribute("recompute", "alternate", _recompute_switch("alternate")),
+    StudyAttribute("kernels", "attention", _kernel),
+    StudyAttribute("kernels", "mode", _mode),
+    StudyAttribute("kernels", "cuda_graphs", _cuda_graphs),
+    StudyAttribute("kernels", "fused_accumulation", _fused_accumulation),
+    StudyAttribute("overlap", "gradients", _gradients),
+    StudyAttribute("overlap", "parameters", _parameters),
+    StudyAttribute("overlap", "tensor", _tensor),
+    StudyAttribute("overlap", "bucket", _bucket),
+    StudyAttribute("routing", "distribution", _balance),
+    StudyAttribute("routing", "capacity_factor", _capacity),
+    StudyAttribute("routing", "dispatcher", _dispatcher),
+    StudyAttribute("routing", "hide", _hidden_exchange),
+    StudyAttribute("offload", "optimizer", _offloaded_optimizer),
+    StudyAttribute("offload", "activations", _offloaded),
+)
+
+
+# --- the text -----------------------------------------------------------------------------
+
+
+#: Kinds of attention that the language has; the last is known by its ranks.
+_ATTENTION = ("mha", "gqa", "mqa", "mla")
+
+
+@frozen(kw_only=True)
+class StudyText:
+    """A study as text, and what was assumed for it."""
+
+    text: str
+    assumptions: Sequence[str]
+    framework: str
+
+
+_ADAPTERS = r"\bQ?LoRA\b"  # in what a row says of itself
+
+
+def write(row: RunRow) -> StudyText:
+    """Return the study that *row* is.
+
+    Raises:
+        UnmodelledError: The catalogue has no such device, or the language no such model.
+    """
+    entry = entry_of(row.hardware)
+    if entry is None:
+        message = f"the device `{row.hardware.gpu}` is none of {device_names()}"
+        raise UnmodelledError(message)
+    kind = (row.model.attn_type or "mha").lower()
+    if kind not in _ATTENTION or (kind == "mla" and row.model.kv_lora_rank is None):
+        raise UnmodelledError(f"attention of the kind `{row.model.attn_type}` cannot be written")
+    if re.search(_ADAPTERS, f"{row.source} {row.notes} {row.extra.get('task') or ''}"):
+        raise UnmodelledError("adapters (LoRA) are not in the language")
+    facts = Facts(row, entry)
+    said = row.extra.get("assumed") or []
+    assumptions = [_comment(str(one)) for one in (said if isinstance(said, list) else [said])]
+    blocks: dict[str, list[tuple[str, str]]] = {}
+    for attribute in ATTRIBUTES:
+        value = attribute.value(facts)
+        if isinstance(value, Assumption):
+            assumptions.append(value.why)
+            value = value.value
+        if value is not None:
+            blocks.setdefault(attribute.block, []).append((attribute.name, value))
+    fabric = [*_fabric(facts, assumptions)]
+    recipe = [*_recipe(facts, assumptions)]
+    blocks["cluster"].append(("fabric", "site" if fabric else entry.fabric))
+    blocks["training"].append(("precision", "recipe" if recipe else facts.recipe.name))
+    imports = [f"devices.{entry.device}", f"fabrics.{entry.fabric}"]
+    if facts.profile is not GENERIC:
+        imports.append(f"frameworks.{facts.profile.framework}")
+        own = [("enforced", "off"), *_fused_kernels(facts)]
+        blocks[f"framework {facts.profile.framework}"] = own
+    imports += [f"precisions.{name}" for name in (facts.recipe.name, facts.recipe.state) if name]
+    assumptions.append(
+        "the row names no framework"
+        if facts.profile is GENERIC
+        else f"what the row does not say of its software is as in {facts.profile.framework}"
+    )
+    lines = [
+        f"# {_comment(row.id)}",
+        f"# {_comment(row.source)}: {_comment(row.source_locator)}",
+        *(f"# Assumed: {_comment(text)}." for text in assumptions),
+        *(f"use catalog.{name}" for name in imports),
+        *fabric,
+        *recipe,
+    ]
+    for block, values in blocks.items():
+        label = " run" if block == "model" else ""
+        lines += ["", f"{block}{label} {{", *_align(values), "}"]
+    return StudyText(
+        text="\n".join(lines) + "\n", assumptions=assumptions, framework=facts.profile.framework
+    )
+
+
+def _fabric(facts: Facts, assumptions: list[str]) -> Iterator[str]:
+    """Yield a fabric of the row's own, where it differs from the catalogue's."""
+    hardware, entry = facts.row.hardware, facts.entry
+    size = domain_of(hardware) or (hardware.gpus_per_node if entry.level == "node" else None)
+    network = facts.network
+    if network is None:
+        if facts.row.nodes != 1:
+            assumptions.append(f"a network as that of {entry.fabric}: the row does not say")
+        if size is None:
+            return
+    yield ""
+    yield f"fabric site extends {entry.fabric} {{"
+    if size is not None:
+        yield f"  level {entry.level} {{ size = {size} devices }}"
+    if network is not None:
+        values = [f"bandwidth = {network.gbps:g} Gbps per_direction"]
+        if network.ports != hardware.gpus_per_node:
+            values.append(f"ports = {network.ports}")
+        if network.kind is not None:
+            values.append(f"kind = {network.kind}")
+        yield f"  level network {{ {', '.join(values)} }}"
+    yield "}"
+
+
+#: What a recipe says of state, which another recipe may say instead.
+_STATE = ("weights", "gradients", "optimizer", "reduction", "gather", "update_traffic")
+
+
+def _recipe(facts: Facts, assumptions: list[str]) -> Iterator[str]:
+    """Yield a recipe of the row's own, where the catalogue has none for both of its parts."""
+    found = facts.recipe
+    if found.assumed:
+        assumptions.append(found.assumed)
+    values = [(name, f"{found.state}.{name}") for name in _STATE] if found.state else []
+    if found.attention:
+        values.append(("narrow_attention", "on"))
+    if not values:
+        return
+    yield ""
+    yield f"precision recipe extends {found.name} {{"
+    yield from _align(values)
+    yield "}"
+
+
+def _align(values: Sequence[tuple[str, str]]) -> list[str]:
+    width = max(len(name) for name, _ in values)
+    return [f"  {name.ljust(width)} = {value}" for name, value in values]
+
+
+def _comment(text: str) -> str:
+    """Return *text* in one line that ends no comment."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
