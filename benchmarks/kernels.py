@@ -1,9 +1,10 @@
 """Rates of kernels in the catalogue against measured kernels, by device and kernel.
 
-    python benchmarks/kernels.py [TABLE.jsonl ...] [--folds N] [--fit]
+    python benchmarks/kernels.py [TABLE.jsonl ...] [--folds N] [--devices] [--fit]
 
 Prints the mean error of the time of each kernel, over configurations that count once. With
---folds the rates are fitted anew without a Nth of the shapes, and scored on those; with --fit
+--folds the rates are fitted anew without a Nth of the shapes, and scored on those; with --devices
+products of a device are estimated at the median rate of other families of its vendor; with --fit
 what all rows say is printed, to be written into the catalogue by hand.
 
 A row of attention has device, kernel, kernel_version, dtype, batch, heads, head_dim,
@@ -12,7 +13,9 @@ the scores that no mask leaves out: forward 2 b h k s (d + v), backward 2 b h k 
 
 A row of products has device, dtype, time_us, and products: [m, n, k, how many in one kernel]
 of each that the time is of. Their shapes are estimated by the model of the catalogue; what is
-fitted is one factor on its rate for each device and type.
+fitted is one factor on its rate for each device and type. Of a weight gradient that is added to a
+sum, `sum` has the bytes of an element of that. Products are `apart` where each of a group is a
+kernel of its own, and `held` where the device was at its power limit.
 """
 
 from __future__ import annotations
@@ -244,6 +247,16 @@ def left_out(measured: Sequence[Row], peaks: dict[str, float], folds: int) -> It
             yield from (found.seconds(row, peaks[row.device]) / row.seconds - 1 for row in out)
 
 
+#: The efficiency of a device that products of a recipe run at.
+EFFICIENCIES = {
+    "bf16": "matmul_efficiency",
+    "fp8_current": "fp8_matmul_efficiency",
+    "fp8_blockwise": "block_matmul_efficiency",
+    "mxfp8": "block_matmul_efficiency",
+    "nvfp4": "fp4_matmul_efficiency",
+}
+
+
 @frozen
 class Products:
     """Products that were measured together, and what the catalogue's rates say of them."""
@@ -253,10 +266,21 @@ class Products:
     shape: tuple[tuple[int, ...], ...]
     seconds: float
     predicted: float
+    grouped: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What its score counts with."""
+        if self.grouped:
+            return "grouped"
+        return "dense" if self.recipe == "bf16" else "narrow"
 
 
-def products(path: Path) -> list[Products]:
-    """Return the products of a table, the fastest kernel of each shape."""
+def products(path: Path, *, devices: bool = False) -> list[Products]:
+    """Return the products of a table, the fastest kernel of each shape.
+
+    With *devices* at rates of other families, where their vendor has any in the tables.
+    """
     fastest: dict[tuple[Any, ...], float] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         raw = json.loads(line)
@@ -265,41 +289,92 @@ def products(path: Path) -> list[Products]:
         seconds = raw["time_us"] * 1e-6
         if name is None or recipe is None or seconds < SHORTEST * len(raw["products"]):
             continue
-        key = (name, recipe, tuple(map(tuple, raw["products"])))
+        held, sums = raw.get("held", False), raw.get("sum", 0)
+        grouped, apart = "group" in raw["kernel"], raw.get("apart", False)
+        shape = tuple(map(tuple, raw["products"]))
+        key = (name, recipe, shape, held, sums, apart, grouped)
         fastest[key] = min(seconds, fastest.get(key, seconds))
-    studies = {(name, recipe): study_of(name, recipe) for name, recipe, _ in fastest}
-    return [
-        Products(
-            device=name,
-            recipe=recipe,
-            shape=shape,
-            seconds=seconds,
-            predicted=sum(product_seconds(studies[name, recipe], *each) for each in shape),
+    studies: dict[tuple[Any, ...], Study] = {}
+    found = []
+    for (name, recipe, shape, *conditions, grouped), seconds in fastest.items():
+        key = (name, recipe, *conditions)
+        if key not in studies:
+            share = other_families(name, recipe) if devices else None
+            if devices and share is None:
+                continue
+            studies[key] = study_of(name, recipe, *conditions, share=share)
+        _, sums, apart = conditions
+        predicted = sum(
+            product_seconds(studies[key], *each, weights=bool(sums), expert=apart) for each in shape
         )
-        for (name, recipe, shape), seconds in fastest.items()
+        found.append(Products(name, recipe, shape, seconds, predicted, grouped))
+    return found
+
+
+def other_families(name: str, recipe: str) -> float | None:
+    """Return the median share of the peak of devices of its vendor that are of other families."""
+    own, kind = device(name), EFFICIENCIES[recipe]
+    others = [device(other) for other in sorted(set(DEVICES.values()))]
+    shares = [
+        share
+        for other in others
+        if other.library == own.library and other.generation != own.generation
+        if (share := getattr(other, kind)) is not None
     ]
+    return float(np.median(shares)) if shares else None
 
 
-def study_of(device: str, recipe: str) -> Study:
-    """Return a study of linear layers in the type of a recipe, on a device with power to spare."""
+def study_of(
+    device: str,
+    recipe: str,
+    held: bool = False,
+    sums: int = 0,
+    apart: bool = False,
+    share: float | None = None,
+) -> Study:
+    """Return a study of linear layers in the type of a recipe.
+
+    The device has power to spare, or what it *held* by the catalogue, and its best product a
+    *share* of the peak. A sum of gradients has *sums* bytes. Experts may run *apart*.
+    """
+    own = [] if held else ["sustained = 1", "narrow_sustained = 1"]
+    own += [f"{EFFICIENCIES[recipe]} = {share}"] if share is not None else []
     (scenario,) = parcost.load_text(
         f"""
         use catalog.devices.{device}
         use catalog.fabrics.hgx_h100
         use catalog.precisions.{recipe}
         use catalog.models.llama3_8b
-        device alone extends {device} {{ sustained = 1, narrow_sustained = 1 }}
+        device alone extends {device} {{ {", ".join(own)} }}
+        precision own extends {recipe} {{ {f"gradients = {sums} B" if sums else ""} }}
         cluster {{ device = alone, devices = 1 }}
-        training {{ sequence = 4096, global_batch = 8 sequences }}
+        training {{ precision = own, sequence = 4096, global_batch = 8 sequences }}
+        kernels {{ grouped_experts = {"off" if apart else "on"} }}
         """
     )
     return scenario.studies()[0]
 
 
-def product_seconds(study: Study, m: int, n: int, k: int, batch: int) -> float:
-    """Return what one kernel of products takes."""
+def product_seconds(
+    study: Study,
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    *,
+    weights: bool = False,
+    expert: bool = False,
+) -> float:
+    """Return what products take, *weights* those that are added to a sum of gradients."""
     product = Gemm(
-        name="p", m=float(m), n=float(n), k=float(k), batch=float(batch), pass_="F", count=(1.0,)
+        name="p",
+        m=float(m),
+        n=float(n),
+        k=float(k),
+        batch=float(batch),
+        pass_="W" if weights else "F",
+        role="expert" if expert else "linear",
+        count=(1.0,),
     )
     priced = TiledKernels().price(product, study)
     if priced is None:
@@ -310,14 +385,10 @@ def product_seconds(study: Study, m: int, n: int, k: int, batch: int) -> float:
 def product_errors(rows: Sequence[Products], folds: int) -> Iterator[float]:
     """Yield the error of each row; with *folds*, at a rate fitted without its shape."""
     ratios = np.array([row.predicted / row.seconds for row in rows])
-    if not folds:
-        yield from ratios - 1
-        return
-    parts = np.array([fold((row.shape,), folds) for row in rows])
-    for part in range(folds):
-        out, rest = ratios[parts == part], ratios[parts != part]
-        if len(out) and len(rest):
-            yield from out / np.median(rest) - 1
+    parts = np.array([fold((row.shape,), folds) if folds else -1 for row in rows])
+    for ratio, part in zip(ratios, parts, strict=True):
+        rest = ratios[parts != part]
+        yield ratio / (np.median(rest) if len(rest) else 1.0) - 1
 
 
 def report(title: str, errors: Iterable[float]) -> None:
@@ -333,6 +404,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="*", type=Path, default=TABLES)
     parser.add_argument("--folds", type=int, default=0)
+    parser.add_argument("--devices", action="store_true")
     parser.add_argument("--fit", action="store_true")
     options = parser.parse_args()
     print(f"{'':36} {'rows':>5} {'MAPE':>7} {'mean':>7} {'worst':>7}   %")
@@ -346,9 +418,10 @@ def main() -> None:
 
 def _products(table: Path, options: argparse.Namespace) -> None:
     groups: dict[tuple[str, str], list[Products]] = defaultdict(list)
-    for row in products(table):
+    for row in products(table, devices=options.devices):
         groups[row.device, row.recipe].append(row)
     errors: list[float] = []
+    kinds: dict[str, list[float]] = defaultdict(list)
     for (name, recipe), measured in sorted(groups.items()):
         if options.fit:
             factor = np.median([row.predicted / row.seconds for row in measured])
@@ -356,6 +429,10 @@ def _products(table: Path, options: argparse.Namespace) -> None:
         these = list(product_errors(measured, options.folds))
         report(f"{name} {recipe}", these)
         errors += these
+        for row, error in zip(measured, these, strict=False):
+            kinds[row.kind].append(error)
+    for kind, these in sorted(kinds.items()):
+        report(f"{kind} products", these)
     report("all products", errors)
 
 

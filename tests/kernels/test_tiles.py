@@ -9,6 +9,7 @@ import pytest
 
 from parcost import Study
 from parcost_plugins.kernels import tiled
+from parcost_plugins.kernels.roofline import RooflineKernels
 from parcost_plugins.kernels.tiled import TiledKernels
 from parcost_plugins.vocabulary import FusedAttention, Gemm, KernelChoice, Stream, Tile
 
@@ -51,6 +52,12 @@ def seconds(operator: object, study: Study) -> float:
     priced = TiledKernels().price(operator, study)
     assert priced is not None
     return priced.value
+
+
+def seconds_of(operator: Gemm, study: Study, model: str) -> float:
+    priced = {"tiled": TiledKernels, "roofline": RooflineKernels}[model]().price(operator, study)
+    assert priced is not None
+    return float(priced.value)
 
 
 @pytest.mark.parametrize(
@@ -145,6 +152,51 @@ def test_a_thin_product_waits_for_its_operands(study_with: StudyWith) -> None:
     assert seconds(gemm(16, 8192, 8192), study) == pytest.approx(
         bytes_ / (3.35e12 * 0.85), rel=1e-12
     )
+
+
+def weight_gradient(m: float, n: float, k: float) -> Gemm:
+    return Gemm(name="product", m=m, n=n, k=k, pass_="W", count=(1.0,))
+
+
+@pytest.mark.parametrize("model", ["tiled", "roofline"])
+def test_a_fused_weight_gradient_reads_and_writes_the_sum(
+    study_with: StudyWith, model: str
+) -> None:
+    # An expert that has 128 tokens. Gradients of 4 bytes are read and written: 8 of an element.
+    # Without fusion the product writes 2 bytes of an element; a kernel of its own adds them.
+    small = f"{PLAIN}, model = {model}, memory_efficiency = 85 %"
+    operands, result = 2 * (4096 * 128 + 128 * 7168), 4096 * 7168
+    fused, apart = (
+        seconds_of(weight_gradient(4096, 7168, 128), study_with(f"{small}, {choice}"), model)
+        for choice in ("fused_accumulation = on", "fused_accumulation = off")
+    )
+    assert fused == pytest.approx((operands + 8 * result) / (3.35e12 * 0.85), rel=1e-12)
+    assert apart == pytest.approx((operands + 2 * result) / (3.35e12 * 0.85), rel=1e-12)
+
+
+def test_products_of_experts_in_kernels_of_their_own_fill_no_wave_together(
+    study_with: StudyWith,
+) -> None:
+    # 66 products of two 128 x 128 tiles: one kernel fills the 132 multiprocessors once. A kernel of
+    # one product is best cut into eight 64 x 64 tiles; partly filled waves count in full here.
+    product = Gemm(
+        name="product",
+        m=256.0,
+        n=128.0,
+        k=65536.0,
+        batch=66.0,
+        role="expert",
+        pass_="F",
+        count=(1.0,),
+    )
+    tile = "tile m256_n128 { rate = 1 % }, tile m128_n256 { rate = 1 % }"
+    made = f"{PLAIN.replace('80 %', '10 %')}, start = 2 us, {tile}"
+    one = seconds(product, study_with(f"{made}, grouped_experts = on"))
+    many = seconds(product, study_with(f"{made}, grouped_experts = off"))
+    wave = 132 * 128 * 128 / 0.95 * 2 * 65536 / (989e12 * 0.1)
+    assert one == pytest.approx(wave, rel=1e-12)
+    alone = 132 * 64 * 64 / 0.7 * 2 * 65536 / (989e12 * 0.1)
+    assert many == pytest.approx(66 * alone + 65 * 2e-6, rel=1e-12)
 
 
 def test_the_device_s_own_efficiencies_are_the_default(study_with: StudyWith) -> None:

@@ -141,6 +141,8 @@ class Tables:
             raise FieldError("`products` is no list of [m, n, k, count], each above 0")
         if recipe is None:
             raise SkippedRowError(f"no recipe multiplies in `{dtype}`")
+        if row.get("held"):
+            raise SkippedRowError("timed at the power limit: no rate of the best product")
         plain = self._study(device, recipe, None)
         precision = plain[Training].precision
         for type_ in {precision.compute, precision.narrow} - {"none"}:

@@ -33,7 +33,7 @@ from parcost_plugins.vocabulary.attention_reach import writes_scores
 from parcost_plugins.vocabulary.causes import HOST
 from parcost_plugins.vocabulary.partition import layer_counts, map_stages
 from parcost_plugins.vocabulary.routing import has_fixed_counts
-from parcost_plugins.vocabulary.run_choices import shards_weights, tensor_overlap
+from parcost_plugins.vocabulary.run_choices import groups_experts, shards_weights, tensor_overlap
 
 NAME = "waiting for the host"
 PROCESSOR = "processor"  # the resource: it issues kernels one after another
@@ -160,11 +160,9 @@ def _experts(study: Study, framework: Framework) -> Iterator[Work]:
     model, layout = study[Training].model, study[Layout]
     if not model.experts or (graphs(study) == "layer" and study[Routing].capacity_factor):
         return
-    chosen = study[KernelChoice].grouped_experts
-    grouped = framework.grouped_experts if chosen is None else chosen
     local, each = model.experts / layout.ep, framework.expert_kernels
     casts: Real = 0.0
-    if grouped:
+    if groups_experts(study):
         each = framework.grouped_kernels
         precision = study[Training].precision
         if precision.narrow != "none":

@@ -9,7 +9,7 @@ from typing import Any
 from parcost import Chart, Outcome, Study, formula, hookimpl
 from parcost.numeric import is_array
 from parcost_plugins.kernels.pricing import operators_by_type
-from parcost_plugins.kernels.rates import KernelMachine, matmul, sizes
+from parcost_plugins.kernels.rates import KernelMachine, matmul, result_traffic, sizes
 from parcost_plugins.vocabulary import Gemm, KernelChoice
 
 _PASSES = {"F": "forward", "R": "recompute", "B": "backward", "W": "weight gradients"}
@@ -57,7 +57,7 @@ def _points(study: Study) -> Iterator[dict[str, Any]]:
         priced = model.price(gemm, study) if isinstance(gemm, Gemm) else None
         if priced is None or is_array(priced.value, gemm.flops) or not priced.value > 0:
             continue
-        operand, result, _ = sizes(gemm, machine.precision)
+        operand, result = sizes(gemm, machine.precision).operand, result_traffic(gemm, machine)
         read, written = gemm.m * gemm.k + gemm.k * gemm.n, gemm.m * gemm.n
         bytes_ = gemm.batch * (operand * read + result * written)
         peak = matmul(gemm, machine).peak

@@ -96,6 +96,31 @@ def sizes(gemm: Gemm, precision: Precision) -> Sizes:
     return Sizes(wide, wide, wide)
 
 
+def result_traffic(gemm: Gemm, machine: KernelMachine) -> Real:
+    """Return the bytes that move for each element of the result of a product.
+
+    A fused weight gradient reads the sum of the gradients before it, and writes it again.
+    """
+    if sums_gradients(gemm, machine.choice):
+        return 2.0 * machine.precision.gradients
+    return sizes(gemm, machine.precision).result
+
+
+def explain_result_traffic(gemm: Gemm, machine: KernelMachine) -> Real | Formula:
+    """Return :func:`result_traffic` with its formula."""
+    if not sums_gradients(gemm, machine.choice):
+        return result_traffic(gemm, machine)
+    return formula(
+        "2 w, a sum of gradients that is read and written",
+        w=attribute(machine.precision, "gradients"),
+    )
+
+
+def sums_gradients(gemm: Gemm, choice: KernelChoice) -> bool:
+    """Return whether *gemm* adds its result to the gradients of earlier micro-batches."""
+    return gemm.pass_ == "W" and gemm.role != "attention" and choice.fused_accumulation
+
+
 def matmul(gemm: Gemm, machine: KernelMachine) -> Rate:
     """Return the rate of a matrix product in the type that it runs in."""
     device, choice, precision = machine

@@ -15,8 +15,10 @@ from parcost_plugins.kernels.rates import (
     KernelMachine,
     explain_matmul,
     explain_memory,
+    explain_result_traffic,
     matmul,
     memory,
+    result_traffic,
     sizes,
 )
 from parcost_plugins.vocabulary import FusedAttention, Gemm, Stream
@@ -46,10 +48,10 @@ def kernels() -> list[RooflineKernels]:
 
 def _gemm(gemm: Gemm, study: Study) -> Formula:
     machine = KernelMachine.of(study)
-    operand, result, _ = sizes(gemm, machine.precision)
+    operand, traffic = sizes(gemm, machine.precision).operand, result_traffic(gemm, machine)
     m, n, k = gemm.m, gemm.n, gemm.k
     peak, efficiency = matmul(gemm, machine)
-    bytes_ = gemm.batch * (operand * (m * k + k * n) + result * m * n)
+    bytes_ = gemm.batch * (operand * (m * k + k * n) + traffic * m * n)
     bandwidth, share = memory(bytes_, machine)
     return formula(
         "max(2 g M N K / (peak eta), g (e (M K + K N) + r M N) / (B eta_m))",
@@ -58,7 +60,7 @@ def _gemm(gemm: Gemm, study: Study) -> Formula:
         K=k,
         g=gemm.batch,
         e=(operand, "B"),
-        r=(result, "B"),
+        r=(traffic, "B"),
         peak=(peak, "FLOP/s"),
         eta=efficiency,
         B=(bandwidth, "B/s"),
@@ -76,4 +78,5 @@ def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine) -> dict[str, Any]
         "eta": efficiency,
         "B": (bandwidth, "B/s"),
         "eta_m": share,
+        "r": (explain_result_traffic(gemm, machine), "B"),
     }

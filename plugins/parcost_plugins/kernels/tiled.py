@@ -5,7 +5,9 @@ A matrix product is cut into tiles, one per multiprocessor and wave, of whicheve
 same; libraries that split work along the inner dimension soften the last wave, by how much
 ``kernels.wave_weight`` says. Each tile waits for its first operands and writes its result,
 as long as ``kernels.tile_fill`` inner elements take. The kernel ends no sooner than its
-operands have come from memory.
+operands have come from memory, and its result has gone there.
+
+Experts whose products are kernels of their own fill no tile and no wave together.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ from parcost_plugins.kernels.rates import (
     KernelMachine,
     explain_matmul,
     explain_memory,
+    explain_result_traffic,
     matmul,
     memory,
+    result_traffic,
     sizes,
 )
 from parcost_plugins.vocabulary import (
@@ -44,6 +48,7 @@ from parcost_plugins.vocabulary import (
     Stream,
     Tile,
 )
+from parcost_plugins.vocabulary.run_choices import runs_experts_apart
 
 SOURCE = "NVIDIA, Matrix Multiplication Background User's Guide: tile and wave quantization"
 
@@ -59,7 +64,10 @@ class TiledKernels(KernelModel):
             again = "F" if operator.pass_ == "R" else operator.pass_
             size = (operator.m, operator.n, operator.k, operator.batch)
             what = (again, operator.role, operator.wide)
-            return study.query(_product, *KernelMachine.of(study), *size, *what)
+            kernels: Real = 1.0
+            if operator.role == "expert":
+                kernels = where(runs_experts_apart(study) > 0, operator.batch, 1.0)
+            return study.query(_product, *KernelMachine.of(study), *size, *what, kernels)
         if isinstance(operator, FusedAttention):
             return shares.core(operator, study)
         if isinstance(operator, Stream):
@@ -122,10 +130,12 @@ def _product(
     pass_: Any,
     role: Any,
     wide: bool,
+    kernels: Real,
 ) -> Formula:
     machine = KernelMachine(device, choice, precision)
     gemm = Gemm(name="", m=m, n=n, k=k, batch=batch, pass_=pass_, role=role, wide=wide, count=())
     operand, result, width = sizes(gemm, precision)
+    traffic, each = result_traffic(gemm, machine), batch / kernels
     sms = device.multiprocessors
     peak, efficiency = matmul(gemm, machine)
     efficiency = efficiency * _alignment(gemm, width, result, choice)
@@ -133,7 +143,7 @@ def _product(
         m,
         n,
         k,
-        batch,
+        each,
         sms,
         choice.wave_weight,
         choice.tiles,
@@ -141,17 +151,21 @@ def _product(
         fill=choice.tile_fill,
         origins=partial(_tile_origins, device, choice),
     )
-    bytes_ = batch * (operand * (m * k + k * n) + result * m * n)
+    bytes_ = each * (operand * (m * k + k * n) + traffic * m * n)
     bandwidth, share = memory(bytes_, machine)
+    one = "max(Q / (peak eta), g (e (M K + K N) + r M N) / (B eta_m))"
+    letters = {"q": kernels, "start": (choice.start, "s")} if role == "expert" else {}
     return formula(
-        "max(Q / (peak eta), g (e (M K + K N) + r M N) / (B eta_m)), Q FLOPs in whole tiles and "
-        "waves, 2 g M N K in the product",
+        f"q {one} + (q - 1) start, q kernels, Q FLOPs of each in whole tiles and waves"
+        if letters
+        else f"{one}, Q FLOPs in whole tiles and waves, 2 g M N K in the product",
+        letters,
         M=m,
         N=n,
         K=k,
-        g=batch,
+        g=each,
         e=(operand, "B"),
-        r=(result, "B"),
+        r=(traffic, "B"),
         Q=(paid, "FLOP"),
         peak=(peak, "FLOP/s"),
         eta=efficiency,
@@ -182,12 +196,16 @@ def _origins(gemm: Gemm, bytes_: Real, machine: KernelMachine) -> dict[str, Any]
     if any_of(aligned != 1):
         efficiency = formula("e a, a of rows that start anywhere", e=efficiency, a=aligned)
     bandwidth, share = explain_memory(bytes_, machine)
-    return {
+    found = {
         "peak": (peak, "FLOP/s"),
         "eta": efficiency,
         "B": (bandwidth, "B/s"),
         "eta_m": share,
+        "r": (explain_result_traffic(gemm, machine), "B"),
     }
+    if gemm.role == "expert":
+        found["start"] = attribute(machine.choice, "start")
+    return found
 
 
 def _alignment(gemm: Gemm, width: Real, result: Real, choice: KernelChoice) -> Real:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parcost import Real, block_name, resolver
-from parcost.numeric import maximum
+from parcost.numeric import maximum, where
 from parcost_plugins.vocabulary.context import Context
 from parcost_plugins.vocabulary.layout import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.routing import Routing
@@ -40,6 +40,19 @@ def gradient_bucket(study: Study) -> Real:
     if zero_stage(study) >= 2:
         return overlap.least_bucket
     return maximum(overlap.least_bucket, overlap.bucket_growth * layout.dp * layout.cp)
+
+
+def groups_experts(study: Study) -> bool:
+    """Return whether the experts of a rank are one grouped product to the framework."""
+    chosen = study[KernelChoice].grouped_experts
+    return study[Training].framework.grouped_experts if chosen is None else chosen
+
+
+def runs_experts_apart(study: Study) -> Real:
+    """Return 1 where each expert's product is a kernel of its own, and 0 where they are one."""
+    if not groups_experts(study):
+        return 1.0
+    return where(study[Training].framework.grouped_kernels > 0, 1.0, 0.0)
 
 
 def tensor_overlap(study: Study) -> str:
