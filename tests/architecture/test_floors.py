@@ -28,6 +28,7 @@ FLOORS = (
     "plugins",
     "binding",
     "report",
+    "expectations",
     "engine",
     "search",
     "output",

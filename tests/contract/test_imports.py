@@ -83,6 +83,12 @@ def test_a_plugin_imports_parcost_and_vocabulary_and_no_other_subject(path: Path
 # Beside `parcost` and `parcost.numeric`, what the guide opens to formats and to commands.
 OPEN = {"parcost", "parcost.numeric"}
 OPEN_TO = {
+    "parcost_formats.html": (
+        "parcost.contract",
+        "parcost.language",
+        "parcost.output",
+        "parcost.system",
+    ),
     "parcost_formats.reports": (
         "parcost.contract",
         "parcost.language",

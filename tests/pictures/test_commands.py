@@ -118,7 +118,7 @@ def test_a_format_of_a_plugin_draws_wherever_pictures_are_drawn(
     over = ("--axes", "layout.tp,layout.pp")
     assert main(["search", file, *over, *own]) == 0
     assert capsys.readouterr().out == "map front"
-    assert main(["search", file, *own, "--without", "exporters.pictures", "--rank", "1"]) == 2
+    assert main(["search", file, *own, "--without", "html", "--rank", "1"]) == 2
 
 
 def test_nothing_to_draw_is_bad_input(file: str, capsys: pytest.CaptureFixture[str]) -> None:

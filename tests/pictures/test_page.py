@@ -18,8 +18,8 @@ from parcost.batch.entries import entry_of
 from parcost.contract.page import Paper
 from parcost.output.view import View
 from parcost.plugins.discovery import load
-from parcost_formats.reports.pictures import Html
-from parcost_formats.reports.pictures.drawing import svg
+from parcost_formats.html import Html
+from parcost_formats.html.drawing import svg
 
 RUNS = Path(__file__).parents[2] / "specs"
 HOSTILE = (

@@ -13,7 +13,7 @@ import pytest
 import parcost
 from parcost import Check, Figure, Formula, Section, hookimpl
 from parcost.cli import main
-from parcost.output import data
+from parcost.output.json import formula as formula_json
 from parcost.plugins.discovery import load
 
 LETTERS = "let nodes = 8\n"
@@ -62,7 +62,7 @@ def test_an_explanation_that_fails_leaves_the_text(
         "by hand, which cannot be explained: plugin `odd` failed in `calculations`: "
     )
     assert complaint in own.text
-    assert json.dumps(own.text) in str(data.formula(whole))
+    assert json.dumps(own.text) in str(formula_json(whole))
     assert own.inputs == {"k": (3.0, "")}
 
 

@@ -48,7 +48,7 @@ COMPUTED = {
             "pue",
         )
     },
-    "core/parcost/engine/claims.py": {"wrong-dimension", "mixed-dimensions"},
+    "core/parcost/expectations/claims.py": {"wrong-dimension", "mixed-dimensions"},
     "core/parcost/binding/conversion.py": {"missing-label", "duplicate"},
     "core/parcost/binding/names.py": {"unknown-name", "missing-block"},
     "core/parcost/system/files.py": {"missing-file", "not-utf8", "file-too-large"},

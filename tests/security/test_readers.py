@@ -288,7 +288,7 @@ def test_files_are_opened_in_one_place() -> None:
         "core/parcost/plugins/rule_pages.py",  # ships with a plugin
         "core/parcost/testing/plugins.py",  # the code of a plugin that is tested
         "plugins/parcost_plugins/analysis/anchors/causes.py",  # ships with us
-        "plugins/parcost_formats/reports/pictures/page.py",  # ships with us
+        "plugins/parcost_formats/html/page.py",  # ships with us
         "plugins/parcost_formats/tools/keys/__init__.py",  # ships with us
         "plugins/parcost_formats/tools/tables/__init__.py",  # ships with us
         "plugins/parcost_apps/new_plugin/command.py",  # ships with us

@@ -13,7 +13,7 @@ from parcost.contract.page import Heading, Item, Line
 from parcost.language.diagnostic_text import one_line, render
 from parcost.language.diagnostics import Diagnostic, Severity, did_you_mean
 from parcost.language.json_encoding import encode, plain_data
-from parcost.output import data
+from parcost.output import json
 from parcost.output.report_page import report_page
 from parcost.output.view import View
 from parcost.report.charts import chart_data, report_charts
@@ -79,7 +79,7 @@ def _rejection_entry(found: Rejection, part: Part) -> Entry:
     reasons = [d.message for d in found.diagnostics]
     content: Any = []
     if part in ("data", "full"):
-        content = data.rejection(found)
+        content = json.rejection(found)
     elif part == "charts":
         content = {"page": [], "charts": []}
     elif part == "points":
@@ -104,9 +104,9 @@ def _rejection_entry(found: Rejection, part: Part) -> Entry:
 def _part(report: Report, part: Part, view: View) -> str:
     match part:
         case "data":
-            return data.report(report, sections=False)
+            return json.report(report, sections=False)
         case "full":
-            return data.report(report)
+            return json.report(report)
         case "points":
             return encode(points(list(_points(report, view.figures))))
         case "page":
@@ -170,7 +170,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
     claims = claims_by_point(report.axes, report.results)
     plugins = report.results[0].study.plugins if report.results else None
     picked = {"with": plugins.files, "without": plugins.left_out} if plugins else {}
-    for row in data.points(report, names or tuple(every)):
+    for row in json.points(report, names or tuple(every)):
         last = {
             "verdict": row["verdict"],
             "feasible": row["feasible"],
@@ -180,7 +180,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
             "path": report.path,
             "name": report.name,
             **{
-                data.key(name, units[name]) if name in units else name: value
+                json.key(name, units[name]) if name in units else name: value
                 for name, value in row.items()
                 if name not in last and (name in units or name not in names)  # no unit, no name
             },

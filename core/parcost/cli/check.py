@@ -116,7 +116,7 @@ def _write(
         put(junit(case for some in cases for case in some))
         return
     if format_ == "json":
-        from parcost.output.data import header
+        from parcost.output.json import header
 
         document = {
             **header(),

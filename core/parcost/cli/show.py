@@ -165,7 +165,7 @@ def _views(study: Study, name: str, rows: Sequence[int]) -> list[tuple[Plugin, S
 
 
 def _document(scenario: Scenario, views: list[tuple[Plugin, Section]]) -> dict[str, Any]:
-    from parcost.output.data import section_of
+    from parcost.output.json import section_of
 
     return {
         "study": scenario.name,
@@ -178,7 +178,7 @@ def _json(documents: list[dict[str, Any]]) -> str:
     import json
 
     from parcost.language.escapes import escape_json
-    from parcost.output.data import header
+    from parcost.output.json import header
 
     return escape_json(json.dumps({**header(), "studies": documents}, ensure_ascii=False)) + "\n"
 
@@ -188,7 +188,7 @@ def _drawn(scenario: Scenario, views: list[Section], format_: str) -> str:
 
     from parcost.contract.page import Heading, Item
     from parcost.output import markdown
-    from parcost.output.narrative import section_page
+    from parcost.output.full_report import section_page
     from parcost.output.text import draw
 
     items: list[Item] = [Heading(scenario.name, 1, aside=scenario.path)]

@@ -19,7 +19,6 @@ from parcost.contract.pipelines import Activity, Pipeline
 from parcost.contract.plugin import Fault, Plugin
 from parcost.contract.study import Study
 from parcost.engine import reduce
-from parcost.engine.claims import Claims, KnownFigures, expectations
 from parcost.engine.rules import (
     Rules,
     by_effect,
@@ -33,6 +32,7 @@ from parcost.engine.rules import (
 )
 from parcost.engine.shapes import settle, valid_answers
 from parcost.engine.trace import replay_activities
+from parcost.expectations.claims import Claims, KnownFigures, expectations
 from parcost.numeric import all_of, any_of, quiet
 from parcost.report.faults import RULES
 from parcost.report.result import Expectation, Result

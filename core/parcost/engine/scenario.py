@@ -21,10 +21,10 @@ from parcost.binding.modules import Loader, Module
 from parcost.binding.scope import Sweep, SweepAxis
 from parcost.contract.plugin import Fault
 from parcost.engine import evaluation
-from parcost.engine.claims import Claims
 from parcost.engine.foreign_jobs import with_options
 from parcost.engine.point_diagnostics import PointDiagnostic, PointNames, merge, merge_diagnostics
 from parcost.engine.study import SpecStudy
+from parcost.expectations.claims import Claims
 from parcost.language import syntax as s
 from parcost.language.diagnostics import Diagnostic, Severity, problem
 from parcost.language.errors import SpecError

@@ -19,7 +19,7 @@ from parcost.language import units
 from parcost.language.numbers import BINARY, DECIMAL, literal, quantity, round_significant
 from parcost.numeric import all_of, any_of, is_array
 from parcost.output.cells import cell, share
-from parcost.output.narrative import PASSES, section_page
+from parcost.output.full_report import PASSES, section_page
 from parcost.output.resolved_spec import place_of
 from parcost.records import record
 from parcost.report.figures import interval_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parcost.contract.page import Heading, Item
 from parcost.output import screen, studies, sweep
-from parcost.output.narrative import result_items
+from parcost.output.full_report import result_items
 from parcost.output.parts import part
 from parcost.output.view import View
 from parcost.report.report import Report

@@ -20,7 +20,7 @@ from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of, is_array
 from parcost.output.assumptions import assumed_line
 from parcost.output.cells import cells, plugin_note, share
-from parcost.output.narrative import (
+from parcost.output.full_report import (
     approval,
     command_line,
     ignored,

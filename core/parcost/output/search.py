@@ -16,8 +16,8 @@ from attrs import frozen
 from parcost.contract.page import Column, Heading, Item, Line, Row, Style, Table
 from parcost.engine.shapes import rooms_of
 from parcost.language import numbers
-from parcost.output.data import header
-from parcost.output.narrative import section_page
+from parcost.output.full_report import section_page
+from parcost.output.json import header
 from parcost.report.faults import fault_lines
 from parcost.report.verdict import verdict
 from parcost.search.attributes import find

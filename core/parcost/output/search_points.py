@@ -19,7 +19,7 @@ import numpy as np
 
 from parcost.language.errors import MissingExtraError, ParcostError
 from parcost.language.escapes import csv_cell
-from parcost.output.data import key
+from parcost.output.json import key
 from parcost.search.replays import outcome_of, room_of, usable_of
 from parcost.search.result import plain_value
 from parcost.search.space import derived_value

@@ -19,7 +19,7 @@ from parcost.language import numbers
 from parcost.language.diagnostics import Severity
 from parcost.numeric import all_of
 from parcost.output.cells import share
-from parcost.output.narrative import refusal_word, runs
+from parcost.output.full_report import refusal_word, runs
 from parcost.output.screen import ranking
 from parcost.output.text import widths
 from parcost.report.faults import fault_lines

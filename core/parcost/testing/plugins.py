@@ -19,7 +19,7 @@ from parcost.engine.scenario import Scenario
 from parcost.engine.session import load as load_file
 from parcost.engine.session import load_text
 from parcost.language.errors import ParcostError
-from parcost.output import data
+from parcost.output.json import report as report_json
 from parcost.plugins.discovery import Plugins
 from parcost.plugins.discovery import load as load_plugins
 from parcost.report.report import Report
@@ -190,7 +190,7 @@ def _files(plugin: ModuleType) -> Iterator[Path]:
 
 def _data(report: Report) -> Any:
     """Return a report as data, but for what says which plugins there are."""
-    found = json.loads(data.report(report, sections=False))
+    found = json.loads(report_json(report, sections=False))
     found.pop("with", None)
     found.pop("without", None)
     for result in found["results"]:

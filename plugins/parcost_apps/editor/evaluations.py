@@ -23,7 +23,7 @@ from parcost.engine.session import Session
 from parcost.language import numbers
 from parcost.language.diagnostics import Diagnostic
 from parcost.numeric import all_of
-from parcost.output.narrative import approval, refusal, runs
+from parcost.output.full_report import approval, refusal, runs
 from parcost.output.studies import head, headline_figures, sweep_summary
 from parcost.records import record
 from parcost.report.rejection import Rejection

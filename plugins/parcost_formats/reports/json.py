@@ -1,4 +1,4 @@
-"""Reports as data, whole: ``--format json``. ``parcost.output.data`` says what is in it."""
+"""Reports as data, whole: ``--format json``. ``parcost.output.json`` says what is in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.language.escapes import escape_json
-from parcost.output import data
+from parcost.output.json import header
 
 
 class Json(Exporter):
@@ -21,7 +21,7 @@ class Json(Exporter):
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the document as it grows: a long batch is never held as text."""
         rejected = []
-        yield _text(data.header()).removesuffix("\n}") + ',\n  "reports": ['
+        yield _text(header()).removesuffix("\n}") + ',\n  "reports": ['
         separator = ""
         for entry in entries:
             if entry.rejected:

@@ -13,7 +13,7 @@ from parcost import Exporter, hookimpl
 from parcost.contract.entries import Entry, Part
 from parcost.contract.page import Paper
 from parcost.language.json_encoding import encode
-from parcost.output import data
+from parcost.output.json import header
 
 
 class JsonLines(Exporter):
@@ -24,7 +24,7 @@ class JsonLines(Exporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the lines."""
-        head = encode(data.header()).removesuffix("}") + ","
+        head = encode(header()).removesuffix("}") + ","
         for entry in entries:
             yield head + entry.text.removeprefix("{") + "\n"
 

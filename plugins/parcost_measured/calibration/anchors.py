@@ -87,7 +87,7 @@ def _text(result: Result, found: Anchoring) -> str:
 
 def page(report: Report) -> Iterator[Item]:
     """Yield the report: step and memory with and without anchors, and each anchor."""
-    from parcost.output.narrative import section_page
+    from parcost.output.full_report import section_page
     from parcost.output.screen import figure_table
 
     result = report.result

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from parcost import Diagnostic, MissingExtraError, SpecError
-from parcost_formats.reports.pictures.specification import (
+from parcost_formats.html.specification import (
     legend_entry_width,
     legend_look,
     specification,

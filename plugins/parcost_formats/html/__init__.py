@@ -28,25 +28,25 @@ class Html(LiveExporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield the page as it grows."""
-        from parcost_formats.reports.pictures.page import page
+        from parcost_formats.html.page import page
 
         yield from page(entries)
 
     def live_page(self, title: str) -> WebPage:
         """Return the page of a server, without a form and without a report."""
-        from parcost_formats.reports.pictures.page import live_page
+        from parcost_formats.html.page import live_page
 
         return live_page(title)
 
     def inputs(self, form: Form) -> str:
         """Return the inputs of a form."""
-        from parcost_formats.reports.pictures.page import inputs
+        from parcost_formats.html.page import inputs
 
         return inputs(form)
 
     def reports(self, entries: Iterable[Entry], name: str) -> str:
         """Return reports, whose identifiers begin with *name*."""
-        from parcost_formats.reports.pictures.page import reports
+        from parcost_formats.html.page import reports
 
         return reports(entries, name)
 
@@ -60,7 +60,7 @@ class Svg(Exporter):
 
     def write(self, entries: Iterable[Entry], paper: Paper) -> Iterator[str]:  # noqa: ARG002
         """Yield one drawing of all pictures."""
-        from parcost_formats.reports.pictures.drawing import svg
+        from parcost_formats.html.drawing import svg
 
         yield svg(_charts(entries))
 
@@ -73,7 +73,7 @@ class Png(FileExporter):
 
     def save(self, entries: Iterable[Entry], path: Path) -> None:
         """Write one image of all pictures."""
-        from parcost_formats.reports.pictures.drawing import png
+        from parcost_formats.html.drawing import png
 
         path.write_bytes(png(_charts(entries)))
 

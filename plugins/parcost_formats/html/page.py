@@ -17,7 +17,7 @@ from parcost.contract.forms import Form, InputChoice, WebPage
 from parcost.contract.page import Heading, Item, Line, Table
 from parcost.language.errors import MissingExtraError
 from parcost.language.escapes import escape_line
-from parcost_formats.reports.pictures.specification import (
+from parcost_formats.html.specification import (
     legend_entry_width,
     specification,
     theme,

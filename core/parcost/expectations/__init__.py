@@ -1,0 +1,1 @@
+"""The claims of `expect` blocks, judged by the figures of a result."""

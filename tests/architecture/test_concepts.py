@@ -1,0 +1,37 @@
+"""Where a newcomer looks first for a concept: there it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CORE, PLUGINS = "core/parcost", "plugins/parcost_plugins"
+
+#: A concept, the file of its name, and what is defined there.
+CONCEPTS = [
+    ("the price of a ring", f"{PLUGINS}/collectives/ring.py", "class Ring"),
+    ("the order of 1F1B", f"{PLUGINS}/schedules/one_f_one_b.py", "class OneFOneB"),
+    ("what ZeRO 3 gathers", f"{PLUGINS}/parallelism/data/zero3.py", "all_gather"),
+    ("heads that TP does not divide", f"{PLUGINS}/parallelism/tensor/rules.py", "heads"),
+    ("the screen", f"{CORE}/output/screen.py", "def "),
+    ("the full report", f"{CORE}/output/full_report.py", "def "),
+    ("the JSON of a report", f"{CORE}/output/json.py", "def report"),
+    ("the units", f"{CORE}/language/units.py", "def unit"),
+    ("MFU", f"{PLUGINS}/analysis/figures/model.py", "mfu"),
+    ("claims of `expect`, judged", f"{CORE}/expectations/claims.py", "class Claims"),
+    ("flags of Megatron-LM", "plugins/parcost_formats/tools/tables/megatron.toml", "tensor"),
+    ("the page of HTML", "plugins/parcost_formats/html/page.py", "def page"),
+    ("names that become values", f"{CORE}/binding/binder.py", "class Binder"),
+    ("measured runs, priced", "plugins/parcost_measured/validation/pricing.py", "def "),
+    ("the server for editors", "plugins/parcost_apps/editor/server.py", "def serve"),
+]
+
+
+@pytest.mark.parametrize(("concept", "file", "has"), CONCEPTS, ids=[c for c, _, _ in CONCEPTS])
+def test_a_concept_is_in_the_file_of_its_name(concept: str, file: str, has: str) -> None:
+    path = ROOT / file
+    assert path.is_file(), f"{concept}: {file}"
+    assert re.search(re.escape(has), path.read_text(encoding="utf-8")), f"{file} lacks `{has}`"
