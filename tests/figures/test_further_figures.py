@@ -42,7 +42,7 @@ def test_a_pipeline_is_counted(bind: Bind) -> None:
     found = values(pipeline(bind))
     assert found["operations"] == 4 * 8
     assert found["micro_batches"] == 8
-    assert found["alive_micro_batches"] == 4
+    assert found["micro_batches_in_flight"] == 4
     assert (found["pipeline_stages"], found["layers_dealt"]) == (4, 8)
     assert found["layers_per_stage"] == found["layers_per_virtual_stage"] == 2.0
 
@@ -55,7 +55,7 @@ def test_both_directions_of_a_device_are_alive_at_once(bind: Bind) -> None:
         schedules=[load().offers("schedules")["dualpipe"][1]],
         terms=[work("F", 1.0), work("B", 1.0), work("W", 1.0)],
     )
-    assert values(study)["alive_micro_batches"] == 4 + 1
+    assert values(study)["micro_batches_in_flight"] == 4 + 1
     outcome = study.evaluate()
     assert outcome.device_alive == [5] * 4
     asked = study.plugins.ask("sections", study.faults, study=study, outcome=outcome)

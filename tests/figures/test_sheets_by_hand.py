@@ -235,7 +235,7 @@ def test_a_pipeline_of_chunks_is_counted() -> None:
     assert found["boundaries"] == 5
     assert (found["layers_per_stage"], found["layers_per_virtual_stage"]) == (10, 5)
     # the first device starts 2 (p - 1) + p + 1 chunks before its first backward pass
-    assert found["alive"] == 8.0
+    assert found["in_flight"] == 8.0
     assert found["activations"] == 8 * 5 * 7
     assert found["activation_share"] == pytest.approx(0.28)
     # a quarter of busy time is idle at most: (p - 1) / (m v) = (p - 1) / 12 <= 1 / 4

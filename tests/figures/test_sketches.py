@@ -63,10 +63,10 @@ def test_a_split_backward_pass_shortens_the_bubble() -> None:
 
 
 def test_gpipe_keeps_all_and_one_f_one_b_as_many_as_stages_behind() -> None:
-    assert pipeline("kind = gpipe")["alive"] == 8.0
+    assert pipeline("kind = gpipe")["in_flight"] == 8.0
     for stage in range(4):
         found = pipeline(f"stage = {stage}")
-        assert found["alive"] == 4.0 - stage
+        assert found["in_flight"] == 4.0 - stage
         assert found["warm_up"] == 3.0 - stage
 
 

@@ -244,7 +244,7 @@ def _memory(replica: Replica, memory: ServingMemory, sheet: Sheet) -> Iterator[F
     yield sheet(
         "memory", "memory in use", "GiB", "weights_memory + kv_memory + overhead", note=on_one
     )
-    yield sheet("headroom", "memory left", "GiB", "usable - memory", note=on_one)
+    yield sheet("headroom", "headroom", "GiB", "usable - memory", note=on_one)
     yield sheet("capacity", "memory of all devices", "B", "M N")
     yield sheet(
         "largest_batch",

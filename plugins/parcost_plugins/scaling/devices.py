@@ -13,9 +13,13 @@ def figures(job: EquivalentDevices, targets: Targets) -> Iterator[Figure]:
     """Yield the devices' worth of work, and of idling."""
     sheet = Sheet(block_name(job), N=job.devices, e=job.efficiency)
     yield sheet(
-        "devices", "devices' worth of work", "", "N e", note=rating(job.efficiency, targets)
+        "devices",
+        "equivalent devices at full efficiency",
+        "",
+        "N e",
+        note=rating(job.efficiency, targets),
     )
-    yield sheet("lost", "devices' worth lost", "", "N (1 - e)")
+    yield sheet("lost", "devices lost to overhead", "", "N (1 - e)")
 
 
 def rating(efficiency: Real, targets: Targets) -> str:

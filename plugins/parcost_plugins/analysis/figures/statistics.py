@@ -28,8 +28,8 @@ def counts(study: Study, outcome: Outcome) -> Iterator[Figure]:
         "micro_batches", "micro-batches per replica and step", "", "batch / (dp micro_batch)"
     )
     yield sheet(
-        "alive_micro_batches",
-        "most micro-batches alive on the first device",
+        "micro_batches_in_flight",
+        "peak micro-batches in flight on the first device",
         "",
         Formula(
             text="counted in the order of the schedule",
@@ -108,8 +108,8 @@ def shares(study: Study, outcome: Outcome) -> Iterator[Figure]:
         note="share of the step without idle time and exposed communication",
     )
     sheet.letters["efficiency"] = sheet.letters["scaling_efficiency"]
-    yield sheet("equivalent_devices", "devices' worth of work", "", "N efficiency")
-    yield sheet("lost_devices", "devices' worth lost", "", "N (1 - efficiency)")
+    yield sheet("equivalent_devices", "equivalent devices at full efficiency", "", "N efficiency")
+    yield sheet("lost_devices", "devices lost to overhead", "", "N (1 - efficiency)")
 
 
 def rates(study: Study, outcome: Outcome) -> Iterator[Figure]:

@@ -38,7 +38,7 @@ def figures(b: BucketSketch) -> Iterator[Figure]:
     yield sheet("communication", "time of all buckets", "ms", "N tau")
     yield sheet(
         "slower",
-        "longer than one message without overhead",
+        "additional time over one message without overhead",
         "%",
         "N tau / (f G / W) - 1",
         W=(b.whole_bandwidth, "B/s"),
@@ -123,7 +123,7 @@ def _optima(sheet: Sheet) -> Iterator[Figure]:
     # What costs nothing asks for buckets without end.
     yield sheet(
         "most_count",
-        "buckets at which the wire is busy all the time",
+        "most buckets that keep the network busy all the time",
         "",
         "alpha > 0 ? max((T - V) / alpha, 1) : infinity, fewest seconds show here, while all else "
         "hides and nothing is lost to traffic",

@@ -44,12 +44,12 @@ def figures(f: FsdpSketch) -> Iterator[Figure]:
     first = "" if f.keep_last or not f.reshard else "AG + "
     text = f"{first}(L - 1) max(BW, {'AG + RS' if f.reshard else 'RS'}) + BW + RS"
     yield sheet("backward_time", "backward pass", "s", text)
-    yield sheet("time", "both passes", "s", "forward_time + backward_time")
+    yield sheet("time", "forward and backward pass", "s", "forward_time + backward_time")
     yield sheet("exposed", "exposed time of the traffic", "s", "time - L (F + BW)")
     yield sheet("traffic", "time of all traffic", "s", "(L + again) AG + L RS")
     yield sheet(
         "collectives",
-        "collectives of both passes",
+        "collectives of forward and backward",
         "",
         "2 L + again, gathers forward, reductions, and repeated gathers",
     )

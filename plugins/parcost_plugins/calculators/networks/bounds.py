@@ -44,7 +44,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
     yield sheet("seconds", "through port and leaf", "s", "max(V, phi V o) / B")
     yield sheet(
         "slowdown",
-        "a step beside one on a network without oversubscription",
+        "step time over that without oversubscription",
         "",
         "1 + x (max(phi o, 1) - 1)",
     )
@@ -52,7 +52,7 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
         yield sheet("bisection_seconds", "across the middle", "s", "ratio(n, B_bisection)")
     yield sheet(
         "bound",
-        "no algorithm is faster",
+        "lower bound of the time, for any algorithm",
         "s",
         "seconds" if n is None else "max(seconds, bisection_seconds)",
     )
@@ -64,9 +64,9 @@ def bounds(network: Network, bisection: Real) -> Iterator[Figure]:
         note="often quoted, but no limit: every device has its own port",
     )
     if network.compute is not None:
-        yield sheet("of_compute", "the bound beside compute", "%", "bound / C")
+        yield sheet("of_compute", "lower bound over compute time", "%", "bound / C")
         yield sheet(
-            "of_step", "the bound in a step where nothing hides", "%", "bound / (bound + C)"
+            "of_step", "lower bound over a step without overlap", "%", "bound / (bound + C)"
         )
 
 

@@ -52,14 +52,19 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     yield sheet(
         "bisection", "bandwidth between two halves, one direction", "B/s", "links crossing B"
     )
-    yield sheet("bisection_bidirectional", "the same in both directions", "B/s", "2 bisection")
+    yield sheet(
+        "bisection_bidirectional",
+        "bandwidth between two halves, both directions",
+        "B/s",
+        "2 bisection",
+    )
     yield sheet(
         "links_per_group_needed",
         "global links with which a group reaches every other",
         "",
         "G - 1",
     )
-    yield sheet("groups_reached", "other groups that a group reaches straight", "", "min(H, G - 1)")
+    yield sheet("groups_reached", "other groups that a group reaches directly", "", "min(H, G - 1)")
     yield from _throughput(sheet)
     if network.routers is not None and network.links_per_router is not None:
         sheet.letters |= {"a": network.routers, "h": network.links_per_router}
@@ -109,11 +114,11 @@ def _throughput(sheet: Sheet) -> Iterator[Figure]:
             "uniform",
             "uniform traffic",
             "min(1, H >= max(G - 1, 1) ? r G / max(G - 1, 1) : r / 2)",
-            "straight routes, or by way of others where they do not exist",
+            "minimal routes, or over other groups where there is no direct link",
         ),
         (
             "adversarial",
-            "each group to one other, straight",
+            "each group to one other, minimal routing",
             "H >= max(G - 1, 1) ? min(1, r / max(G - 1, 1)) : 0",
             "0 where some groups have no link between them",
         ),
@@ -128,11 +133,11 @@ def _throughput(sheet: Sheet) -> Iterator[Figure]:
 
 
 def _paths(sheet: Sheet, network: Network) -> Iterator[Figure]:
-    yield sheet("hops", "switches on a way", "", "3, local, global and local")
-    yield sheet("valiant_hops", "switches on a way", "", "5, by way of a random group")
+    yield sheet("hops", "switches on a route", "", "3, local, global and local")
+    yield sheet("valiant_hops", "switches on a route", "", "5, by way of a random group")
     yield sheet(
         "path_latency",
-        "latency of a straight way",
+        "latency of a minimal route",
         "s",
         "2 t_port + 3 t_switch + t_cable",
         t_port=(network.port_latency, "s"),

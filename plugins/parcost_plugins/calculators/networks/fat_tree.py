@@ -59,8 +59,8 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
     letters["M"] = sheet.formula("levels == 3 ? ceil(2 L u / R) : 0, in the middle of a tree")
     letters["T"] = sheet.formula("levels == 1 ? 0 : ceil(L u / R), at the top of a tree")
     yield sheet("leaves", "leaf switches", "", "g L")
-    yield sheet("spines", "switches above the leaves", "", "g (levels == 3 ? M : T)")
-    yield sheet("cores", "switches above those", "", "g (levels == 3 ? T : 0)")
+    yield sheet("spines", "spine switches", "", "g (levels == 3 ? M : T)")
+    yield sheet("cores", "core switches", "", "g (levels == 3 ? T : 0)")
     yield sheet("switches", "all switches", "", "leaves + spines + cores")
     yield sheet(
         "bisection",
@@ -71,7 +71,7 @@ def geometry(network: Network) -> Iterator[Figure | Check]:
         else "g L u B / 2, u ports of a leaf that lead up",
         note="of rails: without traffic between them" if network.kind == "rail" else "",
     )
-    yield sheet("hops", "switches on the longest way", "", "2 levels - 1")
+    yield sheet("hops", "switches on the longest route", "", "2 levels - 1")
     yield sheet(
         "path_latency",
         "latency of the longest way",

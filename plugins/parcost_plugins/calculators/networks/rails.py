@@ -32,19 +32,24 @@ def exchange(study: Study, given: RailExchange) -> Iterator[Figure]:
     sheet.letters["P"] = sheet.formula("g k")
     direct = study.collective("all_to_all", n, group, "pairwise").formula
     two_levels = study.collective("all_to_all", n, group, "hierarchical").formula
-    yield sheet("direct_seconds", "straight to every rank", "s", direct)
+    yield sheet("direct_seconds", "time of a direct exchange with every rank", "s", direct)
     yield sheet("two_level_seconds", "first inside the node, then along the rail", "s", two_levels)
     for name, title, unit, text in (
         (
             "pipelined_seconds",
-            "the same, both at once",
+            "time of an exchange in two levels, node and rail at once",
             "s",
             "max(n (g - 1) / g / B_1, n (P - g) / P / B_2) + (g + k - 2) alpha",
         ),
-        ("direct_messages", "messages that leave a device straight", "", "P - g"),
+        (
+            "direct_messages",
+            "messages of a direct exchange that leave the node, of a device",
+            "",
+            "P - g",
+        ),
         ("two_level_messages", "messages along the rail", "", "k - 1"),
-        ("direct_message_bytes", "bytes of one, straight", "MB", "n / P"),
-        ("two_level_message_bytes", "bytes of one along the rail", "MB", "n / k"),
+        ("direct_message_bytes", "bytes of one message, direct exchange", "MB", "n / P"),
+        ("two_level_message_bytes", "bytes of one message along the rail", "MB", "n / k"),
         ("port_bytes", "bytes through a port, either way", "MB", "n (P - g) / P"),
         ("inside_bytes", "bytes inside the node, straight", "MB", "n (g - 1) / P"),
         ("pxn_bytes", "bytes inside the node, in two levels", "MB", "n (g - 1) / g"),

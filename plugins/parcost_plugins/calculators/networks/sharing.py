@@ -167,11 +167,13 @@ def flows(sharing: Sharing) -> Iterator[Figure | Check]:
             source=_SOURCE,
             value=ends[name],
         )
-        yield sheet(name, f"flow {name} ends", "s", done[name])
+        yield sheet(name, f"end of flow {name}", "s", done[name])
     busy: dict[str, Formula] = {}
     for name, rate in known.items():
         bytes_ = {other: f.bytes for other, f in moving.items() if name in f.over.split()}
         busy[name] = sheet.formula("sum(n) / B", n=(bytes_, "B"), B=(rate, "B/s"))
-        yield sheet(f"{name}_seconds", f"{name} is busy", "s", busy[name])
-    yield sheet("bound", "the busiest resource", "s", "max(t)", t=(busy, "s"))
+        yield sheet(f"{name}_seconds", f"busy time of {name}", "s", busy[name])
+    yield sheet(
+        "bound", "lower bound: busy time of the busiest resource", "s", "max(t)", t=(busy, "s")
+    )
     yield sheet("seconds", "the last flow ends", "s", "max(t)", t=(done, "s"))

@@ -18,7 +18,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.answers import mark_details
 
-_OF_PIPELINES = ("step_time", "bubble", "bubble_overhead", "alive", "fewest_micro_batches")
+_OF_PIPELINES = ("step_time", "bubble", "bubble_overhead", "in_flight", "fewest_micro_batches")
 _OF_GRIDS = ("devices", "nodes", "tp_rank", "cp_rank", "dp_rank", "pp_rank")
 _OF_ESTIMATES = ("step_time", "overhead", "communication_share", "bubble", "efficiency", "speedup")
 _OF_LINKS = ("bandwidth", "total", "occupied")

@@ -88,8 +88,8 @@ def _shares(sheet: Sheet) -> Iterator[Figure]:
 def _rates(e: Estimate, sheet: Sheet) -> Iterator[Figure]:
     sheet.letters["D"] = e.devices
     yield sheet("samples_per_second", "samples per second", "", "ratio(batch, T)")
-    yield sheet("equivalent_devices", "devices' worth of work", "", "D efficiency")
-    yield sheet("lost_devices", "devices' worth lost", "", "D (1 - efficiency)")
+    yield sheet("equivalent_devices", "equivalent devices at full efficiency", "", "D efficiency")
+    yield sheet("lost_devices", "devices lost to overhead", "", "D (1 - efficiency)")
 
 
 def _comparison(now: Sheet, before: Sheet) -> Iterator[Figure]:

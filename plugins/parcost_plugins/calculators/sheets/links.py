@@ -48,7 +48,7 @@ def links(study: Study) -> Iterator[Figure | Check]:
 def _rates(link: LinkSheet, one: Formula) -> Iterator[Figure]:
     sheet = Sheet(block_name(link), B=(one, "B/s"), ports=link.ports)
     yield sheet("bandwidth", "payload of a port, one direction", "GB/s", one)
-    yield sheet("bit_rate", "the same in bits", "Gbps", "8 B")
+    yield sheet("bit_rate", "payload of a port in bits, one direction", "Gbps", "8 B")
     yield sheet(
         "bidirectional",
         "payload of a port, both directions",

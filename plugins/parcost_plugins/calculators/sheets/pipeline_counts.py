@@ -122,8 +122,8 @@ def device_figures(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figur
         most = max(most, alive)
     asked = f"device {sketch.stage}"
     yield sheet(
-        "alive",
-        f"most micro-batches alive on {asked}",
+        "in_flight",
+        f"peak micro-batches in flight on {asked}",
         "",
         _count_formula(sketch, float(most)),
         note="chunks count one by one",
@@ -133,7 +133,7 @@ def device_figures(sketch: PipelineSketch, schedule: Schedule) -> Iterator[Figur
             "activations",
             f"activations of {asked}",
             "GB",
-            "alive L / (p v) kept, by a layer of a micro-batch",
+            "in_flight L / (p v) kept, by a layer of a micro-batch",
             kept=(sketch.kept, "B"),
         )
         if sketch.capacity is not None:

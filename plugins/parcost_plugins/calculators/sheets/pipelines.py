@@ -188,7 +188,7 @@ def _bubble(sketch: PipelineSketch, makespan: Real) -> Iterator[Figure]:
         )
         yield sheet(
             "bubble_reduction",
-            "times shorter than with one chunk",
+            "bubble time of one chunk over this bubble time",
             "",
             "ratio((p - 1) (F + B), idle)",
         )

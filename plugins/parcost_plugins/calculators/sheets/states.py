@@ -154,12 +154,15 @@ def _traffic_figures(state: StateSheet) -> Iterator[Figure]:
     )
     yield sheet(
         "traffic_against_replicas",
-        "the same over the bytes of plain replicas",
+        "traffic of a device over that of plain data parallelism",
         "",
         "traffic / (2 g)",
     )
     yield sheet(
-        "traffic_in_parameters", "the same over the bytes of the parameters", "", "traffic / w"
+        "traffic_in_parameters",
+        "traffic of a device over the bytes of its parameters",
+        "",
+        "traffic / w",
     )
     if state.link is not None and (rate := all_ports(state.link)) is not None:
         yield sheet(
@@ -198,7 +201,7 @@ def _room(state: StateSheet, room: Formula) -> Iterator[Figure]:
     yield sheet("largest_weights", "weights of that model", "GB", "largest w")
     yield sheet(
         "beside_weights",
-        "left beside the weights on a device",
+        "memory left on a device after the weights",
         "GB",
         "M - N w / (tp pp)",
     )

@@ -64,7 +64,7 @@ def _time(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
         seconds = sheet.formula("c (t + o) + packing + skew, c calls of t")
     yield sheet("seconds", "time", "s", seconds, note=f"by {call.algorithm}")
     if _is_repeated(priced):
-        yield sheet("total_seconds", "time, all times", "s", "setup + times seconds")
+        yield sheet("total_seconds", "time of all calls", "s", "setup + times seconds")
 
 
 def _is_repeated(priced: TransferPrice) -> bool:
@@ -92,14 +92,19 @@ _CROSSING = {"all_to_all": "s P / 4", **dict.fromkeys(DIVIDED - {"all_to_all"}, 
 def _amounts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     yield sheet("ranks", "ranks", "", "P")
     yield sheet("size", "buffer", "B", "n")
-    yield sheet("shard", "part of one rank", "B", "n / P")
+    yield sheet("shard", "shard of one rank", "B", "n / P")
     moved = priced.moved
     if moved is not None:
-        yield sheet("rounds", "rounds (alpha)", "", _count_formula(priced, moved.rounds))
+        yield sheet(
+            "rounds",
+            "rounds, each with one start-up time (alpha)",
+            "",
+            _count_formula(priced, moved.rounds),
+        )
         title = "bytes through the busiest port, each way"
         yield sheet("bytes", title, "B", _count_formula(priced, moved.bytes_))
         if _is_repeated(priced):
-            yield sheet("total_bytes", f"{title}, all times", "B", "times bytes")
+            yield sheet("total_bytes", f"{title}, all calls", "B", "times bytes")
         if len(moved.by_link) > 1:
             for name, (rounds, bytes_) in moved.by_link.items():
                 counted = _count_formula(priced, rounds)
@@ -110,12 +115,12 @@ def _amounts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     text = SENT[priced.transfer.operation]
     yield sheet(
         "volume",
-        "bytes that all ranks send at least",
+        "bytes sent by all ranks, at least",
         "B",
         f"{text}, and more by some algorithms",
     )
     if _is_repeated(priced):
-        title = "bytes that all ranks send at least, all times"
+        title = "bytes sent by all ranks, at least, all calls"
         yield sheet("total_volume", title, "B", "times volume")
 
 
@@ -138,7 +143,12 @@ def _rates(sheet: Sheet, study: Study, priced: TransferPrice) -> Iterator[Figure
     if transfer.bisection is not None:
         text = f"{_CROSSING.get(operation, 's')} min(P - 1, 1) / B_bisection"
         crossing = sheet.formula(text, B_bisection=(transfer.bisection, "B/s"))
-    yield sheet("lower_bound", "no algorithm takes less", "s", _limit(study, priced, crossing))
+    yield sheet(
+        "lower_bound",
+        "lower bound of the time, for any algorithm",
+        "s",
+        _limit(study, priced, crossing),
+    )
     yield sheet(
         "efficiency", "lower bound over time", "%", "seconds > 0 ? lower_bound / seconds : 1"
     )
@@ -163,11 +173,13 @@ def _parts(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
     if moved is None:
         return
     waiting, moving = _count_formula(priced, moved.waiting), _count_formula(priced, moved.moving)
-    yield sheet("latency_seconds", "of which start-up", "s", waiting)
-    yield sheet("bandwidth_seconds", "of which bytes under way", "s", moving)
+    yield sheet("latency_seconds", "part of the time: start-up", "s", waiting)
+    yield sheet("bandwidth_seconds", "part of the time: bytes / bandwidth", "s", moving)
     if priced.transfer.gamma is not None:
         yield sheet("reduced", "bytes that a rank adds", "B", _count_formula(priced, moved.reduced))
-        yield sheet("reduction_seconds", "of which additions", "s", "gamma reduced")
+        yield sheet(
+            "reduction_seconds", "part of the time: reduction on the device", "s", "gamma reduced"
+        )
     yield sheet(
         "crossover",
         "size where start-up and bytes take as long",
@@ -228,4 +240,4 @@ def _choices(sheet: Sheet, priced: TransferPrice) -> Iterator[Figure]:
                 source=known.source,
                 value=seconds,
             )
-            yield sheet(name, f"by {name}", "s", by_table)
+            yield sheet(name, f"time by {name}", "s", by_table)

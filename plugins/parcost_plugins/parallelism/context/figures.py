@@ -73,10 +73,17 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
     sheet.source = RING
     twice = "2 " if found.context.double_buffer else ""
     yield sheet("cp_buffer", "blocks held under way, forward", "MB", f"c > 1 ? {twice}cp_block : 0")
-    yield sheet("cp_buffer_share", "of the device's memory", "%", "cp_buffer / M")
+    yield sheet(
+        "cp_buffer_share", "ring buffer over the memory of the device", "%", "cp_buffer / M"
+    )
     yield sheet("cp_send", "time to send a block", "s", _send(found))
     yield sheet("cp_work", "time to work on a block", "s", "T / r")
-    yield sheet("cp_overlap", "sending over working", "", "ratio(cp_send, cp_work), hidden up to 1")
+    yield sheet(
+        "cp_overlap",
+        "time to send a block over time to compute with it",
+        "",
+        "ratio(cp_send, cp_work), hidden up to 1",
+    )
     yield sheet(
         "cp_free_from", "tokens on a rank from which a ring is free", "", _break_even_tokens(found)
     )
@@ -90,7 +97,9 @@ def traffic(found: ContextExchange, outcome: Outcome) -> Iterator[Figure]:
         exposed=(exposed, "s"),
         hidden=(hidden, "s"),
     )
-    yield sheet("cp_exposed", "of which nothing hides", "s", "sum(exposed)", exposed=(exposed, "s"))
+    yield sheet(
+        "cp_exposed", "exposed CP communication", "s", "sum(exposed)", exposed=(exposed, "s")
+    )
     sheet.source = ULYSSES
     yield sheet(
         "cp_ring_over_ulysses",

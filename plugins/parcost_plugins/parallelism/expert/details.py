@@ -108,7 +108,7 @@ def _travel(exchange: TokenExchange, sheet: Sheet) -> Iterator[Figure]:
     )
     yield sheet(
         "dispatch_outer_bytes",
-        "of the bytes dispatched, those that leave the fastest level",
+        "bytes dispatched beyond the fastest level",
         "B",
         "T D x",
         T=exchange.tokens,

@@ -162,7 +162,12 @@ def _volumes(one: Dispatch) -> Iterator[Figure]:
         "T units_per_token (G - 1) / G x",
     )
     if one.bandwidth is not None:
-        yield sheet("outer_seconds", "time for these through one port", "s", "outer_bytes / B")
+        yield sheet(
+            "outer_seconds",
+            "time of the bytes that leave a unit, through one port",
+            "s",
+            "outer_bytes / B",
+        )
 
 
 def _loads(one: Dispatch) -> Iterator[Figure]:

@@ -142,7 +142,7 @@ def _times(outcome: Outcome) -> Iterator[Figure]:
         "sum(exposed) + sum(hidden)",
         note="of layers, embedding, head and loss",
     )
-    yield sheet("tp_exposed", "of which nothing hides", "s", "sum(exposed)")
+    yield sheet("tp_exposed", "exposed TP communication", "s", "sum(exposed)")
     yield sheet(
         "tp_over_compute",
         "tensor-parallel communication over compute",
