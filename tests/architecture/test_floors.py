@@ -30,6 +30,7 @@ FLOORS = (
     "report",
     "expectations",
     "engine",
+    "traces",
     "search",
     "output",
     "batch",

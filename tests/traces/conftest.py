@@ -13,8 +13,8 @@ import pytest
 from parcost import Edge, Formula, Memory, Once, Pipeline, StepTrace, Work
 from parcost.contract.plugin import Plugin
 from parcost.engine.reduce import reduce
-from parcost.engine.step_trace import step_trace
 from parcost.plugins.discovery import load
+from parcost.traces.step_trace import step_trace
 
 PLUGIN, FORMULA = Plugin("test"), Formula(text="given", source="by hand")
 STUDY: Any = SimpleNamespace()

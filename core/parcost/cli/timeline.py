@@ -158,8 +158,8 @@ class _Traces:
 
     def _of(self, report: Report) -> Iterator[StepTrace]:
         """Yield the traces of a report."""
-        from parcost.engine.step_trace import replay_trace, step_trace
         from parcost.output.explanation import point_options
+        from parcost.traces.step_trace import replay_trace, step_trace
 
         for result in report.results:
             name, path, at = report.name, report.path, result.at
