@@ -16,6 +16,7 @@ CONCEPTS = [
     ("the order of 1F1B", f"{PLUGINS}/schedules/one_f_one_b.py", "class OneFOneB"),
     ("what ZeRO 3 gathers", f"{PLUGINS}/parallelism/data/zero3.py", "all_gather"),
     ("heads that TP does not divide", f"{PLUGINS}/parallelism/tensor/rules.py", "heads"),
+    ("what hides under what", f"{CORE}/engine/overlap.py", "def hide"),
     ("the screen", f"{CORE}/output/screen.py", "def "),
     ("the full report", f"{CORE}/output/full_report.py", "def "),
     ("the JSON of a report", f"{CORE}/output/json.py", "def report"),

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from parcost.engine import bounds, memory, reduce, stage_costs, step_costs
+from parcost.engine import bounds, memory, overlap, reduce, stage_costs, step_costs
 from parcost.engine.maxima import MaximumChoice
 from parcost.search import timing
 
@@ -118,25 +118,25 @@ def _slows_nothing(function: Any) -> Any:
 FAULTS = [
     Fault(
         "transfers find room while their own link is busy",
-        [(stage_costs, "_hide")],
+        [(stage_costs, "hide")],
         _room_of_the_pass,
         "test_windows",
     ),
     Fault(
         "two transfers hide in the same room",
-        [(stage_costs, "_fill")],
+        [(overlap, "_fill")],
         _hides_twice,
         "test_windows",
     ),
     Fault(
         "a transfer hides for longer than it takes",
-        [(stage_costs, "_fill")],
+        [(overlap, "_fill")],
         _more_than_it_took,
         "test_windows",
     ),
     Fault(
         "what slows its hosts most does not hide first",
-        [(stage_costs, "_slows_hosts")],
+        [(overlap, "_slows_hosts")],
         _slows_nothing,
         "test_windows",
     ),

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from parcost.contract.formulas import Formula, formula
 from parcost.contract.outcome import BUBBLE, OTHER, LedgerLine
 from parcost.contract.terms import Edge, Once, Work
+from parcost.engine.load import Load
 from parcost.engine.maxima import MaximumChoice, columns, total
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import ALL, PipelinePlan
-from parcost.engine.stage_costs import Load
 from parcost.engine.step_costs import WHENS, GroupCost, add
 from parcost.numeric import Real, any_of, maximum
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from parcost.contract.terms import Work
+from parcost.engine.load import Load
 from parcost.engine.maxima import total
 from parcost.engine.replay import PipelinePlan
-from parcost.engine.stage_costs import Load
 from parcost.numeric import Real, any_of, maximum, where
 from parcost.records import record
 

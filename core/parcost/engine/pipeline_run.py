@@ -9,9 +9,9 @@ from parcost.contract.outcome import OTHER
 from parcost.contract.pipelines import Activity, Times
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.engine.bounds import device_seconds
+from parcost.engine.load import Load
 from parcost.engine.memory import device_lines
 from parcost.engine.replay import Hop, PipelinePlan, Timeline
-from parcost.engine.stage_costs import Load
 from parcost.engine.trace import activities
 from parcost.numeric import Real, is_array
 from parcost.records import record

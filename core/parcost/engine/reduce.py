@@ -28,13 +28,14 @@ from parcost.contract.study import Schedule
 from parcost.contract.terms import MOMENTS, Edge, Memory, Once, StageCounts, Work
 from parcost.engine.bounds import device_seconds as busy_devices
 from parcost.engine.ledger import bubble_line, hop_lines, once_lines, work_lines
+from parcost.engine.load import Load
 from parcost.engine.maxima import find_maximum, total
 from parcost.engine.memory import peak_bytes, peak_memory
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops
 from parcost.engine.schedule_calls import schedule_blame
-from parcost.engine.stage_costs import PASSES, Load, kinds, load_where
+from parcost.engine.stage_costs import PASSES, kinds, load_where
 from parcost.engine.step_costs import WHENS, added_seconds
 from parcost.language.errors import FaultError, SpecError
 from parcost.numeric import Mask, Real, any_of

@@ -19,12 +19,13 @@ from parcost.contract.pipelines import Case, Pipeline, Times
 from parcost.contract.study import Schedule
 from parcost.contract.terms import Edge, Memory, Once, Work
 from parcost.engine.bounds import ends, lower_bound
+from parcost.engine.load import Load
 from parcost.engine.memory import DeviceMemory
 from parcost.engine.pairs import PlanPairs
 from parcost.engine.pipeline_run import PipelineRun
 from parcost.engine.replay import Hop, PipelinePlan, Timeline, add_hops, hops_of
 from parcost.engine.schedule_calls import case_of, closed_form, spans
-from parcost.engine.stage_costs import PASSES, Load, kinds, load
+from parcost.engine.stage_costs import PASSES, kinds, load
 from parcost.engine.step_costs import WHENS, TermGroup, When
 from parcost.numeric import all_of, any_of, maximum
 from parcost.search.sketch import Sketch, sketch, sketch_size

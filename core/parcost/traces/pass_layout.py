@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from parcost.contract.terms import Pass, Work
 from parcost.contract.traces import COMPUTE_STREAM
+from parcost.engine.load import Load
 from parcost.engine.pipeline_run import PipelineRun
-from parcost.engine.stage_costs import Load
 from parcost.traces.streams import ROUNDING, stream_of
 
 _LANES = 8  # of one stream; what more would take is its rest

@@ -1,0 +1,60 @@
+"""What one micro-batch costs on a virtual stage: seconds of each work, exposed and hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from attrs import field
+
+from parcost.contract.terms import Pass, Work
+from parcost.engine.maxima import total
+from parcost.numeric import Real, maximum
+from parcost.records import record
+
+
+@record(kw_only=True, eq=False)
+class Load:
+    """All work of one micro-batch on one virtual stage.
+
+    *counts* are how often each of *works* occurs, in order, and *shares* the further resources
+    that it keeps busy; *took*, *exposed*, *hidden* and *covered* (hidden by the term's own hosts,
+    which it slows down) are its seconds.
+    """
+
+    works: Sequence[Work]
+    counts: Sequence[float]
+    shares: Sequence[Iterable[tuple[str, Real]]]
+    took: Sequence[Real]
+    exposed: list[Real]
+    hidden: list[Real]
+    covered: list[Real]
+    seconds: dict[Pass, Real]
+    flops: Real
+    _busy: dict[tuple[Pass, str], Real] = field(factory=dict, repr=False)  # once asked
+    _idle: dict[tuple[Sequence[Pass], str], Real] = field(factory=dict, repr=False)
+
+    @property
+    def total(self) -> Real:
+        """The seconds of all passes."""
+        found = self.seconds
+        return found["F"] + (found["R"] + found["B"]) + found["W"]
+
+    def busy_seconds(self, passes: Iterable[Pass], resource: str) -> Real:
+        """Return the seconds of *passes* in which *resource* has something to do."""
+        if not self._busy:
+            for work, time, shares in zip(self.works, self.took, self.shares, strict=True):
+                key = (work.pass_, work.resource)
+                self._busy[key] = self._busy.get(key, 0.0) + time
+                for other, share in shares:
+                    key = (work.pass_, other)
+                    self._busy[key] = self._busy.get(key, 0.0) + share * time
+        return total(self._busy.get((pass_, resource), 0.0) for pass_ in passes)
+
+    def idle_seconds(self, passes: tuple[Pass, ...], resource: str) -> Real:
+        """Return the seconds of *passes* in which *resource* has nothing to do."""
+        if (passes, resource) not in self._idle:
+            found = -self.busy_seconds(passes, resource)
+            for pass_ in passes:
+                found = found + self.seconds[pass_]
+            self._idle[passes, resource] = maximum(found, 0.0)
+        return self._idle[passes, resource]

@@ -1,0 +1,185 @@
+"""What hides under what, in one micro-batch on a virtual stage.
+
+Serial work runs in sequence. Work with a *window* may run beside its hosts, the serial work that
+names the window, on another resource:
+
+- hidden time on a resource is at most the share of the hosts' seconds on other resources; work on
+  one resource runs in sequence, and the resource with the longest exposed time counts;
+- work that slows its hosts more hides first, then the order is by name. So more work
+  of any kind never shortens a pass, whatever it displaces;
+- work on another resource than that which slows its hosts may hide under the slowdown;
+- work that keeps further resources busy for a share of its seconds is limited by those too; it
+  takes that share of them from other work;
+- an empty window is all serial work of the forward pass, or of the backward pass. The backward pass
+  has all its parts, except W where the schedule separates that. It is evaluated last: exposed time
+  of other windows can hide it too; time that they keep its own resource busy cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from parcost.contract.terms import Work
+from parcost.engine.load import Load
+from parcost.numeric import Mask, Real, all_of, any_of, is_array, maximum, minimum, where
+
+
+def seconds_by_resource(
+    works: Sequence[Work], seconds: Sequence[Real], members: Iterable[int]
+) -> dict[str, Real]:
+    """Return the seconds of *members*, of several works, by the resource that each keeps busy."""
+    found: dict[str, Real] = {}
+    for i in members:
+        resource = works[i].resource
+        found[resource] = found[resource] + seconds[i] if resource in found else seconds[i]
+    return found
+
+
+def shared_seconds(
+    shares: Sequence[Iterable[tuple[str, Real]]], seconds: Sequence[Real], members: Iterable[int]
+) -> dict[str, Real]:
+    """Return the seconds in which *members* keep further resources busy, by resource."""
+    found: dict[str, Real] = {}
+    for i in members:
+        for other, share in shares[i]:
+            found[other] = found.get(other, 0.0) + share * seconds[i]
+    return found
+
+
+def hide(
+    load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
+) -> None:
+    """Settle the guests of one window: what its hosts cover, and what sticks out."""
+    outs: dict[str, Real] = {}  # what sticks out so far, by resource
+    longest: Real = 0.0
+    covered, beyond = _covered(load, guests, under, less)
+    for i in guests:
+        work, time, cover = load.works[i], load.took[i], covered[i]
+        before, out = outs.get(work.resource, 0.0), time - cover
+        exposed = maximum(out - (longest - before), 0.0)
+        outs[work.resource] = before + out
+        for other, over in beyond.get(i, {}).items():
+            before = outs.get(other, 0.0)
+            exposed = maximum(exposed, over - (longest - before))
+            outs[other] = before + over
+        longest = longest + exposed
+        load.exposed[i], load.hidden[i], load.covered[i] = exposed, time - exposed, cover
+        longer = exposed + work.slowdown * cover
+        load.seconds[work.pass_] = load.seconds[work.pass_] + longer
+
+
+def _covered(
+    load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
+) -> tuple[Mapping[int, Real], Mapping[int, Mapping[str, Real]]]:
+    """Return how much of each guest the seconds of its hosts, by resource, cover.
+
+    *less* is, for each resource, what hosts of other resources and other windows keep it busy
+    under the same hosts. The second is for how long a guest needs further resources beyond
+    its hosts.
+    """
+    works, took = load.works, load.took
+    covered: dict[int, Real] = {}
+    slows = _slows_hosts(load, guests)
+    longer: Real = 0.0  # by which those slow their hosts, for the others to hide under
+
+    known: dict[str, Real] = {}
+
+    def idle_seconds(resource: str) -> Real:
+        if resource not in known:
+            cover: Real = 0.0
+            for other, time in under.items():
+                if other != resource:
+                    cover = cover + time
+            known[resource] = maximum(cover - less[resource], 0.0) if resource in less else cover
+        return known[resource]
+
+    def covers(resource: str, cover: Real) -> Iterator[tuple[int, Real]]:
+        own = [i for i in guests if works[i].resource == resource]
+        slowdowns = [works[i].slowdown for i in own]
+        if is_array(*slowdowns) and any(s is not slowdowns[0] for s in slowdowns):
+            found = _fill_by_slowdown(
+                [took[i] for i in own], [works[i].share * cover for i in own], slowdowns
+            )
+        else:
+            if not is_array(*slowdowns):
+                own.sort(key=lambda i: -works[i].slowdown)
+            found = _fill([took[i] for i in own], [works[i].share * cover for i in own])
+        return zip(own, found, strict=True)
+
+    for resource, slow in slows.items():
+        if any_of(slow):
+            for i, part in covers(resource, idle_seconds(resource)):
+                covered[i] = part
+                longer = longer + works[i].slowdown * part
+    for resource, slow in slows.items():
+        if not all_of(slow):
+            for i, part in covers(resource, idle_seconds(resource) + longer):
+                covered[i] = where(slow, covered.get(i, 0.0), part)
+    crowded = any(works[i].also for i in guests)
+    return covered, _crowd(load, guests, covered, idle_seconds) if crowded else {}
+
+
+def _slows_hosts(load: Load, guests: Sequence[int]) -> dict[str, Mask]:
+    """Return, by resource, where the guests that keep it busy slow their hosts."""
+    slows: dict[str, Mask] = {}
+    for i in guests:
+        work = load.works[i]
+        slows[work.resource] = slows.get(work.resource, False) | (work.slowdown > 0)
+    return slows
+
+
+def _crowd(
+    load: Load, guests: Sequence[int], covered: dict[int, Real], idle_seconds: Callable[[str], Real]
+) -> Mapping[int, Mapping[str, Real]]:
+    """Cover less of guests for which a further resource that they need has no room.
+
+    What a guest needs of it beyond its *idle_seconds* sticks out, whatever room there is on its
+    own. Guests that have the resource for themselves go first. Returned is for how long each
+    guest needs each of them beyond its hosts.
+    """
+    works, took = load.works, load.took
+    used: dict[str, Real] = {}
+    beyond: dict[int, Mapping[str, Real]] = {}
+    for i in guests:
+        used[works[i].resource] = used.get(works[i].resource, 0.0) + covered[i]
+    for i in guests:
+        over: dict[str, Real] = {}
+        needs = [(other, part, part * took[i]) for other, part in load.shares[i]]
+        for other, _, time in needs:
+            room = maximum(works[i].share * idle_seconds(other) - used.get(other, 0.0), 0.0)
+            over[other] = maximum(time - room, 0.0)
+            covered[i] = minimum(covered[i], took[i] - over[other])
+        for other, part, time in needs:
+            over[other] = maximum(over[other], part * (took[i] - covered[i]))
+            used[other] = used.get(other, 0.0) + (time - over[other])
+        beyond[i] = over
+    return beyond
+
+
+def _fill(seconds: Sequence[Real], rooms: Sequence[Real]) -> Sequence[Real]:
+    """Return how much of *seconds* finds room, one after another, the first first."""
+    used: Real = 0.0
+    found: list[Real] = []
+    for time, room in zip(seconds, rooms, strict=True):
+        fits = minimum(time, maximum(room - used, 0.0))
+        used = used + fits
+        found.append(fits)
+    return found
+
+
+def _fill_by_slowdown(
+    seconds: Sequence[Real], rooms: Sequence[Real], slowdowns: Sequence[Real]
+) -> Sequence[Real]:
+    """Fill where what slows most differs from candidate to candidate."""
+    import numpy as np
+
+    n = len(seconds)
+    columns = np.stack(np.broadcast_arrays(*seconds, *rooms, *slowdowns))
+    order = np.argsort(-columns[2 * n :], axis=0, kind="stable")
+    found = _fill(
+        np.take_along_axis(columns[:n], order, axis=0),  # type: ignore[arg-type]
+        np.take_along_axis(columns[n : 2 * n], order, axis=0),  # type: ignore[arg-type]
+    )
+    filled = np.empty(order.shape)
+    np.put_along_axis(filled, order, np.stack(found), axis=0)
+    return list(filled)
