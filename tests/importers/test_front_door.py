@@ -79,6 +79,26 @@ def test_all_questions_are_one_error(run_command: Run) -> None:
     assert "--set training.micro_batch=1" in " ".join(done.err.split())
 
 
+CHOSEN = """if [ $SIZE = small ]; then
+  LAYERS=8
+  WIDTH=512
+elif [ $SIZE = large ]; then
+  LAYERS=80
+  WIDTH=8192
+fi
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers $LAYERS --hidden-size $WIDTH \\
+  --num-attention-heads 8 --seq-length 2048 --vocab-size 32000 --micro-batch-size 1 --bf16
+"""
+
+
+def test_what_one_variable_settles_is_asked_for_once(run_command: Run) -> None:
+    done = run_command("eval", *MACHINE, "run.sh", files={"run.sh": CHOSEN})
+    text = " ".join(done.err.split())
+    assert "`model.layers`, `model.hidden`: `--num-layers ${LAYERS}`" in text
+    assert done.err.count("--set-env SIZE=large") == 1
+    assert text.rstrip().endswith("help: add options such as --set-env SIZE=small")
+
+
 def test_a_name_of_a_block_that_a_file_lacks_is_no_error_of_its_own(run_command: Run) -> None:
     """Buckets of ZeRO 3 are elements of the type of the reduction, which `training` names."""
     launch = {"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 1}

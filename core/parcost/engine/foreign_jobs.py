@@ -134,23 +134,32 @@ def _asking(questions: Sequence[tuple[ImportQuestion, Source]]) -> list[Diagnost
         message = f"`{one.attribute}` is not known: {one.reason}"
         ways = "choose one: " + " | ".join(one.answers) if one.answers else None
         return [problem("import-question", message, spans[0], help=ways)]
-    reasons: dict[str, str] = {}
-    options: dict[str, str] = {}
+    names = list(dict.fromkeys(one.attribute for one, _ in questions))
+    first: dict[str, ImportQuestion] = {}
     for one, _ in questions:
-        ways = f"; choose one: {' | '.join(one.answers)}" if len(one.answers) > 1 else ""
-        reasons.setdefault(one.attribute, f"`{one.attribute}`: {one.reason}{ways}")
-        if one.answers:
-            options.setdefault(one.attribute, one.answers[0])
-    message = f"not known: {', '.join(f'`{name}`' for name in reasons)}"
+        first.setdefault(one.attribute, one)
+    groups: dict[str, list[ImportQuestion]] = {}
+    for name, one in first.items():  # what one variable of a script settles is one note
+        answer = next(iter(one.answers), "")
+        groups.setdefault(answer if answer.startswith("--set-env") else name, []).append(one)
+    notes: list[str] = []
+    options: list[str] = []
+    for group in groups.values():
+        one = group[0]
+        shared = [way for way in one.answers if all(way in other.answers for other in group)]
+        ways = f"; choose one: {' | '.join(shared)}" if len(shared) > 1 else ""
+        notes.append(f"{', '.join(f'`{o.attribute}`' for o in group)}: {one.reason}{ways}")
+        options += shared[:1]
+    message = f"not known: {', '.join(f'`{name}`' for name in names)}"
     labels = [(span, f"`{one.attribute}`") for span, (one, _) in zip(spans, questions, strict=True)]
     return [
         problem(
             "import-question",
             message,
             *labels[0],
-            notes=reasons.values(),
+            notes=notes,
             also=labels[1:],
-            help="add options such as " + " ".join(options.values()) if options else None,
+            help=f"add options such as {' '.join(options)}" if options else None,
         )
     ]
 
