@@ -81,6 +81,7 @@ policy: {model_name: Qwen/Qwen3-8B, train_global_batch_size: 1024}
 cluster: {gpus_per_node: 8, num_nodes: 2}
 """
 RECOMPUTE = "training.recompute"
+SHARDED = "bf16: true\nfsdp_config: {offload_params: false}\ndp_shard_size: 4"
 CUT = "cut_cross_entropy.CutCrossEntropyPlugin"
 CHUNKS = "ceil(training.model.vocabulary / training.model.hidden)"
 LOSS = ("training.loss_chunks", CHUNKS)
@@ -253,6 +254,7 @@ def test_a_launcher_states_devices(tool: str, devices: str) -> None:
         ("llamafactory", "packing", "gradient_checkpointing: on\npacking", RECOMPUTE, "full"),
         ("llamafactory", "packing", "sequence_parallel_size: 4\npacking", "layout.cp", "4"),
         ("trl", "trl/scripts/sft.py", "trl/examples/scripts/sft.py", "uses", "bf16_fsdp"),
+        ("axolotl", "bf16: true", SHARDED, "sharding.shard", "4 * layout.cp"),
         ("trl", "--model_name_or_path", "--model_name", "training.model", "llama31_8b"),
         ("axolotl", "bf16: true", f"plugins: [x.{CUT}]", "training.loss_chunks", CHUNKS),
         ("ms_swift", "--packing", "--use_liger_kernel true --packing", *LOSS),
@@ -282,6 +284,19 @@ def test_a_file_of_deepspeed_beside_the_job_is_read() -> None:
     (asked,) = read("llamafactory", old, new).questions
     assert asked.attribute == "layout.zero"
     assert "`conf/z3.json`, which is not beside the file" in asked.reason
+
+
+def test_pure_bf16_in_an_engine_of_another_type_raises_a_question() -> None:
+    """DeepSpeed fills `auto` with `bf16` of the trainer, which `pure_bf16` leaves off."""
+    engine = '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}'
+    found = read("llamafactory", "bf16: true", "pure_bf16: true\ndeepspeed: z3.json", z3=engine)
+    assert [one.attribute for one in found.questions] == ["precision"]
+
+
+def test_a_launcher_whose_file_is_not_there_raises_questions() -> None:
+    """DeepSpeed and FSDP keep weights in fp32 beside those of the script; replicas do not."""
+    found = read("trl", "--num_processes", "--config_file zero2.yaml --num_processes")
+    assert {one.attribute for one in found.questions} == {"layout.zero", "precision"}
 
 
 def test_states_of_eight_bits_take_two_bytes_and_their_scales() -> None:

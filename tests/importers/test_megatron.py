@@ -304,6 +304,8 @@ def test_recipes(flags: str, attributes: dict[str, str]) -> None:
         ("--ddp-bucket-size 40000000", {"overlap.bucket": "40_000_000 * 4 B"}),
         ("--optimizer-cpu-offload", {"offload.optimizer": "100 %"}),
         ("--attention-backend fused", {"kernels.attention": "cudnn"}),
+        ("--transformer-impl local", {"kernels.attention": "unfused"}),
+        ("--transformer-impl local --use-flash-attn", {"kernels.attention": "flash_2"}),
         ("--cuda-graph-impl local", {"kernels.cuda_graphs": "layer"}),
         (
             "--cuda-graph-impl local --cuda-graph-scope full_iteration",

@@ -542,6 +542,7 @@ def job_config() -> ConfigContainer:
     assert {"layout.tp", "layout.zero", "training.micro_batch"} <= set(asked)
     assert "training.global_batch" not in asked
     assert "--set training.micro_batch=2" in asked["training.micro_batch"].answers
+    assert next(iter(asked["layout.zero"].answers)) == "--set layout.zero=1"  # of the recipe
     assert "`set_workload` may change it" in asked["training.micro_batch"].reason
 
 

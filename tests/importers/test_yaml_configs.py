@@ -719,6 +719,30 @@ def test_arguments_of_a_performance_script_raise_questions() -> None:
     assert wanted <= asked
 
 
+@pytest.mark.parametrize(
+    ("keys", "kernel"),
+    [
+        ("transformer_engine: False", "unfused"),
+        ("transformer_engine: False, use_flash_attention: True", None),
+        ("transformer_engine: False, use_flash_attention: True, mcore_gpt: True", "unfused"),
+        ("transformer_engine: True", None),
+    ],
+)
+def test_layers_of_nemo_1_itself_write_scores_to_memory(keys: str, kernel: str | None) -> None:
+    lines = "".join(f"\n  {key}" for key in keys.split(", "))
+    text = NEMO_1.replace("  mcore_gpt: True\n", "")
+    found = nemo(text.replace("model:", f"model:{lines}", 1))
+    assert settings(found).get("kernels.attention") == kernel
+
+
+def test_a_configuration_of_nemos_launcher_is_none_of_gpt_neox(run_command: Any) -> None:
+    """Its checkpoints have a `model_parallel_size`, the word of GPT-NeoX."""
+    sizes = "{model_parallel_size: 8}"
+    text = f"run: {{name: gpt}}\n{NEMO_1}exp_manager:\n  checkpoint_callback_params: {sizes}\n"
+    done = run_command("check", "gpt.yaml", files={"gpt.yaml": text})
+    assert "ambiguous-format" not in done.err
+
+
 def test_fp16_of_nemo_1_without_o2_keeps_fp32_weights() -> None:
     found = nemo(
         NEMO_1.replace("precision: bf16", "precision: 16").replace("megatron_amp_O2: True", "")

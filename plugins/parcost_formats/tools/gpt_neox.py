@@ -20,6 +20,9 @@ TOOL = "gpt_neox"
 _FRAMEWORK = "megatron_deepspeed"
 _MODEL = "model neox"
 _SIGN = re.compile(r"(?<![\w-])(?:pipe|model)[-_]parallel[-_]size[\"']?\s*:")
+_OTHER = re.compile(
+    r"^\s*[\"']?(?:tensor|pipeline)_model_parallel_size[\"']?\s*:|_target_", re.MULTILINE
+)
 _LAYERS = re.compile(r"(?<![\w-])num[-_]layers[\"']?\s*:")
 _MULTIPLE = 256  # of which the feed-forward size is a multiple
 
@@ -33,7 +36,7 @@ class GptNeoX(JobImporter):
         """Return whether the text is YAML with the degrees of GPT-NeoX."""
         if not name.endswith((".yml", ".yaml", ".json")):
             return False
-        return bool(_SIGN.search(text) and _LAYERS.search(text) and "_target_" not in text)
+        return bool(_SIGN.search(text) and _LAYERS.search(text)) and not _OTHER.search(text)
 
     def translate(self, name: str, text: str) -> Translation:  # noqa: ARG002
         """Return the settings of a configuration."""

@@ -125,6 +125,7 @@ class _NeMoReader:
         self._model()
         self._recompute()
         self._optimizer()
+        self._attention()
         read_precision(found, exported=self._exported)
         self._reject()
         self._ask()
@@ -392,6 +393,17 @@ class _NeMoReader:
         size = None if bucket is None else found.whole(bucket)
         if bucket is not None and size is not None:
             found.set("overlap", "bucket", f"{size} MiB", bucket)
+
+    def _attention(self) -> None:
+        """Read whether NeMo 1 has its own layers, whose attention writes scores to memory.
+
+        `use_flash_attention` changes them ahead of Megatron-Core alone.
+        """
+        found = self._found
+        own = found.switch("model.transformer_engine")
+        flash = found.switch("model.use_flash_attention")
+        if own is False and not (flash and not found.switch("model.mcore_gpt")):
+            found.set("kernels", "attention", "unfused", "model.transformer_engine")
 
     def _switches(self, paths: Mapping[str, str], prefixes: Sequence[str]) -> None:
         for name, path in paths.items():

@@ -31,6 +31,15 @@ def read_llamafactory(file: ImportFile, job: JobKeys) -> Translation:
     pure = found.switch("pure_bf16")
     if pure:
         keys.sharding("2 B", f"{version}: pure_bf16 keeps weights in bfloat16")
+        if keys.has_engine and found.switch("bf16.enabled") is not True:
+            reason = "the engine of DeepSpeed has another type than `pure_bf16`, as `bf16` is off"
+            answers = ("bf16_zero_paper", "bf16_pure", "fp32")
+            found.ask(
+                "precision",
+                reason,
+                [f"--use catalog.precisions.{one}" for one in answers],
+                "pure_bf16",
+            )
     else:
         keys.sharding("4 B", f"{version}: weights that are trained are cast to float32")
     off = found.switch("disable_gradient_checkpointing")
@@ -81,8 +90,9 @@ def read_axolotl(file: ImportFile, job: JobKeys) -> Translation:
                 found.set("layout", attribute, digits(degree), key)
                 if attribute == "cp" and degree > 1:
                     found.assume("context", "algorithm", "ring", f"{version}: ring attention")
-    shard, copies = found.whole("dp_shard_size"), found.whole("dp_replicate_size")
-    if shard is not None and (copies or 1) > 1:
+    shard = found.whole("dp_shard_size")
+    found.whole("dp_replicate_size")
+    if shard is not None and found.has("layout", "zero"):  # devices beyond them are replicas
         found.set("sharding", "shard", f"{shard} * layout.cp", "dp_shard_size")
     for key in ("expert_parallel_size", "layer_offloading", "selective_checkpointing"):
         if found.value(key) not in (None, False, 1):

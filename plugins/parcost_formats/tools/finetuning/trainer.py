@@ -185,12 +185,13 @@ class TrainerKeys:
                 found.problem(key, "bf16 and fp16 exclude one another")
         found.value("config_file")
         kind = str(found.value(_KIND, "")).upper()
-        if self.has("deepspeed") or kind == "DEEPSPEED":
+        if self.has_engine:
             self._deepspeed()
         elif kind == "FSDP":
             read_fsdp(found)
             self._fsdp_precision(weights, why)
         elif kind in ("", "MULTI_GPU", "NO"):
+            self._ask_for_types()
             fact = f"{self.rules['version']}: without deepspeed or fsdp, replicas hold all"
             found.assume("layout", "zero", "0", fact)
             read_replicas(found)
@@ -199,6 +200,14 @@ class TrainerKeys:
             found.problem(_KIND, f"`{kind}` of Accelerate is not read with this tool")
         read_mesh(found)
         self._states()
+
+    def _ask_for_types(self) -> None:
+        """Ask for the precision where a file that is not there may name an engine that casts."""
+        for _, reason, key in self._doubts:
+            own = f"{reason}: DeepSpeed and FSDP keep other copies of weights"
+            answers = ("bf16_zero_paper", "bf16_fsdp", "bf16_pure")
+            found = [f"--use catalog.precisions.{one}" for one in answers]
+            self.found.ask("precision", own, found, key)
 
     def recompute(self) -> None:
         """Read which activations are made again in backward."""
@@ -258,6 +267,11 @@ class TrainerKeys:
         why = f"{self.rules['liger']}: a chunk of logits is as large as the hidden states"
         chunks = "ceil(training.model.vocabulary / training.model.hidden)"
         self.found.assume("training", "loss_chunks", chunks, why)
+
+    @property
+    def has_engine(self) -> bool:
+        """Whether the job runs in DeepSpeed."""
+        return self.has("deepspeed") or str(self.found.value(_KIND, "")).upper() == "DEEPSPEED"
 
     def devices(self) -> None:
         """Read the devices that the launcher states."""

@@ -321,8 +321,6 @@ def list_rest(draft: Draft, options: Iterable[Option]) -> None:
             draft.ignore(option, tables["reasons"][option.name])
         elif is_ignored(TOOL, option.name):
             draft.ignore(option)
-        elif option.name == "transformer_impl" and option.text == "transformer_engine":
-            draft.ignore(option, "the layers of Transformer Engine are those of the estimate")
         elif option.name in tables["unread"]:
             draft.leave(option, tables["unread"][option.name])
         elif option.name in known_flags():

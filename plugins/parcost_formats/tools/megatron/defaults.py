@@ -13,6 +13,12 @@ EVERYTHING: Sequence[str] = _DOUBTS["topics"]
 _ANSWERS: Mapping[str, Sequence[str]] = table("megatron")["answers"]
 #: Options with a usual value of attributes that are asked for.
 _NEAR = {"model.kv_heads": "num_attention_heads"}
+#: Options of switches whose value is stated, and may be changed elsewhere.
+_ON = {
+    "use_distributed_optimizer": {"true": "--set layout.zero=1"},
+    "use_megatron_fsdp": {"true": "--set layout.zero=3"},
+    "use_torch_fsdp2": {"true": "--set layout.zero=3"},
+}
 #: What is written where a value is asked for.
 _QUESTIONS = {"training.precision": "precision"}
 
@@ -62,6 +68,8 @@ class ToolOptions(OptionSet):
             whole = path == "training.global_batch"
             value = f"'{path}={option.text} sequences'" if whole else f"{path}={option.text}"
             settings = (f"--set {value}", *settings)
+        elif option.name in _ON:
+            settings = (_ON[option.name].get(option.text, settings[0]), *settings)
         answers = dict.fromkeys([*option.answers, *settings])
         shown = " ".join([option.key, *option.texts])[:60]
         why = f"`{shown}`: {reason}"

@@ -180,6 +180,7 @@ def _kernels(options: ToolOptions) -> None:
         draft.set("kernels.attention", _KERNELS[str(word)], option, why)
     elif version is not None:
         draft.ignore(version, "without --attention-backend flash it is not read")
+    _implementation(options)
     _graphs(options)
     option = options.get("no_gradient_accumulation_fusion")
     if option is not None:
@@ -191,6 +192,24 @@ def _kernels(options: ToolOptions) -> None:
             draft.set("training.loss", "gradient", option)
         else:
             draft.ignore(option, "without --cross-entropy-loss-fusion it is not read")
+
+
+def _implementation(options: ToolOptions) -> None:
+    """Read whose layers are used: attention of Megatron's own writes scores to memory."""
+    draft = options.draft
+    option, flash = options.get("transformer_impl"), options.get("use_flash_attn")
+    if option is None or option.text != "local":
+        if option is not None:
+            draft.ignore(option, "the layers of Transformer Engine are those of the estimate")
+        if flash is not None:
+            draft.ignore(flash, "with Transformer Engine, --attention-backend selects the kernel")
+        return
+    draft.leave(option, "`training.framework` has earlier releases, whose other kernels differ too")
+    if flash is not None and flash.text != "false":
+        draft.set("kernels.attention", "flash_2", flash, "its layers before Megatron-Core")
+    elif not draft.has("kernels.attention"):
+        why = options.why("DotProductAttention of local layers writes scores to memory")
+        draft.set("kernels.attention", "unfused", option, why)
 
 
 def _graphs(options: ToolOptions) -> None:
