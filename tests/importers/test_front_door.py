@@ -91,7 +91,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers $LAYERS --hidden-size $
 """
 
 
-def test_a_variable_of_a_script_is_asked_for_once(run_command: Run) -> None:
+def test_a_variable_of_a_script_is_one_question(run_command: Run) -> None:
     done = run_command("eval", *MACHINE, "run.sh", files={"run.sh": CHOSEN})
     text = " ".join(done.err.split())
     assert "`model.layers`, `model.hidden`: `--num-layers ${LAYERS}`" in text
