@@ -64,7 +64,11 @@ def test_every_objective_by_its_cost_and_value() -> None:
     costs = [fewest.cost(seconds) for seconds in (0.0, 1.0, 3.0, 99.0)]
     assert costs == pytest.approx([100.0, 100.5, 100.75, 100.99])
     assert [fewest.value(cost) for cost in costs] == [100.0] * 4
-    bare = [one.name for one in all_of(Fake(compute="fp8"))]  # type: ignore[arg-type]
+    every = list(all_of(Fake(compute="fp8")))  # type: ignore[arg-type]
+    assert [one.needs for one in every if one.needs] == [
+        "the peak `fp8` of the device", "`price { device_hour = 2.50 USD/h }`"
+    ]  # fmt: skip
+    bare = [one.name for one in every if not one.needs]
     assert bare == ["step_time", "tokens_per_second_per_device", "fewest_devices"]
 
 

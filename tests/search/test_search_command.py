@@ -514,7 +514,7 @@ sys.exit(main(sys.argv[1:]))"""
         ('search { axes = "tp, qp" }', "no axis is called `qp`"),
         (
             "search { objective = cost_per_million_tokens }",
-            "no objective is called `cost_per_million_tokens`",
+            "there is no objective `cost_per_million_tokens` here: it needs `price {",
         ),
     ],
 )

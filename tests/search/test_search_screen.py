@@ -91,6 +91,7 @@ def test_layers_that_do_not_divide_are_listed_with_their_cut(run: Run) -> None:
     _, page, _ = run(EXPERTS, *PIPES)
     assert "cut" in page
     assert "3 14x4 2" in page
+    assert "cut: layers of each virtual stage" in page
 
 
 @pytest.mark.slow
@@ -159,3 +160,17 @@ def test_the_first_word_of_an_objective_is_enough(run: Run) -> None:
     code, out, err = run(priced, *NARROW, "--objective", "cost", "--format", "json")
     assert code == 0, err
     assert json.loads(out)["objective"] == "cost_per_million_tokens"
+
+
+def test_an_objective_that_lacks_a_block_names_it(run: Run) -> None:
+    code, _, err = run(DENSE, "--objective", "cost")
+    assert code == 2
+    assert "`cost_per_million_tokens` here: it needs `price { device_hour = 2.50 USD/h }`" in err
+
+
+def test_claims_of_a_layout_do_not_hinder_a_search(run: Run) -> None:
+    """A layout without a pipeline has no figure of one."""
+    claims = "layout { pp = 2 }\nexpect { pp_units >= 1 }\n"
+    code, out, err = run(DENSE + claims, "--axes", "pp", "--over", "pp=1,2")
+    assert code == 0, err
+    assert "Best layout: step time" in out

@@ -39,8 +39,8 @@ class Axis(Record):
     them only if the user names them, and prints them and *why*. An axis that *follows* from the
     others is not chosen, needs no values, and is printed beside them. *lacking* are values that are
     not available there, for the reason *lacks*: a search prints both. *short* is the title of its
-    column in tables. *value* returns the value of an axis that follows, from the study of a layout;
-    without it the attribute is read.
+    column in tables, and *note* explains its values below them. *value* returns the value of an
+    axis that follows, from the study of a layout; without it the attribute is read.
     """
 
     called: ClassVar[str] = "the axis `{0.attribute}`"
@@ -53,6 +53,7 @@ class Axis(Record):
     lacks: str = ""
     follows: bool = False
     short: str = ""
+    note: str = ""
     value: Callable[[Study], Any] | None = None
 
 
@@ -62,7 +63,8 @@ class Objective(Record):
 
     *cost* never falls where the step takes longer. *value* turns it into the number that
     people know, in *unit*; *largest* says that this is to be large, as an MFU is. An
-    objective with a *short* title stands beside every layout, whatever is looked for.
+    objective with a *short* title stands beside every layout, whatever is looked for. One that
+    *needs* something that the study lacks cannot be looked for: the error has it.
     """
 
     called: ClassVar[str] = "the objective `{0.name}`"
@@ -74,6 +76,7 @@ class Objective(Record):
     value: Callable[[Real], Real]
     largest: bool = False
     short: str = ""
+    needs: str = ""
 
 
 @record(kw_only=True, eq=False)

@@ -286,7 +286,7 @@ def objective_values(entry: RankedLayout) -> dict[str, tuple[Objective, float]]:
     return {
         o.name: (o, float(o.value(o.cost(seconds))))
         for _, o in study.contributions("objectives")
-        if o.short
+        if o.short and not o.needs
     }
 
 

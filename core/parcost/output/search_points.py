@@ -69,7 +69,7 @@ def _numbers(space: Space) -> list[str]:
 def _objectives(study: Study) -> dict[str, Objective]:
     """Return the objectives that stand beside every layout, by the names of their columns."""
     offered = [objective for _, objective in study.contributions("objectives")]
-    return {key(o.name, o.unit): o for o in offered if o.short}
+    return {key(o.name, o.unit): o for o in offered if o.short and not o.needs}
 
 
 class Points:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from parcost.search.space import Space
 
 _ROWS = 8  # of the best layouts, unless the user asks for a number
+_ROWS_OF_CUTS = 6  # where the cut of the layers takes a second line
 _SETS = 3  # of settings without a column
 _REASONS = 3  # layouts whose longer terms are listed
 _TERMS = 2
@@ -79,7 +80,8 @@ def _first_rows(best: Sequence[RankedLayout], space: Space) -> Sequence[RankedLa
     """Return the layouts of the table: a limited number, with few different settings."""
     words = [path for path, value in best[0].layout.values.items() if isinstance(value, str)]
     found: list[RankedLayout] = []
-    for entry in best[:_ROWS]:
+    cut = any(_values(space, entry)[path] for entry in best[:_ROWS] for path in _cuts(space))
+    for entry in best[: _ROWS_OF_CUTS if cut else _ROWS]:
         found.append(entry)
         if len({_settings(space, x.layout.values, words) for x in found}) > _SETS:
             return found[:-1]
@@ -125,10 +127,12 @@ def _layouts(space: Space, found: SearchResult, shown: Sequence[RankedLayout]) -
     title, texts = _degree_columns(space, varying, values)
     columns = [Column("#", "right"), Column(title, "right")]
     cells = [[str(place) for place, _ in enumerate(shown, start=1)], texts]
+    cuts: list[str] = []  # with a column
     for path in _cuts(space):
         if any(each[path] for each in values):
             columns.append(Column(space.short[path], flexible=True))
             cells.append([str(each[path]) for each in values])
+            cuts.append(path)
     for column, texts in _figure_columns(found, shown):
         columns.append(column)
         cells.append(texts)
@@ -141,6 +145,8 @@ def _layouts(space: Space, found: SearchResult, shown: Sequence[RankedLayout]) -
         for place, row in enumerate(zip(*cells, strict=True))
     ]
     yield Table(columns, rows)
+    notes = {axis.attribute: axis.note for axis in space.follows}
+    yield from (Line(f"{space.short[p]}: {notes[p]}", "faint") for p in cuts if notes[p])
     fixed = [path for path in (*degrees, *words) if path not in (*varying, *mixed)]
     if fixed:
         yield Line(f"all: {_settings(space, values[0], fixed)}", "faint")
@@ -225,7 +231,13 @@ def _order(found: SearchResult, shown: Sequence[RankedLayout]) -> Iterator[Line]
             f"#{places.index(min(places)) + 1} is the fastest.",
             "faint",
         )
-    yield Line("The best of many predictions is more often too fast than too slow.", "faint")
+    interval = shown[0].result.interval("step_time")
+    share = (
+        f"{numbers.quantity(interval.coverage, '%')}: interval of the step time. "
+        if interval
+        else ""
+    )
+    yield Line(f"{share}The best predictions are usually too fast.", "faint")
 
 
 def _command(words: Sequence[str]) -> Iterator[Line]:

@@ -27,18 +27,18 @@ def objective_of(study: Study, name: str) -> Objective:
     Raises:
         SpecError: There is none, or the study lacks what it takes.
     """
-    offered = {o.name: o for _, o in study.contributions("objectives")}
-    longer = [full for full in offered if full.startswith(f"{name}_")]
-    name = longer[0] if name not in offered and len(longer) == 1 else name
-    if name not in offered:
-        said = f"objectives of this study are {', '.join(offered)}; others take more in the spec, "
-        said += "such as a price or a peak rate: see docs/guide/search.md"
-        hint = did_you_mean(name, offered)
-        message = f"no objective is called `{name}`"
-        help = f"{hint}; {said}" if hint else said
-        raise SpecError([Diagnostic("unknown-objective", message, help=help, place=study.path)])
-    found: Objective = offered[name]
-    return found
+    every: dict[str, Objective] = {o.name: o for _, o in study.contributions("objectives")}
+    longer = [full for full in every if full.startswith(f"{name}_")]
+    name = longer[0] if name not in every and len(longer) == 1 else name
+    if name in every and not every[name].needs:
+        return every[name]
+    message, hint = f"no objective is called `{name}`", did_you_mean(name, every)
+    if name in every:
+        hint = ""
+        message = f"there is no objective `{name}` here: it needs {every[name].needs}"
+    offered = ", ".join(o.name for o in every.values() if not o.needs)
+    help = "; ".join(filter(None, (hint, f"objectives of this study are {offered}")))
+    raise SpecError([Diagnostic("unknown-objective", message, help=help, place=study.path)])
 
 
 def empty(space: Space, refused: Mapping[str, int]) -> Sequence[Diagnostic]:

@@ -418,6 +418,7 @@ def space(
     Raises:
         SpecError: There is no such axis, or the space is too large.
     """
+    scenario = evolve(scenario, judged=False)
     study = scenario.first
     known = offered_axes(study)
     given = {

@@ -76,7 +76,7 @@ def form_of(scenario: Scenario, order: BlockOrder) -> Form:
 
 
 def _search_choices(study: Study) -> SearchChoices | None:
-    objectives = [(o.name, o.title) for _, o in study.contributions("objectives")]
+    objectives = [(o.name, o.title) for _, o in study.contributions("objectives") if not o.needs]
     if not objectives or not study.trains:
         return None
     axes = [

@@ -61,7 +61,8 @@ def _axes(study: Study) -> Iterator[Axis]:
     contexts = _common_divisors(int(training.sequence), devices, ends=64)
     yield Axis(attribute="layout.cp", short="cp", values=contexts)
     yield Axis(attribute="layout.dp", short="dp", follows=True)
-    yield Axis(attribute="schedule.stages", short="cut", follows=True, value=_cut)
+    note = "layers of each virtual stage; 16x3 is 16 stages of 3 layers"
+    yield Axis(attribute="schedule.stages", short="cut", note=note, follows=True, value=_cut)
     batch = int(training.global_batch)
     sizes = _common_divisors(batch, batch, ends=64)
     yield Axis(attribute="training.micro_batch", short="mbs", values=sizes)

@@ -21,7 +21,7 @@ def peak_of(study: Study) -> Real | None:
 
 
 def all_of(study: Study) -> Iterator[Objective]:
-    """Yield the objectives that the study has the figures for."""
+    """Yield the objectives, and what the study lacks for one that it has no figures for."""
     training, cluster = study[Training], study[Cluster]
     devices, tokens = cluster.devices, training.global_batch * training.sequence
 
@@ -39,27 +39,28 @@ def all_of(study: Study) -> Iterator[Objective]:
         value=lambda cost: 1.0 / cost,
         largest=True,
     )
-    peak = peak_of(study)
-    if peak is not None:
-        ideal = flops_per_token(study) / peak  # seconds of a device for a token
-        yield Objective(
-            name="mfu",
-            title="MFU (model FLOPs)",
-            unit="%",
-            cost=lambda s: per_token(s) / ideal,
-            value=lambda cost: 1.0 / cost,
-            largest=True,
-            short="MFU",
-        )
+    peak, compute = peak_of(study), training.precision.compute
+    ideal = 1.0 if peak is None else flops_per_token(study) / peak  # device-seconds for a token
+    yield Objective(
+        name="mfu",
+        title="MFU (model FLOPs)",
+        unit="%",
+        cost=lambda s: per_token(s) / ideal,
+        value=lambda cost: 1.0 / cost,
+        largest=True,
+        short="MFU",
+        needs=f"the peak `{compute}` of the device" if peak is None else "",
+    )
     price = study.get(Price)
-    if price is not None:
-        yield Objective(
-            name="cost_per_million_tokens",
-            title="price of a million tokens",
-            unit="USD",
-            cost=lambda s: per_token(s) * price.device_hour * 1e6,
-            value=lambda cost: cost,
-        )
+    per_second = 0.0 if price is None else price.device_hour
+    yield Objective(
+        name="cost_per_million_tokens",
+        title="cost per million tokens",
+        unit="USD",
+        cost=lambda s: per_token(s) * per_second * 1e6,
+        value=lambda cost: cost,
+        needs="`price { device_hour = 2.50 USD/h }`" if price is None else "",
+    )
     yield Objective(
         name="fewest_devices",
         title="number of devices",
