@@ -170,7 +170,7 @@ def test_an_objective_that_lacks_a_block_names_it(run: Run) -> None:
 
 def test_claims_of_a_layout_do_not_hinder_a_search(run: Run) -> None:
     """A layout without a pipeline has no figure of one."""
-    claims = "layout { pp = 2 }\nexpect { pp_units >= 1 }\n"
+    claims = "layout { tp = 8, pp = 2 }\nexpect { pp_units >= 1 }\n"
     code, out, err = run(DENSE + claims, "--axes", "pp", "--over", "pp=1,2")
     assert code == 0, err
     assert "Best layout: step time" in out
