@@ -76,6 +76,15 @@ FILES = {
             "max_target_length: 4096\nici_tensor_parallelism: 2\nici_fsdp_parallelism: 4\n"
         ),
     ),
+    "levanter": (
+        "lev.yaml",
+        (
+            "data: {tokenizer: meta-llama/Meta-Llama-3-8B}\nmodel:\n  type: llama\n"
+            "  hidden_dim: 768\n  num_layers: 6\n  seq_len: 1024\n  gradient_checkpointing: false\n"
+            "trainer:\n  mp: p=f32,c=bfloat16\n  model_axis_size: 2\n  per_device_parallelism: 2\n"
+            "  tensor_parallel_axes: [mlp, heads]\n  fsdp_axis: embed\n  train_batch_size: 256\n"
+        ),
+    ),
     "nemo": (
         "nemo.yaml",
         (

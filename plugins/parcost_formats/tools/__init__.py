@@ -11,6 +11,7 @@ PARTS = (
     "finetuning",
     "gpt_neox",
     "huggingface",
+    "levanter",
     "litgpt",
     "llm_foundry",
     "maxtext",

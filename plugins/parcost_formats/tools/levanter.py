@@ -1,0 +1,248 @@
+"""The YAML of levanter: a model and a trainer in JAX, sharded over a mesh of two axes.
+
+It has all of a run but the devices, which JAX counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.collector import SettingCollector, digits, read_configuration
+from parcost_formats.tools.hub import ask_for_model, find_entry, read_hub_model, vocabulary_of
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.tables import table
+
+TOOL = "levanter"
+_VERSION = "levanter 1.2"
+_MODEL = "model levanter"
+_TRAINER = "trainer."
+_SIGNS = (
+    re.compile(r"^trainer\s*:", re.MULTILINE),
+    re.compile(r"^\s+(?:train_batch_size|num_train_steps)\s*:", re.MULTILINE),
+    re.compile(
+        r"^\s+(?:mp\s*:\s*[\"']?(?:p=|f32|bf)|fsdp_axis\s*:|model_axis_size\s*:|axis_mapping\s*:|"
+        r"tensor_parallel_axes\s*:|mesh\s*:)",
+        re.MULTILINE,
+    ),
+)
+_ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.bf16_pure")
+
+
+class Levanter(JobImporter):
+    """Configurations of levanter."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is YAML with the trainer of levanter."""
+        return name.endswith((".yaml", ".yml")) and all(sign.search(text) for sign in _SIGNS)
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a configuration."""
+        entries = read_configuration(name, text)
+        if isinstance(entries, ImportProblem):
+            return Translation(problems=[entries])
+        found = SettingCollector(entries, table(TOOL))
+        found.use("frameworks.maxtext", why=f"{_VERSION}: JAX and XLA, as MaxText")
+        _reject(found)
+        rules = _model(found)
+        _batch(found, rules)
+        _layout(found)
+        _precision(found)
+        _recompute(found)
+        found.read_table({"model": _MODEL})
+        return found.translation()
+
+
+def _reject(found: SettingCollector) -> None:
+    for key, why in table(TOOL)["rejected"].items():
+        for one in found.keys_below(key):
+            if found.value(one) not in (None, False):
+                found.problem(one, why)
+                break
+
+
+def _model(found: SettingCollector) -> Mapping[str, Any]:
+    """Read the model; return the defaults of its class."""
+    kind = str(found.value("model.type", "gpt2"))
+    rules: Mapping[str, Any] = table(TOOL)["models"].get(kind, {})
+    start = found.value("initialize_from_hf")
+    if start and found.switch("use_hf_model_config"):
+        key = "model.reference_checkpoint" if start is True else "initialize_from_hf"
+        name = found.value(key, rules.get("checkpoint", ""))
+        if key in found:
+            read_hub_model(found, key, str(name))
+        elif entry := find_entry(str(name))[0]:
+            why = f"{_VERSION}: reference_checkpoint of {kind} is {name}"
+            found.use(f"models.{entry}", why=why)
+            found.assume("training", "model", entry, why)
+        else:
+            ask_for_model(found, "initialize_from_hf")
+        return rules
+    if not rules:
+        key = "model.type"
+        message = f"`{kind}` is not read: known are {', '.join(table(TOOL)['models'])}"
+        found.problem(key if key in found else "model", message)
+        return rules
+    for attribute, value in rules["attributes"].items():
+        found.assume(_MODEL, attribute, value, f"{_VERSION}: {kind}")
+    for key, default in rules["sizes"].items():
+        attribute = table(TOOL)["numbers"][f"model.{key}"].removeprefix("model.")
+        if f"model.{key}" not in found:
+            found.assume(_MODEL, attribute, digits(default), f"{_VERSION}: {kind}: {key}")
+    if "kv_heads" in rules and "model.num_kv_heads" not in found:
+        heads = rules["sizes"]["num_heads"]
+        why = f"{_VERSION}: {kind}: num_kv_heads is {heads}"
+        found.assume(_MODEL, "kv_heads", str(heads), why)
+    hidden = found.whole("model.hidden_dim") or rules["sizes"]["hidden_dim"]
+    scale = found.value("model.mlp_scale", rules.get("scale", 0))
+    if isinstance(scale, int | float) and scale:
+        found.assume(_MODEL, "ffn", digits(int(scale * hidden)), f"{_VERSION}: mlp_scale {scale}")
+    for key, attribute in (("use_bias", "biases"), ("tie_word_embeddings", "tied")):
+        on = found.switch(f"model.{key}")
+        if on is not None:
+            found.set(_MODEL, attribute, "on" if on else "off", f"model.{key}")
+    _vocabulary(found)
+    return rules
+
+
+def _vocabulary(found: SettingCollector) -> None:
+    """Set the vocabulary of a known tokenizer, or ask for it."""
+    key = "data.tokenizer"
+    size = vocabulary_of(str(found.value(key, "")))
+    if size is not None:
+        found.set(_MODEL, "vocabulary", digits(size), key)
+        return
+    answers = ["--set model.vocabulary=50257", "--set model.vocabulary=128256"]
+    found.ask("model.vocabulary", "the tokenizer has the vocabulary", answers)
+
+
+def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
+    """Read the batch, which a step takes at once unless a device has a number of its own."""
+    key = f"{_TRAINER}train_batch_size"
+    whole = "512"
+    if isinstance(found.value(key), list):
+        answer = "--set 'training.global_batch=512 sequences'"
+        found.ask("training.global_batch", "it grows in the run", [answer], key)
+    elif (size := found.whole(key)) is not None:
+        whole = digits(size)
+        found.set("training", "global_batch", f"{whole} sequences", key)
+    else:
+        why = f"{_VERSION}: train_batch_size is 512"
+        found.assume("training", "global_batch", "512 sequences", why)
+    key = f"{_TRAINER}per_device_parallelism"
+    each = found.value(key)
+    if each in (None, -1):
+        why = f"{_VERSION}: per_device_parallelism is -1: one pass for the batch"
+        found.assume("training", "micro_batch", f"{whole} / layout.dp", why)
+    elif (each := found.whole(key)) is not None:
+        found.set("training", "micro_batch", digits(each), key)
+    length = next((one for one in ("train_seq_len", "model.seq_len") if one in found), "")
+    if length:
+        number = found.whole(length)
+        if number is not None:
+            found.set("training", "sequence", digits(number), length)
+    elif "length" in rules:
+        why = f"{_VERSION}: seq_len is {rules['length']}"
+        found.assume("training", "sequence", str(rules["length"]), why)
+
+
+def _layout(found: SettingCollector) -> None:
+    """Read the axes of the mesh: one for data, which shards parameters too, and one for models."""
+    mesh = [one for one in found.keys_below("trainer.mesh") if found.value(one) is not None]
+    if mesh:
+        for attribute, answer in (("tp", "1"), ("zero", "3")):
+            answers = [f"--set layout.{attribute}={answer}"]
+            found.ask(f"layout.{attribute}", "axes of a `mesh` are not read", answers, mesh[0])
+        return
+    for name in ("axis_resources", "parameter_axis_resources", "axis_mapping"):
+        for key in found.keys_below(f"{_TRAINER}{name}")[:1]:
+            if found.value(key) not in (None, {}):
+                reason = "what it maps to which axis is not read"
+                found.ask("layout.tp", reason, ["--set layout.tp=1"], key)
+    key, axes = f"{_TRAINER}model_axis_size", f"{_TRAINER}tensor_parallel_axes"
+    size = found.whole(key) or 1
+    if size > 1 and not found.value(axes):
+        message = "without `tensor_parallel_axes` the ranks of this axis compute the same"
+        found.problem(key, message, "set model_axis_size to 1, or name the axes")
+    found.value(axes)
+    if key in found:
+        found.set("layout", "tp", digits(size), key)
+    else:
+        found.assume("layout", "tp", "1", f"{_VERSION}: model_axis_size is 1")
+    for name in ("pp", "cp"):
+        found.assume("layout", name, "1", f"{_VERSION}: the mesh has no such axis")
+    key = f"{_TRAINER}fsdp_axis"
+    if key in found:
+        axes = found.value(key)
+        known: Sequence[str] = table(TOOL)["axes"]["parameters"]
+        strange = [one for one in (axes if isinstance(axes, list) else [axes]) if one not in known]
+        if strange:
+            answers = ["--set layout.zero=3"]
+            found.ask("layout.zero", f"no axis `{strange[0]}` is known", answers, key)
+        else:
+            found.set("layout", "zero", "3", key)
+    elif found.keys_below(key):  # null
+        found.value(key)
+        found.set("layout", "zero", "0", key)
+    else:
+        found.assume("layout", "zero", "3", f"{_VERSION}: fsdp_axis is embed")
+    _replicas(found)
+
+
+def _replicas(found: SettingCollector) -> None:
+    copies = 1
+    keys = [f"{_TRAINER}{name}" for name in ("replica_dcn_axis_size", "replica_ici_axis_size")]
+    for key in keys:
+        copies *= found.whole(key) or 1
+    if copies > 1:
+        key = next(one for one in keys if (found.whole(one) or 1) > 1)
+        found.set("sharding", "shard", f"layout.dp / {copies}", key)
+
+
+def _precision(found: SettingCollector) -> None:
+    """Read the policy of types, and the optimizer."""
+    key, kinds = f"{_TRAINER}mp", table(TOOL)["precisions"]
+    text = str(found.value(key, "f32")).replace(" ", "").lower()
+    recipe = kinds.get(text)
+    if "=" in text:
+        parts = dict(one.partition("=")[::2] for one in text.split(","))
+        weights, products = (parts.get(one[0], parts.get(one)) for one in ("params", "compute"))
+        known = {"p", "params", "c", "compute", "o", "output"}
+        recipe = kinds.get(f"{weights} {products}") if parts.keys() <= known else None
+    kind = str(found.value("optimizer.type", "adam")).lower()
+    if kind not in table(TOOL)["optimizers"]["names"]:
+        reason = f"recipes count the state and the update of Adam, and this is {kind}"
+        found.ask("precision", reason, _ANSWERS, "optimizer.type")
+    if recipe is None:
+        found.ask("precision", f"the policy `{text}` is not known", _ANSWERS, key)
+    elif key in found:
+        found.use(f"precisions.{recipe}", key)
+    else:
+        found.use(f"precisions.{recipe}", why=f"{_VERSION}: mp is f32")
+
+
+def _recompute(found: SettingCollector) -> None:
+    """Read whether blocks are checkpoints, and whether scores are written to memory."""
+    key = "model.gradient_checkpointing"
+    value = found.value(key)
+    if value is None:
+        why = f"{_VERSION}: gradient_checkpointing is true: the inputs of blocks are kept"
+        found.assume("training", "recompute", "full", why)
+    elif str(value).lower() in ("true", "false", "full", "recompute"):
+        word = "none" if str(value).lower() == "false" else "full"
+        found.set("training", "recompute", word, key)
+    else:
+        answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
+        found.ask("training.recompute", f"`{value}` is not read", answers, key)
+    if found.switch("model.use_flash_attention") is False:
+        found.set("training", "flash_attention", "off", "model.use_flash_attention")
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer configurations of levanter."""
+    return [Levanter()]

@@ -1,0 +1,140 @@
+"""The YAML of levanter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import parcost
+from parcost_formats.tools.levanter import Levanter
+from parcost_plugins.vocabulary import Training
+
+from .translations import assumptions, problems, settings, uses
+
+JOB = """\
+data: {tokenizer: meta-llama/Meta-Llama-3-8B}
+model:
+  type: llama
+  hidden_dim: 768
+  intermediate_dim: 2048
+  num_heads: 12
+  num_layers: 6
+  seq_len: 1024
+trainer:
+  mp: p=f32,c=bfloat16
+  model_axis_size: 2
+  tensor_parallel_axes: [mlp, heads]
+  train_batch_size: 256
+  num_train_steps: 20000
+optimizer: {learning_rate: 1E-3}
+"""
+
+
+def test_a_job_has_the_defaults_of_its_classes() -> None:
+    found = Levanter().translate("run.yaml", JOB)
+    expected = {
+        "model.layers": "6",
+        "model.kv_heads": "32",
+        "model.vocabulary": "128_256",
+        "model.tied": "off",
+        "layout.tp": "2",
+        "layout.zero": "3",
+        "training.global_batch": "256 sequences",
+        "training.micro_batch": "256 / layout.dp",
+        "training.sequence": "1024",
+        "training.recompute": "full",
+    }
+    assert expected.items() <= settings(found).items()
+    assert uses(found) == ["frameworks.maxtext", "precisions.bf16_fsdp"]
+    assert {"layout.zero", "training.recompute", "model.kv_heads"} <= set(assumptions(found))
+    assert not found.unknown
+
+
+def test_the_batch_is_shared_out_over_the_devices(tmp_path: Path) -> None:
+    """Two ranks compute a layer: 4 replicas of 8 devices, and 64 of 256 sequences each."""
+    text = JOB.replace("  num_heads: 12", "  num_heads: 12\n  num_kv_heads: 12")
+    (tmp_path / "run.yaml").write_text(text, encoding="utf-8")
+    (scenario,) = parcost.load_text(
+        'use "run.yaml"\nuse catalog.devices.h100_sxm\nuse catalog.fabrics.hgx_h100\n'
+        "cluster { devices = 8 }\n",
+        str(tmp_path / "job.par"),
+    )
+    assert scenario.studies()[0][Training].micro_batch == 64
+    assert scenario.studies()[0][Training].micro_batches == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "value"),
+    [
+        ("p=f32,c=bfloat16", "bfloat16", "uses", "bf16_pure"),
+        ("p=f32,c=bfloat16", "f32", "uses", "fp32"),
+        ("  mp: p=f32,c=bfloat16\n", "", "uses", "fp32"),
+        ("  train_batch", "  fsdp_axis: null\n  train_batch", "layout.zero", "0"),
+        (
+            "  train_batch",
+            "  per_device_parallelism: 4\n  train_batch",
+            "training.micro_batch",
+            "4",
+        ),
+        ("  seq_len", "  gradient_checkpointing: false\n  seq_len", "training.recompute", "none"),
+        ("llama\n", "gpt2\n", "model.ffn", "3072"),
+        (
+            "  train_batch",
+            "  replica_dcn_axis_size: 2\n  train_batch",
+            "sharding.shard",
+            "layout.dp / 2",
+        ),
+    ],
+)
+def test_keys_set_attributes(old: str, new: str, name: str, value: str) -> None:
+    assert old in JOB
+    text = JOB.replace(old, new)
+    if "gpt2" in new:
+        text = text.replace("  intermediate_dim: 2048\n", "")
+    found = Levanter().translate("run.yaml", text)
+    if name == "uses":
+        assert f"precisions.{value}" in uses(found)
+    else:
+        assert settings(found)[name] == value
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "attribute"),
+    [
+        ("p=f32,c=bfloat16", "p=int8,c=bfloat16", "precision"),
+        ("learning_rate: 1E-3", "type: sophia-h", "precision"),
+        (
+            "train_batch_size: 256",
+            "train_batch_size: [[0, 32], [100, 64]]",
+            "training.global_batch",
+        ),
+        ("  seq_len", "  gradient_checkpointing: offload\n  seq_len", "training.recompute"),
+        ("Meta-Llama-3-8B", "own", "model.vocabulary"),
+        ("  train_batch", "  axis_resources: {mlp: model}\n  train_batch", "layout.tp"),
+        ("model_axis_size: 2", "model_axis_of_tomorrow: 2", "layout.tp"),
+    ],
+)
+def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribute: str) -> None:
+    found = Levanter().translate("run.yaml", JOB.replace(old, new))
+    assert attribute in {one.attribute for one in found.questions}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("  tensor_parallel_axes: [mlp, heads]\n", "", "the ranks of this axis compute the same"),
+        ("type: llama", "type: backpack", "`backpack` is not read"),
+        ("data:", "lora: {r: 8}\ndata:", "adapters are not in the language yet"),
+    ],
+)
+def test_what_the_language_lacks_is_an_error(old: str, new: str, message: str) -> None:
+    found = problems(Levanter(), JOB.replace(old, new), "run.yaml")
+    assert any(message in one for one, _ in found)
+
+
+def test_a_model_of_the_hub_is_the_reference_of_its_class() -> None:
+    text = JOB.replace("data:", "initialize_from_hf: true\nuse_hf_model_config: true\ndata:")
+    found = Levanter().translate("run.yaml", text)
+    assert settings(found)["training.model"] == "llama2_7b"
+    assert "reference_checkpoint of llama" in assumptions(found)["training.model"]
