@@ -99,9 +99,6 @@ def stack_terms(
     found: list[tuple[Plugin, Any]] = []
     for read, by_part in asked:
         found += _of_one(read, by_part, shape, hosts, rank)
-    found = [
-        (plugin, replace_values(term, _values_left_out(_type(term)))) for plugin, term in found
-    ]
     return merge_terms(found, hosts, by_shape=True)
 
 
@@ -219,13 +216,6 @@ def _numbers_of(type_: Any) -> tuple[str, ...]:
     """Return the numbers of a kind of term that time or memory depends on."""
     unused = () if issubclass(type_, Memory) else ("bytes_",)
     return tuple(n for n in _fields(type_) if n in _NUMBERS and n not in unused)
-
-
-@cache
-def _values_left_out(type_: Any) -> Mapping[str, float]:
-    """Return nothing for the numbers of a kind of term that neither time nor memory depends on."""
-    names = {"flops"} if issubclass(type_, Memory) else {"flops", "bytes_"}
-    return dict.fromkeys(names & {*_fields(type_)}, 0.0)
 
 
 @cache

@@ -26,6 +26,7 @@ from parcost.engine.shapes import shape_of, shape_problem
 from parcost.engine.study import SpecStudy, contribution, count_answers
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, SpecError
+from parcost.search.term_numbers import summed_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -251,7 +252,8 @@ class Variants:
                 return (), frozenset()
             others = iter(np.unravel_index(int(here.argmax()), here.shape))
             index = [int(next(others)) if i == slice(None) else i for i in index]
-        return self._trace(tuple(index), contribution, hook, position)
+        asked = _summed_numbers if hook in _SUMMED else contribution
+        return self._trace(tuple(index), asked, hook, position)
 
     def counts(
         self,
@@ -369,6 +371,16 @@ class Variants:
                 own += self._look_into(inner)
             self._inside[id(value)] = tuple(sorted(set(own)))
         return self._inside[id(value)]
+
+
+def _summed_numbers(study: SpecStudy, hook: str, position: int) -> Contribution:
+    """Return terms without what no sum of a search needs: arrays that nothing refers to are freed.
+
+    It asks for itself, as a plugin that reads the terms of others gets them whole.
+    """
+    return tuple(
+        (plugin, summed_numbers(term)) for plugin, term in contribution(study, hook, position)
+    )
 
 
 def _count(study: SpecStudy, hook: str, plugin: Plugin, term: Any) -> Any:

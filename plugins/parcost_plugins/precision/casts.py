@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+
+from attrs import evolve
 
 from parcost import Formula, Memory, Once, Real, Study, Work, formula
 from parcost_plugins.vocabulary import (
@@ -19,7 +21,7 @@ from parcost_plugins.vocabulary import (
 )
 from parcost_plugins.vocabulary.causes import COMPUTE, OPTIMIZER, PRECISION, WEIGHTS
 from parcost_plugins.vocabulary.run_choices import shards_weights
-from parcost_plugins.vocabulary.stage_parameters import stage_range
+from parcost_plugins.vocabulary.stage_parameters import slots, stage_range
 from parcost_plugins.vocabulary.sums import reduction_algorithm
 
 FP32 = 4.0  # bytes of a greatest value
@@ -38,19 +40,14 @@ def operands(study: Study) -> Iterator[Work]:
     precision, choice = study[Training].precision, study[KernelChoice]
     if _nothing(precision.cast) or not choice.memory_bound:
         return
-    wide = precision.wide_shares(layers(study))
-    for gemm in study.operators:
-        if not isinstance(gemm, Gemm) or gemm.pass_ not in ("F", "B", "R"):
-            continue
-        if gemm.wide or not precision.is_narrow(gemm.role, gemm.pass_):
-            continue
+    for gemm in _narrow_products(study):
         bytes_ = precision.cast * gemm.batch * gemm.m * gemm.k
         cast = Stream(
             name=f"cast for {gemm.name}",
             bytes_=bytes_,
             kernels=precision.cast_kernels * (gemm.batch if gemm.role == "expert" else 1.0),
             pass_=gemm.pass_,
-            count=[n * (1.0 - w) for n, w in zip(gemm.count, wide, strict=True)],
+            count=gemm.count,
             source=SOURCE,
         )
         yield Work(
@@ -64,20 +61,42 @@ def operands(study: Study) -> Iterator[Work]:
         )
 
 
+def _narrow_products(study: Study) -> Iterator[Gemm]:
+    """Yield the products whose operands are cast, as often as they run in the narrow type."""
+    precision = study[Training].precision
+    every_layer = not (precision.wide_first or precision.wide_last)
+    operators = (
+        (operator for _, operator in study.contributions_by_row("operators"))
+        if every_layer
+        else study.operators
+    )
+    for gemm in operators:
+        if not isinstance(gemm, Gemm) or gemm.pass_ not in ("F", "B", "R"):
+            continue
+        if gemm.wide or not precision.is_narrow(gemm.role, gemm.pass_):
+            continue
+        if every_layer:
+            yield gemm
+        else:
+            wide = precision.wide_shares(layers(study))
+            counts = [n * (1.0 - w) for n, w in zip(gemm.count, wide, strict=True)]
+            yield evolve(gemm, count=counts)
+
+
 def weights(study: Study) -> Iterator[Once]:
     """Yield the cast of the updated weights, which every replica makes for itself."""
     traffic = study[Training].precision.weight_cast
     if _nothing(traffic) or not study[KernelChoice].memory_bound:
         return
-    for stages, elements in _linear(study):
+    for where, elements, on in _linear(study):
         bytes_ = traffic * elements
         cast = Stream(name="weight cast", bytes_=bytes_, pass_="F", count=(1.0,), source=SOURCE)
         yield Once(
-            name=_cast_name("weight cast", stages, study),
+            name=f"weight cast{where}",
             cause=OPTIMIZER,
             seconds=_price(cast, study),
             when="end",
-            count=_stage_counts(stages, study),
+            count=on,
             resource="hbm",
             bytes_=bytes_,
         )
@@ -88,11 +107,7 @@ def maximum_agreement(study: Study) -> Iterator[Once]:
     precision = study[Training].precision
     if precision.amax_group == "none":
         return
-    tensors = [0.0] * virtual_stages(study)
-    for gemm in study.operators:
-        if isinstance(gemm, Gemm) and gemm.pass_ == "F" and precision.is_narrow(gemm.role, "F"):
-            tensors = [n + OPERANDS * count for n, count in zip(tensors, gemm.count, strict=True)]
-    most = max(tensors)
+    most = study.number(_most_tensors)
     group = study.group(precision.amax_group)
     algorithm = reduction_algorithm(study, study[CollectiveChoice].data)
     n = formula("fp32 k, k tensors of a stage", fp32=(FP32, "B"), k=most)
@@ -112,9 +127,9 @@ def copies(study: Study) -> Iterator[Memory]:
     each = study[Training].precision.copies(study[Cluster].device)
     if _nothing(each) or shards_weights(study):
         return
-    for stages, elements in _linear(study):
+    for where, elements, on in _linear(study):
         yield Memory(
-            name=_cast_name("narrow weights", stages, study),
+            name=f"narrow weights{where}",
             cause=WEIGHTS,
             bytes_=formula(
                 "psi e, psi parameters of linear layers",
@@ -122,39 +137,56 @@ def copies(study: Study) -> Iterator[Memory]:
                 e=(each, "B"),
                 source="Transformer Engine caches narrow weights over micro-batches",
             ),
-            count=_stage_counts(stages, study),
+            count=on,
         )
 
 
-def _linear(study: Study) -> Iterator[tuple[tuple[int, ...], Real]]:
-    """Yield the stages that hold equally many parameters of linear layers, and how many.
+def _most_tensors(study: Study) -> float:
+    """Return the tensors with a greatest value on the stage that has the most."""
+    precision = study[Training].precision
+    tensors = [0.0] * virtual_stages(study)
+    for gemm in study.operators:
+        if isinstance(gemm, Gemm) and gemm.pass_ == "F" and precision.is_narrow(gemm.role, "F"):
+            tensors = [n + OPERANDS * count for n, count in zip(tensors, gemm.count, strict=True)]
+    return max(tensors)
+
+
+def _linear(study: Study) -> Iterator[tuple[str, Real, Sequence[float]]]:
+    """Yield kinds of stages: which they are, their parameters of linear layers, one on each stage.
 
     They are those of the layers that tensor parallelism splits. Biases are among them.
     """
-    held = [
+    if study.has_structures:
+        held = _split_layers(p for _, p in study.contributions_by_row("parameters"))
+        for slot in slots(study, tuple(p.count for p in held), empty=False):
+            yield f", kind {slot.number}", _elements(held, slot.counts), slot.row
+        return
+    held = _split_layers(study.parameters)
+    of = virtual_stages(study)
+    kinds: dict[tuple[float, ...], list[int]] = {}
+    for stage, counts in enumerate(zip(*(p.count for p in held), strict=True)):
+        kinds.setdefault(counts, []).append(stage)
+    for counts, stages in kinds.items():
+        if any(counts):
+            where = "" if len(stages) == of else f", {stage_range(tuple(stages))}"
+            on = tuple(float(stage in stages) for stage in range(of))
+            yield where, _elements(held, counts), on
+
+
+def _split_layers(parameters: Iterable[Any]) -> Sequence[Parameters]:
+    """Return the parameters of layers that tensor parallelism splits."""
+    return [
         p
-        for p in study.parameters
+        for p in parameters
         if isinstance(p, Parameters) and p.place == "layer" and not p.replicated
     ]
-    kinds: dict[tuple[float, ...], list[int]] = {}
-    for stage in range(virtual_stages(study)):
-        kinds.setdefault(tuple(p.count[stage] for p in held), []).append(stage)
-    for counts, stages in kinds.items():
-        elements: Real = 0.0
-        for parameters, count in zip(held, counts, strict=True):
-            elements = elements + parameters.elements * count
-        if any(counts):
-            yield tuple(stages), elements
 
 
-def _cast_name(name: str, stages: tuple[int, ...], study: Study) -> str:
-    if len(stages) == virtual_stages(study):
-        return name
-    return f"{name}, {stage_range(stages)}"
-
-
-def _stage_counts(stages: tuple[int, ...], study: Study) -> tuple[float, ...]:
-    return tuple(float(stage in stages) for stage in range(virtual_stages(study)))
+def _elements(held: Sequence[Parameters], counts: Sequence[Real]) -> Real:
+    elements: Real = 0.0
+    for parameters, count in zip(held, counts, strict=True):
+        elements = elements + parameters.elements * count
+    return elements
 
 
 def _price(operator: Stream, study: Study) -> Formula:
