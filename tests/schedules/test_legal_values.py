@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from parcost import Times
 from parcost_plugins.schedules.stage_times import (
-    backward_times,
     is_uniform,
     maximum_of,
     minimum_of,
@@ -48,8 +45,3 @@ def test_the_largest_and_the_smallest_elementwise() -> None:
     assert np.array_equal(maximum_of([a, b, 1.5]), [2.0, 5.0, 3.0])
     assert np.array_equal(minimum_of([a, b, 3.5]), [1.0, 3.5, 3.0])
     assert (maximum_of([3.0]), minimum_of(iter([3.0, 2.0, 4.0]))) == (3.0, 2.0)
-
-
-def test_both_parts_of_backward_together() -> None:
-    times = Times(F=[1.0, 1.0], B=[2.0, 3.0], W=[4.0, 0.5])
-    assert backward_times(times) == pytest.approx([6.0, 3.5])

@@ -18,12 +18,7 @@ from parcost_plugins.schedules.interleaved import Interleaved
 
 
 def case_of(times: Times, hop: Any, p: int, m: Any, v: int) -> Case:
-    even = not isinstance(hop, tuple)
-    boundaries = () if even else hop
-    longest = hop if even else max(hop, default=0)
-    return Case(
-        stages=p, micro_batches=m, chunks=v, times=times, hop=longest, boundaries=boundaries
-    )
+    return Case.from_times(times, stages=p, micro_batches=m, chunks=v, hop=hop)
 
 
 def shape_of(p: int, m: int, v: int) -> PipelineShape:

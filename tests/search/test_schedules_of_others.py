@@ -75,7 +75,7 @@ FAULTY: dict[str, tuple[str, Any, str]] = {
     "negative": ("closed_form", gives((-1.0, True)), "is a negative time"),
     "spans raise": ("spans", raises, "raised KeyError: 'warp'"),
     "spans of a number": ("spans", gives(0.0), "returns float where starts and ends"),
-    "too few spans": ("spans", gives(([0.0], [1.0])), "no start and end for each of 2 virtual"),
+    "too few spans": ("spans", gives(([0.0], [1.0])), "no start and end for each of 2 runs"),
     "spans in words": ("spans", gives((["a", "b"], [1.0, 2.0])), "returns str where numbers"),
     "spans too long": ("spans", gives(([np.ones(7)] * 2, [1.0, 2.0])), r"shape \(7,\) for"),
 }
@@ -129,7 +129,7 @@ def test_a_bound_that_is_no_number_hides_no_layout() -> None:
     best = run_search().best
 
     def bound(_: Any, case: Case) -> Any:  # of the best layout, and no other
-        first = case.times.F[0]
+        first = case.F[0]
         return np.where(first == np.min(first), NAN, 0.0 * first)
 
     def bounds(*_: Any) -> float:
@@ -154,8 +154,8 @@ def test_a_closed_form_that_is_no_number_is_none() -> None:
 @pytest.mark.parametrize(
     ("method", "says"),
     [
-        ("lower_bound", lambda _, case: 1e3 * case.times.F[0]),
-        ("closed_form", lambda _, case: (1e3 * case.times.F[0], True)),
+        ("lower_bound", lambda _, case: 1e3 * case.F[0]),
+        ("closed_form", lambda _, case: (1e3 * case.F[0], True)),
     ],
 )
 def test_what_a_step_beats_proves_nothing(method: str, says: Any) -> None:

@@ -55,7 +55,8 @@ class InTurn(Schedule):
         return None if shape.chunks == 1 else "one chunk"
 
     def closed_form(self, case: Case) -> Any:
-        passes = sum(case.times.F) + sum(case.times.B) + sum(case.times.W)
+        stage = [f + both for f, both in zip(case.F, case.backward, strict=True)]
+        passes = case.before(stage)[-1] + stage[-1]
         return case.micro_batches * (passes + 2 * (case.stages - 1) * case.hop), True
 
     def lower_bound(self, case: Case) -> Any:

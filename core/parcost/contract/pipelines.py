@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from attrs import field
 
 from parcost.contract.fields import AMOUNT, NAME, SHARE, WHOLE, Record
+from parcost.numeric import Real, maximum
 from parcost.records import record
-
-if TYPE_CHECKING:
-    from parcost.numeric import Real
 
 
 @record(kw_only=True, eq=False)
@@ -105,26 +104,115 @@ class PipelineShape:
 
 @record(kw_only=True, eq=False)
 class Case:
-    """A pipeline to be timed: how it is cut, the *times* of its passes, and of messages.
+    """Pipelines to be timed, one or many at once: how they are cut, and what passes take.
 
-    *stages* and *chunks* are plain integers; *micro_batches* may be an array. *hop* is the
-    seconds of a message between neighbouring devices. Where boundaries differ it is the
-    slowest, and *boundaries* has one number for each: of devices 0 and 1, of 1 and 2.
+    Everything is a number or an array that broadcasts, *stages* and *chunks* too. Neighbouring
+    virtual stages that take equally long are a run. *F*, *B* and *W* are the seconds of one
+    micro-batch on a stage of each run, first to last. *counts* are the stages of each run. The last
+    virtual stage is a run of its own, so ``F[-1]`` is of it, and ``F[0]`` of the first one. A run
+    that some pipelines lack counts 0 there, and has the seconds of a run beside it.
+
+    *saved* is the most that a :class:`Pair` saves over its halves in sequence. *hop* is the seconds
+    of the slowest message between devices. Where boundaries differ, *hops_before* has the sum over
+    the boundaries in front of each run, for devices with one stage each.
+
+    >>> case = Case(stages=4, micro_batches=8, F=(1, 2), B=(2, 3), W=(0, 1), counts=(3, 1), hop=5)
+    >>> case.backward, case.before(case.F), case.messages
+    ([2, 4], [0, 3], [0, 15])
     """
 
-    stages: int
+    stages: Real
     micro_batches: Real
-    chunks: int = 1
-    times: Times
+    chunks: Real = 1
+    F: Sequence[Real]
+    B: Sequence[Real]
+    W: Sequence[Real]
+    counts: Sequence[Real]
+    saved: Real = 0.0
     hop: Real = 0.0
-    boundaries: tuple[Real, ...] = ()
+    hops_before: Sequence[Real] = ()
 
     @property
-    def hops(self) -> tuple[Real, ...]:
-        """The seconds of a message over each boundary of neighbouring devices."""
-        return self.boundaries or (self.hop,) * (self.stages - 1)
+    def backward(self) -> Sequence[Real]:
+        """The seconds of B and W together, by run."""
+        return [b + w for b, w in zip(self.B, self.W, strict=True)]
 
     @property
-    def virtual_stages(self) -> int:
-        """The parts of the model: *stages* times *chunks*."""
-        return self.stages * self.chunks
+    def messages(self) -> Sequence[Real]:
+        """The seconds of one message over each boundary in front of a run, added up."""
+        return self.hops_before or self.before([self.hop] * len(self.counts))
+
+    def before(self, seconds: Sequence[Real]) -> Sequence[Real]:
+        """Return the sum of *seconds*, which are by run, over all stages in front of each run."""
+        return _sums(list(zip(self.counts, seconds, strict=True))[:-1])
+
+    def behind(self, seconds: Sequence[Real]) -> Sequence[Real]:
+        """Return the sum of *seconds*, which are by run, over all stages behind each run."""
+        return _sums(list(zip(self.counts, seconds, strict=True))[:0:-1])[::-1]
+
+    @classmethod
+    def from_times(
+        cls,
+        times: Times,
+        *,
+        stages: int,
+        micro_batches: Real,
+        chunks: int = 1,
+        hop: Real | tuple[Real, ...] = 0.0,
+        alike: Sequence[int] = (),
+    ) -> Case:
+        """Return the case of a single shape, from the *times* of each virtual stage.
+
+        A tuple of *hop* has one number for each boundary: of devices 0 and 1, of 1 and 2.
+        Neighbours with the same number in *alike* are a run; without it, each stage is.
+
+        Raises:
+            ValueError: There are not as many times as virtual stages.
+        """
+        passes = list(zip(times.F, times.B, times.W, strict=True))
+        last = stages * chunks - 1
+        if len(passes) != last + 1:
+            raise ValueError(f"{len(passes)} times for {last + 1} virtual stages")
+        starts = [x for x in range(last) if not (x and alike) or alike[x] != alike[x - 1]]
+        starts.append(last)
+        forward, backward, weights = zip(*(passes[x] for x in starts), strict=True)
+        across: Sequence[Real] = ()
+        slowest: Real = 0.0
+        if isinstance(hop, tuple):
+            for each in hop:
+                slowest = maximum(slowest, each)
+            across = _sums([(1, each) for each in hop]) if chunks == 1 else ()
+        else:
+            slowest = hop
+        saved: Real = 0.0
+        for (x, y), pair in times.FB.items():
+            saved = maximum(saved, times.F[x] + times.B[y] + times.W[y] - pair)
+        return cls(
+            stages=stages,
+            micro_batches=micro_batches,
+            chunks=chunks,
+            F=forward,
+            B=backward,
+            W=weights,
+            counts=[b - a for a, b in pairwise((*starts, last + 1))],
+            saved=saved,
+            hop=slowest,
+            hops_before=[across[x] for x in starts] if across else (),
+        )
+
+    if not TYPE_CHECKING:  # types know what a case has
+
+        def __getattr__(self, name: str) -> object:
+            """Name the version that changed what a case has."""
+            message = (
+                f"a case has no `{name}` in version 3 of the contract, but F, B and W by run of "
+                "equal stages; `PARCOST_API = 2` in a plugin adapts its schedules "
+                "(docs/plugins.md, Versions of the contract)"
+            )
+            raise AttributeError(message)
+
+
+def _sums(runs: Sequence[tuple[Real, Real]]) -> list[Real]:
+    """Return the sum of the first 0, 1, ... of *runs*: how often, and what."""
+    each = (x if isinstance(n, int) and n == 1 else n * x for n, x in runs)
+    return list(accumulate(each, initial=0))

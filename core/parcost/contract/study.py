@@ -100,7 +100,7 @@ class Schedule(ABC):
         return None
 
     def closed_form(self, case: Case) -> tuple[Real, Mask] | None:  # noqa: ARG002
-        """Return the makespan in closed form, and where it holds.
+        """Return the makespan of each pipeline of *case* in closed form, and where it holds.
 
         It equals the replay wherever the mask holds, for messages that block no device.
         Elsewhere the seconds may be anything.
@@ -108,10 +108,11 @@ class Schedule(ABC):
         return None
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:  # noqa: ARG002
-        """Return when virtual stages start and end, where ``closed_form`` holds.
+        """Return when the first stage of each run starts and ends, where ``closed_form`` holds.
 
         Starts are of the first forward pass, ends of the last backward pass: they decide what
-        hides in fill and drain. Without them, terms that need them make the core replay.
+        hides in fill and drain. Further stages of a run start later and end earlier. Without
+        spans, terms that need them make the core replay.
         """
         return None
 

@@ -19,15 +19,19 @@ _Doings: TypeAlias = Sequence[tuple[Real, tuple[Real, ...]]]  # how often, and s
 
 
 def lower_bound(
-    plan: PipelinePlan, times: Times, hop: Hop, micro_batches: Real | None = None
+    plan: PipelinePlan,
+    times: Times,
+    hop: Hop,
+    micro_batches: Real | None = None,
+    alike: Sequence[int] = (),
 ) -> Real:
-    """Return seconds that the makespan is never below.
+    """Return seconds that the makespan is never below; see :func:`case_of` for *alike*.
 
     Without a better bound of the schedule it is a maximum over two kinds of path. One is the path
     of a micro-batch through all stages. The other is the work of each device: a first micro-batch
     has to arrive, and a last gradient has to leave.
     """
-    case = case_of(plan.pipeline, times, reduce(minimum, hops_of(hop)), micro_batches)
+    case = case_of(plan.pipeline, times, reduce(minimum, hops_of(hop)), micro_batches, alike)
     if (found := better(plan.schedule, case)) is not None:
         return found
     orders = [order for _, order in plan.orders]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parcost.contract.calls import CallError, call
@@ -17,7 +16,7 @@ from parcost.contract.study import Schedule
 from parcost.engine.compiled_order import OrderError
 from parcost.engine.shapes import broadcasts
 from parcost.language.errors import FaultError
-from parcost.numeric import Mask, Real, array_kind, is_array, maximum
+from parcost.numeric import Mask, Real, array_kind, is_array
 
 if TYPE_CHECKING:
     from parcost.contract.study import Study
@@ -41,15 +40,19 @@ def case_of(
     times: Times,
     hop: Real | tuple[Real, ...],
     micro_batches: Real | None = None,
+    alike: Sequence[int] = (),
 ) -> Case:
-    """Return what a schedule reads of a pipeline, with other *micro_batches* if any."""
-    return Case(
+    """Return what a schedule reads of a pipeline, with other *micro_batches* if any.
+
+    Neighbouring virtual stages that have the same number in *alike* are a run.
+    """
+    return Case.from_times(
+        times,
         stages=pipeline.stages,
         chunks=pipeline.chunks,
         micro_batches=pipeline.micro_batches if micro_batches is None else micro_batches,
-        times=times,
-        hop=reduce(maximum, hop or (0.0,)) if isinstance(hop, tuple) else hop,
-        boundaries=hop if isinstance(hop, tuple) else (),
+        hop=hop,
+        alike=alike,
     )
 
 
@@ -81,15 +84,15 @@ def closed_form(schedule: Schedule, case: Case) -> tuple[Real, Mask]:
 
 
 def spans(schedule: Schedule, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:
-    """Return when virtual stages start and end, or None."""
+    """Return when the first stage of each run starts and ends, or None."""
     found = _call(schedule, "spans", schedule.spans, case)
     if found is None:
         return None
     rows = _two(schedule, "spans", found, "starts and ends")
-    stages = case.virtual_stages
+    runs = len(case.counts)
     for row in rows:
-        if not isinstance(row, (list, tuple)) or len(row) != stages:
-            message = f"returns no start and end for each of {stages} virtual stages"
+        if not isinstance(row, (list, tuple)) or len(row) != runs:
+            message = f"returns no start and end for each of {runs} runs of stages"
             raise _wrong(schedule, "spans", message)
         _require(schedule, "spans", row, case)
     return rows
@@ -131,9 +134,8 @@ def _require(schedule: Schedule, method: str, values: Sequence[Any], case: Case)
 
 def _shape(case: Case) -> tuple[int, ...]:
     """Return the shape of all numbers of *case* together."""
-    times = case.times
-    passes = (*times.F, *times.B, *times.W, *times.FB.values())
-    values = [*passes, case.hop, *case.boundaries, case.micro_batches]
+    cut = (case.stages, case.chunks, case.micro_batches, *case.counts)
+    values = [*case.F, *case.B, *case.W, case.saved, case.hop, *case.hops_before, *cut]
     if not is_array(*values):
         return ()
     import numpy as np

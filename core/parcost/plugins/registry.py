@@ -29,6 +29,7 @@ from parcost.contract.plugin import Fault
 from parcost.contract.schema import BlockType, block_type
 from parcost.contract.validation import answer_types, expectation, items_of, problem
 from parcost.language.diagnostics import did_you_mean, one_line, quote, type_name
+from parcost.plugins.former_schedules import ScheduleOfVersion2
 
 if TYPE_CHECKING:
     from parcost.contract.plugin import Plugin
@@ -55,6 +56,8 @@ _FORMER_METHODS: Mapping[str, Sequence[str]] = {
 _ONE_ARGUMENT = dict.fromkeys(("limits", "closed_form", "spans", "lower_bound", "for_study"), 2)
 #: What algorithms of the first version had where ``closed_form`` is now.
 _FORMER_TEXTS = ("formula", "formula_for", "sees")
+#: The version before: all of it but the cases of schedules is as it is now.
+_SCHEDULES_BY_STAGE = 2
 _GUIDE = "docs/plugins.md, Versions of the contract,"
 
 #: A hook of a plugin: the plugin, the function, and the arguments that it takes.
@@ -173,9 +176,8 @@ def _hooks_of(plugins: Sequence[Plugin], faults: list[Fault]) -> Mapping[str, Se
 
 def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None:
     """Register *plugin*; return what does not fit, if anything."""
-    members = vars(plugin.module) if isinstance(plugin.module, ModuleType) else {}
-    wanted = members.get("PARCOST_API", API_VERSION)
-    if wanted != API_VERSION:
+    wanted = _version(plugin)
+    if wanted not in (_SCHEDULES_BY_STAGE, API_VERSION):
         message = f"needs version {quote(wanted)} of the contract, and this is {API_VERSION}"
         return _fault(plugin, "registration", f"{message}; {_GUIDE} lists the changes")
     misfit = pluggy.PluginValidationError
@@ -192,6 +194,12 @@ def _register_one(manager: pluggy.PluginManager, plugin: Plugin) -> Fault | None
             message = f"no hook has this name; {hint or f'{_GUIDE} says what changed'}"
             return _fault(plugin, one_line(caller.name), message)
     return None
+
+
+def _version(plugin: Plugin) -> Any:
+    """Return the version of the contract that *plugin* requires."""
+    members = vars(plugin.module) if isinstance(plugin.module, ModuleType) else {}
+    return members.get("PARCOST_API", API_VERSION)
 
 
 def _hook_of(error: pluggy.PluginValidationError) -> str:
@@ -240,6 +248,8 @@ def _offers_of(
             what = f"the block `{name}`" if hook == "blocks" else f"`{name}`"
             raise OfferError(f"offers {what}, which plugin {other} offers already")
         taken.add((hook, name))
+        if hook == "schedules" and _version(plugin) == _SCHEDULES_BY_STAGE:
+            thing = ScheduleOfVersion2(thing)  # noqa: PLW2901
         yield hook, name, block_type(thing) if hook == "blocks" else thing
 
 
@@ -279,7 +289,7 @@ def _name(hook: str, thing: Any) -> str:
 def _former(thing: Any, change: str) -> str:
     """Return the complaint about what is written for a former version of the contract."""
     return (
-        f"returned {type_name(thing)}, written for version {API_VERSION - 1} of the contract: "
+        f"returned {type_name(thing)}, written for version 1 of the contract: "
         f"{change}; {_GUIDE} lists the changes"
     )
 

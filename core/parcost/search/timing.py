@@ -8,7 +8,8 @@ that of the schedule's order for as many micro-batches as change it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import cached_property, reduce
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,7 +78,7 @@ class ScheduleTimes:
         self.hop: Hop = 0.0
         for edge in (t for t in terms if isinstance(t, Edge)):
             self.hop = add_hops(self.hop, tuple(edge.boundaries) or edge.seconds)
-        self.kinds = [alike[x] for x in self.plan.stage]
+        self.alike, self.kinds = alike, [alike[x] for x in self.plan.stage]
 
     def minimum_seconds(self) -> Real:
         """Return seconds that the step is never below, with whatever terms there are besides."""
@@ -161,15 +162,16 @@ class ScheduleTimes:
         found = spans(self.schedule, self._case) if any_of(mask) else None
         if found is None:
             return None, False
-        starts, ends = found
-        for value in (*starts, *ends):
+        for value in chain(*found):
             mask = mask & self._schedule_number(value, "spans", mask)
+        runs = [k for k, stages in enumerate(self._case.counts) for _ in range(int(stages))]
+        starts, ends = ([times[runs[x]] for x in self.plan.stage] for times in found)
         return Timeline(seconds=seconds, starts=starts, ends=ends), mask
 
-    @property
+    @cached_property
     def _case(self) -> Case:
         """The pipeline to be timed, as the schedule reads it."""
-        return case_of(self.pipeline, self.times, self.hop)
+        return case_of(self.pipeline, self.times, self.hop, alike=self.alike)
 
     def _mixed(self, seconds: Real, mask: Mask) -> Real:
         """Return the makespan where it is proven, and a bound elsewhere."""
@@ -181,7 +183,8 @@ class ScheduleTimes:
         return mixed
 
     def _bound(self) -> Real:
-        bound = lower_bound(self.plan, self.times, self.hop, self.pipeline.micro_batches)
+        m = self.pipeline.micro_batches
+        bound = lower_bound(self.plan, self.times, self.hop, m, self.alike)
         if (known := self._schedule_number(bound, "lower_bound")) is True:
             return bound
         least: Real = np.where(known, bound, np.where(self._ends(), 0.0, inf))

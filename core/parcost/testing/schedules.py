@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from parcost.contract.pipelines import Case, Op, Pair, PipelineShape, Times
 from parcost.contract.study import Schedule
 from parcost.engine.orders import order_of
+from parcost.numeric import Real
 from parcost.testing.simulator import Simulation, ops_of, simulate
 
 _ROUNDING = 1e-9
@@ -65,47 +66,68 @@ class ScheduleContract:
 
     def test_a_closed_form_is_the_time_of_the_order(self) -> None:
         """Wherever its mask holds, it equals a simulation of the order, spans included."""
-        for case, lists in self._cases():
+        for case, times, lists in self._cases():
             form = self.schedule.closed_form(case)
             if form is None or not bool(np.all(form[1])):
                 continue
-            found = _simulate(case, lists)
+            found = _simulate(case, times, lists)
             assert form[0] == pytest.approx(found.seconds, rel=_ROUNDING), case
             spans = self.schedule.spans(case)
             if spans is not None and self.schedule.copies == 1:
                 starts, ends = ({x: at for (x, _), at in of.items()} for of in _spans(found))
-                stages = range(case.virtual_stages)
-                assert list(spans[0]) == pytest.approx([starts[x] for x in stages]), case
-                assert list(spans[1]) == pytest.approx([ends[x] for x in stages]), case
+                first = list(accumulate(case.counts, initial=0))[:-1]  # stages of runs
+                assert list(spans[0]) == pytest.approx([starts[x] for x in first]), case
+                assert list(spans[1]) == pytest.approx([ends[x] for x in first]), case
 
     def test_a_lower_bound_is_never_above_the_time(self) -> None:
         """A search would miss the best layout by a bound that is too high."""
-        for case, lists in self._cases():
+        for case, times, lists in self._cases():
             bound = self.schedule.lower_bound(case)
             if bound is not None:
-                assert bound <= _simulate(case, lists).seconds * (1 + _ROUNDING), case
+                assert bound <= _simulate(case, times, lists).seconds * (1 + _ROUNDING), case
 
     def test_arrays_are_their_numbers(self) -> None:
         """Closed form, mask and bound of an array of hops are those of each hop."""
         hops = np.array(_HOPS)
         for p, m, v in self.legal():
-            every = _case(p, m, v, (2.0, 3.0, 1.0), hops)
-            each = [_case(p, m, v, (2.0, 3.0, 1.0), hop) for hop in _HOPS]
-            form = self.schedule.closed_form(every)
-            for i, one in enumerate(each):
-                single = self.schedule.closed_form(one)
-                assert (form is None) == (single is None)
-                if form is not None and single is not None:
-                    holds = np.broadcast_to(form[1], hops.shape)[i]
-                    assert bool(holds) == bool(single[1]), one
-                    if holds:
-                        seconds = np.broadcast_to(form[0], hops.shape)[i]
-                        assert seconds == pytest.approx(single[0], rel=_ROUNDING)
-            bound = self.schedule.lower_bound(every)
-            for i, one in enumerate(each):
-                if bound is not None:
-                    found = np.broadcast_to(bound, hops.shape)[i]
-                    assert found == pytest.approx(self.schedule.lower_bound(one), rel=_ROUNDING)
+            times = _times(p * v, (2.0, 3.0, 1.0))
+            self._compare(_case(p, m, v, times, hops), [_case(p, m, v, times, h) for h in _HOPS])
+
+    def test_arrays_of_shapes_are_their_shapes(self) -> None:
+        """Closed form, mask, bound and spans of many shapes at once are those of each shape."""
+        for passes, hop, slow in product(_PASSES, _HOPS, (None, 0, -1)):
+            each = []
+            for p, m, v in self.legal():
+                n = p * v
+                alike = [0, *[1] * (n - 2), 2][-n:]  # the first, those between, and the last
+                each.append(_case(p, m, v, _times(n, passes, slow), hop, alike))
+            self._compare(_stack(each), each)
+
+    def _compare(self, every: Case, each: Sequence[Case]) -> None:
+        """Compare answers for pipelines at once with those for each."""
+        form, bound = self.schedule.closed_form(every), self.schedule.lower_bound(every)
+        spans = None if form is None else self.schedule.spans(every)
+        for i, one in enumerate(each):
+
+            def pick(value: Any, i: int = i) -> Any:
+                return np.broadcast_to(value, len(each))[i]
+
+            if bound is not None:
+                single = self.schedule.lower_bound(one)
+                assert pick(bound) == pytest.approx(single, rel=_ROUNDING), one
+            alone = self.schedule.closed_form(one)
+            assert (form is None) == (alone is None)
+            if form is None or alone is None:
+                continue
+            assert bool(pick(form[1])) == bool(alone[1]), one
+            if not alone[1]:
+                continue
+            assert pick(form[0]) == pytest.approx(alone[0], rel=_ROUNDING), one
+            own = self.schedule.spans(one)
+            assert (spans is None) == (own is None)
+            for rows, row in zip(spans or (), own or (), strict=True):
+                there = [pick(x) for x, n in zip(rows, every.counts, strict=True) if pick(n)]
+                assert there == pytest.approx(row, rel=_ROUNDING), one
 
     def test_more_micro_batches_keep_what_a_search_assumes(self) -> None:
         """Devices hold the same stages, begin and end with the same, and hold no fewer."""
@@ -126,14 +148,15 @@ class ScheduleContract:
         for framework, source in self.schedule.frameworks.items():
             assert source.strip(), f"{framework} has no source"
 
-    def _cases(self) -> Iterator[tuple[Case, Sequence[Sequence[Op | Pair]]]]:
+    def _cases(self) -> Iterator[tuple[Case, Times, Sequence[Sequence[Op | Pair]]]]:
         for p, m, v in self.legal():
             lists = self.schedule.order(p, m, v)
             for passes, hop in product(_PASSES, _HOPS):
-                yield _case(p, m, v, passes, hop), lists
-            if p * v > 1:  # one stage that differs
-                yield _case(p, m, v, (2.0, 3.0, 1.0), 1.0, slow=p * v - 1), lists
-                yield _case(p, m, v, (2.0, 3.0, 1.0), 1.0, slow=0), lists
+                times = _times(p * v, passes)
+                yield _case(p, m, v, times, hop), times, lists
+            for slow in (0, -1) if p * v > 1 else ():  # one stage that differs
+                times = _times(p * v, (2.0, 3.0, 1.0), slow)
+                yield _case(p, m, v, times, 1.0), times, lists
 
 
 def _all_ops(entries: Sequence[Op | Pair]) -> Iterator[Op]:
@@ -141,18 +164,38 @@ def _all_ops(entries: Sequence[Op | Pair]) -> Iterator[Op]:
         yield from ops_of(entry)
 
 
-def _case(
-    p: int, m: int, v: int, passes: Sequence[float], hop: Any, slow: int | None = None
-) -> Case:
-    F, B, W = ([seconds] * (p * v) for seconds in passes)
+def _times(stages: int, passes: Sequence[float], slow: int | None = None) -> Times:
+    F, B, W = ([seconds] * stages for seconds in passes)
     if slow is not None:
         F[slow], B[slow] = 2 * F[slow], 2 * B[slow]
-    return Case(stages=p, micro_batches=m, chunks=v, times=Times(F, B, W), hop=hop)
+    return Times(F, B, W)
 
 
-def _simulate(case: Case, lists: Sequence[Sequence[Op | Pair]]) -> Simulation:
-    times = {"F": case.times.F, "B": case.times.B, "W": case.times.W}
-    return simulate(lists, times, case.hop)
+def _case(p: int, m: int, v: int, times: Times, hop: Any, alike: Sequence[int] = ()) -> Case:
+    return Case.from_times(times, stages=p, micro_batches=m, chunks=v, hop=hop, alike=alike)
+
+
+def _stack(cases: Sequence[Case]) -> Case:
+    """Return cases of at most three runs as one."""
+    rows: dict[str, list[list[Real]]] = {name: [] for name in ("F", "B", "W", "counts")}
+    for case in cases:
+        lacking, place = 3 - len(case.counts), min(len(case.counts) - 1, 1)
+        for name, found in rows.items():
+            row = list(getattr(case, name))
+            row[place:place] = [0 if name == "counts" else row[0]] * lacking
+            found.append(row)
+    columns: dict[str, Any] = {
+        name: list(map(np.array, zip(*found, strict=True))) for name, found in rows.items()
+    }
+    cut: dict[str, Any] = {
+        name: np.array([getattr(case, name) for case in cases])
+        for name in ("stages", "micro_batches", "chunks", "hop")
+    }
+    return Case(**cut, **columns)
+
+
+def _simulate(case: Case, times: Times, lists: Sequence[Sequence[Op | Pair]]) -> Simulation:
+    return simulate(lists, {"F": times.F, "B": times.B, "W": times.W}, case.hop)
 
 
 def _spans(found: Simulation) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
-from parcost_plugins.schedules.stage_times import backward_times, is_uniform
+from parcost_plugins.schedules.stage_times import is_uniform
 
 
 class BreadthFirst(Schedule):
@@ -44,13 +44,12 @@ class BreadthFirst(Schedule):
         the next. It waits if that is still on its way back. Otherwise only the path down and back
         counts, once.
         """
-        times, hop = case.times, case.hop
-        stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks
-        f, both = times.F[0], times.B[0] + times.W[0]
+        hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks
+        f, both = case.F[0], case.backward[0]
         seconds = (micro_batches * chunks + stages - 1) * (f + both) + 2 * (stages - 1) * hop
         ahead = micro_batches - stages
         mask = (ahead * f >= stages * hop) & (ahead * both >= stages * hop)
-        return seconds, mask & is_uniform(times.F, backward_times(times))
+        return seconds, mask & is_uniform(case.F, case.backward)
 
 
 _BREADTH_FIRST = BreadthFirst()

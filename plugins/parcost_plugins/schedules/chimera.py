@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
 from parcost.numeric import where
-from parcost_plugins.schedules.stage_times import backward_times, is_uniform, multiples, one_chunk
+from parcost_plugins.schedules.stage_times import is_uniform, multiples, one_chunk
 
 
 class Chimera(Schedule):
@@ -43,13 +43,12 @@ class Chimera(Schedule):
 
         Passes that take as long fill their slots. In a unit alone backward may be longer.
         """
-        times, hop, stages, micro_batches = case.times, case.hop, case.stages, case.micro_batches
-        both = backward_times(times)
-        f, b = times.F[0], both[0]
+        hop, stages, micro_batches = case.hop, case.stages, case.micro_batches
+        f, b = case.F[0], case.backward[0]
         slots = (2 * micro_batches + stages - 2) * f
         seconds = where(f == b, slots, stages * f + (2 * stages - 2) * b)
         mask = (hop == 0) & (b >= f) & ((f == b) | (micro_batches == stages))
-        return seconds, mask & is_uniform(times.F, both)
+        return seconds, mask & is_uniform(case.F, case.backward)
 
 
 def _slots(d: int, stages: int, micro_batches: int) -> Iterator[tuple[int, Op]]:

@@ -56,12 +56,9 @@ class DualPipe(Schedule):
 
         B is as long as F, and running passes at once saves nothing.
         """
-        times, hop, stages, micro_batches = case.times, case.hop, case.stages, case.micro_batches
-        f, b, w = times.F[0], times.B[0], times.W[0]
-        pairs = [times.pair(x, stages - 1 - x) for x in range(stages)]
-        seconds = micro_batches * pairs[0] + (stages / 2 - 1) * (pairs[0] + b + w - 3 * w)
-        mask = (hop == 0) & is_uniform(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
-        return seconds, mask & (f == b) & ((w == f) | (2 * w == f))
+        f, b, w = case.F[0], case.B[0], case.W[0]
+        seconds = case.micro_batches * (f + b + w) + (case.stages / 2 - 1) * (f + 2 * b - w)
+        return seconds, _is_balanced(case)
 
 
 class DualPipeV(Schedule):
@@ -97,14 +94,16 @@ class DualPipeV(Schedule):
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan of equal stages in two cases: W as long as F, and half of it."""
-        times, hop = case.times, case.hop
-        stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks
-        f, b, w = times.F[0], times.B[0], times.W[0]
-        last = stages * chunks - 1
-        pairs = [times.pair(x, last - x) for x in range(last + 1)]
-        seconds = 2 * micro_batches * pairs[0] + (stages - 1) * (pairs[0] + b + w - 3 * w)
-        mask = (hop == 0) & is_uniform(times.F, times.B, times.W, pairs) & (pairs[0] == f + b + w)
-        return seconds, mask & (f == b) & ((w == f) | (2 * w == f))
+        f, b, w = case.F[0], case.B[0], case.W[0]
+        seconds = 2 * case.micro_batches * (f + b + w) + (case.stages - 1) * (f + 2 * b - w)
+        return seconds, _is_balanced(case)
+
+
+def _is_balanced(case: Case) -> Mask:
+    """Return whether stages are equal, B is as long as F, W as long or half, and nothing hides."""
+    f, b, w = case.F[0], case.B[0], case.W[0]
+    mask = (case.hop == 0) & (case.saved == 0) & is_uniform(case.F, case.B, case.W)
+    return mask & (f == b) & ((w == f) | (2 * w == f))
 
 
 class _Phases:

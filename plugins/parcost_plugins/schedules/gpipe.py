@@ -8,13 +8,13 @@ equal or not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import add
 
 from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
 from parcost.numeric import maximum
-from parcost_plugins.schedules.stage_times import backward_times, one_chunk
+from parcost_plugins.schedules.stage_times import one_chunk
 
 
 class GPipe(Schedule):
@@ -40,25 +40,21 @@ class GPipe(Schedule):
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan."""
-        turn = _arrival(case.times.F, case.hops, case.micro_batches)
-        return turn + _arrival(backward_times(case.times), case.hops, case.micro_batches), True
+        return next(_ends(case, case.F)) + next(_ends(case, case.backward)), True
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]]:
-        """Return when each stage starts its first forward and ends its last backward pass."""
-        forward, backward, hops = case.times.F, backward_times(case.times), case.hops
-        m = case.micro_batches
-        turn = _arrival(forward, hops, m)
-        starts = [0.0, *accumulate(map(add, forward, hops))]
-        ends = [turn + _arrival(backward[s:], hops[s:], m) for s in range(case.stages)]
-        return starts, ends
+        """Return when stages start their first forward and end their last backward pass."""
+        turn, starts = next(_ends(case, case.F)), map(add, case.before(case.F), case.messages)
+        return list(starts), [turn + end for end in _ends(case, case.backward)]
 
 
-def _arrival(stages: Sequence[Real], hops: Sequence[Real], micro_batches: Real) -> Real:
-    """Return when the last micro-batch has passed a line of *stages*, *hops* apart."""
-    first, slowest = stages[0], stages[0]
-    for time, hop in zip(stages[1:], hops, strict=True):
-        first, slowest = first + hop + time, maximum(slowest, time)
-    return first + (micro_batches - 1) * slowest
+def _ends(case: Case, seconds: Sequence[Real]) -> Iterator[Real]:
+    """Yield when the last micro-batch has passed all stages from each run to the last."""
+    before, hops, more = case.before(seconds), case.messages, case.micro_batches - 1
+    whole, across = before[-1] + seconds[-1], hops[-1]
+    slowest = list(accumulate(reversed(seconds), maximum))[::-1]
+    for time, hop, longest in zip(before, hops, slowest, strict=True):
+        yield (whole - time) + (across - hop) + more * longest
 
 
 _GPIPE = GPipe()

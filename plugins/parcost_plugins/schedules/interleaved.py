@@ -12,7 +12,7 @@ from functools import cache
 
 from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, Study, hookimpl
 from parcost.numeric import where
-from parcost_plugins.schedules.stage_times import backward_times, is_uniform, minimum_of, multiples
+from parcost_plugins.schedules.stage_times import is_uniform, minimum_of, multiples
 from parcost_plugins.vocabulary import ScheduleChoice
 
 
@@ -66,19 +66,18 @@ class Interleaved(Schedule):
         stages counts once. Larger groups have other work in that time. Then only one path down and
         back counts. This holds if a pass each way takes at least two messages.
         """
-        times, hop = case.times, case.hop
-        stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks
+        hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks
         group = self._group or stages
-        f, both = times.F[0], times.B[0] + times.W[0]
+        f, both = case.F[0], case.backward[0]
         shorter = minimum_of((f, both))
         seconds = (micro_batches * chunks + stages - 1) * (f + both)
         spare = (group > stages) & (micro_batches > group)
         ways = where(spare, stages - 1, stages * chunks - 1)
-        seconds = seconds + 2 * hop * ways * (stages > 1)
+        seconds = seconds + 2 * hop * where(stages > 1, ways, 0.0)
         ahead = minimum_of(((group - stages) * shorter / stages, (f + both) / 2))
         room = where(spare, ahead, shorter)
         short = (hop == 0) | ((hop <= room) & ((group == stages) | spare))
-        return seconds, is_uniform(times.F, backward_times(times)) & short
+        return seconds, is_uniform(case.F, case.backward) & short
 
 
 @cache

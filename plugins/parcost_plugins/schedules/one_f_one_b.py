@@ -9,12 +9,10 @@ that is slow enough to be the bottleneck.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 
 from parcost import Case, Mask, Op, PipelineShape, Real, Schedule, hookimpl
-from parcost.numeric import floor, maximum, where
+from parcost.numeric import floor, is_array, maximum, minimum, where
 from parcost_plugins.schedules.stage_times import (
-    backward_times,
     is_uniform,
     maximum_of,
     minimum_of,
@@ -51,16 +49,15 @@ class OneFOneB(Schedule):
         its first micro-batch, if the stages before it fill in time. They do if no forward pass is
         longer than both passes of any stage.
         """
-        times, hop, stages, m = case.times, case.hop, case.stages, case.micro_batches
-        backward = backward_times(times)
-        both = [f + b for f, b in zip(times.F, backward, strict=True)]
+        hop, stages, m = case.hop, case.stages, case.micro_batches
+        both = [f + b for f, b in zip(case.F, case.backward, strict=True)]
         *others, last = both
         round_trips = (stages - 1) + (m - 2) - floor((m - 2) / stages)
         equal = (m + stages - 1) * last + 2 * hop * round_trips
-        paced = sum(others, start=0.0 * last) + m * last + 2 * (stages - 1) * hop
-        even = is_uniform(times.F, backward)
+        paced = case.before(both)[-1] + m * last + 2 * (stages - 1) * hop
+        even = is_uniform(case.F, case.backward)
         pace: Mask = True
-        longest, shortest = maximum_of(times.F), minimum_of(both)
+        longest, shortest = maximum_of(case.F), minimum_of(both)
         for t in others:
             pace = pace & (t + 2 * hop <= last)
         return where(even, equal, paced), even | (pace & (longest <= shortest))
@@ -71,34 +68,40 @@ class OneFOneB(Schedule):
         What stages in front of the slowest do before and after it does not overlap. What
         those behind it do overlaps only with the p - 1 - s other passes that it then has.
         """
-        times, stages, micro_batches = case.times, case.stages, case.micro_batches
-        passes = list(zip(times.F, backward_times(times), strict=True))
-        before: Real = 0.0
-        behind: Real = 0.0
-        for f, b in passes:
-            behind = behind + f + b
-        longest = behind
-        for s, (f, b) in enumerate(passes):
-            behind, meanwhile = behind - (f + b), stages - 1 - s
-            waits = maximum(behind - meanwhile * f, 0.0) + maximum(behind - meanwhile * b, 0.0)
-            waits = where(micro_batches >= stages, waits, 0.0)
-            longest = maximum(longest, before + micro_batches * (f + b) + waits)
-            before = before + f + b
+        backward = case.backward
+        both = [f + b for f, b in zip(case.F, backward, strict=True)]
+        before, behind = case.before(both), case.behind(both)
+        further = case.behind([1] * len(both))  # stages
+        longest: Real = before[-1] + both[-1]
+        rows = (case.F, backward, both, case.counts, before, behind, further)
+        for f, b, t, n, ahead, rest, stages in zip(*rows, strict=True):
+            for i in _run_ends(n):
+                others, meanwhile = rest + (n - 1 - i) * t, stages + (n - 1 - i)
+                waits = maximum(others - meanwhile * f, 0.0) + maximum(others - meanwhile * b, 0.0)
+                waits = where(case.micro_batches >= case.stages, waits, 0.0)
+                longest = maximum(longest, ahead + i * t + case.micro_batches * t + waits)
         return longest
 
     def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]]:
-        """Return when each stage starts its first forward and ends its last backward pass.
+        """Return when stages start their first forward and end their last backward pass.
 
         In both cases the first micro-batch runs forward and the last one runs backward
         through the stages without a wait.
         """
-        times, hop = case.times, case.hop
         seconds, _ = self.closed_form(case)
-        forward = [f + hop for f in times.F[:-1]]
-        backward = [b + hop for b in backward_times(times)[:-1]]
-        starts = [0.0, *accumulate(forward)]
-        ends = [seconds, *(seconds - behind for behind in accumulate(backward))]
-        return starts, ends
+        starts = case.before([f + case.hop for f in case.F])
+        behind = case.before([b + case.hop for b in case.backward])
+        return starts, [seconds - late for late in behind]
+
+
+def _run_ends(count: Real) -> Sequence[Real]:
+    """Return the first and the last place in a run, between which a bound is no higher.
+
+    A run of no stages has the last place of the run in front of it, which is counted already.
+    """
+    if not is_array(count) and count <= 1:
+        return (count - 1,)
+    return minimum(count - 1, 0), count - 1
 
 
 def _stage(s: int, warm_up: int, micro_batches: int) -> list[Op]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from parcost import Mask, Real, Times
+from parcost import Mask, Real
 from parcost.numeric import maximum, minimum
 
 
@@ -38,11 +38,6 @@ def is_uniform(*columns: Sequence[Real]) -> Mask:
             if time is not column[0]:
                 mask = mask & (time == column[0])
     return mask
-
-
-def backward_times(times: Times) -> Sequence[Real]:
-    """Return B and W together on each stage."""
-    return [b + w for b, w in zip(times.B, times.W, strict=True)]
 
 
 def maximum_of(values: Iterable[Real]) -> Real:

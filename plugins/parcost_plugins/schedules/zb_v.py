@@ -42,11 +42,10 @@ class ZBV(Schedule):
 
     def closed_form(self, case: Case) -> tuple[Real, Mask]:
         """Return the makespan where all passes of all virtual stages are equal."""
-        times, hop = case.times, case.hop
-        stages, micro_batches, chunks = case.stages, case.micro_batches, case.chunks
-        f = times.F[0]
+        hop, stages, micro_batches, chunks = case.hop, case.stages, case.micro_batches, case.chunks
+        f = case.F[0]
         mask = (hop == 0) & (micro_batches >= 2 * stages - 1)
-        equal = is_uniform([*times.F, *times.B, *times.W])
+        equal = is_uniform([*case.F, *case.B, *case.W])
         return (3 * chunks * micro_batches + stages - 1) * f, mask & equal
 
 

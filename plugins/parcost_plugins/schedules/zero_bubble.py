@@ -43,9 +43,9 @@ class ZeroBubble(Schedule):
         With ZB-H1 messages may take time: every stage waits for two messages each way. This holds
         if W is the shortest pass and a round trip is no longer than W.
         """
-        times, hop, stages, micro_batches = case.times, case.hop, case.stages, case.micro_batches
-        f, b, w = times.F[0], times.B[0], times.W[0]
-        mask = (micro_batches >= 2 * stages) & is_uniform(times.F, times.B, times.W)
+        hop, stages, micro_batches = case.hop, case.stages, case.micro_batches
+        f, b, w = case.F[0], case.B[0], case.W[0]
+        mask = (micro_batches >= 2 * stages) & is_uniform(case.F, case.B, case.W)
         if self._many == 1:
             most = maximum(maximum(f + b - w, f), b) + 4 * hop
             quiet = (hop == 0) | ((w <= f) & (w <= b) & (2 * hop <= w))

@@ -1,0 +1,111 @@
+"""Schedules of plugins for version 2 of the contract, adapted to version 3.
+
+A case of version 2 was a single pipeline, with the times of each virtual stage. Version 3 has runs
+of equal stages, and many pipelines at once. The adapter expands the runs. Without an answer for a
+case that version 2 cannot express, the core replays the order: slower, and never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, chain, repeat
+from typing import TYPE_CHECKING
+
+from parcost.contract.pipelines import Case, Op, Pair, PipelineShape, Times
+from parcost.contract.study import Schedule
+from parcost.numeric import any_of, is_array
+from parcost.records import record
+
+if TYPE_CHECKING:
+    from parcost.contract.study import Study
+    from parcost.numeric import Mask, Real
+
+
+@record(kw_only=True, eq=False)
+class CaseOfVersion2:
+    """One pipeline, with the times of each virtual stage."""
+
+    stages: int
+    micro_batches: Real
+    chunks: int
+    times: Times
+    hop: Real
+
+    @property
+    def boundaries(self) -> tuple[Real, ...]:
+        """None: all boundaries have the same hop."""
+        return ()
+
+    @property
+    def hops(self) -> tuple[Real, ...]:
+        """The seconds of a message over each boundary of neighbouring devices."""
+        return (self.hop,) * (self.stages - 1)
+
+    @property
+    def virtual_stages(self) -> int:
+        """The parts of the model: *stages* times *chunks*."""
+        return self.stages * self.chunks
+
+
+class ScheduleOfVersion2(Schedule):
+    """A schedule that was written for version 2."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._of_studies: dict[int, ScheduleOfVersion2] = {id(schedule): self}
+        self.name, self.copies = schedule.name, schedule.copies
+        self.frameworks, self.search_default = schedule.frameworks, schedule.search_default
+
+    def for_study(self, study: Study) -> Schedule:
+        """Return the schedule with what the study says of it."""
+        found = self._schedule.for_study(study)
+        if id(found) not in self._of_studies:  # which keeps it, so that its id stays its own
+            self._of_studies[id(found)] = ScheduleOfVersion2(found)
+        return self._of_studies[id(found)]
+
+    def limits(self, shape: PipelineShape) -> str | None:
+        """Return why the schedule does not exist there."""
+        return self._schedule.limits(shape)
+
+    def order(self, stages: int, micro_batches: int, chunks: int) -> Sequence[Sequence[Op | Pair]]:
+        """Return what each device does, in order."""
+        return self._schedule.order(stages, micro_batches, chunks)
+
+    def closed_form(self, case: Case) -> tuple[Real, Mask] | None:
+        """Return the makespan of a single pipeline."""
+        former = _former(case)
+        return None if former is None else self._schedule.closed_form(former)  # type: ignore[arg-type]
+
+    def lower_bound(self, case: Case) -> Real | None:
+        """Return a bound of a single pipeline."""
+        former = _former(case)
+        return None if former is None else self._schedule.lower_bound(former)  # type: ignore[arg-type]
+
+    def spans(self, case: Case) -> tuple[Sequence[Real], Sequence[Real]] | None:
+        """Return when the first stage of each run starts and ends."""
+        former = _former(case)
+        found = None if former is None else self._schedule.spans(former)  # type: ignore[arg-type]
+        if former is None or found is None:
+            return None
+        if any(len(row) != former.virtual_stages for row in found):
+            return found  # the core names what it lacks
+        first = list(accumulate(map(int, case.counts), initial=0))[:-1]
+        starts, ends = ([row[x] for x in first] for row in found)
+        return starts, ends
+
+
+def _former(case: Case) -> CaseOfVersion2 | None:
+    """Return *case* as version 2 has it, None of many pipelines and of pairs that save time."""
+    if is_array(case.stages, case.chunks, *case.counts) or any_of(case.saved != 0):
+        return None
+
+    def expand(row: Sequence[Real]) -> list[Real]:
+        return list(chain.from_iterable(map(repeat, row, map(int, case.counts))))
+
+    return CaseOfVersion2(
+        stages=int(case.stages),
+        micro_batches=case.micro_batches,
+        chunks=int(case.chunks),
+        times=Times(expand(case.F), expand(case.B), expand(case.W)),
+        hop=case.hop,
+    )
