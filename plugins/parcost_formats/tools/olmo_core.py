@@ -1,0 +1,362 @@
+"""Python of OLMo-core that makes an ``ExperimentConfig``. It is followed, and never run.
+
+Options of its command line have their defaults, as the file has them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
+from parcost_formats.tools.answers import answer_to, asked_attribute
+from parcost_formats.tools.collector import SettingCollector, digits
+from parcost_formats.tools.job_importer import JobImporter
+from parcost_formats.tools.json_text import JsonEntry
+from parcost_formats.tools.megatron.recipe_code import (
+    Cell,
+    CodeLibrary,
+    Entity,
+    Follower,
+    UnreadValue,
+)
+from parcost_formats.tools.python_values import (
+    DottedName,
+    PythonText,
+    PythonTextError,
+    UnreadError,
+    choose_function,
+    dotted,
+)
+from parcost_formats.tools.tables import is_listed, table
+
+TOOL = "olmo_core"
+_VERSION = "OLMo-core 2.3"
+_OPTIONS = "options"
+_JOB = "ExperimentConfig"
+_MODULE = "train_module"
+_BATCH, _SEQUENCE = "data_loader.global_batch_size", f"{_MODULE}.max_sequence_length"
+_MICRO = f"{_MODULE}.rank_microbatch_size"
+_DATA, _RECOMPUTE = f"{_MODULE}.dp_config", f"{_MODULE}.ac_config"
+_ANSWERS = ("--use catalog.precisions.bf16_fsdp", "--use catalog.precisions.fp32")
+
+
+class OlmoCore(JobImporter):
+    """Training scripts of OLMo-core."""
+
+    name = TOOL
+
+    def recognizes(self, name: str, text: str) -> bool:
+        """Return whether the text is Python that makes a training module of OLMo-core."""
+        return name.endswith(".py") and "olmo_core" in text and "TrainModuleConfig(" in text
+
+    def translate(self, name: str, text: str) -> Translation:
+        """Return the settings of a script."""
+        return self.read(ImportFile(name, text))
+
+    def read(self, file: ImportFile) -> Translation:
+        """Return the settings of a script; `--recipe` chooses one of several functions."""
+        try:
+            entries = dict(_read_entries(file.text, file.options.recipe))
+        except PythonTextError as error:
+            problem = ImportProblem(
+                message=str(error), start=error.start, end=error.end, help=error.help
+            )
+            return Translation(problems=[problem])
+        unread = {key: one.value for key, one in entries.items() if _is_unread(one)}
+        for key in unread:
+            entries[key] = JsonEntry(None, entries[key].start, entries[key].end)
+        found = SettingCollector(entries, table(TOOL))
+        found.use("frameworks.pytorch_fsdp", why=f"{_VERSION}: FSDP2 of PyTorch")
+        _ask_for_unread(found, unread)
+        _model(found)
+        _batch(found)
+        _layout(found)
+        _precision(found)
+        _recompute(found)
+        return found.translation()
+
+
+def _is_unread(entry: JsonEntry) -> bool:
+    return isinstance(entry.value, UnreadValue)
+
+
+def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
+    """Yield what the configuration of a file sets, by dotted keys.
+
+    Raises:
+        PythonTextError: No function makes a configuration that can be followed, or several do.
+    """
+    python = PythonText(text)
+    follower = Follower(python.tree, _OlmoLibrary(), {})
+    makers = {
+        name: one
+        for name, one in follower.functions.items()
+        if isinstance(one, ast.FunctionDef) and _returned(one) == _JOB
+    }
+    if not makers:
+        message = f"the file has no function that returns an `{_JOB}`"
+        raise PythonTextError(message, 0, 1)
+    function = choose_function(python, makers, list(makers), recipe)
+    given = {one.arg: Entity(_OPTIONS, function) for one in function.args.args}
+    try:
+        made = follower.call_function(function, given)
+    except UnreadError as error:
+        raise PythonTextError(str(error), 0, 1) from None
+    if not isinstance(made, Entity) or made.kind != _JOB:
+        why = made.why if isinstance(made, UnreadValue) else "it returns another object"
+        start, _ = python.place(function)
+        raise PythonTextError(f"`{function.name}` is not followed: {why}", start, start + 3)
+    for key, cell in _flatten("", made):
+        start, end = python.place(cell.node)
+        yield key, JsonEntry(cell.value, start, end)
+
+
+def _returned(function: ast.FunctionDef) -> str:
+    return dotted(function.returns).rpartition(".")[2] if function.returns is not None else ""
+
+
+def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
+    for name, cell in entity.cells.items():
+        value = cell.value
+        if isinstance(value, Entity):
+            yield f"{prefix}{name}", Cell(value.kind, cell.node, name)
+            yield from _flatten(f"{prefix}{name}.", value)
+        elif isinstance(value, DottedName):
+            yield f"{prefix}{name}", Cell(value.name.rpartition(".")[2], cell.node, name)
+        else:
+            yield f"{prefix}{name}", cell
+
+
+class _OlmoLibrary(CodeLibrary):
+    """What functions of OLMo-core return: objects with the arguments of the call."""
+
+    def call(
+        self,
+        follower: Follower,  # noqa: ARG002
+        name: str,
+        node: Any,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Any:
+        """Return an object of a class, or the result of a function of Python on numbers."""
+        plain = [one for one in arguments if isinstance(one, int | float)]
+        if name in ("int", "float", "max", "min") and len(plain) == len(arguments) > 0:
+            if name in ("max", "min"):
+                return max(plain) if name == "max" else min(plain)
+            return int(plain[0]) if name == "int" else float(plain[0])
+        if name.rpartition(".")[2][:1].isupper() or name.rpartition(".")[0][:1].isupper():
+            return Entity(name, node, dict(keywords))
+        return UnreadValue(f"`{name}` is of another file, which is not read")
+
+    def method(
+        self,
+        follower: Follower,  # noqa: ARG002
+        owner: Entity,
+        node: Any,
+        arguments: Sequence[Any],  # noqa: ARG002
+        keywords: Mapping[str, Cell],  # noqa: ARG002
+    ) -> Any:
+        """Return the object that a method returns; the sizes of known tokenizers."""
+        name = node.func.attr
+        if name == "padded_vocab_size":
+            size = table(TOOL)["tokenizers"].get(owner.kind.rpartition(".")[2])
+            return -(-size // 128) * 128 if size else UnreadValue("the tokenizer is not known")
+        if name in table(TOOL)["methods"]["harmless"]:
+            return owner
+        return UnreadValue(f"`{dotted(node.func) or name}` is code, and none is run")
+
+    def attribute(self, follower: Follower, owner: Entity, node: Any) -> Any:  # noqa: ARG002
+        """Return an attribute of an object; an option of the command line is not given."""
+        if owner.kind == _OPTIONS:
+            return None
+        cell = owner.cells.get(node.attr)
+        return cell.value if cell else UnreadValue(f"`{node.attr}` has no value in this file")
+
+
+def _ask_for_unread(found: SettingCollector, unread: Mapping[str, UnreadValue]) -> None:
+    """Ask for what a key decides whose value is code."""
+    rules = table(TOOL)
+    for key, value in unread.items():
+        answer = rules["decides"].get(key, "")
+        if not answer and not is_listed(key, rules["ignored"]["keys"]):
+            answer = answer_to(key, rules)
+        if answer:
+            found.ask(asked_attribute(answer), f"`{key}`: {value.why}", [answer], key)
+
+
+def _model(found: SettingCollector) -> None:
+    """Read the model by the function of its class, with the sizes that the call replaces."""
+    rules = table(TOOL)
+    key = "model"
+    name = str(found.value(key, "")).rpartition(".")[2]
+    own = rules["models"].get(name)
+    strange = [
+        one
+        for one in found.keys_below("model")
+        if one != key and one.removeprefix("model.") not in (*rules["sizes"], *rules["harmless"])
+    ]
+    if own is None or strange:
+        place = strange[0] if strange else key
+        what = f"`{strange[0]}` may change it" if strange else f"`{name}` is in no table"
+        answers = ["--use config.json", "--use catalog.models.olmo2_7b"]
+        found.ask("model", what, answers, place if place in found else "")
+        return
+    entry = own.get("entry")
+    block = f"model olmo extends {entry}" if entry else "model olmo"
+    if entry:
+        found.use(f"models.{entry}", key)
+    else:
+        for attribute, value in {**rules["family"][own["family"]], **own["sizes"]}.items():
+            text = digits(value) if isinstance(value, int) else value
+            found.assume(block, attribute, text, f"{_VERSION}: {name}")
+    for one, attribute in rules["sizes"].items():
+        number = found.whole(f"model.{one}")
+        if number is not None:
+            found.set(block, attribute, digits(number), f"model.{one}")
+    found.assume("training", "model", "olmo", f"{_VERSION}: {name}")
+
+
+def _batch(found: SettingCollector) -> None:
+    """Read the batches, which are numbers of tokens."""
+    sequence = found.whole(_SEQUENCE)
+    if sequence is None:
+        if found.value(_SEQUENCE) is None and not found.keys_below(_SEQUENCE):
+            found.ask(
+                "training.sequence", "no `max_sequence_length`", ["--set training.sequence=4096"]
+            )
+        return
+    found.set("training", "sequence", digits(sequence), _SEQUENCE)
+    for key, path in ((_MICRO, "micro_batch"), (_BATCH, "global_batch")):
+        tokens = found.whole(key)
+        if tokens is None:
+            if not found.keys_below(key):
+                ways = {"micro_batch": "1", "global_batch": "512 sequences"}
+                answer = f"--set 'training.{path}={ways[path]}'"
+                found.ask(f"training.{path}", f"no `{key}`", [answer])
+        elif tokens % sequence:
+            found.problem(key, f"{tokens} tokens are no whole number of {sequence}")
+        else:
+            unit = " sequences" if path == "global_batch" else ""
+            found.set("training", path, f"{digits(tokens // sequence)}{unit}", key)
+
+
+def _layout(found: SettingCollector) -> None:
+    """Read the degrees, and over how many ranks weights are shared out."""
+    for name, path in (("tp", "tp"), ("cp", "cp"), ("pp", "pp"), ("ep", "ep")):
+        section = f"{_MODULE}.{name}_config"
+        degree = found.whole(f"{section}.degree")
+        if degree is not None:
+            found.set("layout", path, digits(degree), f"{section}.degree")
+            if name == "tp" and degree > 1:
+                why = f"{_VERSION}: tensor parallelism shares out norms by SequenceParallel"
+                found.assume("layout", "sequence_parallel", "on", why)
+        elif not found.keys_below(section) and name != "ep":
+            found.assume("layout", path, "1", f"{_VERSION}: no {name}_config")
+        elif found.keys_below(section):
+            answers = [f"--set layout.{path}=2"]
+            found.ask(f"layout.{path}", "its degree is not known", answers)
+    kind = str(found.value(f"{_MODULE}.cp_config", "")).rpartition(".")[2]
+    algorithm = table(TOOL)["context"].get(kind)
+    if algorithm is not None:
+        found.set("context", "algorithm", algorithm, f"{_MODULE}.cp_config")
+    elif kind:
+        answers = ["--set context.algorithm=ring", "--set context.algorithm=ulysses"]
+        found.ask("context.algorithm", f"`{kind}` is not read", answers)
+    if found.keys_below(f"{_MODULE}.pp_config"):
+        schedule = f"{_MODULE}.pp_config.schedule"
+        words: Mapping[str, str] = table(TOOL)["schedules"]
+        word = words.get(str(found.value(schedule, "")).lower())
+        if word is not None:
+            found.set("schedule", "kind", word, schedule)
+            if word == "interleaved":
+                found.assume("schedule", "chunks", "2", f"{_VERSION}: two stages for each rank")
+        else:
+            found.ask(
+                "schedule.kind", "the schedule is not read", ["--set schedule.kind=one_f_one_b"]
+            )
+    _sharding(found)
+
+
+def _sharding(found: SettingCollector) -> None:
+    key = f"{_DATA}.name"
+    if not found.keys_below(_DATA):
+        found.assume("layout", "zero", "0", f"{_VERSION}: no dp_config")
+        return
+    kind = str(found.value(key, ""))
+    if kind not in ("fsdp", "hsdp", "ddp"):
+        found.ask(
+            "layout.zero", "the kind of data parallelism is not read", ["--set layout.zero=3"]
+        )
+        return
+    found.set("layout", "zero", "0" if kind == "ddp" else "3", key)
+    shard, copies = (found.whole(f"{_DATA}.{one}") for one in ("shard_degree", "num_replicas"))
+    if kind != "hsdp":
+        return
+    if shard is not None:
+        found.set("sharding", "shard", digits(shard), f"{_DATA}.shard_degree")
+    elif copies is not None:
+        value = f"layout.dp * layout.cp / {copies}"
+        found.set("sharding", "shard", value, f"{_DATA}.num_replicas")
+    else:
+        reason = f"{_VERSION}: hsdp shards within a node, and the file has no devices of a node"
+        found.ask("sharding.shard", reason, ["--set sharding.shard=8"], key)
+
+
+def _precision(found: SettingCollector) -> None:
+    """Read the types, and the optimizer."""
+    narrow = f"{_MODULE}.float8_config.enabled"
+    kind = str(found.value(f"{_MODULE}.optim", "")).rpartition(".")[2]
+    if kind not in table(TOOL)["optimizers"]["names"]:
+        reason = f"recipes count the state and the update of Adam, and this is {kind or 'unknown'}"
+        found.ask("precision", reason, _ANSWERS)
+    elif found.keys_below(f"{_MODULE}.float8_config") and found.value(narrow, True) is not False:
+        reason = "products in 8 bits by torchao, of a recipe that is not read"
+        answers = ("--use catalog.precisions.fp8_torchao", "--use catalog.precisions.bf16_fsdp")
+        found.ask("precision", reason, answers, narrow if narrow in found else "")
+    types = [f"{_DATA}.param_dtype", f"{_DATA}.reduce_dtype", f"{_MODULE}.autocast_precision"]
+    weights, reduced, cast = (found.value(one) for one in types)
+    if weights == "bfloat16" and reduced in (None, "float32", "bfloat16"):
+        found.use("precisions.bf16_fsdp", types[0])
+        if reduced == "bfloat16":
+            block = "precision olmo extends bf16_fsdp"
+            found.set(block, "reduction", "2 B", types[1])
+            found.assume("training", "precision", "olmo", "the recipe of this file")
+    elif weights in (None, "float32") and cast is None:
+        found.use("precisions.fp32", why=f"{_VERSION}: param_dtype is that of the model, float32")
+    else:
+        found.ask("precision", "the types of parameters and products are not read", _ANSWERS)
+    if found.switch(f"{_MODULE}.compile_model"):
+        found.set("kernels", "mode", "compiled", f"{_MODULE}.compile_model")
+
+
+def _recompute(found: SettingCollector) -> None:
+    """Read which blocks are recomputed."""
+    key = f"{_RECOMPUTE}.mode"
+    if not found.keys_below(_RECOMPUTE):
+        found.assume("training", "recompute", "none", f"{_VERSION}: no ac_config")
+        return
+    mode = str(found.value(key, "full"))
+    every = found.whole(f"{_RECOMPUTE}.block_interval")
+    modules = found.value(f"{_RECOMPUTE}.modules")
+    place = key if key in found else ""
+    if mode == "full" or (mode == "selected_blocks" and every is not None):
+        if place:
+            found.set("training", "recompute", "full", place)
+        else:
+            found.assume("training", "recompute", "full", f"{_VERSION}: mode is full")
+        if mode == "selected_blocks" and every is not None:
+            found.set("recompute", "every", digits(every), f"{_RECOMPUTE}.block_interval")
+    elif isinstance(modules, list) and all(str(one).endswith("feed_forward") for one in modules):
+        found.set("training", "recompute", "none", f"{_RECOMPUTE}.modules")
+        found.set("recompute", "mlp", "on", f"{_RECOMPUTE}.modules")
+    else:
+        answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
+        found.ask("training.recompute", f"`{mode}` of other parts is not read", answers, place)
+
+
+@hookimpl
+def importers() -> list[Importer]:
+    """Offer training scripts of OLMo-core."""
+    return [OlmoCore()]

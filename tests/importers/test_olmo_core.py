@@ -1,0 +1,138 @@
+"""Training scripts of OLMo-core."""
+
+from __future__ import annotations
+
+import pytest
+
+from parcost import ImportFile, ImportOptions
+from parcost_formats.tools.olmo_core import OlmoCore
+
+from .translations import assumptions, problems, settings, uses
+
+JOB = """\
+import argparse
+from olmo_core.config import DType
+from olmo_core.data import NumpyDataLoaderConfig, TokenizerConfig
+from olmo_core.distributed.parallel import DataParallelType
+from olmo_core.nn.transformer import TransformerConfig
+from olmo_core.optim import SkipStepAdamWConfig
+from olmo_core.train import TrainerConfig
+from olmo_core.train.train_module import TransformerDataParallelConfig, TransformerTrainModuleConfig
+
+from olmo_core.nn.transformer import TransformerActivationCheckpointingMode as M
+
+LENGTH = 4096
+BATCH = 4096 * 1024
+
+def build_config(opts: argparse.Namespace, overrides: list[str]) -> ExperimentConfig:
+    length = opts.sequence_length or LENGTH
+    tokenizer = TokenizerConfig.dolma2()
+    model = TransformerConfig.olmo2_7B(vocab_size=tokenizer.padded_vocab_size())
+    module = TransformerTrainModuleConfig(
+        rank_microbatch_size=2 * 4096,
+        max_sequence_length=length,
+        optim=SkipStepAdamWConfig(lr=3e-4),
+        compile_model=True,
+        dp_config=TransformerDataParallelConfig(
+            name=DataParallelType.fsdp, param_dtype=DType.bfloat16, reduce_dtype=DType.float32,
+        ),
+    )
+    trainer = TrainerConfig(save_folder=opts.save_folder).with_callback("x", Y())
+    return ExperimentConfig(
+        model=model,
+        data_loader=NumpyDataLoaderConfig(global_batch_size=BATCH, seed=1),
+        train_module=module,
+        trainer=trainer,
+    ).merge(overrides)
+"""
+DATA = "name=DataParallelType.fsdp"
+OPTIMIZER = "optim=SkipStepAdamWConfig(lr=3e-4),"
+
+
+def test_batches_of_tokens_are_sequences() -> None:
+    """8,192 tokens of a rank are 2 sequences of 4,096, and 4,194,304 of a step are 1,024."""
+    found = OlmoCore().translate("train.py", JOB)
+    expected = {
+        "model.vocabulary": "100_352",
+        "training.sequence": "4096",
+        "training.micro_batch": "2",
+        "training.global_batch": "1024 sequences",
+        "training.recompute": "none",
+        "layout.zero": "3",
+        "layout.tp": "1",
+        "kernels.mode": "compiled",
+    }
+    assert expected.items() <= settings(found).items()
+    assert uses(found) == ["frameworks.pytorch_fsdp", "models.olmo2_7b", "precisions.bf16_fsdp"]
+    assert assumptions(found)["training.recompute"] == "OLMo-core 2.3: no ac_config"
+    assert not found.questions
+    assert not found.unknown
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "value"),
+    [
+        (DATA, "name=DataParallelType.hsdp, shard_degree=16", "sharding.shard", "16"),
+        (DATA, "name=DataParallelType.ddp", "layout.zero", "0"),
+        ("reduce_dtype=DType.float32", "reduce_dtype=DType.bfloat16", "precision.reduction", "2 B"),
+        (OPTIMIZER, f"{OPTIMIZER} ac_config=AC(mode=M.full),", "training.recompute", "full"),
+        (
+            OPTIMIZER,
+            f"{OPTIMIZER} ac_config=AC(mode=M.selected_blocks, block_interval=2),",
+            "recompute.every",
+            "2",
+        ),
+        (OPTIMIZER, f"{OPTIMIZER} tp_config=T(degree=4),", "layout.sequence_parallel", "on"),
+        (OPTIMIZER, f"{OPTIMIZER} cp_config=C.ulysses(degree=8),", "context.algorithm", "ulysses"),
+        ("olmo2_7B(", "olmo3_32B(", "model.full_every", "4"),
+        ("olmo2_7B(", "olmo2_13B(n_layers=20, ", "model.layers", "20"),
+    ],
+)
+def test_arguments_set_attributes(old: str, new: str, name: str, value: str) -> None:
+    assert old in JOB
+    assert settings(OlmoCore().translate("train.py", JOB.replace(old, new)))[name] == value
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "attribute"),
+    [
+        (DATA, "name=DataParallelType.hsdp", "sharding.shard"),
+        ("SkipStepAdamWConfig(", "LionConfig(", "precision"),
+        (OPTIMIZER, f"{OPTIMIZER} float8_config=Float8Config(enabled=True),", "precision"),
+        (OPTIMIZER, f"{OPTIMIZER} ac_config=AC(mode=M.budget),", "training.recompute"),
+        (OPTIMIZER, f"{OPTIMIZER} ac_config=AC(mode=pick()),", "training.recompute"),
+        (OPTIMIZER, f"{OPTIMIZER} tp_config=T(degree=pick()),", "layout.tp"),
+        (DATA, "name=pick()", "layout.zero"),
+        ("olmo2_7B(", "olmo9_7B(", "model"),
+        ("olmo2_7B(", "olmo2_7B(d_model=512, ", "model"),
+        ("TokenizerConfig.dolma2()", "TokenizerConfig.from_hf('x')", "model.vocabulary"),
+        ("rank_microbatch_size=2 * 4096", "rank_microbatch_size=pick()", "training.micro_batch"),
+        ("global_batch_size=BATCH", "global_batch_of_tomorrow=BATCH", "training.global_batch"),
+    ],
+)
+def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribute: str) -> None:
+    assert old in JOB
+    found = OlmoCore().translate("train.py", JOB.replace(old, new))
+    assert attribute in {one.attribute for one in found.questions}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("-> ExperimentConfig", "", "no function that returns an `ExperimentConfig`"),
+        ("2 * 4096", "2 * 4095", "8190 tokens are no whole number of 4096"),
+        ("import argparse", "import (", "no Python"),
+    ],
+)
+def test_a_script_that_is_not_followed_is_an_error(old: str, new: str, message: str) -> None:
+    found = problems(OlmoCore(), JOB.replace(old, new), "train.py")
+    assert any(message in one for one, _ in found)
+
+
+def test_one_of_several_functions_is_chosen() -> None:
+    body = JOB[JOB.index("def build_config") :]
+    text = f"{JOB}\n{body.replace('build_config', 'long').replace('or LENGTH', 'or 8192')}"
+    (problem,) = OlmoCore().translate("train.py", text).problems
+    assert "--recipe build_config | --recipe long" in problem.help
+    chosen = OlmoCore().read(ImportFile("train.py", text, ImportOptions(recipe="long")))
+    assert settings(chosen)["training.sequence"] == "8192"
