@@ -41,6 +41,23 @@ def by_name(numbers: list[Any]) -> dict[str, Any]:
     return {number["name"]: number for number in numbers}
 
 
+def test_a_job_of_another_tool_is_complete_on_both_sides(run_command: Run) -> None:
+    """Its file has no devices: those of `--set` are no difference."""
+    text = (
+        "{'train_batch_size': 128, 'train_micro_batch_size_per_gpu': 1, 'bf16': {'enabled': true}, "
+        "'zero_optimization': {'stage': 2}}"
+    ).replace("'", '"')
+    machine = ("catalog.devices.h100_sxm", "catalog.fabrics.hgx_h100", "catalog.models.llama3_8b")
+    uses = [word for entry in machine for word in ("--use", entry)]
+    given = ("cluster.devices=64", "training.sequence=4096", "layout.zero=3")
+    values = [word for value in given for word in ("--set", value)]
+    found = data(run_command, "ds.json", *uses, *values, files={"ds.json": text})
+    (study,) = found["studies"]
+    changed = {one["name"] for one in study["attributes"]}
+    assert "layout.zero" in changed
+    assert not {"cluster.devices", "training.sequence"} & changed
+
+
 @pytest.mark.slow
 def test_numbers_are_those_of_both_evaluations(run_command: Run) -> None:
     found = data(run_command, "a.par", "--set", "layout.tp=4", files={"a.par": SPEC})

@@ -112,9 +112,10 @@ def importer_for(
         message = f"`{name}` has keys of {len(found)} formats: {_names(sorted(found))}"
         ways = " or ".join(f"`--from {one}`" for one in sorted(found))
         raise failure("ambiguous-format", message, name, f"choose one by {ways}")
-    names = ", ".join(f"`{known}`" for known in sorted(importers))
-    known = f"if it is of one of these formats, name it by `--from`: {names}; " if names else ""
-    help = f"{known}files of other tools are not read: describe the job in a spec"
+    help = (
+        "`parcost import --list` lists the formats that are read, and --from NAME chooses one; a "
+        "job of another tool is described in a spec, or by its `config.json` and options"
+    )
     message = f"`{name}` is not a spec, and its format was not recognised"
     raise failure("not-a-spec", message, name, help)
 

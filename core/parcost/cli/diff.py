@@ -139,7 +139,7 @@ def _sides(
             raise click.UsageError("name two files, a revision and files, or a file and --set")
         title = f"{first} with {', '.join(f'{k} = {v}' for k, v in values.items())}"
         return (
-            Side(title=first, paths=[first], reading=reading),
+            Side(title=first, paths=[first], completing=values, reading=reading),
             Side(title=title, paths=[first], overrides=values, reading=reading),
         )
     old, dots, new = first.partition("..")

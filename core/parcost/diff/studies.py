@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,6 +15,7 @@ from parcost.binding.modules import Module
 from parcost.binding.sources import title_of
 from parcost.contract.importers import PLAIN, ImportOptions
 from parcost.diff.changes import StudyChange, compare
+from parcost.engine.foreign_jobs import left_to_options
 from parcost.engine.scenario import Scenario
 from parcost.engine.session import Session
 from parcost.records import record
@@ -27,13 +29,15 @@ Key = tuple[str, str]  # the file of a study below the side's paths, and its nam
 class Side:
     """One version of studies: *paths* below *folder*, with attributes that are set.
 
-    *title* is what messages call it.
+    *title* is what messages call it. Of *completing*, those are set that a file of another tool
+    leaves to options.
     """
 
     title: str
     paths: Sequence[str]
     folder: Path | None = None
     overrides: Mapping[str, Any] = {}
+    completing: Mapping[str, Any] = {}
     reading: ImportOptions = PLAIN
 
 
@@ -101,15 +105,28 @@ def _scenarios(
     """Yield the studies of a side by file and name; add files without one to *rejections*."""
     for path in side.paths:
         place = str(side.folder / path) if side.folder else path
-        found = scenarios(
-            [place], session, overrides=side.overrides, study=study, reading=side.reading
-        )
+        load = partial(scenarios, [place], session, study=study, reading=side.reading)
+        values = {**side.overrides, **_completion(side, load, session)}
+        found = load(overrides=values)
         for spec, scenario in found:
             if isinstance(scenario, Rejection):
                 rejections.append((side.title, scenario))
             elif not passed_over(scenario, spec):
                 own = scenario.module.path if side.folder else None  # its path has a title there
                 yield (_below(str(own or scenario.path), place), scenario.name), scenario
+
+
+def _completion(
+    side: Side, load: Callable[..., Iterator[tuple[Any, Any]]], session: Session
+) -> Mapping[str, Any]:
+    """Return the values that a file needs to be a job."""
+    if not side.completing:
+        return {}
+    loaded = [one for _, one in load(overrides=side.completing) if isinstance(one, Scenario)]
+    names = [left_to_options(one.module, side.completing, session.plugins) for one in loaded]
+    return {
+        name: value for name, value in side.completing.items() if any(name in one for one in names)
+    }
 
 
 def _report(

@@ -82,6 +82,20 @@ def open_questions(module: Module, overrides: Iterable[str]) -> list[Diagnostic]
     return _asking(found)
 
 
+def left_to_options(module: Module, names: Iterable[str], plugins: Plugins) -> set[str]:
+    """Return those of the attributes *names* that a file of another tool does not state itself."""
+    source = module.source
+    if not isinstance(source, ForeignSource):
+        return set()
+    lacking = _lacking(source.needs, module, set(), plugins)
+    questions = [one for file in (source, *source.others) for one in file.questions]
+    return {
+        name
+        for name in names
+        if name in lacking or any(is_answered(one, {name}) for one in questions)
+    }
+
+
 def _stated_names(module: Module) -> set[str]:
     """Return the attributes that specs set, and the kinds of the blocks that they import."""
     found: set[str] = set()
