@@ -610,6 +610,83 @@ def test_a_recipe_of_nemo_2_in_python_is_read() -> None:
     assert not found.questions
 
 
+SCRIPT = """\
+import argparse
+from nemo import lightning as nl
+from nemo.collections import llm
+from megatron.core.optimizer import OptimizerConfig
+
+def main(args):
+    data = llm.MockDataModule(seq_length=1024, global_batch_size=64, micro_batch_size=2)
+    config = llm.GPTConfig(num_layers=12, hidden_size=768, ffn_hidden_size=3072,
+                           num_attention_heads=12, vocab_size=50257)
+    strategy = nl.MegatronStrategy(tensor_model_parallel_size=2)
+    trainer = nl.Trainer(devices=8, num_nodes=args.nodes, strategy=strategy,
+                         plugins=nl.MegatronMixedPrecision(precision="bf16-mixed"))
+    optimizer = nl.MegatronOptimizerModule(
+        config=OptimizerConfig(optimizer="adam", use_distributed_optimizer=True))
+    llm.train(model=llm.GPTModel(config, tokenizer=data.tokenizer), data=data, trainer=trainer,
+              optim=optimizer)
+
+if __name__ == "__main__":
+    main(argparse.ArgumentParser().parse_args())
+"""
+
+
+def script(text: str) -> Translation:
+    return NeMo().read(ImportFile("train.py", text, ImportOptions()))
+
+
+def test_a_script_of_nemo_2_without_a_recipe_is_read() -> None:
+    assert NeMo().recognizes("train.py", SCRIPT)
+    found = script(SCRIPT.replace("args.nodes", "4"))
+    expected = {
+        "cluster.devices": "4 * 8",
+        "layout.tp": "2",
+        "layout.pp": "1",
+        "layout.zero": "1",
+        "training.sequence": "1024",
+        "training.micro_batch": "2",
+        "training.global_batch": "64 sequences",
+        "training.dropout": "on",
+        "model.layers": "12",
+        "model.gated": "off",
+        "model.vocabulary": "50_257",
+    }
+    assert expected.items() <= settings(found).items()
+    assert uses(found) == ["frameworks.nemo", "precisions.bf16"]
+    assert {"layout.pp", "layout.cp"} <= set(assumptions(found))
+
+
+@pytest.mark.parametrize(
+    ("old", "name", "value"),
+    [
+        (", use_distributed_optimizer=True", "layout.zero", "0"),
+        ("tensor_model_parallel_size=2", "layout.tp", "1"),
+        (", micro_batch_size=2", "training.micro_batch", "4"),
+    ],
+)
+def test_what_a_script_of_nemo_2_leaves_out_is_an_assumption(
+    old: str, name: str, value: str
+) -> None:
+    assert old in SCRIPT
+    found = script(SCRIPT.replace("args.nodes", "4").replace(old, ""))
+    assert settings(found)[name] == value
+    assert "NeMo" in assumptions(found)[name]
+
+
+def test_an_argument_of_a_script_of_nemo_2_raises_a_question() -> None:
+    text = SCRIPT.replace("tensor_model_parallel_size=2", "tensor_model_parallel_size=args.tp")
+    asked = {one.attribute for one in script(text).questions}
+    assert asked == {"cluster.devices", "layout.tp"}
+
+
+def test_a_script_of_nemo_2_that_trains_twice_is_an_error() -> None:
+    call = SCRIPT[SCRIPT.index("    llm.train(") : SCRIPT.index("if __name__")]
+    (problem,) = script(SCRIPT.replace(call, call + call)).problems
+    assert problem.message == "the script trains twice"
+
+
 def test_a_degree_that_is_code_in_a_recipe_of_nemo_2_raises_a_question() -> None:
     found = recipe_of(RECIPE.replace("parallel_size=tp", "parallel_size=args.tp"))
     assert [one.attribute for one in found.questions] == ["layout.tp"]

@@ -35,7 +35,7 @@ _TOKENIZERS = (
     *("data.tokenizer.pretrained_model_name", "data.tokenizer.model_name"),
 )
 _VOCABULARIES = ("model.tokenizer.vocab_size", "data.tokenizer.vocab_size")
-_SIGNS_OF_RECIPES = ("nemo_run", "nemo.collections.llm")
+_SIGNS_OF_RECIPES = ("nemo_run", "nemo.collections.llm", "from nemo.collections import llm")
 _ANSWERS = {
     "precision": "--use catalog.precisions.bf16",
     "model": "--use catalog.models.llama31_8b",

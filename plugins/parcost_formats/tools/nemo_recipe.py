@@ -30,6 +30,8 @@ from parcost_formats.tools.tables import table
 
 _MAKERS = ("Config", "Partial")
 _RECIPES = ("pretrain_recipe", "finetune_recipe", "trainer", "model")  # of other files
+_TRAINERS = ("train", "pretrain", "finetune")  # of nemo.collections.llm
+_TRAINED = ("model", "data", "trainer")  # their first parameters
 _MOST_KEYS = 5_000
 _LIBRARY = table("nemo_recipes")
 _FIRST = ("dir", "name")  # arguments of every recipe, in this order
@@ -54,16 +56,18 @@ def read_nemo_recipe(text: str, name: str = "") -> NeMoRecipe:
         PythonTextError: The file is no Python, has no recipe that can be followed, or several.
     """
     python = PythonText(text)
-    follower = Follower(python.tree, _NeMoLibrary(python), {})
-    recipe = _select_recipe(python, follower, name)
-    try:
-        made = follower.call_function(recipe, {})
-    except UnreadError as error:
-        raise PythonTextError(str(error), 0, 1) from None
-    if not isinstance(made, Entity):
-        why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
-        start, _ = python.place(recipe)
-        raise PythonTextError(f"the recipe is not followed: {why}", start, start + 3)
+    made = None if name else _follow_script(python)
+    if made is None:
+        follower = Follower(python.tree, _NeMoLibrary(python), {})
+        recipe = _select_recipe(python, follower, name)
+        try:
+            made = follower.call_function(recipe, {})
+        except UnreadError as error:
+            raise PythonTextError(str(error), 0, 1) from None
+        if not isinstance(made, Entity):
+            why = made.why if isinstance(made, UnreadValue) else "it returns no configuration"
+            start, _ = python.place(recipe)
+            raise PythonTextError(f"the recipe is not followed: {why}", start, start + 3)
     entries: dict[str, JsonEntry] = {}
     unread: dict[str, str] = {}
     assumed: dict[str, str] = {}
@@ -79,6 +83,41 @@ def read_nemo_recipe(text: str, name: str = "") -> NeMoRecipe:
         if len(entries) > _MOST_KEYS:
             raise PythonTextError(f"the recipe has more than {_MOST_KEYS:,} keys", start, end)
     return NeMoRecipe(entries, unread, assumed)
+
+
+def _follow_script(python: PythonText) -> Entity | None:
+    """Return what a script without a recipe hands to the function that trains, if it has one."""
+    if any(isinstance(one, Function) and _is_recipe(one) for one in python.tree.body):
+        return None
+    library = _ScriptLibrary(python)
+    follower = Follower(python.tree, library, {"__name__": "__main__"})
+    try:
+        follower.run_file(python.tree, lambda _: False)
+    except UnreadError as error:
+        raise PythonTextError(str(error), 0, 1) from None
+    if len(library.jobs) > 1:
+        start, end = python.place(library.jobs[1].node)
+        raise PythonTextError("the script trains twice", start, end, "keep one of the calls")
+    if not library.jobs:
+        return None
+    job = library.jobs[0]
+    for path, value in table("nemo")["script"]["defaults"].items():
+        if _is_left_out(job, path):
+            why = f"{_LIBRARY['version']}: {path.rpartition('.')[2]} is {str(value).lower()}"
+            _put_path(job, path, Cell(value, job.node, path, why))
+    return job
+
+
+def _is_left_out(job: Entity, path: str) -> bool:
+    """Return whether objects of a job leave the attribute at a *path* to their class."""
+    place: Any = job
+    for name in path.split("."):
+        if not isinstance(place, Entity):
+            return False
+        if name not in place.cells:
+            return True
+        place = place.cells[name].value
+    return False
 
 
 def _select_recipe(python: PythonText, follower: Follower, name: str) -> Function:
@@ -267,3 +306,39 @@ class _NeMoLibrary(CodeLibrary):
             cell = Cell(Entity("object", node), node, node.attr)
             follower.put(owner, node.attr, cell)
         return cell.value
+
+
+class _ScriptLibrary(_NeMoLibrary):
+    """What a script calls that makes its objects itself, and the *jobs* that it trains."""
+
+    def __init__(self, python: PythonText) -> None:
+        super().__init__(python)
+        self.jobs: list[Entity] = []
+
+    def call(
+        self,
+        follower: Follower,
+        name: str,
+        node: ast.Call,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Any:
+        """Return an object with the arguments of its class; the first of a model is its sizes."""
+        last = name.rpartition(".")[2]
+        cells = dict(keywords)
+        if last in _TRAINERS:
+            cells |= {
+                parameter: Cell(one, node, parameter)
+                for parameter, one in zip(_TRAINED, arguments, strict=False)
+            }
+            if isinstance(getattr(cells.get("model"), "value", None), Entity):
+                self.jobs.append(Entity(last, node, cells))
+            return None
+        if last in _MAKERS or not last[:1].isupper():
+            own = [] if last in _MAKERS else [one for one in arguments if isinstance(one, Entity)]
+            if own:
+                return UnreadValue(f"`{name}` is of another file, which is not read")
+            return super().call(follower, name, node, arguments, keywords)
+        if arguments and isinstance(arguments[0], Entity):
+            cells.setdefault("config", Cell(arguments[0], node, "config"))
+        return Entity(last, node, cells)
