@@ -2,9 +2,9 @@
 
 Runs are of kinds: of dense models or mixtures of experts, then of one family of devices, then of
 one framework. The range of a kind is the shortest that contains a share of its logarithms. It
-always contains 1, which is the prediction itself. Errors of one model are correlated, so the share
-grows with few models, as in a conformal interval: share (m + 1) / m. With too few models that
-exceeds 1. Then the range is at least as wide as that of the enclosing kind.
+always contains 1, which is the prediction itself. Errors of one model are correlated, so a kind of
+few models borrows from the enclosing kind: of m models its own runs have the weight m / (m + 10),
+and those of the enclosing kind the rest.
 
 The share is chosen so that ranges cover left-out models as often as an interval claims. Models are
 in folds by their name, and the ranges of the other folds judge each.
@@ -12,10 +12,12 @@ in folds by their name, and the ranges of the other folds judge each.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from math import ceil, exp, log
-from typing import TypeAlias
+from itertools import accumulate
+from math import exp, log
+from typing import TypeAlias, TypeVar
 
 from attrs import frozen
 
@@ -25,9 +27,11 @@ from parcost_measured.validation.scores import group_by, quantile
 COVERAGE = 0.9
 FOLDS = 8
 FEWEST_RUNS = 10  # of a kind that has a range of its own
+BORROWED = 10  # models whose weight the runs of the enclosing kind have
 FEWEST_OF_DEVICE = 5  # runs by which its efficiencies are known
 _SHARES = [percent / 100 for percent in range(80, 100)]  # that are tried
 
+T = TypeVar("T")
 Kind = tuple[str, str, str]
 #: Which properties runs have in common, from the widest kind to the narrowest.
 LEVELS: Mapping[str, Sequence[tuple[bool, bool, bool]]] = {
@@ -103,24 +107,41 @@ def coverage_of(held: Sequence[bool], half_widths: Sequence[float]) -> Coverage 
     return Coverage(n=len(held), share=sum(held) / len(held), half_width=quantile(half_widths, 0.5))
 
 
-def shortest_range(values: Sequence[float], share: float) -> tuple[float, float]:
+def shortest_range(
+    values: Sequence[float], share: float, weights: Sequence[float] | None = None
+) -> tuple[float, float]:
     """Return the ends of the shortest range that holds a share of *values*, which are sorted.
 
     >>> shortest_range([1.0, 4.0, 5.0, 6.0, 9.0], 0.6)
     (4.0, 6.0)
+    >>> shortest_range([1.0, 4.0, 5.0, 6.0, 9.0], 0.6, [5.0, 1.0, 1.0, 1.0, 2.0])
+    (1.0, 4.0)
     """
-    n = len(values)
-    held = min(n, max(1, ceil(share * n - 1e-9)))
-    start = min(range(n - held + 1), key=lambda i: values[i + held - 1] - values[i])
-    return values[start], values[start + held - 1]
+    heavy = [1.0] * len(values) if weights is None else weights
+    until = list(accumulate(heavy))
+    asked, before = min(share, 1.0) * until[-1] * (1 - 1e-9), 0.0
+    found: list[tuple[float, float, float]] = []
+    for start, weight in zip(values, heavy, strict=True):
+        end = bisect_left(until, before + asked)
+        if end >= len(values):
+            break
+        found.append((values[end] - start, start, values[end]))
+        before += weight
+    _, low, high = min(found)
+    return low, high
 
 
 @frozen
 class _Sample:
-    """The runs of one kind: logarithms of their ratios, sorted, and how many models they have."""
+    """The runs of one kind, and of those around it as far as it borrows from them.
+
+    Logarithms of ratios, sorted, with their weights; *runs* and *models* are of the kind alone.
+    """
 
     kind: Kind
     logs: Sequence[float]
+    weights: Sequence[float]
+    runs: int
     models: int
 
 
@@ -129,31 +150,39 @@ Levels: TypeAlias = Sequence[tuple[bool, bool, bool]]
 
 def _samples(ratios: Sequence[Ratio], levels: Levels) -> list[_Sample]:
     """Return the runs by kind, the widest kinds first."""
-    found: dict[Kind, list[Ratio]] = {}
+    found: dict[Kind, _Sample] = {}
     for level in levels:
+        kinds: dict[Kind, list[Ratio]] = {}
         for one in ratios:
-            found.setdefault(_common(one.kind, level), []).append(one)
-    widest = {_common(one.kind, levels[0]) for one in ratios}
-    return [
-        _Sample(kind, sorted(log(one.value) for one in members), len({m.model for m in members}))
-        for kind, members in found.items()
-        if len(members) >= FEWEST_RUNS or kind in widest
-    ]
+            kinds.setdefault(_common(one.kind, level), []).append(one)
+        for kind, members in kinds.items():
+            around = _narrowest(found, kind, levels)
+            if around is None or len(members) >= FEWEST_RUNS:
+                found[kind] = _sample(kind, members, around)
+    return list(found.values())
 
 
-def ranges_at(share: float, samples: Sequence[_Sample], levels: Levels) -> dict[Kind, Range]:
-    """Return the range of each kind, for a share of the runs of many models."""
+def _sample(kind: Kind, members: Sequence[Ratio], around: _Sample | None) -> _Sample:
+    """Return the runs of a kind, and what it borrows from the kind *around* it."""
+    models = len({one.model for one in members})
+    own = 1.0 if around is None else models / (models + BORROWED)
+    weighed = [(log(one.value), own / len(members)) for one in members]
+    if around is not None:
+        weighed += [
+            (value, (1 - own) * weight)
+            for value, weight in zip(around.logs, around.weights, strict=True)
+        ]
+    logs, weights = zip(*sorted(weighed), strict=True)
+    return _Sample(kind=kind, logs=logs, weights=weights, runs=len(members), models=models)
+
+
+def ranges_at(share: float, samples: Sequence[_Sample]) -> dict[Kind, Range]:
+    """Return the range of each kind, for a share of its runs."""
     found: dict[Kind, Range] = {}
-    for sample in samples:
-        within = _narrowest_range(found, sample.kind, levels)
-        asked = share * (sample.models + 1) / sample.models
-        ends = shortest_range(sample.logs, min(1.0, asked))
+    for one in samples:
+        ends = shortest_range(one.logs, share, one.weights)
         low, high = min(1.0, exp(ends[0])), max(1.0, exp(ends[1]))
-        if asked > 1.0 and within is not None:
-            low, high = min(low, within.low), max(high, within.high)
-        found[sample.kind] = Range(
-            kind=sample.kind, runs=len(sample.logs), models=sample.models, low=low, high=high
-        )
+        found[one.kind] = Range(kind=one.kind, runs=one.runs, models=one.models, low=low, high=high)
     return found
 
 
@@ -164,8 +193,8 @@ def _common(kind: Kind, level: tuple[bool, bool, bool]) -> Kind:
     return first, second, third
 
 
-def _narrowest_range(found: Mapping[Kind, Range], kind: Kind, levels: Levels) -> Range | None:
-    """Return the range of the narrowest kind that *kind* is part of."""
+def _narrowest(found: Mapping[Kind, T], kind: Kind, levels: Levels) -> T | None:
+    """Return what is *found* of the narrowest kind that *kind* is part of."""
     for level in reversed(levels):
         if one := found.get(_common(kind, level)):
             return one
@@ -192,9 +221,9 @@ def cross_validate(
 ) -> Iterator[tuple[Ratio, Range]]:
     """Yield each run with the range that the models of the other folds give it, if they do."""
     for fold in folds:
-        others = ranges_at(share, fold.others, levels)
+        others = ranges_at(share, fold.others)
         for one in fold.members:
-            if (found := _narrowest_range(others, one.kind, levels)) is not None:
+            if (found := _narrowest(others, one.kind, levels)) is not None:
                 yield one, found
 
 
@@ -212,7 +241,7 @@ def ranges(ratios: Sequence[Ratio], figure: str) -> Ranges | None:
         if held is None:
             return None
         if best is None or _coverage_error(held) < _coverage_error(best.left_out):
-            best = Ranges(share=share, by_kind=ranges_at(share, samples, levels), left_out=held)
+            best = Ranges(share=share, by_kind=ranges_at(share, samples), left_out=held)
     return best
 
 
@@ -276,7 +305,7 @@ def _distinct_ranges(found: Mapping[Kind, Range], levels: Levels) -> Iterator[Ra
     """Yield the ranges of kinds that differ from the kind around them."""
     kept: dict[Kind, Range] = {}
     for one in found.values():
-        around = _narrowest_range(kept, one.kind, levels)
+        around = _narrowest(kept, one.kind, levels)
         if around is None or (around.low, around.high) != (one.low, one.high):
             kept[one.kind] = one
             yield one
