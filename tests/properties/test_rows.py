@@ -7,12 +7,16 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import parcost
 from parcost import Formula, Once, StageCounts, Study, hookimpl
 from parcost.contract.queries import READS, Reads
 from parcost.contract.schema import block_type
 from parcost.engine.study import contribution
 from parcost.plugins.discovery import load
+from parcost.search.best_first import SearchRequest, search
+from parcost.search.space import space
 from parcost.search.variants import Choice, Variants
 from parcost_plugins.vocabulary import Layout, ScheduleChoice
 from parcost_plugins.vocabulary.partition import layers, map_stages, on_first, on_last
@@ -158,3 +162,37 @@ def test_a_count_that_fails_is_a_fault_of_its_plugin() -> None:
         "gave `a`, which has a count that raised ZeroDivisionError",
         "gave `b`, which counts ('many',), which is no number for each virtual stage",
     ]
+
+
+@pytest.mark.slow
+def test_a_search_names_each_term_of_a_row_that_fails_once() -> None:
+    @hookimpl
+    def terms() -> list[Once]:
+        rows = {"a": _failure, "b": _words, "c": _failure, "d": _three}
+        return [
+            Once(
+                name=name,
+                seconds=1.0,
+                formula=Formula(text="given"),
+                when="end",
+                count=StageCounts(1, row),
+            )
+            for name, row in rows.items()
+        ]
+
+    plugins = load(("other", SimpleNamespace(terms=terms)))
+    legal = SPEC.replace("zero = 1", "zero = 1, sequence_parallel = on")
+    (scenario,) = parcost.load_text(legal, plugins=plugins)
+    axes = {"layout.pp": [2, 4], "layout.zero": [0, 1]}
+    result = search(space(scenario, axes, list(axes)), SearchRequest(budget_seconds=1e9))
+    for message in (
+        "gave `a`, which has a count that raised ZeroDivisionError",
+        "gave `b`, which counts ('many',), which is no number for each virtual stage",
+        "gave `c`, which has a count that raised ZeroDivisionError",
+        "`d` counts 3 virtual stages, and there are 4",
+    ):
+        assert sum(message in fault for fault in result.faults) == 1, message
+
+
+def _three(_: Study) -> tuple[float, ...]:
+    return (1.0, 1.0, 1.0)

@@ -294,18 +294,31 @@ def count_answers(
         if row.__class__ is not StageCounts:
             found.append((plugin, answer))
             continue
-        try:
-            counts = call(row.of, study, module=plugin.module, passing=ParcostError)
-            count = call(plain_count, counts)
-            said = f"counts {quote(counts)}, which is no number for each virtual stage"
-        except CallError as error:
-            count, said = None, f"has a count that {error}"
-        if not is_count(count):
-            message = f"gave `{answer.name}`, which {said}"
-            study.faults.append(Fault(plugin=plugin, hook=hook, message=message))
+        count, problem = row_count(study, row)
+        if problem:
+            study.faults.append(count_fault(hook, plugin, answer.name, problem))
         else:
             found.append((plugin, evolve(answer, count=count)))
     return tuple(found)
+
+
+def row_count(study: SpecStudy, row: StageCounts) -> tuple[Any, str | CallError]:
+    """Return how many of *row* are on each virtual stage, or else the problem of its function."""
+    try:
+        counts = call(row.of, study, passing=ParcostError)
+        count = call(plain_count, counts)
+    except CallError as error:
+        return None, error
+    if is_count(count):
+        return count, ""
+    return None, f"counts {quote(counts)}, which is no number for each virtual stage"
+
+
+def count_fault(hook: str, plugin: Plugin, name: str, problem: str | CallError) -> Fault:
+    """Return the fault of an answer *name* whose row has a *problem*."""
+    if isinstance(problem, CallError):  # the place of an error is in the code of the plugin
+        problem = f"has a count that {CallError(problem.cause, plugin.module)}"
+    return Fault(plugin=plugin, hook=hook, message=f"gave `{name}`, which {problem}")
 
 
 def _by_row(study: SpecStudy, hook: str) -> Sequence[tuple[Plugin, Any]]:

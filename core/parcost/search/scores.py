@@ -21,7 +21,7 @@ from parcost.contract.terms import Edge, StageCounts, Work
 from parcost.engine.reduce import term_problem
 from parcost.engine.schedule_calls import schedule_blame
 from parcost.engine.shapes import fits_shape, rooms_of
-from parcost.engine.study import plain_first
+from parcost.engine.study import count_fault, plain_first
 from parcost.records import replace_values
 from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
@@ -419,10 +419,20 @@ class Scores:
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield a term that is counted by row, once for each of the counts that choices make."""
-        key = (place, index, hook, plugin.name, term.count)
+        key = (place, index, term.count)
         if key not in self._rows:
-            self._rows[key] = self._counts(place, index, hook, plugin, term)
-        for count, mask in self._rows[key]:
+            self._rows[key] = self._counts(place, index, term.count)
+        counts, problems = self._rows[key]
+        faults = self.group.structures[place].variants.faults
+        for problem in problems:
+            if isinstance(problem, tuple):  # as many as there are not stages
+                message = term_problem(evolve(term, count=problem), *self._sizes(place, index))
+                fault = Fault(plugin=plugin, hook=hook, message=message)
+            else:
+                fault = count_fault(hook, plugin, term.name, problem)
+            if str(fault) not in map(str, faults):
+                faults.append(fault)
+        for count, mask in counts:
             if mask is None:
                 yield plugin, replace_values(term, {"count": count})
             else:
@@ -430,33 +440,40 @@ class Scores:
                 amounts = {name: np.where(mask, getattr(term, name), 0.0) for name in names}
                 yield plugin, replace_values(term, {"count": count, **amounts})
 
-    def _counts(
-        self, place: int, index: int, hook: str, plugin: Plugin, term: Any
-    ) -> Sequence[tuple[Any, NDArray[np.bool_] | None]]:
-        """Return the counts of a row and, where choices decide them, under which each holds."""
-        variants = self.group.structures[place].variants
-        by_part, read = variants.counts((plugin, term), hook, self._where(index), self._choice)
+    def _sizes(self, place: int, index: int) -> tuple[int, int]:
+        """Return the devices and the virtual stages of a structure."""
         pipeline = self._pipelines[place, index]
+        return pipeline.stages, pipeline.stages * pipeline.chunks
+
+    def _counts(
+        self, place: int, index: int, row: StageCounts
+    ) -> tuple[Sequence[tuple[Any, NDArray[np.bool_] | None]], Sequence[Any]]:
+        """Return the counts of a row and, where choices decide them, under which each holds.
+
+        The second are the problems of its function, or counts of another number of stages.
+        """
+        variants = self.group.structures[place].variants
+        by_part, read = variants.counts(row, self._where(index), self._choice)
+        _, stages = self._sizes(place, index)
         found: dict[Any, NDArray[np.bool_]] = {}
+        problems: list[Any] = []
         shape = [n if k in read else 1 for k, n in enumerate(variants.shape)]
-        for part, count in by_part.items():
-            if count is None:
+        for part, (count, problem) in by_part.items():
+            if problem:
+                problems.append(problem)
                 continue
-            complaint = term_problem(
-                evolve(term, count=count), pipeline.stages, pipeline.stages * pipeline.chunks
-            )
-            if complaint:
-                fault = Fault(plugin=plugin, hook=hook, message=complaint)
-                variants.faults.append(fault)
+            if isinstance(count, tuple) and len(count) != stages:
+                problems.append(count)
                 continue
             mask = found.setdefault(count, np.zeros((*shape, 1), dtype=bool))
             where = [0] * len(shape)
             for k, i in zip(read, part, strict=True):
                 where[k] = i
             mask[tuple(where)] = True
-        return [
+        counts = [
             (count, None if mask.all() else mask) for count, mask in found.items() if _occurs(count)
         ]
+        return counts, problems
 
 
 def _blame_schedule(scored: ScoredLayouts, timed: ScheduleTimes) -> None:

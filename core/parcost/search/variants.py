@@ -23,7 +23,7 @@ from parcost.contract.schema import on_axes
 from parcost.contract.terms import StageCounts
 from parcost.engine.reduce import term_problem
 from parcost.engine.shapes import shape_of, shape_problem
-from parcost.engine.study import SpecStudy, contribution, count_answers
+from parcost.engine.study import SpecStudy, contribution, row_count
 from parcost.language.diagnostics import Diagnostic
 from parcost.language.errors import ParcostError, SpecError
 from parcost.search.term_numbers import summed_numbers
@@ -31,6 +31,7 @@ from parcost.search.term_numbers import summed_numbers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from parcost.contract.calls import CallError
     from parcost.contract.plugin import Fault, Plugin
     from parcost.contract.study import Schedule
 
@@ -256,16 +257,12 @@ class Variants:
         return self._trace(tuple(index), asked, hook, position)
 
     def counts(
-        self,
-        stamped: tuple[Plugin, Any],
-        hook: str,
-        combination: Combination,
-        fixed: int | None,
-    ) -> tuple[Mapping[Combination, Any], Sequence[int]]:
-        """Return the counts of a term by virtual stage, and the choices that they depend on.
+        self, row: StageCounts, combination: Combination, fixed: int | None
+    ) -> tuple[Mapping[Combination, tuple[Any, str | CallError]], Sequence[int]]:
+        """Return the counts of a row by virtual stage, and the choices that they depend on.
 
-        They are by the indices of these choices, but for the one that is *fixed*, and None where
-        they fail.
+        They are by the indices of these choices, but for the one that is *fixed*, each with its
+        problem if there is one.
         """
         read: tuple[int, ...] = ()
         while True:
@@ -275,7 +272,7 @@ class Variants:
                 index = list(combination)
                 for k, i in zip(read, part, strict=True):
                     index[k] = i
-                found[part], reads = self._trace(tuple(index), _count, hook, *stamped)
+                found[part], reads = self._trace(tuple(index), row_count, row)
                 union |= reads - {fixed}
             if len(union) == len(read):
                 return found, read
@@ -381,11 +378,6 @@ def _summed_numbers(study: SpecStudy, hook: str, position: int) -> Contribution:
     return tuple(
         (plugin, summed_numbers(term)) for plugin, term in contribution(study, hook, position)
     )
-
-
-def _count(study: SpecStudy, hook: str, plugin: Plugin, term: Any) -> Any:
-    found = count_answers(study, hook, [(plugin, term)])
-    return found[0][1].count if found else None
 
 
 def _by_stage(item: Any) -> bool:
