@@ -101,7 +101,7 @@ class ScheduleContract:
                 n = p * v
                 alike = [0, *[1] * (n - 2), 2][-n:]  # the first, those between, and the last
                 each.append(_case(p, m, v, _times(n, passes, slow), hop, alike))
-            self._compare(_stack(each), each)
+            self._compare(_merge_cases(each), each)
 
     def _compare(self, every: Case, each: Sequence[Case]) -> None:
         """Compare answers for pipelines at once with those for each."""
@@ -175,7 +175,7 @@ def _case(p: int, m: int, v: int, times: Times, hop: Any, alike: Sequence[int] =
     return Case.from_times(times, stages=p, micro_batches=m, chunks=v, hop=hop, alike=alike)
 
 
-def _stack(cases: Sequence[Case]) -> Case:
+def _merge_cases(cases: Sequence[Case]) -> Case:
     """Return cases of at most three runs as one."""
     rows: dict[str, list[list[Real]]] = {name: [] for name in ("F", "B", "W", "counts")}
     for case in cases:
