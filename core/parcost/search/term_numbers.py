@@ -21,11 +21,11 @@ def summed_numbers(term: Any) -> Any:
     Latency matters to work that keeps further resources busy.
     """
     type_: Any = type(term)
-    return replace_values(term, _unread(type_, bool(getattr(term, "also", ()))))
+    return replace_values(term, _unread_values(type_, bool(getattr(term, "also", ()))))
 
 
 @cache
-def _unread(type_: Any, shares: bool) -> Mapping[str, Any]:
+def _unread_values(type_: Any, shares: bool) -> Mapping[str, Any]:
     names = {"flops"} if issubclass(type_, Memory) else {"flops", "bytes_"}
     if not shares:
         names.add("latency")

@@ -156,7 +156,7 @@ def _samples(ratios: Sequence[Ratio], levels: Levels) -> list[_Sample]:
         for one in ratios:
             kinds.setdefault(_common(one.kind, level), []).append(one)
         for kind, members in kinds.items():
-            around = _narrowest(found, kind, levels)
+            around = _narrowest_kind(found, kind, levels)
             if around is None or len(members) >= FEWEST_RUNS:
                 found[kind] = _sample(kind, members, around)
     return list(found.values())
@@ -193,7 +193,7 @@ def _common(kind: Kind, level: tuple[bool, bool, bool]) -> Kind:
     return first, second, third
 
 
-def _narrowest(found: Mapping[Kind, T], kind: Kind, levels: Levels) -> T | None:
+def _narrowest_kind(found: Mapping[Kind, T], kind: Kind, levels: Levels) -> T | None:
     """Return what is *found* of the narrowest kind that *kind* is part of."""
     for level in reversed(levels):
         if one := found.get(_common(kind, level)):
@@ -223,7 +223,7 @@ def cross_validate(
     for fold in folds:
         others = ranges_at(share, fold.others)
         for one in fold.members:
-            if (found := _narrowest(others, one.kind, levels)) is not None:
+            if (found := _narrowest_kind(others, one.kind, levels)) is not None:
                 yield one, found
 
 
@@ -305,7 +305,7 @@ def _distinct_ranges(found: Mapping[Kind, Range], levels: Levels) -> Iterator[Ra
     """Yield the ranges of kinds that differ from the kind around them."""
     kept: dict[Kind, Range] = {}
     for one in found.values():
-        around = _narrowest(kept, one.kind, levels)
+        around = _narrowest_kind(kept, one.kind, levels)
         if around is None or (around.low, around.high) != (one.low, one.high):
             kept[one.kind] = one
             yield one
