@@ -546,6 +546,70 @@ def job_config() -> ConfigContainer:
     assert "`set_workload` may change it" in asked["training.micro_batch"].reason
 
 
+WORKLOAD = """\
+from utils.utils import get_workload_base_config
+from utils.overrides import set_workload_base_configs
+from megatron.bridge.recipes.llama import llama3_70b_pretrain_config
+
+def llama3_70b_pretrain_config_h100(precision: str = "bf16", config_variant: str = "v1"):
+    base = get_workload_base_config(
+        model_family_name="llama", model_recipe_name="llama3_70b", gpu="h100",
+        compute_dtype=precision.upper(), task="pretrain", config_variant=config_variant,
+    )
+    cfg = llama3_70b_pretrain_config()
+    cfg.mixed_precision = get_precision_config(precision)
+    set_workload_base_configs(cfg, base)
+    return cfg
+"""
+WORKLOADS = """\
+from dataclasses import replace
+from utils.utils import WorkloadBaseConfig
+
+BASE = WorkloadBaseConfig(num_gpus=64, global_batch_size=128)
+LLAMA3_70B_PRETRAIN_CONFIG_H100_BF16_V1 = replace(
+    BASE, tensor_model_parallel_size=2, pipeline_model_parallel_size=8, recompute_num_layers=3,
+)
+"""
+
+
+def workload(files: dict[str, str]) -> Translation:
+    return Megatron().read(ImportFile("run.py", WORKLOAD, ImportOptions(), files.get))
+
+
+def test_a_workload_beside_a_performance_recipe_is_read() -> None:
+    """What it leaves out is 1, whatever the recipe of the library has: no interleaving, CP 1."""
+    found = workload({"llama3_workload_base_configs.py": WORKLOADS})
+    values = {path: one.value for path, one in settings(found).items()}
+    expected = {
+        "cluster.devices": "64",
+        "layout.tp": "2",
+        "layout.pp": "8",
+        "layout.cp": "1",
+        "layout.sequence_parallel": "on",
+        "layout.zero": "1",
+        "training.micro_batch": "1",
+        "training.global_batch": "128 sequences",
+        "training.recompute": "full",
+        "recompute.layers": "3",
+    }
+    assert expected.items() <= values.items()
+    assert "schedule.chunks" not in values
+    assert not found.questions
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("other.py", "", ""),
+        ("llama3_workload_base_configs.py", "_BF16_V1", "_FP8_V1"),
+        ("llama3_workload_base_configs.py", "recompute_num_layers", "recompute_of_tomorrow"),
+    ],
+)
+def test_a_workload_that_is_not_there_raises_questions(file: str, old: str, new: str) -> None:
+    found = workload({file: WORKLOADS.replace(old, new) if old else WORKLOADS})
+    assert {"layout.tp", "training.global_batch"} <= {one.attribute for one in found.questions}
+
+
 PERFORMANCE = """\
 from megatron.bridge.recipes.qwen.qwen3_moe import qwen3_30b_a3b_pretrain_config
 from megatron.bridge.training.config import ConfigContainer

@@ -120,7 +120,7 @@ class Megatron(JobImporter):
         draft = Draft(_LABELS)
         try:
             if file.name.endswith(".py"):
-                return _of_recipe(draft, read_recipe(file.text, file.options.recipe))
+                return _of_recipe(draft, read_recipe(file.text, file.options.recipe, file.neighbor))
             if file.name.endswith((".yaml", ".yml")):
                 if _MATRIX.search(file.text):
                     return _of_matrix(draft, file)

@@ -42,7 +42,12 @@ _PRECISION = "MixedPrecisionConfig"
 #: Sections in the order in which a later one wins.
 _ORDER = ("model", "train", "optimizer", "dist", "ddp", "comm_overlap")
 _HUB_KEYS = (("model", "hf_path"), ("model", "hf_model_id"))  # of the model at Hugging Face
+_WORKLOADS: Mapping[str, Any] = table("bridge_recipes")["workloads"]
 _ELSEWHERE = "what it sets is in another file"
+
+
+def _no_file(name: str) -> str | None:  # noqa: ARG001
+    return None
 
 
 @record(frozen=False)
@@ -65,14 +70,18 @@ class BridgeRecipe:
     precision: Option | None = None
 
 
-def read_recipe(text: str, name: str = "") -> BridgeRecipe:
+def read_recipe(
+    text: str, name: str = "", neighbor: Callable[[str], str | None] = _no_file
+) -> BridgeRecipe:
     """Return what a recipe in a Python file sets: the one called *name*, or the only one.
+
+    *neighbor* returns files beside it: a workload of a performance run is in one of them.
 
     Raises:
         PythonTextError: The file is no Python, or has several recipes or none of that name.
     """
     python = PythonText(text)
-    library = _BridgeLibrary()
+    library = _BridgeLibrary(neighbor)
     free = Entity(_CONTAINER, python.tree)
     follower = Follower(python.tree, library, {"cfg": free})
     recipe = _select_recipe(python, follower, name)
@@ -91,6 +100,14 @@ def read_recipe(text: str, name: str = "") -> BridgeRecipe:
     if not isinstance(made, Entity) or not (made.cells or made.kind.startswith("?")):
         raise PythonTextError("the file has no recipe of Megatron-Bridge", 0, 1)
     found = _RecipeReader(python.place, made, library.doubts).recipe()
+    if library.devices is not None:
+        start, end = python.place(library.devices.node)
+        texts = (str(library.devices.value),)
+        why = library.devices.why
+        found.devices = Option(
+            name="devices", key="num_gpus", texts=texts, start=start, end=end, assumption=why
+        )
+        return found
     stated = _DEVICES.search(recipe.name) if recipe is not None else None
     if recipe is not None and stated is not None:
         start, _ = python.place(recipe)
@@ -204,8 +221,10 @@ def _is_configuration(value: Any) -> bool:
 class _BridgeLibrary(CodeLibrary):
     """What functions and classes of Megatron-Bridge do."""
 
-    def __init__(self) -> None:
+    def __init__(self, neighbor: Callable[[str], str | None] = _no_file) -> None:
         self.doubts: list[tuple[str, ast.AST]] = []
+        self.devices: Cell | None = None
+        self._neighbor = neighbor
 
     def call(
         self,
@@ -222,6 +241,9 @@ class _BridgeLibrary(CodeLibrary):
             made = self.make_container(last, base, node)
             self._pass_arguments(follower, made, last, arguments, keywords)
             return made
+        workload = self._call_workload(follower, last, node, arguments, keywords)
+        if workload is not None:
+            return workload
         if last in _TABLE["nothing"]:
             return [None] * int(_TABLE["nothing"][last])
         if last in _TABLE["precisions"]:
@@ -253,6 +275,72 @@ class _BridgeLibrary(CodeLibrary):
             if one.kind == _CONTAINER or one.kind in _SECTIONS["read"]:
                 _doubt_cells(follower, one, f"`{last}` may change it, and is in another file")
         return Entity(f"?{last}", node)
+
+    def _call_workload(
+        self,
+        follower: Follower,
+        name: str,
+        node: ast.Call,
+        arguments: Sequence[Any],
+        keywords: Mapping[str, Cell],
+    ) -> Entity | None:
+        """Return the workload of a performance run, or a configuration that it is set in."""
+        first = arguments[0] if arguments else None
+        if name == _WORKLOADS["finds"]:
+            parts = dict(zip(_WORKLOADS["parameters"], arguments, strict=False))
+            parts |= {one: cell.value for one, cell in keywords.items()}
+            return self._find_workload(node, parts)
+        if name == "replace" and isinstance(first, Entity) and first.kind == _WORKLOADS["class"]:
+            return Entity(first.kind, node, {**first.cells, **keywords})
+        given = arguments[1] if len(arguments) > 1 else None
+        if name != _WORKLOADS["applies"] or not isinstance(first, Entity):
+            return None
+        if not isinstance(given, Entity) or given.kind != _WORKLOADS["class"]:
+            return None
+        values = {one: cell.value for one, cell in given.cells.items()}
+        why = next(iter(given.cells.values())).why
+        paths = {path: values.get(one) for one, path in _WORKLOADS["always"].items()}
+        paths["model.sequence_parallel"] = (values.get("tensor_model_parallel_size") or 1) > 1
+        for one, path in _WORKLOADS["stated"].items():
+            if values.get(one) not in (None, False):
+                more = _WORKLOADS["with"].get(one, {})
+                paths |= {path: values[one], **more}
+        for path, value in paths.items():
+            section, _, attribute = path.partition(".")
+            target = self._section(first, section, node)
+            if isinstance(target, Entity):
+                follower.put(target, attribute, Cell(value, node, f"{name}()", why))
+        if isinstance(values.get("num_gpus"), int):
+            self.devices = Cell(values["num_gpus"], node, "num_gpus", why)
+        return first
+
+    def _find_workload(self, node: ast.Call, parts: Mapping[str, Any]) -> Entity | None:
+        """Return the workload of a name that arguments make, of a file beside the recipe."""
+        words = [parts.get(one, default) for one, default in _WORKLOADS["name"]]
+        if not all(isinstance(one, str) for one in words):
+            return None
+        wanted = "_".join(words).upper()
+        family = str(parts.get("model_family_name", ""))
+        stems = [family, *_beginnings(str(parts.get("model_recipe_name", "")))]
+        for file in [f"{one}{_WORKLOADS['ending']}" for one in stems]:
+            text = self._neighbor(file)
+            if text is None:
+                continue
+            tree = PythonText(text).tree
+            follower = Follower(tree, _BridgeLibrary(), {})
+            names: dict[str, Any] = {}
+            follower.run(tree.body, names)
+            found = names.get(wanted)
+            if isinstance(found, Entity):
+                why = f"`{wanted}` of {file}"
+                values = dict(_WORKLOADS["defaults"])
+                values |= dict.fromkeys(_WORKLOADS["without"])
+                if not found.cells.keys() <= values.keys():
+                    return None  # a field of another release may set anything
+                values |= {one: cell.value for one, cell in found.cells.items()}
+                cells = {one: Cell(value, node, one, why) for one, value in values.items()}
+                return Entity(found.kind, node, cells)
+        return None
 
     def make_container(self, name: str, base: Mapping[str, Any], node: ast.AST) -> Entity:
         """Return the configuration that a function of the library makes."""
@@ -620,6 +708,16 @@ class _RecipeReader:
         one = Option(name="", key=name, start=start, end=end, unread=_ELSEWHERE)
         if one not in self._found.doubts:
             self._found.doubts.append(one)
+
+
+def _beginnings(name: str) -> Sequence[str]:
+    """Return the beginnings of a name of words, the longest first.
+
+    >>> _beginnings("llama3_70b")
+    ['llama3_70b', 'llama3']
+    """
+    words = name.split("_")
+    return ["_".join(words[:count]) for count in range(len(words), 0, -1)]
 
 
 def _doubt_cells(follower: Follower, entity: Entity, why: str) -> None:

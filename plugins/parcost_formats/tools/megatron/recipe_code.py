@@ -336,6 +336,8 @@ class Follower:
                 return self._library.method(self, owner, node, arguments, keywords)
             if isinstance(owner, dict):
                 return self._of_dictionary(owner, node.func.attr, arguments)
+            if isinstance(owner, str) and node.func.attr in ("upper", "lower") and not arguments:
+                return getattr(owner, node.func.attr)()
             if isinstance(owner, list) and node.func.attr == "append" and self._log is None:
                 owner += arguments
                 return None
