@@ -247,7 +247,12 @@ def main() -> None:
         "all-reduces of low confidence": [
             row for row in rows if row.operation == "all_reduce" and not row.sure
         ],
-        "messages between two ranks": [row for row in rows if row.operation == "point_to_point"],
+        "messages between two ranks": [
+            row for row in rows if row.operation == "point_to_point" and row.sure
+        ],
+        "messages of low confidence": [
+            row for row in rows if row.operation == "point_to_point" and not row.sure
+        ],
         "all-to-alls": [row for row in rows if row.operation == "all_to_all"],
     }
     for source in sorted({row.source for row in reductions}):
