@@ -404,8 +404,7 @@ def test_an_objective_without_its_figures_is_refused(run: Run) -> None:
     code, _, err = run(SPEC, *NARROW, "--objective", "cost_per_million_tokens")
     assert code == 2
     assert "objectives of this study are step_time" in err
-    assert "others take more in the spec, such as a price" in err
-    assert "docs/guide/search.md" in err
+    assert "it needs `price { device_hour = 2.50 USD/h }`" in err
     priced = SPEC + "price { device_hour = 2 USD/h }\n"
     best = search_json(run, priced, *NARROW, "--objective", "cost_per_million_tokens")["best"][0]
     hours = best["step_seconds"] * 64 / 3600
