@@ -165,15 +165,11 @@ class _Table:
     """The terms of some plugins: those that all structures share, and those of each."""
 
     def __init__(self, group: StructureGroup, answers: Iterable[_Answers], hosts: Windows) -> None:
-        shape, answers = group.variants.shape, list(answers)
-        self._shared = stack_terms(
-            (a.shared for a in answers if a.shared is not None),
-            shape,
-            hosts,
-            1 + len(group.mesh.sizes),
-        )
+        shape, rank = group.variants.shape, 1 + len(group.mesh.sizes)
+        own: list[Sequence[VariantAnswers]] = []
+        self._shared = stack_terms(_shared_answers(answers, own), shape, hosts, rank)
         self._own = [
-            stack_terms((a.own[place] for a in answers if a.shared is None), shape, hosts, 1)
+            stack_terms((answer[place] for answer in own), shape, hosts, 1)
             for place in range(len(group.structures))
         ]
 
@@ -185,6 +181,23 @@ class _Table:
             *select_terms(self._shared, places),
             *select_terms(self._own[place], Places((points,))),
         ]
+
+
+def _shared_answers(
+    answers: Iterable[_Answers], own: list[Sequence[VariantAnswers]]
+) -> Iterator[VariantAnswers]:
+    """Yield what all structures share of *answers*, and add what each of them has to *own*."""
+    for answer in answers:
+        if answer.shared is not None:
+            yield answer.shared
+        else:
+            own.append(answer.own)
+
+
+def _hand_over(answers: list[_Answers]) -> Iterator[_Answers]:
+    """Yield *answers* and keep none: their arrays take as much memory as what is made of them."""
+    while answers:
+        yield answers.pop(0)
 
 
 class Scores:
@@ -204,17 +217,17 @@ class Scores:
         self._cuts = answers.answers_to("pipelines")
         self._choice = _scheduling(self._variants, self._cuts)
         self._answers = {hook: self._answers_of_probe(answers, hook) for hook in PROBES}
-        terms = answers.answers_to("terms")
+        terms = list(answers.answers_to("terms"))
         self.few = few or self._common(answers, terms)
+        self._variants.forget()  # what answers were made of
         first = [terms[i] for i in self.few]
         self._hosts = windows(one for asked in first for one in asked.every)
-        self._first = _Table(group, first, self._hosts)
         self._all_hosts = windows(one for asked in terms for one in asked.every)
-        self._all = _Table(group, terms, self._all_hosts)
+        self._first = _Table(group, _hand_over(first), self._hosts)
+        self._all = _Table(group, _hand_over(terms), self._all_hosts)
         self._rows: dict[Any, Any] = {}
         self._pipelines: dict[tuple[int, int], Pipeline] = {}
         self._schedules: dict[tuple[int, int], Schedule] = {}
-        self._variants.forget()
 
     def bound_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
         """Yield layouts, by structure and schedule, with what few of their terms come to.
