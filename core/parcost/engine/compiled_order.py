@@ -128,7 +128,11 @@ def compile_order(
         if more is not None:
             step(d, message, nothing, route)
             message, route = more
-        value = step(d, message, duration, route)
+        befores.append(clock[d])
+        arrivals.append(message)
+        takes.append(duration)
+        over.append(route)
+        clock[d] = value = first + len(takes) - 1
         if keep:
             entries.append((d, entry, value, duration))
         for kind, j, x in ops:
