@@ -23,6 +23,7 @@ FUSED_KERNELS = (
     "flash_3",
     "flash_4",
     "cudnn",
+    "triton_1",
     "triton",
     "xformers",
     "aiter",
