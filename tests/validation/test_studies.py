@@ -336,7 +336,7 @@ def test_words_for_attention(said: str, kernel: str | None, row: Make) -> None:
     assert made[Training].flash_attention is not said.startswith("no")
 
 
-@pytest.mark.parametrize(("year", "kernel"), [(2024, "triton"), (2025, "flash_2")])
+@pytest.mark.parametrize(("year", "kernel"), [(2024, "triton_1"), (2025, "flash_2")])
 def test_the_kernel_of_a_framework_by_its_time(year: int, kernel: str, row: Make) -> None:
     """Benchmarks of LLM Foundry took the kernel of Triton until March 2024."""
     changes = {**FSDP, "year": year, "hardware__gpu": "A100-80GB-SXM", "precision": "bf16 mixed"}
