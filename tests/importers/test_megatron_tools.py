@@ -163,6 +163,21 @@ def test_a_dispatcher_of_primus_turbo_is_deepep() -> None:
     assert values(primus(text))["routing.dispatcher"] == "deepep"
 
 
+@pytest.mark.parametrize(
+    ("key", "asks"),
+    [
+        ("use_turbo_grouped_mlp: true", False),
+        ("turbo_sync_free_moe_stage: 2", False),
+        ("use_turbo_mega_moe: true", True),
+        ("turbo_of_tomorrow_moe: true", True),
+    ],
+)
+def test_kernels_of_primus_are_known_by_their_names(run_command: Any, key: str, asks: bool) -> None:
+    text = f"{PRIMUS.replace('model: small.yaml', 'model: qwen3_30B_A3B.yaml')}      {key}\n"
+    done = run_command("eval", "run.yaml", files={"run.yaml": text})
+    assert (f"`{key.partition(':')[0]}` may decide it" in " ".join(done.err.split())) is asks
+
+
 FLAGSCALE = """\
 system:
   tensor_model_parallel_size: 2
