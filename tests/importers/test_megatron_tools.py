@@ -172,7 +172,7 @@ def test_a_dispatcher_of_primus_turbo_is_deepep() -> None:
         ("turbo_of_tomorrow_moe: true", True),
     ],
 )
-def test_kernels_of_primus_are_known_by_their_names(run_command: Any, key: str, asks: bool) -> None:
+def test_kernels_of_primus_are_known_by_their_names(run_command: Run, key: str, asks: bool) -> None:
     text = f"{PRIMUS.replace('model: small.yaml', 'model: qwen3_30B_A3B.yaml')}      {key}\n"
     done = run_command("eval", "run.yaml", files={"run.yaml": text})
     assert (f"`{key.partition(':')[0]}` may decide it" in " ".join(done.err.split())) is asks
