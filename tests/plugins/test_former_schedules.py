@@ -134,6 +134,6 @@ def test_there_is_no_answer_where_version_2_had_no_such_case() -> None:
         assert adapted.spans(case) is None
 
 
-def test_a_plugin_that_requires_no_version_is_told_of_the_change() -> None:
+def test_a_plugin_that_requires_no_version_is_warned_of_the_change() -> None:
     with pytest.raises(PluginError, match=r"a case has no `times` in version 3 .*PARCOST_API = 2"):
         evaluate("former", plugins(None))
