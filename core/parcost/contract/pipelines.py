@@ -109,12 +109,12 @@ class Case:
     Everything is a number or an array that broadcasts, *stages* and *chunks* too. Neighbouring
     virtual stages that take equally long are a run. *F*, *B* and *W* are the seconds of one
     micro-batch on a stage of each run, first to last. *counts* are the stages of each run. The last
-    virtual stage is a run of its own, so ``F[-1]`` is of it, and ``F[0]`` of the first one. A run
+    virtual stage is a run of its own: ``F[-1]`` is of it, ``F[0]`` of the first one. A run
     that some pipelines lack counts 0 there, and has the seconds of a run beside it.
 
     *saved* is the most that a :class:`Pair` saves over its halves in sequence. *hop* is the seconds
     of the slowest message between devices. Where boundaries differ, *hops_before* has the sum over
-    the boundaries in front of each run, for devices with one stage each.
+    the boundaries in front of each run. Devices have one stage each then.
 
     >>> case = Case(stages=4, micro_batches=8, F=(1, 2), B=(2, 3), W=(0, 1), counts=(3, 1), hop=5)
     >>> case.backward, case.before(case.F), case.messages

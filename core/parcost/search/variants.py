@@ -261,8 +261,8 @@ class Variants:
     ) -> tuple[Mapping[Combination, tuple[Any, str | CallError]], Sequence[int]]:
         """Return the counts of a row by virtual stage, and the choices that they depend on.
 
-        They are by the indices of these choices, but for the one that is *fixed*, each with its
-        problem if there is one.
+        They are by the indices of these choices, without the one that is *fixed*. Each has its
+        problem, if there is one.
         """
         read: tuple[int, ...] = ()
         while True:
