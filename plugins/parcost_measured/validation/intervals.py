@@ -3,8 +3,8 @@
 Runs are of kinds: of dense models or mixtures of experts, then of one family of devices, then of
 one framework. The range of a kind is the shortest that contains a share of its logarithms. It
 always contains 1, which is the prediction itself. Errors of one model are correlated, so a kind of
-few models borrows from the enclosing kind. Its own runs have the weight m / (m + 10), with m models, and
-those of the enclosing kind the rest.
+few models borrows from the enclosing kind. Its own runs have the weight m / (m + 10), with m
+models. Those of the enclosing kind have the rest.
 
 The share is chosen so that ranges cover left-out models as often as an interval claims. Models are
 in folds by their name, and the ranges of the other folds judge each.

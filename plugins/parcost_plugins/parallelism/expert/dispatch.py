@@ -24,6 +24,7 @@ from parcost import (
     integer,
     quantity,
 )
+from parcost.numeric import minimum
 from parcost_plugins.vocabulary.answers import mark_details
 from parcost_plugins.vocabulary.link_rates import link_rate
 from parcost_plugins.vocabulary.routing import distinct_groups, random_load
@@ -106,7 +107,12 @@ def _rules(one: Dispatch) -> Iterator[Check]:
 
 
 def _sheet(one: Dispatch) -> Sheet:
-    """Return the letters of a dispatch: P ranks, T tokens of each, k of E experts."""
+    """Return the letters of a dispatch: P ranks, T tokens of each, k of E experts.
+
+    The experts of a token are in as many units as it may visit, which are drawn first.
+    """
+    open_share = 1.0 if one.unit_limit is None else minimum(one.unit_limit / one.units, 1.0)
+    ranks = distinct_groups(one.experts * open_share, one.top_k, one.ranks * open_share)
     sheet = Sheet(
         block_name(one),
         source="expected value under random routing",
@@ -121,7 +127,7 @@ def _sheet(one: Dispatch) -> Sheet:
         B=(one.bandwidth, "B/s"),
         o=(one.message, "s"),
         taper=one.taper,
-        q=1 - distinct_groups(one.experts, one.top_k, one.ranks) / one.ranks,
+        q=1 - ranks / one.ranks,
         q_G=1 - distinct_groups(one.experts, one.top_k, one.units) / one.units,
         lam=random_load(one.ranks * one.tokens * one.top_k, one.ranks, one.concentration),
     )
