@@ -270,6 +270,17 @@ def distinct_groups(experts: Real, top: Real, groups: Real) -> Real:
     return groups * (1.0 - nowhere)
 
 
+def ranks_in_units(units: Real, inside: Real, top: Real) -> Real:
+    """Return on how many ranks the *top* experts of a token are, in *units* of *inside* ranks each.
+
+    A limit of units spreads them evenly over these; each falls on any rank of its unit.
+
+    >>> ranks_in_units(4.0, 8.0, 8.0)
+    7.5
+    """
+    return units * inside * (1.0 - (1.0 - 1.0 / inside) ** (top / units))
+
+
 def capacity(factor: Real, tokens: Real, top: Real, experts: Real) -> Real:
     """Return the places that an expert has for the tokens of one rank.
 

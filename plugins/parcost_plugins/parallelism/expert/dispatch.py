@@ -27,7 +27,7 @@ from parcost import (
 from parcost.numeric import minimum
 from parcost_plugins.vocabulary.answers import mark_details
 from parcost_plugins.vocabulary.link_rates import link_rate
-from parcost_plugins.vocabulary.routing import distinct_groups, random_load
+from parcost_plugins.vocabulary.routing import distinct_groups, random_load, ranks_in_units
 
 _HEADLINES = ("bytes_per_rank", "peers", "imbalance", "outer_seconds", "seconds", "straggler")
 
@@ -109,10 +109,12 @@ def _rules(one: Dispatch) -> Iterator[Check]:
 def _sheet(one: Dispatch) -> Sheet:
     """Return the letters of a dispatch: P ranks, T tokens of each, k of E experts.
 
-    The experts of a token are in as many units as it may visit, which are drawn first.
+    Under a limit of units a token visits the ranks that it visits in a step.
     """
-    open_share = 1.0 if one.unit_limit is None else minimum(one.unit_limit / one.units, 1.0)
-    ranks = distinct_groups(one.experts * open_share, one.top_k, one.ranks * open_share)
+    ranks = distinct_groups(one.experts, one.top_k, one.ranks)
+    if one.unit_limit is not None:
+        units = minimum(one.unit_limit, distinct_groups(one.experts, one.top_k, one.units))
+        ranks = ranks_in_units(units, one.ranks / one.units, one.top_k)
     sheet = Sheet(
         block_name(one),
         source="expected value under random routing",

@@ -61,6 +61,7 @@ from parcost_plugins.vocabulary.routing import (
     have_own_tokens,
     largest_of,
     rank_tokens,
+    ranks_in_units,
 )
 
 DEDUPLICATED = "DeepSeek-AI 2024 (DeepSeek-V3), section 3.2.2"
@@ -162,13 +163,7 @@ class TokenExchange:
         found = distinct_groups(self.experts, self.top, self.group.ranks)
         if self.routing.node_limit is None:
             return found
-        # Experts of fewer units lie closer together; each falls on any rank of its unit.
-        inside = self.group.shape[0]
-        return (
-            self.units_reached
-            * inside
-            * (1.0 - (1.0 - 1.0 / inside) ** (self.top / self.units_reached))
-        )
+        return ranks_in_units(self.units_reached, self.group.shape[0], self.top)
 
     def price(self, bytes_: Real, *, back: bool = False) -> tuple[Formula, Real]:
         """Return the seconds of an exchange with *bytes_* per copy, and the bytes.
