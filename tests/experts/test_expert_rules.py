@@ -68,7 +68,7 @@ def failures(study: Study) -> dict[str, tuple[str, str]]:
             "distribution = dirichlet",
             "concentration-missing",
             "a Dirichlet distribution of tokens has no `concentration`",
-            "the sum of its parameters, such as 2560 = 10 for each of 256 experts",
+            "write the sum of its parameters, such as `concentration = 2560`: 10 for each of 256 experts",
         ),
         (
             "ep = 8",

@@ -123,3 +123,10 @@ def test_shares_and_overheads_have_their_ranges() -> None:
         with pytest.raises(parcost.SpecError) as error:
             parcost.load_text(text)[0].evaluate()
         assert {d.id for d in error.value.diagnostics} == {"out-of-range"}
+
+
+def test_a_rule_about_a_whole_block_is_shown_at_that_block() -> None:
+    (scenario,) = parcost.load_text("run { tokens = 1 T tokens, device_time = 1 h }\nenergy { }")
+    span = scenario.first.where("energy")
+    assert span is not None
+    assert span.text.startswith("energy")

@@ -116,7 +116,7 @@ def test_layers_that_do_not_divide_name_the_nearest_stages_and_a_list_that_fits(
 def test_counted_ends_and_chunks_are_in_the_message(bind: Bind) -> None:
     values = {"layout.pp": 4, "schedule.chunks": 2, "schedule.count_head": "on"}
     (found,) = complaints(bind(values), "layers-divide")
-    assert found.message == "8 layers and an end are not divisible by pp 4 x chunks 2 = 8"
+    assert found.message == "8 layers + head are not divisible by pp 4 x chunks 2 = 8"
 
 
 def test_layers_that_divide_with_their_ends_pass(bind: Bind) -> None:
@@ -158,7 +158,7 @@ def test_the_framework_deals_where_the_schedule_does_not_say() -> None:
         training { sequence = 8192, global_batch = 64 sequences }
         """
     )
-    # 126 layers and both ends are 128: 13 on the first eight stages, 12 on the others
+    # 126 layers + embedding + head are 128: 13 on the first eight stages, 12 on the others
     assert layers(scenario.first) == (12, *[13] * 7, 12, 11)
 
 

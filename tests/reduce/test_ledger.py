@@ -275,7 +275,7 @@ def test_a_schedule_that_does_not_exist_there_names_the_spec() -> None:
     (diagnostic,) = error.value.diagnostics
     assert diagnostic.place == "study.par"
     assert diagnostic.message == (
-        "`one_f_one_b` does not run at p = 2, m = 4, v = 2: it has one model chunk per device: chunks = 1"
+        "`one_f_one_b` does not run with 2 stages, 4 micro-batches and chunks = 2: it has one model chunk per device: chunks = 1"
     )
 
 

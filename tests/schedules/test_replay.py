@@ -368,10 +368,10 @@ def test_an_order_that_raises_is_named() -> None:
 @pytest.mark.parametrize(
     "p, m, v, why",
     [
-        (4, 8.5, 1, "`gpipe` does not run at p = 4, m = 8.5, v = 1: that is not a number of micro-batches"),
-        (4, 0.0, 1, "`gpipe` does not run at p = 4, m = 0, v = 1: that is not a number of micro-batches"),
-        (4, 8.0, 2, "`gpipe` does not run at p = 4, m = 8, v = 2: it has one model chunk per device: chunks = 1"),
-        (64, 1e6, 1, "`gpipe` does not run at p = 64, m = 1e+06, v = 1: p m v = 64,000,000, and orders above 131,072 are not simulated"),
+        (4, 8.5, 1, "`gpipe` does not run with 4 stages, 8.5 micro-batches and chunks = 1: that is not a number of micro-batches"),
+        (4, 0.0, 1, "`gpipe` does not run with 4 stages, 0 micro-batches and chunks = 1: that is not a number of micro-batches"),
+        (4, 8.0, 2, "`gpipe` does not run with 4 stages, 8 micro-batches and chunks = 2: it has one model chunk per device: chunks = 1"),
+        (64, 1e6, 1, "`gpipe` does not run with 64 stages, 1e+06 micro-batches and chunks = 1: these are 64,000,000 passes, and above 131,072 none are simulated"),
     ],
 )  # fmt: skip
 def test_a_schedule_that_does_not_exist_there_says_why(

@@ -85,7 +85,7 @@ def problems(body: str, before: str = "") -> list[Any]:
         (
             "transfer-level",
             'operation = all_reduce, size = 1 MB, ranks = 8, level = "rack"',
-            "no level, or more than one, is called `rack`",
+            "no single level of the fabric is called `rack`",
             "levels are in a `fabric` block",
         ),
         (

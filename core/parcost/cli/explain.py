@@ -108,11 +108,12 @@ def _report_unknown_term(reports: list[Report], term: str) -> int:
     if term in needed:
         write_message(f"error: {missing_message(term, needed)}")
         return 2
-    write_message(f"error: no term is called `{term}`")
+    write_message(f"error: no term or figure is called `{term}`")
     inside = [name for name in known if term.lower() in name.lower()]
-    close = [*inside, *nearest_names(term.lower(), known, _PROPOSED, least=0.0)]
+    close = [*inside, *nearest_names(term.lower(), known, _PROPOSED)]
     means = " or ".join(f"`{name}`" for name in list(dict.fromkeys(close))[:_PROPOSED])
-    write_message(f"  = help: did you mean {means}? without a term, all are listed")
+    hint = f"did you mean {means}? " if means else ""
+    write_message(f"  = help: {hint}without a name, all that can be explained is listed")
     return 2
 
 

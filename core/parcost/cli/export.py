@@ -67,8 +67,8 @@ def command(
             Reporter()(one.diagnostics)
             worst = max(worst, one.exit_code)
     if len(made) > 1:
-        message = f"settings are of one study, and there are {len(made)}"
-        raise click.UsageError(f"{message}: pick one by --study")
+        message = f"one study is exported, and the files have {len(made)}"
+        raise click.UsageError(f"{message}: pick one with --study NAME")
     if made:
         write(made, out)
     return worst

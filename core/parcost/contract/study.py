@@ -271,7 +271,9 @@ class Study(ABC):
         """
         if not subject:
             return None
-        kind, _, attribute = subject.rpartition(".")
+        kind, dot, attribute = subject.rpartition(".")
+        if not dot:  # a block by itself
+            kind, attribute = subject, ""
         for blocks in self.blocks.values():
             for block in blocks:
                 if kind in (block.label, block_type(type(block)).kind):

@@ -79,11 +79,12 @@ class PipelinePlan:
         m = int(micro_batches) if whole else 0
         why = "" if whole else "that is not a number of micro-batches"
         if m * p * v > LONGEST_ORDER:
-            why = f"p m v = {m * p * v:,}, and orders above {LONGEST_ORDER:,} are not simulated"
+            why = f"these are {m * p * v:,} passes, and above {LONGEST_ORDER:,} none are simulated"
         if not why:
             why = limits(self.schedule, PipelineShape(stages=p, micro_batches=m, chunks=v)) or ""
         if why:
-            message = f"`{name}` does not run at p = {p}, m = {micro_batches:g}, v = {v}: {why}"
+            shape = f"{p} stages, {micro_batches:g} micro-batches and chunks = {v}"
+            message = f"`{name}` does not run with {shape}: {why}"
             raise SpecError([Diagnostic("schedule", message)])
         return order_of(self.schedule, p, m, v, blocking=self.pipeline.blocking)
 

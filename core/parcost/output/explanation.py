@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from parcost.report.result import Result
 
 _Writer: TypeAlias = "Callable[..., str]"  # of a number, its unit, and its digits
+_OF_PASS = tuple(f", {key}]" for key in PASSES)
 _SERIES = re.compile(r"sum\(\w+\)")
 _WHEN = {
     "fill": "before the first forward pass of the stage",
@@ -373,6 +374,10 @@ def _letters(formula: Formula, write: _Writer, leaves: _Leaves) -> Iterator[Item
         last = [Column("formula", flexible=True)] if any(row.cells[2] for row in rows) else []
         columns = [Column("symbol", flexible=True), Column("value", "right"), *last]
         yield Table(columns, [evolve(row, cells=row.cells[: len(columns)]) for row in rows])
+        used = {row.cells[0][-2:-1] for row in rows if row.cells[0].endswith(_OF_PASS)}
+        if used:
+            said = [f"{key} {title}" for key, title in PASSES.items() if key in used]
+            yield TextLine(f"Passes: {', '.join(said)}")
 
 
 def _writer(unit: str) -> _Writer:

@@ -175,7 +175,8 @@ def _proof(found: SearchResult, ended: str) -> tuple[str, Style]:
     if found.faults:
         return "A plugin failed, so nothing is proven.", "bad"
     if not found.proven:
-        return f"Proven for the fastest layout alone. {more}", "warning"
+        continued = f"continue with --budget {_longer_budget(found)}"
+        return f"Proven for the fastest layout, not for the others; {continued}", "warning"
     # The first of the list may be a simpler layout that is a little worse than another.
     best = min(found.best, key=lambda layout: layout.cost)
     better = "higher" if found.objective.largest else "lower"

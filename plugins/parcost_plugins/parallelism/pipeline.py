@@ -223,7 +223,8 @@ def _division_check(study: Study) -> Check:
     cut = stages(study) * chunks(study)
     layers = study[Training].model.layers
     ends = sum(end_layers(study))
-    counted = f"{layers} layers" + ("", " and an end", " and both ends")[ends]
+    extra = [w for n, w in zip(end_layers(study), ("embedding", "head"), strict=True) if n]
+    counted = " + ".join([f"{layers} layers", *extra])
     if not must_divide(study):
         most = layers + most_empty_ends(study)
         return Check(

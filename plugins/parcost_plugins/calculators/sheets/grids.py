@@ -46,7 +46,9 @@ def _sizes(grid: Grid) -> Iterator[Figure]:
         "devices",
         "",
         "tp cp pp dp ep" if apart else "tp cp pp dp",
-        note="expert parallelism adds ranks" if apart else "experts reuse them",
+        note="expert parallelism adds ranks"
+        if apart
+        else "expert parallelism uses the same devices",
     )
     yield sheet("replica", "devices of one replica", "", "tp cp pp")
     yield sheet("nodes", "nodes", "", "ceil(devices / node)")

@@ -100,7 +100,7 @@ def _limit_check(sketch: PipelineSketch, schedule: Schedule) -> Check | None:
         id="pipeline-schedule",
         holds=False,
         subject=f"{block_name(sketch)}.kind",
-        message="`{kind}` does not run at p = {p}, m = {m}, v = {v}: {why}",
+        message="`{kind}` does not run with {p} stages, {m} micro-batches and chunks = {v}: {why}",
         inputs={"kind": sketch.kind, "p": p, "m": m, "v": v, "why": why},
     )
 

@@ -147,7 +147,7 @@ def _links(study: Study, transfer: Transfer) -> Iterator[Check]:
             id="transfer-level",
             holds=level(study, transfer) is not None,
             subject=f"{name}.level",
-            message="no level, or more than one, is called `{level}`",
+            message="no single level of the fabric is called `{level}`",
             inputs={"level": transfer.level},
             help="levels are " + (", ".join(f"`{k}`" for k in known) or "in a `fabric` block"),
         )

@@ -97,7 +97,8 @@ def _load(model: Model, routing: Routing) -> Iterator[Check]:
             holds=False,
             subject=f"{place}.distribution",
             message="a Dirichlet distribution of tokens has no `concentration`",
-            help="the sum of its parameters, such as {each} = 10 for each of {experts} experts",
+            help="write the sum of its parameters, such as `concentration = {each}`: 10 for each "
+            "of {experts} experts",
             inputs={"each": 10 * model.experts, "experts": model.experts},
         )
     unread = [
