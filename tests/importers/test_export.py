@@ -179,7 +179,7 @@ def test_wrong_input_is_a_diagnostic(run_command: Run) -> None:
     two = SPEC + "study a {}\nstudy b {}\n"
     done = run_command("export", "megatron", "job.par", "--out", "run.sh", job=two)
     assert done.code == 2
-    assert "pick one by --study" in done.err
+    assert "pick one with --study" in done.err
     assert run_command("export", "megatron", "job.par", "--study", "b", job=two).code == 0
     listed = run_command("export", "--list").err
     assert all(tool in listed for tool in TOOLS)
