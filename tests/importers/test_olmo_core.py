@@ -120,13 +120,40 @@ def test_a_value_that_is_not_known_raises_a_question(old: str, new: str, attribu
     ("old", "new", "message"),
     [
         ("-> ExperimentConfig", "", "no function that returns an `ExperimentConfig`"),
-        ("2 * 4096", "2 * 4095", "8190 tokens are no whole number of 4096"),
+        ("2 * 4096", "2 * 4095", "8190 tokens are not a multiple of max_sequence_length = 4096"),
         ("import argparse", "import (", "no Python"),
     ],
 )
 def test_a_script_that_is_not_followed_is_an_error(old: str, new: str, message: str) -> None:
     found = problems(OlmoCore(), JOB.replace(old, new), "train.py")
     assert any(message in one for one, _ in found)
+
+
+PARSER = """
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-s", "--sequence-length", type=int, default=8192)
+    parser.add_argument("--float8", action="store_false")
+    parser.add_argument("--shard", default=SHARD)
+    return parser.parse_args()
+"""
+
+
+def test_options_have_the_defaults_of_the_file() -> None:
+    """A parser that makes 8,192 tokens, and 8 bits unless a flag turns them off."""
+    text = JOB.replace("opts.sequence_length or LENGTH", "opts.sequence_length")
+    text = text.replace(OPTIMIZER, f"{OPTIMIZER} float8_config=F() if opts.float8 else None,")
+    found = OlmoCore().translate("train.py", text + PARSER)
+    assert settings(found)["training.sequence"] == "8192"
+    assert "precision" in {one.attribute for one in found.questions}
+
+
+@pytest.mark.parametrize("option", ["shard", "shards"])
+def test_an_option_without_a_known_default_raises_a_question(option: str) -> None:
+    """Its default is a name, or the file does not declare it: it decides the sharding."""
+    kind = f"name=DataParallelType.fsdp if opts.{option} else DataParallelType.ddp"
+    found = OlmoCore().translate("train.py", JOB.replace(DATA, kind) + PARSER)
+    assert "layout.zero" in {one.attribute for one in found.questions}
 
 
 def test_one_of_several_functions_is_chosen() -> None:

@@ -1,6 +1,7 @@
 """Python of OLMo-core that makes an ``ExperimentConfig``. It is followed, and never run.
 
-Options of its command line have their defaults, as the file has them.
+Options of its command line have the defaults that the file gives them. A script without a parser
+uses that of OLMo-core, whose options have none.
 """
 
 from __future__ import annotations
@@ -89,11 +90,11 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         PythonTextError: No function makes a configuration that can be followed, or several do.
     """
     python = PythonText(text)
-    follower = Follower(python.tree, _OlmoLibrary(), {})
+    follower = Follower(python.tree, _OlmoLibrary(_option_defaults(python.tree)), {})
     makers = {
         name: one
         for name, one in follower.functions.items()
-        if isinstance(one, ast.FunctionDef) and _returned(one) == _JOB
+        if isinstance(one, ast.FunctionDef) and _return_type(one) == _JOB
     }
     if not makers:
         message = f"the file has no function that returns an `{_JOB}`"
@@ -113,7 +114,37 @@ def _read_entries(text: str, recipe: str) -> Iterator[tuple[str, JsonEntry]]:
         yield key, JsonEntry(cell.value, start, end)
 
 
-def _returned(function: ast.FunctionDef) -> str:
+def _option_defaults(tree: ast.Module) -> Mapping[str, Any] | None:
+    """Return the defaults of the options that a file declares, None if it declares none."""
+    found: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        given = {one.arg: one.value for one in node.keywords if one.arg}
+        if node.func.attr == "set_defaults":
+            found |= {name: _constant(name, value) for name, value in given.items()}
+        if node.func.attr != "add_argument":
+            continue
+        flags = [one.value for one in node.args if isinstance(one, ast.Constant)]
+        flag = next((one for one in flags if str(one).startswith("--")), *flags[:1] or [""])
+        name = str(_constant("dest", given.get("dest", ast.Constant(flag))))
+        name = name.lstrip("-").replace("-", "_")
+        if "default" in given:
+            found[name] = _constant(name, given["default"])
+        else:
+            action = _constant(name, given.get("action", ast.Constant(None)))
+            found[name] = {"store_true": False, "store_false": True}.get(str(action))
+    return found or None
+
+
+def _constant(name: str, node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return UnreadValue(f"the default of `{name}` is code, and none is run")
+
+
+def _return_type(function: ast.FunctionDef) -> str:
     return dotted(function.returns).rpartition(".")[2] if function.returns is not None else ""
 
 
@@ -130,7 +161,13 @@ def _flatten(prefix: str, entity: Entity) -> Iterator[tuple[str, Cell]]:
 
 
 class _OlmoLibrary(CodeLibrary):
-    """What functions of OLMo-core return: objects with the arguments of the call."""
+    """What functions of OLMo-core return: objects with the arguments of the call.
+
+    *options* are the defaults of the command line, None for those of OLMo-core's own parser.
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None) -> None:
+        self._options = options
 
     def call(
         self,
@@ -168,9 +205,12 @@ class _OlmoLibrary(CodeLibrary):
         return UnreadValue(f"`{dotted(node.func) or name}` is code, and none is run")
 
     def attribute(self, follower: Follower, owner: Entity, node: Any) -> Any:  # noqa: ARG002
-        """Return an attribute of an object; an option of the command line is not given."""
+        """Return an attribute of an object, or the default of an option of the command line."""
         if owner.kind == _OPTIONS:
-            return None
+            if self._options is None:
+                return None
+            unread = UnreadValue(f"the file declares no option `{node.attr}`")
+            return self._options.get(node.attr, unread)
         cell = owner.cells.get(node.attr)
         return cell.value if cell else UnreadValue(f"`{node.attr}` has no value in this file")
 
@@ -199,7 +239,7 @@ def _model(found: SettingCollector) -> None:
     ]
     if own is None or strange:
         place = strange[0] if strange else key
-        what = f"`{strange[0]}` may change it" if strange else f"`{name}` is in no table"
+        what = f"`{strange[0]}` may change it" if strange else f"`{name}` is not in parcost's table"
         answers = ["--use config.json", "--use catalog.models.olmo2_7b"]
         found.ask("model", what, answers, place if place in found else "")
         return
@@ -236,27 +276,28 @@ def _batch(found: SettingCollector) -> None:
                 answer = f"--set 'training.{path}={ways[path]}'"
                 found.ask(f"training.{path}", f"no `{key}`", [answer])
         elif tokens % sequence:
-            found.problem(key, f"{tokens} tokens are no whole number of {sequence}")
+            message = f"{tokens} tokens are not a multiple of max_sequence_length = {sequence}"
+            found.problem(key, message)
         else:
             unit = " sequences" if path == "global_batch" else ""
             found.set("training", path, f"{digits(tokens // sequence)}{unit}", key)
 
 
 def _layout(found: SettingCollector) -> None:
-    """Read the degrees, and over how many ranks weights are shared out."""
+    """Read the degrees, and over how many ranks weights are sharded."""
     for name, path in (("tp", "tp"), ("cp", "cp"), ("pp", "pp"), ("ep", "ep")):
         section = f"{_MODULE}.{name}_config"
         degree = found.whole(f"{section}.degree")
         if degree is not None:
             found.set("layout", path, digits(degree), f"{section}.degree")
             if name == "tp" and degree > 1:
-                why = f"{_VERSION}: tensor parallelism shares out norms by SequenceParallel"
+                why = f"{_VERSION}: tensor parallelism shards norms (SequenceParallel)"
                 found.assume("layout", "sequence_parallel", "on", why)
         elif not found.keys_below(section) and name != "ep":
             found.assume("layout", path, "1", f"{_VERSION}: no {name}_config")
         elif found.keys_below(section):
             answers = [f"--set layout.{path}=2"]
-            found.ask(f"layout.{path}", "its degree is not known", answers)
+            found.ask(f"layout.{path}", f"the degree of `{name}_config` is not known", answers)
     kind = str(found.value(f"{_MODULE}.cp_config", "")).rpartition(".")[2]
     algorithm = table(TOOL)["context"].get(kind)
     if algorithm is not None:
@@ -276,10 +317,10 @@ def _layout(found: SettingCollector) -> None:
             found.ask(
                 "schedule.kind", "the schedule is not read", ["--set schedule.kind=one_f_one_b"]
             )
-    _sharding(found)
+    _data_parallel(found)
 
 
-def _sharding(found: SettingCollector) -> None:
+def _data_parallel(found: SettingCollector) -> None:
     key = f"{_DATA}.name"
     if not found.keys_below(_DATA):
         found.assume("layout", "zero", "0", f"{_VERSION}: no dp_config")
@@ -309,7 +350,7 @@ def _precision(found: SettingCollector) -> None:
     narrow = f"{_MODULE}.float8_config.enabled"
     kind = str(found.value(f"{_MODULE}.optim", "")).rpartition(".")[2]
     if kind not in table(TOOL)["optimizers"]["names"]:
-        reason = f"recipes count the state and the update of Adam, and this is {kind or 'unknown'}"
+        reason = f"precision recipes are of Adam, and the optimizer is {kind or 'unknown'}"
         found.ask("precision", reason, _ANSWERS)
     elif found.keys_below(f"{_MODULE}.float8_config") and found.value(narrow, True) is not False:
         reason = "products in 8 bits by torchao, of a recipe that is not read"
@@ -353,7 +394,7 @@ def _recompute(found: SettingCollector) -> None:
         found.set("recompute", "mlp", "on", f"{_RECOMPUTE}.modules")
     else:
         answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
-        found.ask("training.recompute", f"`{mode}` of other parts is not read", answers, place)
+        found.ask("training.recompute", f"mode `{mode}` is not supported", answers, place)
 
 
 @hookimpl
