@@ -52,7 +52,7 @@ def hide(
     """Settle the guests of one window: what its hosts cover, and what sticks out."""
     outs: dict[str, Real] = {}  # what sticks out so far, by resource
     longest: Real = 0.0
-    covered, beyond = _covered(load, guests, under, less)
+    covered, beyond = _covered_seconds(load, guests, under, less)
     for i in guests:
         work, time, cover = load.works[i], load.took[i], covered[i]
         before, out = outs.get(work.resource, 0.0), time - cover
@@ -68,7 +68,7 @@ def hide(
         load.seconds[work.pass_] = load.seconds[work.pass_] + longer
 
 
-def _covered(
+def _covered_seconds(
     load: Load, guests: Sequence[int], under: Mapping[str, Real], less: Mapping[str, Real]
 ) -> tuple[Mapping[int, Real], Mapping[int, Mapping[str, Real]]]:
     """Return how much of each guest the seconds of its hosts, by resource, cover.

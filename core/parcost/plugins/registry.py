@@ -249,8 +249,9 @@ def _offers_of(
             raise OfferError(f"offers {what}, which plugin {other} offers already")
         taken.add((hook, name))
         if hook == "schedules" and _version(plugin) == _SCHEDULES_BY_STAGE:
-            thing = ScheduleOfVersion2(thing)  # noqa: PLW2901
-        yield hook, name, block_type(thing) if hook == "blocks" else thing
+            yield hook, name, ScheduleOfVersion2(thing)
+        else:
+            yield hook, name, block_type(thing) if hook == "blocks" else thing
 
 
 def _name(hook: str, thing: Any) -> str:

@@ -117,7 +117,11 @@ def _vocabulary(found: SettingCollector) -> None:
         found.set(_MODEL, "vocabulary", digits(size), key)
         return
     answers = ["--set model.vocabulary=50257", "--set model.vocabulary=128256"]
-    found.ask("model.vocabulary", "the tokenizer has the vocabulary", answers)
+    found.ask(
+        "model.vocabulary",
+        "the vocabulary size is that of the tokenizer, which is not known",
+        answers,
+    )
 
 
 def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
@@ -126,7 +130,8 @@ def _batch(found: SettingCollector, rules: Mapping[str, Any]) -> None:
     whole = "512"
     if isinstance(found.value(key), list):
         answer = "--set 'training.global_batch=512 sequences'"
-        found.ask("training.global_batch", "it grows in the run", [answer], key)
+        reason = "it is a schedule, and parcost evaluates one batch size"
+        found.ask("training.global_batch", reason, [answer], key)
     elif (size := found.whole(key)) is not None:
         whole = digits(size)
         found.set("training", "global_batch", f"{whole} sequences", key)
@@ -156,12 +161,12 @@ def _layout(found: SettingCollector) -> None:
     if mesh:
         for attribute, answer in (("tp", "1"), ("zero", "3")):
             answers = [f"--set layout.{attribute}={answer}"]
-            found.ask(f"layout.{attribute}", "axes of a `mesh` are not read", answers, mesh[0])
+            found.ask(f"layout.{attribute}", "axes of a `mesh` are not supported", answers, mesh[0])
         return
     for name in ("axis_resources", "parameter_axis_resources", "axis_mapping"):
         for key in found.keys_below(f"{_TRAINER}{name}")[:1]:
             if found.value(key) not in (None, {}):
-                reason = "what it maps to which axis is not read"
+                reason = "this axis mapping is not supported"
                 found.ask("layout.tp", reason, ["--set layout.tp=1"], key)
     key, axes = f"{_TRAINER}model_axis_size", f"{_TRAINER}tensor_parallel_axes"
     size = found.whole(key) or 1
@@ -182,7 +187,7 @@ def _layout(found: SettingCollector) -> None:
         strange = [one for one in (axes if isinstance(axes, list) else [axes]) if one not in known]
         if strange:
             answers = ["--set layout.zero=3"]
-            found.ask("layout.zero", f"no axis `{strange[0]}` is known", answers, key)
+            found.ask("layout.zero", f"axis `{strange[0]}` is not known", answers, key)
         else:
             found.set("layout", "zero", "3", key)
     elif found.keys_below(key):  # null
@@ -215,7 +220,7 @@ def _precision(found: SettingCollector) -> None:
         recipe = kinds.get(f"{weights} {products}") if parts.keys() <= known else None
     kind = str(found.value("optimizer.type", "adam")).lower()
     if kind not in table(TOOL)["optimizers"]["names"]:
-        reason = f"recipes count the state and the update of Adam, and this is {kind}"
+        reason = f"precision recipes are of Adam, and the optimizer is {kind}"
         found.ask("precision", reason, _ANSWERS, "optimizer.type")
     if recipe is None:
         found.ask("precision", f"the policy `{text}` is not known", _ANSWERS, key)
@@ -237,7 +242,7 @@ def _recompute(found: SettingCollector) -> None:
         found.set("training", "recompute", word, key)
     else:
         answers = [f"--set training.recompute={one}" for one in ("full", "selective", "none")]
-        found.ask("training.recompute", f"`{value}` is not read", answers, key)
+        found.ask("training.recompute", f"`{value}` is not supported", answers, key)
     if found.switch("model.use_flash_attention") is False:
         found.set("training", "flash_attention", "off", "model.use_flash_attention")
 

@@ -46,10 +46,6 @@ _WORKLOADS: Mapping[str, Any] = table("bridge_recipes")["workloads"]
 _ELSEWHERE = "what it sets is in another file"
 
 
-def _no_file(name: str) -> str | None:  # noqa: ARG001
-    return None
-
-
 @record(frozen=False)
 class BridgeRecipe:
     """What a recipe sets.
@@ -71,7 +67,7 @@ class BridgeRecipe:
 
 
 def read_recipe(
-    text: str, name: str = "", neighbor: Callable[[str], str | None] = _no_file
+    text: str, name: str = "", neighbor: Callable[[str], str | None] = lambda _: None
 ) -> BridgeRecipe:
     """Return what a recipe in a Python file sets: the one called *name*, or the only one.
 
@@ -221,7 +217,7 @@ def _is_configuration(value: Any) -> bool:
 class _BridgeLibrary(CodeLibrary):
     """What functions and classes of Megatron-Bridge do."""
 
-    def __init__(self, neighbor: Callable[[str], str | None] = _no_file) -> None:
+    def __init__(self, neighbor: Callable[[str], str | None] = lambda _: None) -> None:
         self.doubts: list[tuple[str, ast.AST]] = []
         self.devices: Cell | None = None
         self._neighbor = neighbor
