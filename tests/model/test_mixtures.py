@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from parcost import Memory, Study
+from parcost import Memory, Study, Work
 from parcost_plugins.vocabulary import Gemm, Stream
 
 StudyOf = Callable[..., Study]
@@ -302,3 +302,27 @@ def test_a_sweep_over_degrees_equals_its_points(study_of: StudyOf, layout: str) 
             flops = many.flops
             found = flops if isinstance(flops, float) else flops.flat[index]
             assert found == pytest.approx(one.flops, rel=1e-12), one.name
+
+
+@pytest.mark.parametrize(
+    ("routing", "padding"),
+    [
+        ("distribution = balanced", 1.0),
+        ("distribution = measured, loads = [200, 100, 100, 100, 100, 100, 100, 100]", 1.0),
+        ("imbalance = 3.0", 1.0),
+        ("imbalance = 3.0, capacity_factor = 1.25", 1.25),
+    ],
+)
+def test_all_ranks_together_execute_what_the_tokens_ask_for(
+    study_of: StudyOf, routing: str, padding: float
+) -> None:
+    """The time is that of the busiest rank; its work is not everyone's. Padding is."""
+    extra = f"routing {{ {routing} }}"
+    study = study_of("mixtral_8x7b", layout="ep = 8", sequence=4096, extra=extra)
+    executed = sum(
+        work.flops * sum(work.count)
+        for _, work in study.contributions("terms")
+        if isinstance(work, Work) and work.name.startswith("routed experts") and work.flops
+    )
+    of_a_rank = 3 * 32 * (4096 * 2) * 2 * 3 * 4096 * 14_336
+    assert executed == pytest.approx(padding * of_a_rank)

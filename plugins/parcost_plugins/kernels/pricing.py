@@ -52,7 +52,7 @@ def terms(study: Study) -> Iterator[Work]:
             count=operator.count,
             resource="hbm" if streams else "compute",
             host=operator.host,
-            flops=operator.flops,
+            flops=operator.mean_flops,
             bytes_=operator.bytes_ if streams else 0.0,
         )
 

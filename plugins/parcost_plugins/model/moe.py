@@ -62,6 +62,7 @@ class _Experts:
     local: Real  # routed experts, in whole or in parts
     width: Real  # of such a part
     each: Real  # tokens of one expert
+    load: Real  # the same over those that the mean rank multiplies, padding included
     sent: Real  # tokens that a rank routes
     shared: Real  # width of the shared experts on this rank
 
@@ -76,11 +77,13 @@ def _experts(study: Study) -> _Experts | None:
     model, layout = rank.model, rank.layout
     if not model.experts or model.is_nominal:
         return None
+    load = busiest_rank_load(study)
     return _Experts(
         rank=rank,
         local=model.experts / layout.ep,
         width=model.expert_ffn / layout.etp,
-        each=expert_tokens(study) * busiest_rank_load(study),
+        each=expert_tokens(study) * load,
+        load=1.0 if study[Routing].capacity_factor is not None else load,
         sent=rank_tokens(study),
         shared=model.shared_width / layout.tp,
     )
@@ -198,6 +201,7 @@ def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[G
         h,
         span,
         batch=found.local,
+        load=found.load,
         role="expert",
         source=MIXTURE,
     )
@@ -209,6 +213,7 @@ def _routed_experts(found: _Experts, span: LayerSpan, fixed: bool) -> Iterator[G
         found.width,
         span,
         batch=found.local,
+        load=found.load,
         role="expert",
         source=MIXTURE,
     )

@@ -72,6 +72,7 @@ def linear(
     span: LayerSpan,
     *,
     batch: Real = 1.0,
+    load: Real = 1.0,
     role: Literal["linear", "expert", "head", "router"] = "linear",
     host: str = "",
     source: str = SPLIT,
@@ -81,7 +82,8 @@ def linear(
 
     Forward multiplies *m* tokens by the weights; backward multiplies the gradient of
     the output by the weights and by the input. All may carry the name of a *host*, for
-    communication to hide under. Recomputation makes *again* of the outputs, or all.
+    communication to hide under. Recomputation makes *again* of the outputs, or all. *load* is the
+    tokens over those of the mean rank.
     """
     passes: list[tuple[Pass, Real, Real, Real, Counts]] = [
         ("F", m, n, k, span.count),
@@ -99,6 +101,7 @@ def linear(
             pass_=pass_,
             count=count,
             batch=batch,
+            load=load,
             host=host,
             role=role,
             source=source,

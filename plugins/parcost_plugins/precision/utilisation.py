@@ -56,8 +56,8 @@ def _flops(study: Study) -> tuple[Real, Real]:
     narrow: Real = 0.0
     every: Real = 0.0
     for operator in study.operators:
-        every = every + operator.flops * sum(operator.count)
+        every = every + operator.mean_flops * sum(operator.count)
         if isinstance(operator, Gemm) and precision.is_narrow(operator.role, operator.pass_):
             count = sum(n * (1.0 - w) for n, w in zip(operator.count, wide, strict=True))
-            narrow = narrow + operator.flops * count
+            narrow = narrow + operator.mean_flops * count
     return narrow, every

@@ -40,7 +40,8 @@ class Gemm(Operator):
     """A matrix product: *m* x *k* times *k* x *n*; *batch* independent ones in one kernel.
 
     *role* says what it is part of, which decides whether a recipe runs it in low precision;
-    a *wide* one it never does.
+    a *wide* one it never does. *load* is what this rank multiplies over what the mean rank does,
+    where the sizes are those of the busiest rank, for which the others wait.
     """
 
     name: str
@@ -53,12 +54,18 @@ class Gemm(Operator):
     host: str = ""
     role: Literal["linear", "expert", "head", "router", "attention"] = "linear"
     wide: bool = False
+    load: Real = 1.0
     source: str = ""
 
     @property
     def flops(self) -> Real:
         """A multiplication and an addition for each of m n k."""
         return 2.0 * self.batch * self.m * self.n * self.k
+
+    @property
+    def mean_flops(self) -> Real:
+        """FLOPs of the mean rank."""
+        return self.flops / self.load
 
 
 @record(kw_only=True, eq=False)
@@ -76,6 +83,11 @@ class FusedAttention(Operator):
     windowed: bool = False
     host: str = ATTENTION_CORE
     source: str = ""
+
+    @property
+    def mean_flops(self) -> Real:
+        """FLOPs of the mean rank, which are the same."""
+        return self.flops
 
 
 #: How the kernels of a streaming operator reach memory. Each has its share of the rate at which
@@ -125,6 +137,8 @@ class Stream(Operator):
     def flops(self) -> float:
         """None that count: norms, softmax and activations are not matrix products."""
         return 0.0
+
+    mean_flops = flops
 
 
 @record(kw_only=True, eq=False)
