@@ -133,6 +133,25 @@ def test_shares_cross_once_per_step_or_with_every_micro_batch(
     assert seconds == pytest.approx(times * 2 * 3 / 4 * 8e8 * 4 / 2 / 1e9)
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_shares_of_a_single_micro_batch_cross_alike_either_way(bind: Bind, zero: int) -> None:
+    """Once in a step and once in a micro-batch are the same where a step has one."""
+    parameters = [
+        parameters_record(1e8, (8.0,)),
+        parameters_record(3e8, place="before"),
+        parameters_record(2e8, place="after"),
+    ]
+    backward = Work(name="w", seconds=9.0, pass_="W", formula=GIVEN)
+    found = []
+    for often in ("step", "micro_batch"):
+        values = {**HYBRID, "layout.zero": zero, "sharding.replicate": often}
+        values |= {"overlap.gradients": "on", "training.global_batch": 8}
+        found.append(evaluate(nodes(bind, values, parameters=parameters, terms=[backward])))
+    step, every = found
+    assert step.step_seconds == pytest.approx(every.step_seconds, rel=1e-12)
+    assert sum(line.hidden for line in step.ledger if line.resource == "net") > 0
+
+
 @pytest.mark.slow
 def test_hybrid_sharding_holds_a_share_of_its_own_group(bind: Bind) -> None:
     study = nodes(bind, {**HYBRID, "layout.zero": 3}, parameters=[parameters_record(1e9, (8.0,))])

@@ -13,7 +13,8 @@ Backward gathers nothing where parameters are kept from forward, and a gather le
 last layer is. An embedding that the head shares on the same stage is needed at both ends of
 each pass. So it is kept throughout.
 
-Groups of hybrid sharding reduce their shares too, on other links and at the same time.
+Groups of hybrid sharding reduce their shares too, on other links and at the same time: those of a
+layer as soon as they are there, in every micro-batch or in the last.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from typing import Any, Literal, NamedTuple
 
 from parcost import Once, Pass, Real, Study, Work, formula
 from parcost.numeric import maximum, where
-from parcost_plugins.parallelism.data.replicas import hybrid_reduction
-from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups
+from parcost_plugins.parallelism.data.shard_groups import GRADIENTS, ShardGroup, shard_groups, times
 from parcost_plugins.vocabulary import Sharding, Training
+from parcost_plugins.vocabulary.causes import DATA
 from parcost_plugins.vocabulary.partition import ends_share_device
 from parcost_plugins.vocabulary.run_choices import (
     hides_gradients,
@@ -74,7 +75,7 @@ def passes(study: Study) -> Iterator[Work | Once]:
         if reduces:
             yield from _reductions(wire, hides_gradients(study))
             if wire.across and sharding.replicate == "step":
-                yield hybrid_reduction(wire, hides_gradients(study))
+                yield from _reductions_across(wire, hides_gradients(study))
 
 
 def is_tied(study: Study) -> bool:
@@ -120,7 +121,7 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
         for priced, on in ((calls, wire.on), (shares, wire.on_across)):
             if row.part in priced:
                 call = priced[row.part]
-                name = row.name.replace("reduce-scatter", "shard all-reduce")
+                name = _across(row)
                 yield wire.work(
                     wire.kind.label(name if priced is shares else row.name),
                     call,
@@ -132,6 +133,32 @@ def _reductions(wire: ShardGroup, hides: bool) -> Iterator[Work]:
                     on=on,
                     tag=GRADIENTS,
                 )
+
+
+def _reductions_across(wire: ShardGroup, hides: bool) -> Iterator[Once]:
+    """Reduce the shares of each part behind its reduce-scatter in the last micro-batch."""
+    calls = {part: wire.reduce_across(elements) for part, elements in _parts(wire).items()}
+    for row, count, repeat, share in _times(wire, _REDUCED):
+        if row.part in calls:
+            call = calls[row.part]
+            yield Once(
+                name=wire.kind.label(_across(row)),
+                cause=DATA,
+                seconds=times(call.formula, repeat),
+                when="drain",
+                count=count,
+                beside=share if row.hides and hides else 0.0,
+                slowdown=wire.slowdown,
+                bytes_=repeat * call.bytes_,
+                latency=repeat * call.latency,
+                tag=GRADIENTS,
+                **wire.on_across,
+            )
+
+
+def _across(row: _PassTraffic) -> str:
+    """Return what the all-reduce of shares behind a reduce-scatter is called."""
+    return row.name.replace("reduce-scatter", "shard all-reduce")
 
 
 def _times(
