@@ -423,6 +423,35 @@ def test_a_block_that_an_import_refers_to_may_be_changed() -> None:
     assert [origin.how for origin in origins if origin] == ["imported", "given", "imported"]
 
 
+def test_levels_of_an_imported_fabric_are_changed_in_one_study_alone() -> None:
+    """Latencies by hand: 3.4 us and 14 us as the catalogue has them, each study its own change."""
+    session = parcost.Session()
+    use = "use catalog.fabrics.hgx_h100\n"
+
+    def latencies(text: str, **overrides: float) -> dict[str, list[float]]:
+        (study,) = session.load_text(use + text, overrides=overrides)[0].studies()
+        (fabrics,) = [b for b in study.blocks.values() if type(b[0]).__block__.kind == "fabric"]
+        return {f.label: [round(1e6 * level.latency, 9) for level in f.levels] for f in fabrics}
+
+    own = {"hgx_h100": [3.4, 14.0]}
+    changed = "fabric hgx_h100 { level node { latency = 5 us } }\n"
+    two = "fabric a extends hgx_h100 { }\nfabric b extends hgx_h100 { }\n"
+    assert latencies("") == own
+    assert latencies(changed) == {"hgx_h100": [5.0, 14.0]}
+    assert latencies("", **{"hgx_h100.network.latency": 7e-6}) == {"hgx_h100": [3.4, 7.0]}
+    assert latencies(two, **{"a.node.latency": 1e-6}) == {
+        **own,
+        "a": [1.0, 14.0],
+        "b": [3.4, 14.0],
+    }
+    assert latencies(two, **{"hgx_h100.node.latency": 2e-6}) == {
+        "hgx_h100": [2.0, 14.0],
+        "a": [3.4, 14.0],
+        "b": [3.4, 14.0],
+    }
+    assert latencies("") == own
+
+
 def test_a_unit_behind_a_list_is_moved_to_its_items() -> None:
     text = "overlap { bucket = [25, 100] MB }"
     with pytest.raises(SpecError) as caught:

@@ -26,7 +26,11 @@ _MOST_NAMES = 12  # in a message
 
 @define(eq=False)
 class Definition:
-    """A block of the study: its layers merged. *of_prelude*: no file of the study has it."""
+    """A block of the study: its layers merged. *of_prelude*: no file of the study has it.
+
+    One that is *kept* is of a block inside of a catalogue's block. Other studies have it too, so
+    nothing is laid on it.
+    """
 
     type: BlockType
     label: str
@@ -35,6 +39,18 @@ class Definition:
     attributes: dict[str, tuple[s.Attribute, Module]] = Factory(dict)
     children: dict[Key, Definition] = Factory(dict)
     layers: list[tuple[s.Block, Module]] = field(factory=list)
+    kept: bool = False
+
+    def copy(self) -> Definition:
+        """Return one on which more can be laid."""
+        return Definition(
+            type=self.type,
+            label=self.label,
+            header=self.header,
+            attributes=dict(self.attributes),
+            children=dict(self.children),
+            layers=list(self.layers),
+        )
 
     @property
     def called(self) -> str:
@@ -53,6 +69,7 @@ class Definitions:
     _named: dict[tuple[int, str, str], Definition] = Factory(dict)
     _opening: list[s.Block] = Factory(list)
     _validated: set[int] = Factory(set)
+    _taken: set[int] = Factory(set)  # blocks whose kept definitions the study has
 
     def build(self, preludes: Iterable[Module], module: Module, study: s.Block | None) -> None:
         """Fill the table for *study* of *module* (or the whole file without one)."""
@@ -241,10 +258,23 @@ class Definitions:
                 )
             )
             return
+        known = parent.children.get(key)
+        kept: Definition | None = module.laid.get(id(block))
+        if known is None and kept is not None and id(block) not in self._taken:
+            self._taken.add(id(block))
+            parent.children[key] = kept
+            return
         self._check_label(block, type_)
-        if key not in parent.children:
-            parent.children[key] = Definition(type_, key[1], block)
-        self._lay(parent.children[key], block, module)
+        if known is None:
+            made = Definition(type_, key[1], block)
+        else:
+            made = known.copy() if known.kept else known
+        parent.children[key] = made
+        self._lay(made, block, module)
+        if module.catalogue and known is None and kept is None and not self.diagnostics:
+            self._taken.add(id(block))
+            made.kept = True
+            module.laid[id(block)] = made
 
     def _type(self, block: s.Block) -> BlockType | None:
         type_ = self.types.get(block.kind.text)

@@ -100,6 +100,7 @@ class Module:
     reading: ImportOptions = PLAIN
     beside: dict[Path, str] = Factory(dict)  # texts of other files that it is read from
     literals: dict[tuple[str, int], BoundValue] = Factory(dict)  # by how, and id of the attribute
+    laid: dict[int, Any] = Factory(dict)  # definitions of a catalogue's inner blocks, by their id
     _labelled: dict[str, s.Block] = Factory(dict)
     _scope: list[Module] = Factory(list)
 
@@ -750,6 +751,8 @@ def base_of(block: s.Block) -> s.Path | None:
 
 def _use_items(reading: ImportOptions) -> Sequence[s.Statement]:
     """Return the imports that the command line adds to a file."""
+    if not reading.uses:
+        return ()
     text = "".join(f"use {entry}\n" for entry in reading.uses)
     tree, found = parse(Source("--use", text))
     if found:
