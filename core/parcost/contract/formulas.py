@@ -15,7 +15,7 @@ part of the explanation: a reader can follow any number down to what a spec says
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -141,19 +141,21 @@ class Formula:
         """The text as it is printed, with its title."""
         return f"{self.title}: {self.text}" if self.title else self.text
 
-    def letters(self) -> Iterator[tuple[str, Any, str]]:
-        """Yield each letter with its input and the unit of that."""
-        is_expression = self.is_expression
+    def letters(self) -> Sequence[tuple[str, Any, str]]:
+        """Return each letter with its input and the unit of that."""
+        if self.explain is not None:
+            self._take_explanation()
+        found = []
         for letter, given in self.raw.items():
             value, unit = given if given.__class__ is tuple else (given, "")
-            if value.__class__ is dict:
-                for name, one in value.items():
-                    yield f"{letter}[{name}]", one, unit
-            elif value.__class__ is list and is_expression:
-                for i, one in enumerate(value):
-                    yield f"{letter}[{i}]", one, unit
+            kind = value.__class__
+            if kind is dict:
+                found += [(f"{letter}[{name}]", one, unit) for name, one in value.items()]
+            elif kind is list and self.computes:
+                found += [(f"{letter}[{i}]", one, unit) for i, one in enumerate(value)]
             else:
-                yield letter, value, unit
+                found.append((letter, value, unit))
+        return found
 
     def _take_explanation(self) -> None:
         """Take the text and the inputs of the explanation, once."""

@@ -10,7 +10,6 @@ from parcost.records import record
 
 if TYPE_CHECKING:
     from parcost.binding.foreign import ForeignSource
-    from parcost.contract.origin import Origin
     from parcost.contract.study import Study
     from parcost.report.result import Result
 
@@ -42,12 +41,17 @@ def assumptions(study: Study) -> list[AssumedValue]:
         fields = block_type(type(block)).fields
         for name, origin in study.origins.get(id(block), {}).items():
             field = fields.get(name)
-            if field is None or field.kind == "children":
+            if origin.span is None or field is None or field.kind == "children":
                 continue
-            if origin.span is not None and isinstance(origin.span.source, ForeignSource):
-                sources[id(origin.span.source)] = origin.span.source
+            source = origin.span.source
+            if isinstance(source, ForeignSource):
+                sources[id(source)] = source
+            elif origin.how != "given":
+                continue
+            if origin.kind != "assumed":
+                continue
             value = getattr(block, name)
-            if _is_of_file(origin) and value is not None:
+            if value is not None:
                 refers = field.kind == "reference"
                 text = value_text(value, field, labels, origin, None, study)
                 one = AssumedValue(f"{kind}.{name}", text, origin.source)
@@ -100,15 +104,6 @@ def _all_blocks(study: Study) -> Iterator[tuple[Any, str]]:
         for name, field in type_.fields.items():
             if field.kind == "children":
                 left += reversed(getattr(block, name))
-
-
-def _is_of_file(origin: Origin) -> bool:
-    """Return whether the study's file, or a file of its job, assumes a value."""
-    if origin.kind != "assumed" or origin.span is None:
-        return False
-    from parcost.binding.foreign import ForeignSource
-
-    return origin.how == "given" or isinstance(origin.span.source, ForeignSource)
 
 
 def _short(text: str) -> str:

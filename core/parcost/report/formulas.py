@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from parcost.contract.formulas import compute_text, in_numbers
+from parcost.contract.formulas import Formula, compute_text, in_numbers
 from parcost.language.numbers import quantity
 from parcost.language.units import unit
 from parcost.numeric import is_array
 
 if TYPE_CHECKING:
-    from parcost.contract.formulas import Formula
     from parcost.report.result import Result
 
 _RATIO = re.compile(r"(?<!\w)ratio\(")
@@ -79,9 +78,9 @@ def long_figures(result: Result) -> Mapping[int, str]:
 def _is_long(of: Formula) -> bool:
     waiting, count = [of], 0
     while waiting and count <= _MOST_LETTERS:
-        one = waiting.pop()
-        count += len(one.inputs)
-        waiting += one.parts.values()
+        letters = waiting.pop().letters()
+        count += len(letters)
+        waiting += [value for _, value, _ in letters if isinstance(value, Formula)]
     return count > _MOST_LETTERS
 
 
