@@ -182,9 +182,7 @@ def validate(hook: str, answer: Any, blame: Blame) -> tuple[Sequence[Any], str]:
     declared = declarations(class_)
     wrong = declared.problem(answer)
     for read in () if wrong else declared.formulas:
-        formula = read(answer)
-        if not (formula.__class__ is Formula and formula.is_valid):
-            wrong = wrong or _formula_problem(answer.name, formula, blame)
+        wrong = wrong or _formula_problem(answer.name, read(answer), blame)
     if hook == "views" and not wrong:
         wrong = _range_error(answer)
     if wrong or hook not in _PARTS:
@@ -305,10 +303,10 @@ def _formula_problem(name: str, formula: Any, blame: Blame) -> str:
     Explanations of valid ones name the plugin where they fail.
     """
     seen: dict[int, Any] = {}
-    left = [formula]
+    left = [] if formula.__class__ is Formula and formula.is_valid else [formula]
     while left:
         part = left.pop()
-        if id(part) in seen or (part.__class__ is Formula and part.is_valid):
+        if id(part) in seen:
             continue
         if wrong := _part_problem(name, part, left):
             return wrong
@@ -347,7 +345,9 @@ def can_be_shown(formula: Formula) -> bool:
 
 
 def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
-    """Return the error in one formula, or an empty text; inputs that have one join *parts*."""
+    """Return the error in one formula, or an empty text; inputs that have one that is not
+    validated yet join *parts*.
+    """
     if not isinstance(formula, Formula):
         return f"gave `{name}` the formula {quote(formula)}, which is no Formula"
     for text in (formula.own_text, formula.source, formula.title):
@@ -356,26 +356,36 @@ def _part_problem(name: str, formula: Any, parts: list[Any]) -> str:
         if text and not text.isprintable():
             return f"gave `{name}` a formula that cannot be printed"
     inputs: Any = formula.raw
-    if not isinstance(inputs, Mapping):
+    if inputs.__class__ is not dict and not isinstance(inputs, Mapping):
         return f"gave the formula of `{name}` inputs = {quote(inputs)}, which are no mapping"
     for letter, value in inputs.items():
         plain = value
         if value.__class__ is tuple and len(value) == 2 and value[1].__class__ is str:
             plain = value[0]
-        if not (letter.__class__ is str and _is_input(plain, parts)):
-            wrong = f"{quote(letter)} = {quote(value)}, where a number and its unit are expected"
-            return f"gave the formula of `{name}` the input {wrong}"
-    return ""
+        if plain.__class__ is Formula:
+            if not plain.is_valid:
+                parts.append(plain)
+        elif plain.__class__ is not float and not _is_input(plain, parts):
+            break
+        if letter.__class__ is not str:
+            break
+    else:
+        return ""
+    wrong = f"{quote(letter)} = {quote(value)}, where a number and its unit are expected"
+    return f"gave the formula of `{name}` the input {wrong}"
 
 
 def _is_input(value: Any, parts: list[Any]) -> bool:
-    """Return whether *value* is an input of a formula; what has one itself joins *parts*."""
+    """Return whether *value* is an input of a formula; one that has one itself may join *parts*."""
     if value.__class__ is float:
         return True
     if value.__class__ is Formula:
-        parts.append(value)
+        if not value.is_valid:
+            parts.append(value)
         return True
     if value.__class__ in (dict, list):
-        several = value.values() if value.__class__ is dict else value
-        return all(_is_input(one, parts) for one in several)
+        for one in value.values() if value.__class__ is dict else value:
+            if one.__class__ is not float and not _is_input(one, parts):
+                return False
+        return True
     return is_cell(value)
