@@ -13,7 +13,12 @@ import parcost
 from parcost import Memory, Result, Study, Work
 from parcost.engine.evaluation import diagnose
 from parcost_plugins.vocabulary import Training
-from parcost_plugins.vocabulary.attention_reach import attended_tokens, attended_tokens_of_busiest
+from parcost_plugins.vocabulary.attention_reach import (
+    attended_tokens,
+    attended_tokens_of_busiest,
+    attended_tokens_of_busiest_pair,
+)
+from parcost_plugins.vocabulary.context import blocks_of_keys
 
 # Llama-3.1 405B has 128 query heads and 8 key and value heads of 128 in each of 126 layers.
 S = 131_072
@@ -219,6 +224,48 @@ def test_the_busiest_rank_is_the_one_of_which_most_pairs_are_not_masked(
     assert several[1] == most
 
 
+@pytest.mark.parametrize("chunked", ["on", "off"])
+@pytest.mark.parametrize("window", [4, 8, 12, 40])
+@pytest.mark.parametrize("training", ["", "document = 16", "documents = [32, 16, 16]"])
+def test_two_parts_of_each_document_even_out_but_for_the_start_of_a_window(
+    training: str, window: int, chunked: str
+) -> None:
+    """Counted token by token: rank r of 4 has parts r and 7 - r of each document."""
+    model = f"""use catalog.models.mistral_7b
+    model short extends mistral_7b {{ window = {window}, chunked = {chunked} }}"""
+    of = study("cp = 4", model=model, sequence=64, devices=4, training=f"model = short, {training}")
+    lengths = of[Training].documents or [int(of[Training].document or 64)]
+    met = np.zeros(4)
+    for length in lengths:
+        part = length // 8
+        for token in range(length):
+            first = token - token % window if chunked == "on" else max(token - window, 0)
+            rank = min(token // part, 7 - token // part)
+            met[rank] += min(token - first + 0.5, window)
+    most = attended_tokens_of_busiest_pair(of[Training], 4.0, windowed=True)
+    assert most == pytest.approx(met.max() * 4 / sum(lengths))
+    whole = attended_tokens_of_busiest_pair(of[Training], 4.0, windowed=False)
+    assert whole == pytest.approx(attended_tokens(of[Training], windowed=False))
+    swept = attended_tokens_of_busiest_pair(of[Training], np.array([1.0, 4.0]), windowed=True)
+    assert swept[0] == pytest.approx(attended_tokens(of[Training], windowed=True))
+    assert swept[1] == most
+
+
+def test_blocks_that_a_window_masks_take_no_kernel() -> None:
+    """Of 8 ranks' blocks a window of an eighth of a part meets one, and every eighth token two."""
+    model = """use catalog.models.mistral_7b
+    model short extends mistral_7b { window = 512 }"""
+    ring, whole = (
+        study("cp = 8", f"algorithm = {kind}", model=model, sequence=65_536, devices=8,
+              training="model = short")
+        for kind in ("ring", "all_gather")
+    )  # fmt: skip
+    mean = attended_tokens(ring[Training], windowed=True)
+    assert blocks_of_keys(ring, windowed=True) == pytest.approx(1 + mean / 4096)
+    assert blocks_of_keys(ring, windowed=False) == 8
+    assert blocks_of_keys(whole, windowed=True) == 1
+
+
 def test_documents_of_a_share_and_windows_within_one_leave_hardly_an_imbalance() -> None:
     for more, excess in (
         ({"training": "document = 8192"}, 0.0),
@@ -246,7 +293,9 @@ def test_a_ring_hides_under_attention_of_its_own_kind_of_layer() -> None:
             sent = ledger[ring + (f", attention core{suffix}" if suffix else ""), pass_]
             times = 12 * of.outcome.pipeline.micro_batches
             assert sent.times == core.times == times
-            exposed = max(0.0, sent.term.seconds - 7 / 8 * core.term.seconds)
+            # with a window, the busiest rank has 128 keys a token, and the mean 1/256 less
+            busiest = core.term.seconds / (1 - 128 / 2 / 16_384 if suffix else 1)
+            exposed = max(0.0, sent.term.seconds - 7 / 8 * busiest)
             assert sent.exposed == pytest.approx(times * exposed, rel=1e-9)
     assert ledger["KV ring, attention core in a window", "F"].exposed > 0
     assert ledger["KV ring", "F"].exposed == 0

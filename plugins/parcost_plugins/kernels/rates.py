@@ -229,7 +229,8 @@ def attention(operator: FusedAttention, study: Study) -> CoreRate:
         * device.attention_efficiency
         * clock(device, choice),
         kernel.fill(backward=backward),
-        attended_tokens(study[Training], windowed=operator.windowed) / blocks_of_keys(study),
+        attended_tokens(study[Training], windowed=operator.windowed)
+        / blocks_of_keys(study, windowed=operator.windowed),
     )
 
 

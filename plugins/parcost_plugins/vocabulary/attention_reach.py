@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from parcost import Real, Study
-from parcost.numeric import floor, is_array, maximum, minimum
+from parcost.numeric import floor, is_array, maximum, minimum, where
 from parcost_plugins.vocabulary.training import KernelChoice, Training
 
 
@@ -37,10 +38,43 @@ def attended_tokens_of_busiest(training: Training, ranks: Real, *, windowed: boo
         return (whole - _attended_sum(training, sequence - share, windowed=windowed)) / share
     most: Real = 0.0
     before: Real = 0.0
-    for rank in range(1, int(ranks.max() if is_array(ranks) else ranks) + 1):  # type: ignore[union-attr]
+    for rank in range(1, _most(ranks) + 1):
         met = _attended_sum(training, minimum(rank * share, sequence), windowed=windowed)
         most, before = maximum(most, met - before), met
     return most / share
+
+
+def attended_tokens_of_busiest_pair(training: Training, ranks: Real, *, windowed: bool) -> Real:
+    """Return the same where each of *ranks* has two parts of a document, one from either end.
+
+    All have the same to do then, but for windows: the first tokens have fewer before them.
+    """
+    lengths = list(_documents(training))
+    most: Real = 0.0
+    for rank in range(_most(ranks)):
+        met: Real = 0.0
+        for length, at in product(lengths, (rank, maximum(2.0 * ranks - 1.0 - rank, 0.0))):
+            part = length / (2.0 * ranks)
+            upto = _causal_sum(training, (at + 1) * part, windowed=windowed)
+            met = met + (upto - _causal_sum(training, at * part, windowed=windowed))
+        most = maximum(most, where(rank < ranks, met, 0.0))
+    return most * ranks / sum(lengths)
+
+
+def blocks_met(training: Training, parts: Real, *, windowed: bool) -> Real:
+    """Return in how many of *parts* of the sequence a token's keys are, all being equally long.
+
+    A window reaches over the end of a part where it began before it.
+    """
+    if not windowed:
+        return parts
+    model = training.model
+    reach = attended_tokens(training, windowed=True) * parts / training.sequence
+    return maximum(1.0, reach + 0.5) if model.chunked else 1.0 + reach
+
+
+def _most(ranks: Real) -> int:
+    return int(ranks.max() if is_array(ranks) else ranks)  # type: ignore[union-attr]
 
 
 def _attended_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
@@ -61,9 +95,9 @@ def _attended_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
 
 def _causal_sum(training: Training, tokens: Real, *, windowed: bool) -> Real:
     """Return to how many the first *tokens* of a causal document attend in all."""
-    width = minimum(float(training.model.window), tokens) if windowed else tokens
     if windowed and training.model.chunked:
-        return _pairs_in_chunks(tokens, width) / 2.0
+        return _pairs_in_chunks(tokens, float(training.model.window)) / 2.0
+    width = minimum(float(training.model.window), tokens) if windowed else tokens
     return width * tokens - width * width / 2.0
 
 

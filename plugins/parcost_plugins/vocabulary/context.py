@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from parcost import BYTES, Real, block, integer, quantity, switch, word
 from parcost.numeric import minimum, where
+from parcost_plugins.vocabulary.attention_reach import blocks_met
 from parcost_plugins.vocabulary.framework import CONTEXTS
 from parcost_plugins.vocabulary.layout import Layout
 from parcost_plugins.vocabulary.training import Training
@@ -90,11 +91,13 @@ def all_to_all_degree(study: Study) -> Real:
     return minimum(study[Context].ulysses, cp) if kind == "hybrid" else 1.0
 
 
-def blocks_of_keys(study: Study) -> Real:
-    """Return in how many blocks, one a kernel, the keys of a query arrive."""
+def blocks_of_keys(study: Study, *, windowed: bool) -> Real:
+    """Return in how many blocks, one a kernel, the keys of a query arrive, masked ones left out."""
     if algorithm(study) in ("all_gather", "ulysses"):
         return 1.0
-    return study[Layout].cp / all_to_all_degree(study)
+    blocks = study[Layout].cp / all_to_all_degree(study)
+    parts = sequence_parts(study, blocks)
+    return minimum(blocks, blocks_met(study[Training], parts, windowed=windowed))
 
 
 def latent_blocks(study: Study) -> Real:

@@ -12,7 +12,11 @@ from itertools import product
 from parcost import Formula, Pass, Real, Study, Work, formula, link_resources
 from parcost_plugins.parallelism.context.exchange import ContextExchange
 from parcost_plugins.vocabulary import FusedAttention, KernelChoice, Training
-from parcost_plugins.vocabulary.attention_reach import attended_tokens, attended_tokens_of_busiest
+from parcost_plugins.vocabulary.attention_reach import (
+    attended_tokens,
+    attended_tokens_of_busiest,
+    attended_tokens_of_busiest_pair,
+)
 from parcost_plugins.vocabulary.causes import CONTEXT
 from parcost_plugins.vocabulary.operators import ATTENTION_CORE
 
@@ -72,16 +76,18 @@ def imbalance(found: ContextExchange) -> Iterator[Work]:
     The busiest rank has the most keys before its queries. In one document that is the last rank. It
     works on ``1/2 + (r - 1)`` full blocks and the mean rank on r / 2: a factor of (2 r - 1) / r.
     With a window, or with documents no longer than a share, the difference is small. Shares from
-    both ends make all ranks equal.
+    both ends make all ranks equal, but for windows: the rank with the first tokens has less to do.
     """
-    if found.context.balance == "zigzag" or not found.model.causal:
+    if not found.model.causal:
         return
+    zigzag = found.context.balance == "zigzag"
+    busiest = attended_tokens_of_busiest_pair if zigzag else attended_tokens_of_busiest
     training = found.study[Training]
     for _, operator in found.study.contributions_by_row("operators"):
-        if isinstance(operator, FusedAttention):
+        if isinstance(operator, FusedAttention) and (operator.windowed or not zigzag):
             seconds = kernel_seconds(operator, found.study)
             mean = attended_tokens(training, windowed=operator.windowed)
-            most = attended_tokens_of_busiest(training, found.rounds, windowed=operator.windowed)
+            most = busiest(training, found.rounds, windowed=operator.windowed)
             yield Work(
                 name=f"imbalance of {operator.name}",
                 cause=CONTEXT,
