@@ -120,3 +120,35 @@ def test_a_system_takes_the_devices_of_the_launcher(run_command: Run) -> None:
     figures = json.loads(done.out)["reports"][0]["results"][0]["figures"]
     total, each = (figures[f"tokens_per_second{end}"]["value"] for end in ("", "_per_device"))
     assert total / each == pytest.approx(16)
+
+
+STARTER = """\
+#!/bin/bash
+#SBATCH --nodes=2
+srun bash -c 'docker run image bash -c "TP=4 BATCH=64 bash examples/train.sh"'
+"""
+TRAINING = """\
+torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 pretrain_gpt.py --num-layers 24 \\
+  --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --vocab-size 50257 --bf16 \\
+  --tensor-model-parallel-size ${TP:-1} --micro-batch-size 1 --global-batch-size ${BATCH:-8}
+"""
+
+
+def test_a_script_that_starts_another_has_its_format(run_command: Run) -> None:
+    files = {"job.slurm": STARTER, "train.sh": TRAINING}
+    done = run_command("import", "job.slurm", files=files)
+    assert done.code == 0, done.err
+    values = dict(line.split("=", 1) for line in done.out.splitlines() if " = " in line)
+    found = {
+        name.strip(): value.split("#")[0].split("@")[0].strip() for name, value in values.items()
+    }
+    assert (found["devices"], found["tp"]) == ("16", "4")
+    assert found["global_batch"] == "64 sequences"
+
+
+def test_a_script_that_is_not_beside_the_one_that_starts_it_is_named(run_command: Run) -> None:
+    done = run_command("eval", "job.slurm", files={"job.slurm": STARTER})
+    assert done.code == 2
+    text = " ".join(done.err.split())
+    assert "`job.slurm` starts a script that is not beside it: `examples/train.sh`" in text
+    assert "put `examples/train.sh` into the folder of `job.slurm`" in text

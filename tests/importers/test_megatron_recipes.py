@@ -33,8 +33,11 @@ from .megatron_files import (
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--num-attention-heads", "`--num-attention-heads` is 4 here, and set elsewhere"),
-        ("--hidden-size 128", "`--hidden-size` is 96 here, and 128 elsewhere in the file"),
+        ("--num-attention-heads", "a whole number from 1 on is expected, and nothing follows"),
+        (
+            "--num-experts 4 --moe-router-topk 2 --topk 1",
+            "`--moe-router-topk` is 2 here, and 1 elsewhere in the file",
+        ),
         (
             "--num-virtual-stages-per-pipeline-rank 2 --num-layers-per-virtual-pipeline-stage 1",
             "--num-virtual-stages-per-pipeline-rank and --num-layers-per-virtual-pipeline-stage",
@@ -87,9 +90,34 @@ def test_what_contradicts_itself_or_cannot_be_written(flags: str, message: str) 
 
 
 def test_a_conflict_is_shown_at_both_places() -> None:
-    text = small("--hidden-size 128")
+    text = small("--num-experts 4 --moe-router-topk 2 --topk 1")
     found = Megatron().translate("run.args", text).problems
-    assert [text[one.start : one.end] for one in found] == ["--hidden-size 96", "--hidden-size 128"]
+    assert [text[one.start : one.end] for one in found] == ["--moe-router-topk 2", "--topk 1"]
+
+
+def test_of_a_flag_that_stands_twice_the_last_counts() -> None:
+    found = read(small("--hidden-size 128 --tensor-model-parallel-size 1 --seq-length 512"))
+    assert values(found)["model.hidden"] == "128"
+    assert values(found)["training.sequence"] == "512"
+    (why,) = {
+        one.assumption
+        for block in found.blocks
+        for one in block.settings
+        if (block.kind, one.name) == ("model", "hidden")
+    }
+    assert why == "`--hidden-size` is stated twice, 96 and then 128: the last counts"
+    script = "A='--micro-batch-size 4'\ntorchrun pretrain_gpt.py $A --micro-batch-size 2 "
+    command = translate(Megatron(), "run.sh", script + small("--vocab-size 32").replace("\n", " "))
+    assert values(command)["training.micro_batch"] != "4"
+
+
+def test_variables_without_a_command_have_no_order() -> None:
+    text = "A='--hidden-size 96 --num-layers 2'\nB='--hidden-size 128'"
+    found = Megatron().translate("model.sh", text).problems
+    assert [one.message for one in found] == [
+        "`--hidden-size` is 96 here, and 128 elsewhere in the file",
+        "`--hidden-size` is 128 here, and 96 elsewhere in the file",
+    ]
 
 
 def test_a_value_that_stands_there_twice_is_no_conflict() -> None:

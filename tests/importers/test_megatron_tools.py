@@ -10,7 +10,7 @@ from parcost import ImportFile, ImportOptions, Translation
 from parcost_formats.tools.megatron import Megatron
 from parcost_formats.tools.nemo import NeMo
 
-from .megatron_files import LLAMA, MIXTRAL, Run, settings, small, values
+from .megatron_files import LLAMA, MIXTRAL, Run, settings, small, translate, values
 
 SWIFT = """\
 NPROC_PER_NODE=4 megatron sft \\
@@ -336,3 +336,22 @@ def test_models_of_a_job_stand_beside_it(run_command: Run) -> None:
     assert "base.yaml" in done.err
     done = run_command("import", "job.yaml", files=MODELS)
     assert "layers     = 4" in done.out
+
+
+UNSET = """\
+unset TP
+torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 96 --seq-length 64 \\
+  --num-attention-heads 4 --vocab-size 320 --tensor-model-parallel-size ${TP} --bf16 \\
+  --micro-batch-size 1 --global-batch-size 8 --attention-dropout 0.0 --hidden-dropout 0.0 $EXTRA
+"""
+
+
+def test_a_flag_names_the_variable_that_is_empty_behind_it() -> None:
+    found = translate(Megatron(), "run.sh", UNSET)
+    assert not found.problems
+    reasons = {one.name: one.reason for one in found.unknown}
+    (question,) = [one for one in found.questions if one.attribute == "layout.tp"]
+    assert "`TP` has no value in the file" in question.reason
+    assert question.answers[0] == "--set-env TP=VALUE"
+    assert reasons["$EXTRA"] == "`EXTRA` is not set in the file"  # no value of --hidden-dropout
+    assert values(found)["training.dropout"] == "off"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
+
+from parcost_formats.tools.shell.scripts import read_script
 
 from .bash_scripts import BASH, words_of_bash, words_read
 
@@ -78,3 +83,63 @@ def test_words_are_those_of_bash(script: str) -> None:
     expected = words_of_bash(script)
     assert expected
     assert words_read(script) == expected
+
+
+STARTED = "show ${TP:-8} ${PP:-2} $#"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("TP=4 bash run.sh", ["4", "2", "0"]),
+        ("TP=4 PP=1 ./run.sh a b", ["4", "1", "2"]),
+        ("env TP=4 bash -x run.sh", ["4", "2", "0"]),
+        ("TP=4; bash run.sh", ["8", "2", "0"]),
+        ("export TP=4; bash run.sh", ["4", "2", "0"]),
+        ("f() { PP=3 bash run.sh; }; TP=4 f", ["4", "3", "0"]),
+        ("f() { :; }; TP=4 f; export TP; bash run.sh", ["8", "2", "0"]),
+        ("TP=4 bash -c 'bash run.sh'", ["4", "2", "0"]),
+    ],
+)
+def test_variables_ahead_of_a_command_are_those_of_the_script_that_it_starts(
+    script: str, words: list[str], tmp_path: Path
+) -> None:
+    assert BASH is not None
+    (tmp_path / "run.sh").write_text(f'show() {{ echo "$@"; }}\n{STARTED}\n', "utf-8")
+    (tmp_path / "run.sh").chmod(0o755)
+    command = [BASH, "--noprofile", "--norc", "-c", script]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, check=True, env={"PATH": "/usr/bin:/bin"}
+    )
+    assert done.stdout.decode().split() == words
+    found = read_script(script, neighbor=lambda name: STARTED if name == "run.sh" else None)
+    assert [word.text for word in found.commands[0].words[1:]] == words
+
+
+def test_slurm_hands_variables_on() -> None:
+    script = "sbatch -N 2 --export=ALL,TP=4,PP=$X run.sh"
+    found = read_script(script, neighbor=lambda name: STARTED if name == "run.sh" else None)
+    (call,) = found.commands
+    assert [word.text for word in call.words[1:]] == ["4", "$X", "0"]
+    assert call.words[2].unread == "`X` is not set in the file"
+
+
+def test_a_script_that_submits_itself_is_read_once() -> None:
+    script = 'if [ -z "$SLURM_JOB_ID" ]; then\n  sbatch "$0" "$@"\n  exit\nfi\nshow 1'
+    found = read_script(script, neighbor=lambda _: script, name="jobs/run.sh")
+    assert [[word.text for word in one.words] for one in found.commands] == [["show", "1"]]
+
+
+def test_a_script_of_a_repository_is_found_beside_the_one_that_starts_it() -> None:
+    script = 'cd $REPOSITORY\nsrun bash "$REPOSITORY/examples/llama/run.sh" 2>&1 | tee log'
+    found = read_script(script, neighbor=lambda name: STARTED if name == "run.sh" else None)
+    assert [word.text for word in found.commands[0].words] == ["show", "8", "2", "0"]
+    (place,) = found.found
+    assert place.assumption == "`run.sh` beside this file"
+    assert script[place.start : place.end] == '"$REPOSITORY/examples/llama/run.sh"'
+    alone = read_script(script)
+    assert [one.text for one in alone.lacking] == ["$REPOSITORY/examples/llama/run.sh"]
+    above = read_script(
+        "bash ../run.sh", neighbor=lambda name: STARTED if name == "run.sh" else None
+    )
+    assert [one.text for one in above.lacking] == ["../run.sh"]

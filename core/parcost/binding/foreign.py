@@ -93,9 +93,15 @@ class ImportedJob:
 
 
 def importer_for(
-    name: str, text: str, importers: Mapping[str, Importer], tool: str = ""
+    name: str,
+    text: str,
+    importers: Mapping[str, Importer],
+    tool: str = "",
+    neighbor: Callable[[str], str | None] = no_neighbor,
 ) -> Importer:
     """Return the importer called *tool*, or the only one that recognizes the file *name*.
+
+    A file that none recognizes has the format of the files that it starts, if *neighbor* has them.
 
     Raises:
         SpecError: There is none, or several do.
@@ -112,11 +118,21 @@ def importer_for(
         message = f"`{name}` has keys of {len(found)} formats: {_names(sorted(found))}"
         ways = " or ".join(f"`--from {one}`" for one in sorted(found))
         raise failure("ambiguous-format", message, name, f"choose one by {ways}")
+    file = ImportFile(name, text, neighbor=neighbor)
+    started = [found for one in importers.values() for found in _call(one, one.starts, file)]
+    for one in started:
+        if any(_call(it, it.recognizes, one.name, one.text) for it in importers.values()):
+            return importer_for(one.name, one.text, importers)
+    missing = [*dict.fromkeys(one.name for one in started if not one.text)]
     help = (
         "`parcost import --list` lists the formats that are read, and --from NAME chooses one; a "
         "job of another tool is described in a spec, or by its `config.json` and options"
     )
     message = f"`{name}` is not a spec, and its format was not recognised"
+    if missing:
+        several = "scripts that are" if len(missing) > 1 else "a script that is"
+        message = f"`{name}` starts {several} not beside it: {_names(missing)}"
+        help = f"put `{missing[0]}` into the folder of `{name}`, or evaluate it in its place"
     raise failure("not-a-spec", message, name, help)
 
 

@@ -430,8 +430,8 @@ class Loader:
         several: bool,
     ) -> ImportedFile:
         """Return a file of another tool, less what it assumes and the command line gives."""
-        importer = self._importer(source, reading.tool, several=several)
         neighbors = Neighbors(path)
+        importer = self._importer(source, reading.tool, neighbors, several=several)
         translation = translate(importer, source, reading, neighbors)
         beside |= neighbors.read
         problems = [
@@ -454,12 +454,14 @@ class Loader:
             source=source, importer=importer, translation=translation, neighbor=neighbors
         )
 
-    def _importer(self, source: Source, tool: str, *, several: bool) -> Importer:
+    def _importer(
+        self, source: Source, tool: str, neighbor: Neighbors, *, several: bool
+    ) -> Importer:
         """Return the importer of a file; of *several* files, the tool is for the others."""
         if tool and several:
             with suppress(SpecError):
-                return importer_for(source.name, source.text, self.importers)
-        return importer_for(source.name, source.text, self.importers, tool)
+                return importer_for(source.name, source.text, self.importers, "", neighbor)
+        return importer_for(source.name, source.text, self.importers, tool, neighbor)
 
     def _added_kinds(self, reading: ImportOptions) -> Mapping[str, tuple[str, Span, str]]:
         """Return the kinds of blocks that the command line adds: the entry, its place, a label."""

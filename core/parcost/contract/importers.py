@@ -201,6 +201,13 @@ class Importer(ABC):
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a file called *name* with this text is of the format."""
 
+    def starts(self, file: ImportFile) -> Sequence[ImportFile]:  # noqa: ARG002
+        """Return the files that a file starts, as a script does; one that is missing has no text.
+
+        They are asked for where no format recognizes the file itself: it has the format of these.
+        """
+        return ()
+
     @abstractmethod
     def translate(self, name: str, text: str) -> Translation:
         """Return the blocks that the text describes, and what of it they lack."""

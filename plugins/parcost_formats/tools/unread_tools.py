@@ -6,14 +6,17 @@ A file of such a tool shares keys with those of others. Read with their tables i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from parcost import Importer, ImportProblem, Translation, hookimpl
+from parcost import Importer, ImportFile, ImportProblem, Translation, hookimpl
 from parcost_formats.tools.needs import NEEDS
+from parcost_formats.tools.shell.scripts import read_script
+from parcost_formats.tools.shell.words import ShellTextError
 from parcost_formats.tools.tables import table
 
 _TABLE = table("unread_tools")
 _ENDINGS = (".yaml", ".yml", ".json")
+_SCRIPTS = (".sh", ".bash", ".sbatch", ".slurm", ".job")
 
 
 class UnreadTools(Importer):
@@ -26,6 +29,25 @@ class UnreadTools(Importer):
     def recognizes(self, name: str, text: str) -> bool:
         """Return whether a configuration has the keys of one of the tools."""
         return name.endswith(_ENDINGS) and next(_tools(text), None) is not None
+
+    def starts(self, file: ImportFile) -> Sequence[ImportFile]:
+        """Return the scripts that a shell script starts."""
+        if not (file.name.endswith(_SCRIPTS) or file.text.startswith("#!")):
+            return ()
+        texts: dict[str, str] = {}
+
+        def neighbor(path: str) -> str | None:
+            text = file.neighbor(path)
+            if text is not None:
+                texts[path] = text
+            return text
+
+        try:
+            script = read_script(file.text, neighbor=neighbor, name=file.name)
+        except ShellTextError:
+            return ()
+        texts |= {one.text: "" for one in script.lacking}
+        return [ImportFile(path, text) for path, text in texts.items()]
 
     def translate(self, name: str, text: str) -> Translation:
         """Return an error that names the tool, and the commands that describe its job."""

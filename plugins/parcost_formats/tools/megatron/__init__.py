@@ -183,7 +183,10 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
         else:
             draft.leave(stray, stray.unread)
     for option in line.repeated:
-        draft.ignore(option, "it stands there twice")
+        last = line.options[option.name]
+        is_last = last is option or last.texts == option.texts or is_ignored(TOOL, option.name)
+        why = "it stands there twice" if is_last else last.assumption
+        draft.ignore(option, why or "it stands there twice")
     for option in line.conditional:
         if is_ignored(TOOL, option.name):
             draft.ignore(option)
@@ -192,6 +195,9 @@ def _of_command(draft: Draft, line: CommandLine) -> Translation:
     for test in line.script.assumed if line.script is not None else ():
         why = f"decides a test by its default: {test.assumption}; --set-env replaces it"
         draft.ignore(Option(name="", key=test.text, start=test.start, end=test.end), why)
+    for one in line.script.found if line.script is not None else ():
+        why = f"the script that it starts: read from {one.assumption}"
+        draft.ignore(Option(name="", key=one.text[:60], start=one.start, end=one.end), why)
     list_rest(draft, options.rest())
     return draft.translation()
 

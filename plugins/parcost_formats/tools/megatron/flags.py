@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -21,6 +22,7 @@ from parcost_formats.tools.shell.scripts import (
 )
 from parcost_formats.tools.tables import is_ignored, table
 
+_EMPTY = re.compile(r"""[ \t=]*["']?\$\{?([A-Za-z_]\w*|\d+)(?=[}\s"']|$)""")
 _Namer: TypeAlias = "Callable[[str], str]"
 _CLOSE = 20  # unknown flags that a similar one is sought for
 NO_FLAG = "a word that belongs to no flag"
@@ -63,7 +65,7 @@ def command_line(file: ImportFile) -> CommandLine:
         names = [name for name in script.variables if name not in environment]
         stored = [field for name in names for field in script.fields(name)]
         places = {(field.start, field.end, field.text): field for field in stored}
-        line = _read(list(places.values()), ())
+        line = _read(list(places.values()), (), ordered=False)
         partial = not _OF_TRAINING.intersection(line.options)
         conditional = _conditional(script.conditional)
         return line._replace(script=script, conditional=conditional, partial=partial)
@@ -89,6 +91,7 @@ def command_line(file: ImportFile) -> CommandLine:
         for field in others.values()
     ]
     swift = _is_swift(words)
+    line = _with_empty_variables(line, file.text)
     return line._replace(
         launcher={**(_ranks(script, calls[0]) if swift else {}), **line.launcher},
         script=script,
@@ -97,6 +100,26 @@ def command_line(file: ImportFile) -> CommandLine:
         entry=_entry(words),
         swift=swift,
     )
+
+
+def _with_empty_variables(line: CommandLine, text: str) -> CommandLine:
+    """Return a line whose flags without a value name the variable that is empty behind them."""
+    switches = frozenset(table("megatron")["switches"]["names"])
+
+    def named(option: Option) -> Option:
+        found = _EMPTY.match(text, option.end) if not option.texts and option.end else None
+        if found is None or option.unread or option.name in switches:
+            return option
+        name = found[1]
+        why = f"`{name}` has no value in the file" if not name.isdigit() else ""
+        return option.evolve(
+            unread=why or f"argument {name} of the script has no value",
+            answers=(f"--set-env {name}=VALUE",),
+        )
+
+    options = {name: named(option) for name, option in line.options.items()}
+    launcher = {name: named(option) for name, option in line.launcher.items()}
+    return line._replace(options=options, launcher=launcher)
 
 
 def _ranks(script: Script, call: ScriptCall) -> dict[str, Option]:
@@ -173,6 +196,13 @@ def is_known(name: str) -> bool:
 _OF_TRAINING = frozenset(
     ("tensor_model_parallel_size", "micro_batch_size", "global_batch_size", "seq_length", "bf16")
 )
+#: Flags with several values.
+_LISTS = frozenset(
+    [
+        *("cp_comm_type", "recompute_modules", "hierarchical_context_parallel_sizes"),
+        *("window_size", "cuda_graph_scope", "data_path", "train_data_path", "split"),
+    ]
+)
 # Flags with values that modules of this package read.
 _NUMBERS = (
     *("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "kv_channels"),
@@ -230,7 +260,13 @@ def _parted(
     return command[first:], command[:first]
 
 
-def _read(words: Sequence[ShellField], ahead: Sequence[ShellField]) -> CommandLine:
+def _read(
+    words: Sequence[ShellField], ahead: Sequence[ShellField], *, ordered: bool = True
+) -> CommandLine:
+    """Return the flags of *words*; of a flag that stands twice the last counts, as in the tool.
+
+    Words that are not *ordered* are those of several variables: of these none is the last.
+    """
     before, _ = _flags(ahead, _launcher_name)
     launcher = {option.name: option for option in before}
     for field in ahead:  # which launcher it is
@@ -245,8 +281,13 @@ def _read(words: Sequence[ShellField], ahead: Sequence[ShellField]) -> CommandLi
         first = options.setdefault(option.name, option)
         if first is option:
             continue
-        repeated.append(option)
-        if first.texts != option.texts and not _has_no_effect(option.name):
+        same = first.texts == option.texts or _has_no_effect(option.name)
+        repeated.append(option if same else first)
+        if not same and ordered and first.key == option.key:
+            one, other = (" ".join(it.texts)[:40] or "set" for it in (first, option))
+            why = f"`{first.key}` is stated twice, {one} and then {other}: the last counts"
+            options[option.name] = option.evolve(assumption=why)
+        elif not same:
             problems += _conflict(first, option)
     return CommandLine(options, launcher, strays, repeated, problems)
 
@@ -300,6 +341,7 @@ def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option],
         elif (
             run
             and word.unread != ARGUMENTS  # which follow the flags of the script
+            and not (len(run) > 1 and _is_variable(word) and name(run[0].text) not in _LISTS)
             and (
                 name is not _name
                 or _name(run[0].text) not in switches
@@ -314,6 +356,11 @@ def _flags(words: Sequence[ShellField], name: _Namer) -> tuple[Sequence[Option],
             strays.append(Option(name="", key=key, start=word.start, end=word.end, unread=why))
     finish()
     return flags, strays
+
+
+def _is_variable(word: ShellField) -> bool:
+    """Return whether a word is a variable without a value, which may have further flags."""
+    return bool(word.unread) and re.fullmatch(r"\$\{?\w+\}?", word.text) is not None
 
 
 def _option(run: Sequence[ShellField], name: _Namer) -> Option:

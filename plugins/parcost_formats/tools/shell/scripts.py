@@ -92,6 +92,9 @@ _SHELLS = {"bash", "sh", "zsh", "dash"}
 _BLANKS = " \t\n"  # of `IFS` as it is set at first
 _READERS = {*_SHELLS, "sbatch", "ssh", "qsub", "bsub"}
 _WRITTEN = (".sh", ".bash", ".sbatch", ".slurm", ".job")
+_UNREAD = re.compile(r"[$`?*]")
+#: Commands whose first word that is a script is started.
+_STARTERS = {"srun", "mpirun", "mpiexec", "numactl", "singularity", "apptainer"}
 _ENVIRONMENTS = ("bin/activate", ".bashrc", ".profile", "conda.sh", "/etc/profile", "modules.sh")
 _OF_ARGUMENTS = re.compile(r"\$\{?#\}?(?!\w)|\$\{?1\b|\bgetopts?\b")
 _MOST_ROUNDS = 1000
@@ -110,7 +113,8 @@ class Script(NamedTuple):
 
     *conditional* are words that only some branches of undecided tests set, each with its reason.
     *scheduler* are options of ``#SBATCH`` lines. *assumed* are tests that a default of the script
-    decides: the variable, at the place of the test, with the assumption.
+    decides: the variable, at the place of the test, with the assumption. *found* are scripts that
+    it starts by another path, and *lacking* those that are not beside it.
     """
 
     variables: Mapping[str, Variable]
@@ -118,6 +122,8 @@ class Script(NamedTuple):
     conditional: Sequence[ShellField]
     scheduler: Mapping[str, ShellField]
     assumed: Sequence[ShellField] = ()
+    found: Sequence[ShellField] = ()
+    lacking: Sequence[ShellField] = ()
 
     def fields(self, name: str) -> Sequence[ShellField]:
         """Return the words of a variable that are certain."""
@@ -192,6 +198,9 @@ class _ScriptReader(WordExpander):
         self._functions: dict[str, tuple[ShellNode, ScriptSource]] = {}
         self._files: dict[str, Sequence[Piece]] = {}
         self._started: set[str] = set()
+        self._reading = [name.rpartition("/")[2]]  # scripts that start one another
+        self._found: list[ShellField] = []
+        self._lacking: list[ShellField] = []
         self._exited: list[ScriptCommand] = []
         self._returned: list[list[Layer]] = []
         self._loose: list[bool] = []
@@ -220,7 +229,9 @@ class _ScriptReader(WordExpander):
             self.scheduler.setdefault(key, Piece(found[2], start, end))
             for name in _VARIABLES_OF_SCHEDULER.get(key, ()):
                 if name not in self.pins and found[2].isdecimal():
-                    self.layer.variables[name] = Variable([[Piece(found[2], start, end)]])
+                    variable = Variable([[Piece(found[2], start, end)]])
+                    variable.exported = True
+                    self.layer.variables[name] = variable
 
     def _schedule_devices(self, line: re.Match[str]) -> Iterator[re.Match[str]]:
         return _SCHEDULED.finditer(self.source.text, line.start(1), line.end(1))
@@ -243,7 +254,8 @@ class _ScriptReader(WordExpander):
             if (variable := self.layer.get(name)) is not None
         }
         scheduler = {key: field_of([piece]) for key, piece in self.scheduler.items()}
-        found = Script(variables, calls, (), scheduler, [*self._assumed.values()])
+        assumed = [*self._assumed.values()]
+        found = Script(variables, calls, (), scheduler, assumed, self._found, self._lacking)
         conditional = [word for call in calls for word in call.conditional]
         if not calls:
             names = [name for name in variables if name not in self.pins]
@@ -962,7 +974,26 @@ class _ScriptReader(WordExpander):
         if any(value and value[0].unread == ARGUMENTS for value in fields[:1]):
             return UNDECIDED
         environment = [(one.name, self.value(one.word.parts)) for one in node.assignments]
-        return self._call_function(node, fields, environment)
+        return self._call_with(node, fields, environment)
+
+    def _call_with(
+        self,
+        node: SimpleCommand,
+        fields: list[list[Piece]],
+        environment: list[tuple[str, list[Piece]]],
+    ) -> Decision:
+        """Read a command with the variables that are assigned ahead of it: ``TP=4 bash run.sh``."""
+        before = {name: self.layer.get(name) for name, _ in environment}
+        self._assign_ahead(environment)
+        status = self._call_function(node, fields, environment)
+        self.layer.variables.update(before)
+        return status
+
+    def _assign_ahead(self, environment: Sequence[tuple[str, list[Piece]]]) -> None:
+        for name, value in environment:
+            variable = Variable([value])
+            variable.exported = True
+            self.assign(name, variable)
 
     def _call_function(
         self,
@@ -1059,15 +1090,16 @@ class _ScriptReader(WordExpander):
         wrap = next((value for value in fields if text_of(value).startswith("--wrap")), None)
         if key == "sbatch" and wrap is not None:
             return self._wrapped(fields, wrap)
-        start = 1 if key in _READERS else 0
-        script = next(
-            (at for at in range(start, len(fields)) if not text_of(fields[at]).startswith("-")),
-            None,
-        )
-        if script is not None and (key in _READERS or key.endswith(_WRITTEN)):
-            found = self._script_text(text_of(fields[script]))
-            if found is not None and not unread_piece(fields[script]):
-                self._subshell(lambda: self._run_script(found, fields[script + 1 :]))
+        script = _started_script(fields)
+        if script is not None:
+            path = text_of(fields[script])
+            if self._relative(path) in self._reading:  # `sbatch "$0"`
+                return UNDECIDED
+            found = self._script_text(path, fields[script])
+            if found is not None:
+                handed = _exports(fields[:script])
+                given = fields[script + 1 :]
+                self._subshell(lambda: self._run_script(found, given, path, handed))
                 return UNDECIDED
         self.layer.commands.append(ScriptCommand([*self._ahead, *fields], environment))
         del node
@@ -1086,12 +1118,23 @@ class _ScriptReader(WordExpander):
                 self._started_text([], fields[place + 1], ())
         return UNDECIDED
 
-    def _script_text(self, path: str) -> ScriptSource | None:
+    def _script_text(self, path: str, value: ShellValue) -> ScriptSource | None:
+        """Return a script that a command starts, or note that it is not beside this file."""
         if path in self._files:
             self._started.add(path)
             return composed(self._files[path])
-        text = self._neighbor(self._relative(path)) if path.endswith(_WRITTEN) else None
-        return ScriptSource(text, place=(0, 1)) if text is not None else None
+        if not path.endswith(_WRITTEN):
+            return None
+        place = field_of([piece._replace(assumption="", unread="") for piece in value])
+        for name in _places_of(self._relative(path)):
+            text = self._neighbor(name) if name not in self._reading else None
+            if text is None:
+                continue
+            if name != self._relative(path):
+                self._found.append(place._replace(assumption=f"`{name}` beside this file"))
+            return ScriptSource(text, place=(place.start, place.end))
+        self._lacking.append(place)
+        return None
 
     def _relative(self, path: str) -> str:
         plain = re.sub(r"^(\./)+", "", path)
@@ -1099,13 +1142,23 @@ class _ScriptReader(WordExpander):
             return plain
         return f"{self._folder}/{plain}"
 
-    def _run_script(self, source: ScriptSource, given: Sequence[ShellValue]) -> Decision:
+    def _run_script(
+        self,
+        source: ScriptSource,
+        given: Sequence[ShellValue],
+        path: str,
+        handed: Sequence[tuple[str, list[Piece]]],
+    ) -> Decision:
         """Read a script that is started with arguments: only what is exported is there."""
         for name in list(self.layer.names()):
             variable = self.layer.get(name)
             if variable is not None and not variable.exported and name not in self.pins:
                 self.layer.variables[name] = None
-        return self._run_source(source, given)
+        self._assign_ahead(handed)
+        self._reading.append(self._relative(path))
+        status = self._run_source(source, given)
+        self._reading.pop()
+        return status
 
     def _started_text(
         self, ahead: Sequence[ShellValue], value: list[Piece], given: Sequence[ShellValue]
@@ -1475,7 +1528,7 @@ class _ScriptReader(WordExpander):
         text: ScriptSource | None = None
         if unread_piece(fields[1]) is None:
             if path in self._files:
-                text = self._script_text(path)
+                text = self._script_text(path, fields[1])
             else:
                 found = self._neighbor(self._relative(path))
                 place = self.source.place(node.start, node.end)
@@ -1511,7 +1564,7 @@ class _ScriptReader(WordExpander):
         if not words:
             return Decision(True)
         environment += [(one.name, self.value(one.word.parts)) for one in node.assignments]
-        return self._call_function(node, words, environment)
+        return self._call_with(node, words, environment)
 
 
 _NOT_PRINTED = "what is printed is not known"
@@ -1525,6 +1578,55 @@ _HANDLED = {
     **{key: key for key in ("echo", "printf", "seq", "expr", "pwd", "set", "shift", "unset")},
     **{key: key for key in ("let", "eval", "false")},
 }
+
+
+def _started_script(fields: Sequence[ShellValue]) -> int | None:
+    """Return the place of the script that a command starts, if it starts one."""
+    texts = [text_of(value) for value in fields]
+    key = texts[0].rpartition("/")[2]
+    if key.endswith(_WRITTEN):
+        return 0
+    places = [at for at in range(1, len(texts)) if not texts[at].startswith("-")]
+    if key in _READERS:
+        written = (at for at in places if texts[at].endswith(_WRITTEN))
+        return next(written, places[0] if places else None)
+    for at in places:
+        ahead = (texts[before] for before in range(at - 1, -1, -1) if texts[before][:1] != "-")
+        if next(ahead, "").rpartition("/")[2] in _SHELLS:
+            return at
+        if key in _STARTERS and texts[at].endswith(_WRITTEN):
+            return at
+    return None
+
+
+def _exports(fields: Sequence[ShellValue]) -> list[tuple[str, list[Piece]]]:
+    """Return the variables of ``--export=ALL,TP=4``, which Slurm hands on."""
+    found: list[tuple[str, list[Piece]]] = []
+    for value in fields:
+        text = text_of(value)
+        if not text.startswith("--export="):
+            continue
+        start, end, unread = value[0].start, value[-1].end, unread_piece(value)
+        for item in text.removeprefix("--export=").split(","):
+            name, equals, own = item.partition("=")
+            if equals and _NAME.fullmatch(name):
+                why = unread.unread if unread is not None else ""
+                found.append((name, [Piece(own, start, end, why)]))
+    return found
+
+
+def _places_of(path: str) -> Sequence[str]:
+    """Return where a script may be beside this file: its path, and less of it from the left.
+
+    >>> _places_of("$HOME/llama/run.sh")
+    ['llama/run.sh', 'run.sh']
+    """
+    parts = path.split("/")
+    if ".." in parts:
+        return [path]
+    unread = [at for at, part in enumerate(parts) if _UNREAD.search(part)]
+    first = unread[-1] + 1 if unread else 0
+    return ["/".join(parts[at:]) for at in range(first, len(parts)) if parts[at]]
 
 
 def _assumed_values(
