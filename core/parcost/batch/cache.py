@@ -48,7 +48,7 @@ _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
 def default_place() -> Path:
-    """Return where results are kept: the folder for caches of the platform."""
+    """Return the default cache folder: the platform's folder for user caches."""
     given = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if given.is_absolute():  # "relative paths are to be ignored", says the XDG specification
         return given / "parcost"
@@ -59,7 +59,7 @@ def default_place() -> Path:
 
 @frozen(eq=False)
 class CachedResult:
-    """The entries of one file, packed to be kept, and where: *key* is empty if they are not."""
+    """The entries of one file, with their *packed* form and its *key* ("" if not to be cached)."""
 
     entries: Sequence[Entry]
     key: str = ""
@@ -68,7 +68,7 @@ class CachedResult:
 
 @define(eq=False)
 class Cache:
-    """Answers in *folder*; *say* tells the user, once, that it is of no use."""
+    """The cached results in *folder*; *say* prints one warning if the cache is unusable."""
 
     folder: Path
     environment: Environment
@@ -78,7 +78,7 @@ class Cache:
     _complained: bool = False
 
     def find(self, spec: Spec, question: Question) -> list[Entry] | None:
-        """Return what is known about a file, if it is still true."""
+        """Return the cached entries of a spec; None if there are none, or an import has changed."""
         try:
             text = read_text(spec.path, SPEC)
         except SpecError:  # reading it for its report says so
@@ -99,24 +99,24 @@ class Cache:
         return entries
 
     def store(self, answer: CachedResult) -> None:
-        """Keep an answer."""
+        """Write a result to the cache, if it has a key."""
         if answer.key:
             self._write(self._place(answer.key), answer.packed)
 
     def note(self, name: str, value: Any) -> None:
-        """Keep a fact about the environment."""
+        """Store a value about the environment, under *name*."""
         place = self._fact(name)
         self._write(place, _with_digest(json.dumps(value).encode(), place.name))
 
     def fact(self, name: str) -> Any:
-        """Return a fact about the environment; None if it is not known."""
+        """Return the stored value about the environment called *name*, or None."""
         place = self._fact(name)
         data = self._read(place)
         opened = None if data is None else _attempt(lambda: _without_digest(data, place.name))
         return None if opened is None else _attempt(lambda: json.loads(opened))
 
     def prune(self) -> None:
-        """Remove what has not been asked for in a month, at most once a day."""
+        """Remove results that were not read for a month; runs at most once a day."""
         stamp = self.folder / "pruned"
         try:
             if stamp.exists() and time() - stamp.stat().st_mtime < _DAY:
@@ -132,7 +132,7 @@ class Cache:
             return  # another run does it, or none can
 
     def _holds(self, one: Import, spec: Spec) -> bool:
-        """Whether an import still says what it said, and is still called so."""
+        """Return whether an import has the same content and the same name as when it was cached."""
         if one.package and one in self._packaged:
             return self._packaged[one]
         place = location(one, spec.path, self.environment.packages)
@@ -154,7 +154,7 @@ class Cache:
         return self.folder / "facts" / f"{name}-{self.environment.digest}"
 
     def _touch(self, place: Path) -> None:
-        """Mark *place* as in use, without a write for each question."""
+        """Refresh the time stamp of the file at *place*, at most once a day."""
         try:
             if time() - place.stat().st_mtime > _DAY:
                 os.utime(place)
@@ -162,7 +162,7 @@ class Cache:
             return
 
     def _read(self, place: Path) -> bytes | None:
-        """Return what is kept at *place*, if anything."""
+        """Return the content of the cache file at *place*, or None."""
         try:
             return read_bytes(place, CACHED)
         except SpecError as error:
@@ -172,7 +172,7 @@ class Cache:
             return None
 
     def _write(self, place: Path, data: bytes) -> None:
-        """Keep *data* at *place*, for this user alone; the next result is tried all the same."""
+        """Write *data* to *place*, readable by this user only; a failure is a warning."""
         if len(data) > CACHED.limit:
             return
         beside = place.with_name(f".{os.getpid()}-{place.name}")  # of no other run
@@ -192,7 +192,7 @@ class Cache:
             self._complain(f"`{place}` cannot be written: {error.strerror}")
 
     def _make_folders(self, folder: Path) -> None:
-        """Make *folder* of the cache, which only this user can read."""
+        """Create *folder* of the cache, readable by this user only."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         for one in (self.folder, folder):
             one.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
@@ -205,7 +205,7 @@ class Cache:
 
 
 def _attempt(read: Callable[[], T]) -> T | None:
-    """Return ``read()``; None where what is kept is not as this version writes it."""
+    """Return ``read()``; None if the content is not in the format of this version."""
     try:
         return read()
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
@@ -213,7 +213,7 @@ def _attempt(read: Callable[[], T]) -> T | None:
 
 
 def _write_private(path: Path, data: bytes) -> None:
-    """Write a file that its owner alone may read."""
+    """Write a file that only its owner may read."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags, _PRIVATE_FILE)
@@ -235,9 +235,9 @@ def make_private(folder: Path) -> None:
 
 
 def pack(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> bytes:
-    """Return an answer as it is kept: a head of JSON, and behind it the texts as they are.
+    """Return a result in its cached form: a line of JSON, then the texts of the entries.
 
-    *key* is what it is kept under, and can be read under alone.
+    *key* is hashed into it, so that :func:`unpack` rejects a file under another key.
     """
     texts = [entry.text.encode("utf-8", "surrogatepass") for entry in entries]
     heads = [{**e.head(), "size": len(text)} for e, text in zip(entries, texts, strict=True)]
@@ -247,7 +247,7 @@ def pack(needed: Sequence[Import], entries: Sequence[Entry], key: str) -> bytes:
 
 
 def unpack(data: bytes, key: str) -> tuple[list[Import], list[Entry]] | None:
-    """Return an answer that was packed; None if it is damaged, or not that of *key*."""
+    """Return the imports and entries of a packed result; None if damaged, or of another key."""
     opened = _without_digest(data, key)
     if opened is None:
         return None

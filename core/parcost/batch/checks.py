@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 def problems(path: str, scenario: Scenario | Rejection) -> tuple[Sequence[Diagnostic], int]:
     """Return the problems of a spec, and the exit code if any of them is an error.
 
-    What the spec switches off is among them: see :class:`Suppressions`.
+    Warnings that the spec switches off are included: see :class:`Suppressions`.
     """
     return _problems(path, scenario, _checked)
 
 
 def problems_of_binding(path: str, scenario: Scenario | Rejection) -> Sequence[Diagnostic]:
-    """Return those of the problems of a spec that need no rule: syntax, names, units."""
+    """Return the problems of syntax, names and units of a spec; no rule is evaluated."""
     found = _problems(path, scenario, lambda bound: bound.warnings)[0]
     return Suppressions().take(path, scenario, found)
 
@@ -69,7 +69,7 @@ def is_error(diagnostic: Diagnostic) -> bool:
 
 
 def key(diagnostic: Diagnostic) -> tuple[object, ...]:
-    """Return what two diagnostics share that say the same of the same place."""
+    """Return a key that is equal for diagnostics with the same message at the same place."""
     spans = ((label.span.source.name, label.span.start) for label in diagnostic.labels)
     return (diagnostic.id, diagnostic.message, diagnostic.place, *spans)
 
@@ -84,7 +84,7 @@ class Suppressions:
 
     @property
     def suppressions(self) -> Sequence[Suppression]:
-        """Every warning that is switched off, once."""
+        """Every warning that is switched off, each listed once."""
         return list(self._by_key.values())
 
     def take(
@@ -100,9 +100,10 @@ class Suppressions:
         return kept
 
     def unused(self, session: Session) -> Iterator[tuple[str, Diagnostic]]:
-        """Yield a warning for each allowance that switches nothing off, with its file.
+        """Yield a warning, with its file, for each allowance that switches nothing off.
 
-        Rules that need the outcome of a step are not judged here, nor are their allowances.
+        Rules that need the outcome of a step are not evaluated here, so their allowances are
+        skipped.
         """
         for path, allowances in self._allowances.items():
             for allowance in allowances:

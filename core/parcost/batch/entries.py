@@ -1,4 +1,4 @@
-"""From live reports to entries."""
+"""Turns reports into entries: the plain data that formats, caches and workers exchange."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_PROBLEMS = 100
 
 
 def entry_of(found: Report | Rejection, part: Part, view: View | None = None) -> Entry:
-    """Return the entry of *found* with that part, as *view* has it: without one, whole."""
+    """Return the entry of a report or a rejection; *view* selects the content of its page."""
     if isinstance(found, Rejection):
         return _rejection_entry(found, part)
     entry = attempt(found.path, lambda: _report(found, part, view or View()))
@@ -62,7 +62,7 @@ def _report(report: Report, part: Part, view: View) -> Entry:
 
 
 def _missing_picture(report: Report, view: View) -> Iterator[tuple[str, str]]:
-    """Yield the picture that the user chose and the report lacks, with those that it has."""
+    """Yield the name of the chosen picture and a hint, if the report has no such picture."""
     if view.picture:
         known = list(
             dict.fromkeys(
@@ -124,17 +124,17 @@ def charts_text(report: Report, view: View) -> str:
 
 
 def charts_of(page: Sequence[Item], charts: Iterable[Chart]) -> str:
-    """Return a page and pictures as an entry has them."""
+    """Return a page and its charts as the JSON text of an entry."""
     return encode({"page": page_data(page), "charts": [chart_data(chart) for chart in charts]})
 
 
 def _shown_on(part: Part, view: View) -> bool:
-    """Return whether a page says why a study does not run."""
+    """Return whether the page itself shows why a study does not run."""
     return part == "page" and view.kind != "section"
 
 
 def _first(report: Report, code: int, on_page: bool) -> Iterator[Problem]:
-    """Yield the first problems of *report*: a sweep may have as many as points."""
+    """Yield the first problems of *report*: a sweep may have one for each point."""
     found = report.diagnostics
     shown = [d for result in report.results for d in verdicts(result)] if on_page else []
     yield from _problems(found[:_MOST_PROBLEMS], code, shown)
@@ -148,9 +148,9 @@ def _first(report: Report, code: int, on_page: bool) -> Iterator[Problem]:
 def _problems(
     found: Sequence[Diagnostic], code: int, shown: Sequence[Diagnostic] = ()
 ) -> Iterator[Problem]:
-    """Yield the diagnostics of an entry.
+    """Yield the problems of an entry.
 
-    What fails at some point of a sweep that is good as a whole stands in its table.
+    If the sweep as a whole succeeds, errors of single points are in its table and are skipped.
     """
     on_page = {id(diagnostic) for diagnostic in shown}
     for diagnostic in found:
@@ -162,7 +162,7 @@ def _problems(
 
 
 def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield every point with the figures called *names*, or with all that there are."""
+    """Yield one row for each point, with the figures called *names*, or with all figures."""
     legal = [result for result in report.results if result.legal]
     every = {f.name: f for result in legal for f in _chosen_figures(result, names)}
     units = {name: figure.unit for name, figure in every.items()}
@@ -191,7 +191,7 @@ def _points(report: Report, names: Sequence[str]) -> Iterator[Mapping[str, Any]]
 
 
 def _chosen_figures(result: Result, names: Sequence[str]) -> Iterable[Figure]:
-    """Return the figures called *names*, or all: details take as long as the step itself."""
+    """Return the figures called *names*, or all; computing all doubles the time of a step."""
     return select(result, names) if names else figures_by_name(result).values()
 
 
@@ -220,7 +220,7 @@ def page_data(items: Sequence[Item]) -> list[Any]:
 
 
 def points(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return rows in the types of JSON; a list or an object becomes its text."""
+    """Return rows with values of JSON types; a list or an object is replaced by its text."""
     scalar = (str, int, float, bool, type(None))
     return [
         {name: plain_data(v if isinstance(v, scalar) else _label(v)) for name, v in row.items()}

@@ -52,23 +52,23 @@ class UnknownExecutorError(ParcostError):
 
 
 class ExecutorError(ParcostError):
-    """An engine cannot be used, or is gone."""
+    """An executor cannot be started, or is lost."""
 
 
 @runtime_checkable
 class WatchedExecutor(Protocol):
-    """What an executor may offer beside: whether it can still answer."""
+    """Optional interface of an executor that can detect the loss of its workers."""
 
     def failure(self) -> str:
-        """Return why no answer will come any more; nothing as long as one may come."""
+        """Return why no result can arrive any more; "" while one still can."""
 
 
 @frozen(eq=False)
 class Engine:
-    """How to get executors: *start* gives one, and a fresh one where that broke.
+    """How to start executors: *start* returns a new one, also after the last one broke.
 
-    *workers* is how many tasks it does at once, as far as that is known; *stop* ends those
-    that are running, where that can be done. *name* is what messages call it.
+    *workers* is how many tasks run at once, as far as known. *stop* ends running tasks, if the
+    engine can. *name* is used in messages.
     """
 
     start: Callable[[], Executor]
@@ -79,7 +79,7 @@ class Engine:
 
 @define(eq=False)
 class Pool:
-    """The executor of an engine, started when there is something to do, and anew where it broke."""
+    """The executor of an engine: started by the first task, and started again after it broke."""
 
     engine: Engine
     executor: Executor | None = None
@@ -120,7 +120,7 @@ class Pool:
             raise
 
     def _check(self) -> None:
-        """Raise an error where the executor says that it is gone."""
+        """Raise an error if the executor reports that its workers are lost."""
         executor: object = self.executor
         if not isinstance(executor, WatchedExecutor):
             return
@@ -135,13 +135,13 @@ class Pool:
         return ExecutorError(f"{self.engine.name} {what}: {error_text(error)}")
 
     def renew(self) -> None:
-        """Leave a broken executor behind."""
+        """Discard a broken executor."""
         if self.executor is not None:
             self._shut_down(whole=False)
         self.executor = None
 
     def close(self, *, whole: bool) -> None:
-        """End the workers; where the work is not *whole*, in the middle of what they do."""
+        """End the workers; if the work is not *whole*, also stop the tasks that run."""
         if self.executor is None:
             return
         self._shut_down(whole=whole)
@@ -159,9 +159,9 @@ class Pool:
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes that leave Ctrl-C to the process that waits for the results.
+    """A pool of processes in which only the parent handles Ctrl-C.
 
-    None of them imports anything from the directory in which it is started.
+    No process imports anything from the directory in which it is started.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -170,15 +170,16 @@ class Processes(ProcessPoolExecutor):
             super().__init__(jobs, get_context("spawn"), _begin)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Hand a call to a process, which may be started for it."""
+        """Submit a call to a process, starting one if needed."""
         with _without_interrupts(), _safe_path(), _deferred_signals():
             return super().submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes; without *wait*, do not wait for incomplete results.
 
-        The reader of a result whose writer was killed waits for the rest of it. So would the
-        interpreter at its exit, because this process holds the write end open.
+        After a worker is killed in the middle of a result, its reader waits for the rest, because
+        this process still holds the write end. The interpreter would hang at exit, so the write end
+        is closed.
         """
         results = getattr(self, "_result_queue", None)
         super().shutdown(wait, cancel_futures=cancel_futures)
@@ -208,7 +209,7 @@ def processes(jobs: int) -> Engine:
 def start_process(
     target: Callable[P, object], /, *args: P.args, **kwargs: P.kwargs
 ) -> SpawnProcess:
-    """Start a process that leaves Ctrl-C to this one, and ends with it.
+    """Start a process that ignores Ctrl-C and ends with this one.
 
     It imports nothing from the current directory.
     """
@@ -256,14 +257,14 @@ def engine_named(address: str) -> Engine:
 
 
 def _begin() -> None:
-    """Do what a process does first that works for another one."""
+    """Initialize a worker process."""
     print_failures()
     protect_process()
     _end_with_parent()
 
 
 def _end_with_parent() -> None:
-    """End this process after its parent, however that one ended."""
+    """End this process when its parent ends, even if the parent was killed."""
     parent = parent_process()
 
     def watch() -> None:
@@ -277,9 +278,10 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """Handle signals once a process is started: one that is cut off from its data complains.
+    """Defer signals until a process is started: a half-started one would print a traceback.
 
-    To block them does not do: another thread may take them, and Python handles them in this one.
+    Blocking the signals is not enough: another thread may receive them, and Python handles them in
+    the main thread.
     """
     if current_thread() is not main_thread():
         yield
@@ -301,9 +303,9 @@ def _deferred_signals() -> Iterator[None]:
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Let processes that are started now run without the current directory in their path.
+    """Start processes without the current directory in their import path.
 
-    They run `python -c`, which would import its modules from there first.
+    They run `python -c`, which would import modules from there first.
     """
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
@@ -318,7 +320,7 @@ def _safe_path() -> Iterator[None]:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Let processes that are started now never see Ctrl-C; what comes meanwhile comes later."""
+    """Start processes that never receive Ctrl-C; Ctrl-C in the meantime is delivered afterwards."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

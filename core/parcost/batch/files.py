@@ -1,4 +1,4 @@
-"""Which files a batch is about: named ones, those below a directory, those of a pattern."""
+"""The files of a batch: named files, files below a directory, and files that match a pattern."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANY_FOLDERS = re.compile(rf"(?:^|(?<={_SEPARATOR}))(?:{_ANY})+")
 
 @frozen
 class Spec:
-    """A file to read, and how; *in_directory* says that it was not named itself."""
+    """A file to read, and its import options; *in_directory*: found in a directory, not named."""
 
     path: str
     in_directory: bool = False
@@ -35,9 +35,9 @@ class Spec:
 def specs(named: Iterable[str], reading: ImportOptions = PLAIN) -> Iterator[Spec | Rejection]:
     """Yield the spec files that *named* files, directories and patterns stand for, each once.
 
-    A directory stands for the ``.par`` files in it and below, in sorted order; hidden
-    directories are left out. In a pattern ``**`` stands for any directories. However many names
-    links give a directory, what is in it is found once. *reading* is for the files that are named.
+    A directory stands for the ``.par`` files in it and below, in sorted order; hidden directories
+    are left out. In a pattern ``**`` stands for any directories. A directory with several links is
+    read once. *reading* holds the import options of the files that are named.
     """
     seen: set[tuple[str, str]] = set()
     for name in named:
@@ -88,7 +88,7 @@ def _is_pattern(name: str) -> bool:
 
 
 def _matches(pattern: str) -> Iterator[str]:
-    """Yield what matches, as it is named by the pattern."""
+    """Yield the paths that match, spelled as in the pattern."""
     deep = _ANY_FOLDERS.search(pattern)
     if deep is None:
         yield from glob.iglob(pattern)  # noqa: PTH207  as named
@@ -102,7 +102,7 @@ def _matches(pattern: str) -> Iterator[str]:
 
 
 def _folders(top: str) -> Iterator[str]:
-    """Yield *top* and the directories below, each once, by a link only if need be."""
+    """Yield *top* and the directories below, each once; a real path comes before a link to it."""
     seen: set[tuple[int, int]] = set()
     inside, linked = deque([top]), deque[str]()
     while inside or linked:
@@ -123,7 +123,7 @@ def _folders(top: str) -> Iterator[str]:
 
 
 def _distinct_paths(paths: Iterable[str]) -> list[str]:
-    """Return *paths* in order, less those into a directory that has another name."""
+    """Return *paths* sorted, without duplicates that reach the same directory by a link."""
     real = cache(os.path.realpath)
     named: dict[tuple[str, str], str] = {}
 
@@ -140,7 +140,7 @@ def _distinct_paths(paths: Iterable[str]) -> list[str]:
 
 
 def _regular(spec: Spec) -> Spec | Rejection:
-    """Return *spec*, unless reading it might never end."""
+    """Return *spec*, or a rejection if it is no regular file: reading a pipe may never end."""
     path = Path(spec.path)
     if path.exists() and not path.is_file():
         return reject(spec.path, "not-a-spec", f"`{spec.path}` is no spec: it is no regular file")
@@ -148,7 +148,7 @@ def _regular(spec: Spec) -> Spec | Rejection:
 
 
 def _regular_within(home: Path, paths: Iterable[str]) -> Iterator[Spec | Rejection]:
-    """Yield what was found at *paths*, unless a link leads out of *home* and of its project."""
+    """Yield the specs at *paths*; reject links that lead out of *home* and its project."""
     roots = (real_path(home), project_root(home / "any"))
     real = cache(os.path.realpath)
     for path in paths:

@@ -1,8 +1,8 @@
-"""Fingerprints of all that an answer depends on, without importing a plugin.
+"""Fingerprints (hashes) of everything that a result depends on, without importing a plugin.
 
-Two runs give the same answer where three things agree: the *environment*, which is parcost and
-every plugin down to the last byte of its code; the *question*, which is the text of the spec and
-what the command line says of it; and the texts that the spec imports. Code is hashed instead of
+Two runs give the same result if three things agree: the *environment*, which is parcost and every
+plugin down to the last byte of its code; the *question*, which is the text of the spec and the
+options of the command line; and the texts that the spec imports. Code is hashed instead of
 identified by its version, because a plugin under development changes its code only. Specs in a
 package are hashed one by one, with the studies that use them. So a new figure in the catalogue
 re-evaluates only those studies.
@@ -60,20 +60,20 @@ class Import:
 
 @frozen(eq=False, slots=False)
 class Environment:
-    """parcost and the plugins that were *picked*, as they are."""
+    """The code of parcost and of the selected plugins."""
 
     selection: PluginSelection = field(factory=PluginSelection)
 
     @cached_property
     def packages(self) -> Mapping[str, Path]:
-        """The import packages that hold the code, and where they are."""
+        """The import packages that hold the code, and their folders."""
         names = {*_OURS, *(point.module.partition(".")[0] for point in self._points)}
         found = {name: _location(name) for name in sorted(names)}
         return {name: path for name, path in found.items() if path is not None}
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all of it."""
+        """A hash of the code, the versions and the selection of plugins."""
         hashed = sha256()
         versions = [f"{name} {_version(name)}" for name in _COUNTS]
         machine = (platform.python_version(), platform.machine())
@@ -97,7 +97,7 @@ class Environment:
         return hashed.hexdigest()
 
     def plugin(self, name: str) -> Plugin | None:
-        """Return one plugin, imported; None if that cannot be done."""
+        """Return one plugin, imported, or None if it cannot be imported."""
 
         subject, _, part = name.partition(".")
         for file in self.selection.files:
@@ -117,7 +117,7 @@ class Environment:
 
 
 def _imported_plugin(plugin: Plugin, load: Callable[[], Any], part: str) -> Plugin | None:
-    """Return *plugin* with its module; None if it cannot be imported, as loading all says."""
+    """Return *plugin* with its module, or None if the import fails (as loading all reports)."""
     try:
         module = call(load)
         if part:
@@ -129,7 +129,7 @@ def _imported_plugin(plugin: Plugin, load: Callable[[], Any], part: str) -> Plug
 
 @frozen
 class Question:
-    """What the command line says of every spec of a run."""
+    """The options of the command line that apply to every spec of a run."""
 
     overrides: Mapping[str, str]
     study: str | None
@@ -145,9 +145,9 @@ class Question:
         in_directory: bool,
         reading: ImportOptions = PLAIN,
     ) -> str:
-        """Return the key under which the answer about a spec is kept.
+        """Return the cache key of the result of a spec.
 
-        Reports and messages name the spec as it was named, which is why *path* counts.
+        *path* is hashed as the user wrote it, because reports and messages show it.
         """
         hashed = sha256()
         given = (f"{name} = {value}" for name, value in sorted(self.overrides.items()))
@@ -162,17 +162,17 @@ class Question:
 
 @define(eq=False)
 class Imports:
-    """What specs import, as far as *loader* has read it; of a catalogue looked at once."""
+    """The imports of specs, as far as *loader* has read them; catalogue files are hashed once."""
 
     loader: Loader
     packages: Mapping[str, Path]
     _known: dict[str, Import | None] = field(factory=dict)
 
     def of(self, module: Module, path: str) -> list[Import] | None:
-        """Return what the spec at *path* imports.
+        """Return the imports of the spec at *path*.
 
-        None if it is not known: an import is missing, and may exist next time, or lies outside the
-        shared folders.
+        None if they cannot be listed: an import is missing, and may exist next time, or lies
+        outside the shared folders.
         """
         found: list[Import] = []
         done: set[int] = set()
@@ -215,7 +215,7 @@ class Imports:
 
 
 def location(one: Import, path: str, packages: Mapping[str, Path]) -> Path | None:
-    """Return where the import of the spec at *path* is now."""
+    """Return the current path of an import of the spec at *path*, or None without its package."""
     if not one.package:
         return Path(path).parent.resolve() / one.place
     package = packages.get(one.package)
@@ -247,7 +247,7 @@ def _location(name: str) -> Path | None:
 
 
 def _files(path: Path) -> Iterator[Path]:
-    """Yield the files of a package in a fixed order, but for specs."""
+    """Yield the files of a package in a fixed order, except specs."""
     if path.is_file():
         yield path
         return
@@ -262,7 +262,7 @@ def _version(name: str) -> str:
 
 
 def _add(update: Callable[[bytes], None], part: str | bytes) -> None:
-    """Hash *part* with its length, so that no two lists of parts hash alike."""
+    """Hash *part* with its length, so that different lists of parts never hash alike."""
     data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
     update(b"%d:" % len(data))
     update(data)

@@ -1,4 +1,4 @@
-"""What has no report, and why: no spec may end a batch."""
+"""Rejections: files without a report, and why. No spec may end a batch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def reject(path: str, id: str, message: str, help: str | None = None) -> Rejection:
-    """Return a file without a report, for one reason."""
+    """Return the rejection of a file, with one error as its reason."""
     return Rejection(path=path, diagnostics=[Diagnostic(id, message, place=path, help=help)])
 
 
 def attempt(path: str, do: Callable[[], T]) -> T | Rejection:
-    """Return ``do()``, or why it could not be done."""
+    """Return ``do()``, or a rejection of the file at *path* if it raises."""
     try:
         return do()
     except SpecError as error:
@@ -35,7 +35,7 @@ def attempt(path: str, do: Callable[[], T]) -> T | Rejection:
 
 
 def internal_error(error: BaseException, place: str = "") -> Diagnostic:
-    """Return the diagnostic of a fault in parcost itself.
+    """Return the diagnostic of a bug in parcost itself.
 
     With ``PARCOST_DEBUG`` set the traceback is printed as well.
     """

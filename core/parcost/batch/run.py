@@ -39,7 +39,7 @@ _STRIKES = 3
 
 @define(eq=False)
 class _Group:
-    """Neighbours: the entries that are known, by position, and who does the rest."""
+    """Consecutive files: the entries already known, the files to evaluate, and their future."""
 
     known: dict[int, Sequence[Entry]] = field(factory=dict)
     todo: dict[int, Spec] = field(factory=dict)
@@ -55,10 +55,10 @@ class _Group:
 
 @define(eq=False)
 class BatchRun:
-    """One batch. *worker* does the work here; with an *engine*, that does it elsewhere.
+    """One batch: *worker* evaluates the files here, or an *engine* evaluates them elsewhere.
 
-    *done* counts the files that have been told. *progress* takes how far the work on a
-    file has got that is done here.
+    *done* counts the files whose entries were returned. *progress* receives the progress inside a
+    file that is evaluated here.
     """
 
     question: Question
@@ -84,7 +84,7 @@ class BatchRun:
             yield from self._spread(files, self.engine)
 
     def _find_answer(self, file: Spec | Rejection) -> Sequence[Entry] | None:
-        """Return what needs no work: what has no report, and what the cache knows."""
+        """Return the entries of a rejected file or those in the cache, or None to evaluate it."""
         if isinstance(file, Rejection):
             from parcost.batch.entries import entry_of
 
@@ -92,7 +92,7 @@ class BatchRun:
         return self.cache.find(file, self.question) if self.cache is not None else None
 
     def _take_answer(self, answer: CachedResult) -> Sequence[Entry]:
-        """Return the entries of an answer, which is kept."""
+        """Store a result in the cache and return its entries."""
         if self.cache is not None:
             self.cache.store(answer)
         return answer.entries
@@ -159,7 +159,7 @@ class BatchRun:
     def _one_by_one(
         self, group: _Group, error: BaseException, waiting: Sequence[_Group], pool: Pool
     ) -> list[CachedResult]:
-        """Do the files of a group again, each alone; one that fails again is rejected."""
+        """Repeat the files of a failed group one at a time; reject each that fails again."""
         from concurrent.futures import BrokenExecutor
 
         from parcost.batch.executors import ExecutorError
@@ -210,7 +210,7 @@ class BatchRun:
         return pool.submit(answers, task, files)
 
     def _close(self, waiting: Sequence[_Group], pool: Pool, *, whole: bool) -> None:
-        """End the workers; where the run was cut short, what they have done is kept."""
+        """End the workers; after an interruption, cache the results that are complete."""
         for group in waiting:
             future = group.future
             if future is not None and future.done() and not _broken(future):

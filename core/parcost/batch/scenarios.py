@@ -1,4 +1,4 @@
-"""Specs one after another, as live objects: for commands that look into a study."""
+"""Specs one after another, as live objects, for commands that inspect a study."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def evaluate(
     study: str | None = None,
     reading: ImportOptions = PLAIN,
 ) -> Iterator[Report | Rejection]:
-    """Yield the reports of every spec, in order, and what gave none.
+    """Yield the reports of every spec, in order; a rejection for each without one.
 
-    *study* picks one study of files that have several. Files of definitions that a
-    directory holds are passed over: other specs import them.
+    *study* selects one study of files that have several. Files of definitions that a directory
+    holds are skipped: other specs import them.
     """
     for spec, scenario in scenarios(
         named, session, overrides=overrides, study=study, reading=reading
@@ -52,7 +52,7 @@ def scenarios(
     study: str | None = None,
     reading: ImportOptions = PLAIN,
 ) -> Iterator[tuple[Spec, Scenario | Rejection]]:
-    """Yield the scenarios of every spec, in order, and what gave none."""
+    """Yield the scenarios of every spec, in order; a rejection for each without one."""
     for spec in specs(named, reading):
         if isinstance(spec, Rejection):
             yield Spec(spec.path), spec
@@ -68,7 +68,7 @@ def of_spec(
     overrides: Mapping[str, Any] | None = None,
     study: str | None = None,
 ) -> Iterator[Scenario | Rejection]:
-    """Yield the scenarios of one file, or why it has none."""
+    """Yield the scenarios of one file, or its rejection."""
     loaded = attempt(
         spec.path, partial(session.load, spec.path, overrides, keep=False, reading=spec.reading)
     )
@@ -113,15 +113,15 @@ def only_study(
 
 
 def passed_over(scenario: Scenario, spec: Spec) -> bool:
-    """Return whether the file of *scenario* only has definitions, and was not named."""
+    """Return whether the file of *scenario* holds only definitions and was found in a directory."""
     return spec.in_directory and only_defines(scenario)
 
 
 def only_defines(scenario: Scenario) -> bool:
     """Return whether a file holds definitions and no study.
 
-    Definitions are blocks with a label that calculate nothing, and those that a prelude
-    gives every study; and values with a name, where no block stands beside them or is merged.
+    Definitions are labelled blocks that calculate nothing, blocks that a prelude gives every study,
+    and named values in a file without other blocks or merged files.
     """
 
     module, types = scenario.module, scenario.plugins.blocks

@@ -1,4 +1,4 @@
-"""A search with its page and its pictures, for formats that draw and for the live page."""
+"""Searches with their page and pictures, for formats that draw and for the live page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_MAPPED = 20_000_000  # layouts, legal or not, of which a map is drawn
 def search_for_map(
     whole: Space, request: SearchRequest, on_progress: Callable[[str], None]
 ) -> SearchResult:
-    """Return the best layouts of a space, and what a map of it shows unless it is too large."""
+    """Return the search result, with the fastest layouts for a map if the space is small enough."""
     fastest = FastestLayouts()
     points = fastest if whole.size <= _MOST_MAPPED else None
     request = evolve(request, front=True)
@@ -41,7 +41,7 @@ def search_entry(
     best: Sequence[RankedLayout],
     near: Sequence[Neighbour],
 ) -> Entry:
-    """Return the page of a search with its pictures."""
+    """Return the entry of a search: its page and its pictures."""
     scenario = found.scenario
     text = charts_of([*search_page(whole, found, best, near)], search_charts(found))
     name = f"{scenario.name}: {found.objective.title}"

@@ -37,10 +37,10 @@ class ShardError(ParcostError):
 
 @frozen(kw_only=True)
 class Shard:
-    """Number *number* of *of* shards of the run whose hash is *run*.
+    """Shard *number* of *of* of the run whose hash is *run*.
 
-    The run is to be written in a *format*, from a *part* of entries, and pages are of a
-    *kind*. *digest* is that of the lines of the shard, once they are written.
+    The run writes *format* from a *part* of entries; its pages have a *kind*. *digest* is the hash
+    of the lines of the shard, once they are written.
     """
 
     number: int
@@ -109,11 +109,11 @@ class Shard:
 
     @property
     def _title(self) -> bytes:
-        """What the digest covers beside the lines: the rest of the seal."""
+        """The part of the seal that the digest covers, next to the lines."""
         return encode(asdict(evolve(self, digest=""))).encode() + b"\n"
 
     def matches(self, lines: Iterable[str]) -> bool:
-        """Return whether *lines* are those that were written of the shard."""
+        """Return whether *lines* have the digest of the shard."""
         hashed = sha256(self._title)
         for line in lines:
             hashed.update(line.rstrip("\r\n").encode("utf-8", "backslashreplace") + b"\n")
@@ -121,10 +121,10 @@ class Shard:
 
 
 def read_shard(path: str) -> Shard:
-    """Return the shard in the file at *path*, whose lines are as they were written.
+    """Return the shard in the file at *path*, after checking the digest of its lines.
 
     Raises:
-        ShardError: The file is none, or was cut short or edited.
+        ShardError: The file is not a shard, or was cut short or edited.
         SpecError: The file cannot be read.
     """
     last = ""
@@ -164,7 +164,7 @@ def entries_of(path: str) -> Iterator[Entry]:
 
 
 def _lines(path: str) -> Iterator[str]:
-    """Yield the lines of a shard but the last, which is its seal."""
+    """Yield the lines of a shard except the last, which is its seal."""
     before = ""
     for line in read_lines(Path(path), SHARD):
         if before:
@@ -173,7 +173,7 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def run_of(environment: str, question: str, paths: Sequence[str]) -> str:
-    """Return the hash of a run: what is asked, of which files, of which code."""
+    """Return the hash of a run: its code, its options and its files."""
     hashed = sha256()
     for text in (environment, question, *paths):
         data = text.encode("utf-8", "surrogatepass")

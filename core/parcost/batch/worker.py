@@ -42,7 +42,7 @@ _STRANGER = (
 
 
 class StrangerError(ParcostError):
-    """A worker runs another parcost, or other plugins."""
+    """A worker runs another version of parcost, or other plugins."""
 
 
 @frozen(kw_only=True, eq=False)
@@ -61,7 +61,7 @@ class Task:
 
 @define(eq=False)
 class Worker:
-    """A session, and what its answers depend on."""
+    """A session that evaluates files, with the environment that its results depend on."""
 
     environment: Environment
     session: Session = field(init=False)
@@ -86,7 +86,7 @@ class Worker:
         keep: bool,
         progress: Callable[[str], None] | None = None,
     ) -> CachedResult:
-        """Evaluate every study of a file; *progress* takes how far that has got."""
+        """Evaluate every study of a file; *progress* receives the number of points done."""
         from parcost.batch.entries import entry_of
         from parcost.batch.scenarios import of_spec, passed_over
 
@@ -111,14 +111,14 @@ class Worker:
         return self._answer_to_keep(spec, question, first, entries)
 
     def _forget(self) -> None:
-        """Begin anew before what specs import becomes a burden."""
+        """Start a new session if the loader holds too many imported files."""
         if len(self.session.loader) > _MOST_FILES:
             self._begin(self.session.plugins)
 
     def _answer_to_keep(
         self, spec: Spec, question: Question, scenario: Scenario, entries: Sequence[Entry]
     ) -> CachedResult:
-        """Return the answer to be kept, unless what it depends on cannot be told."""
+        """Return the result in its cached form; without a key if its imports cannot be listed."""
         module = scenario.module
         needed = self._imports.of(module, spec.path)
         if needed is None:
@@ -133,7 +133,7 @@ class Worker:
 def _steps(
     progress: Callable[[str], None] | None, path: str, number: int, studies: int
 ) -> Callable[[int, int], None] | None:
-    """Return what takes the points of study *number* that are done, if *progress* is wanted."""
+    """Return a callback that reports the points done of study *number*; None if not wanted."""
     if progress is None:
         return None
     study = f", study {number:,} of {studies:,}" if studies > 1 else ""
@@ -146,9 +146,9 @@ def _steps(
 
 
 def _let_go(scenario: Scenario, report: Report) -> None:
-    """Undo the circles in which they refer to themselves, so that they go at once.
+    """Break the reference cycles of a scenario and its report, so that they are freed at once.
 
-    Left to the collection of garbage, that would take longer than parsing.
+    The garbage collector would take longer than parsing.
     """
     for result in report.results:
         result.study.forget()
@@ -156,10 +156,10 @@ def _let_go(scenario: Scenario, report: Report) -> None:
 
 
 def answers(task: Task, files: Sequence[Spec]) -> list[CachedResult]:
-    """Evaluate files, in a process that may have done so before.
+    """Evaluate files in a worker process; its session is reused by later tasks.
 
     Raises:
-        StrangerError: This process would answer with other code.
+        StrangerError: This process runs other code than the caller.
     """
     selection = task.selection
     with _one_at_a_time, _working_in(task.folder):

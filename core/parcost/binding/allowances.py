@@ -45,7 +45,7 @@ class Allowance:
     end: int
 
     def covers(self, diagnostic: Diagnostic) -> bool:
-        """Return whether a diagnostic is of this rule and points here, or at no line at all."""
+        """Return whether a diagnostic has this rule, and its place is in the range or unknown."""
         if diagnostic.id != self.id:
             return False
         if not diagnostic.labels:
@@ -64,14 +64,14 @@ class Suppression:
 
     @property
     def reason(self) -> str:
-        """Why it is switched off, as the comment has it."""
+        """The reason in the comment of the allowance."""
         return self.allowance.reason
 
 
 def suppress(
     found: Iterable[Diagnostic], allowances: Sequence[Allowance]
 ) -> tuple[list[Diagnostic], list[Suppression]]:
-    """Return the diagnostics that stay, and those that *allowances* switch off."""
+    """Return the diagnostics that remain, and those that *allowances* switch off."""
     by_id: dict[str, list[Allowance]] = {}
     for one in allowances:
         by_id.setdefault(one.id, []).append(one)
@@ -90,7 +90,7 @@ def suppress(
 
 
 def unused_allowance(allowance: Allowance) -> Diagnostic:
-    """Return the warning of an allowance that switches nothing off."""
+    """Return the warning about an allowance that switches nothing off."""
     return problem(
         "unused-allowance",
         f"`{allowance.id}` does not warn here, and this switches it off",
@@ -107,7 +107,7 @@ def read_allowances(
     *,
     foreign: bool = False,
 ) -> tuple[list[Allowance], list[Diagnostic]]:
-    """Return the allowances in the comments of a file, and the errors of the others."""
+    """Return the valid allowances in the comments of a file, and errors for the invalid ones."""
     found: list[Allowance] = []
     problems: list[Diagnostic] = []
     if _MARK not in source.text.lower():
@@ -132,7 +132,7 @@ def _problem(
     comment: Span,
     rules: Callable[[], Mapping[str, RulePage]],
 ) -> Diagnostic | None:
-    """Return what is wrong with an allowance, if anything."""
+    """Return the error of an invalid allowance, or None."""
     if shape is None:
         message = f"`parcost: {one_line(said)}` is not an allowance"
         return problem("malformed-allowance", message, comment, help=_HOW)
@@ -160,19 +160,19 @@ def _comments(source: Source) -> Iterator[Span]:
 
 
 def _foreign_comments(source: Source) -> Iterator[Span]:
-    """Yield what stands behind a `#` in a file of another tool."""
+    """Yield the text after each `#` in a file of another tool."""
     for match in _FOREIGN.finditer(source.text):
         yield Span(source, match.start("comment"), match.end("comment"))
 
 
 def _stands_alone(comment: Span) -> bool:
-    """Return whether nothing but blanks stands before a comment on its line."""
+    """Return whether a comment is alone on its line."""
     text = comment.source.text
     return not text[text.rfind("\n", 0, comment.start) + 1 : comment.start].strip()
 
 
 def _lines(comment: Span) -> tuple[int, int]:
-    """Return the line of a comment, or the first below that is no comment where it has its own."""
+    """Return the range of a comment's line, or of the next code line if the comment is alone."""
     text = comment.source.text
     start = text.rfind("\n", 0, comment.start) + 1
     while True:
@@ -185,7 +185,7 @@ def _lines(comment: Span) -> tuple[int, int]:
 
 
 class _Extents:
-    """Where the items of a spec begin and end, for all its comments."""
+    """Finds the range of the spec that a comment covers."""
 
     def __init__(self, tree: s.Block) -> None:
         self._tree = tree
@@ -196,7 +196,7 @@ class _Extents:
                 self._by_line.setdefault(line, []).append(item.span)
 
     def of(self, comment: Span) -> tuple[int, int]:
-        """Return from where to where a comment is about the spec; nothing where no item is."""
+        """Return the start and end offset that a comment covers; an empty range without an item."""
         if _stands_alone(comment):
             return self._below(comment.start)
         line = comment.source.position(comment.start)[0]
@@ -208,7 +208,7 @@ class _Extents:
         return start, max((span.end for span in whole), default=comment.start)
 
     def _below(self, start: int) -> tuple[int, int]:
-        """Return where the first item behind *start* lies, in the same block."""
+        """Return the start and end offset of the first item after *start*, in the same block."""
         block = self._tree
         while True:
             if id(block) not in self._starts:
@@ -225,7 +225,7 @@ class _Extents:
 
 
 def _ends(span: Span) -> tuple[int, int]:
-    """Return the lines that a span begins and ends on."""
+    """Return the first and the last line of a span."""
     return span.source.position(span.start)[0], span.source.position(max(span.end - 1, 0))[0]
 
 

@@ -36,7 +36,7 @@ from parcost.language.text import Span
 
 @define(eq=False)
 class Binder:
-    """Binds one study of a module at given *points* (an index, or indices, per axis)."""
+    """Binds one study of a module at given *points*: an index, or an array of indices, per axis."""
 
     types: Mapping[str, BlockType]
     registries: Callable[[str], Sequence[str]]
@@ -92,7 +92,7 @@ class Binder:
         return blocks
 
     def forget(self) -> None:
-        """Drop the references back to this binder: evaluation has ended."""
+        """Remove the references back to this binder, after the evaluation."""
         del self.names, self.expressions
 
     def claim_value(self, node: s.Expr, module: Module) -> v.Value:
@@ -113,7 +113,7 @@ class Binder:
         return given or any(self._is_set(child) for child in definition.children.values())
 
     def _imply(self) -> None:
-        """Let blocks exist that need no label and no attribute."""
+        """Create the blocks that need neither a label nor an attribute."""
         for type_ in self.types.values():
             if type_.may_be_implied and (type_.kind, "") not in self.definitions.table:
                 self.definitions.table[type_.kind, ""] = Definition(type_, "", None)
@@ -125,7 +125,7 @@ class Binder:
             self._given[id(definition), name] = node
 
     def _add_block(self, kind: str) -> None:
-        """Add a block of a kind that the study lacks, unless blocks of it need a label."""
+        """Add a block of a kind that the study lacks, unless such blocks need a label."""
         type_ = self.types.get(kind)
         if type_ is None or type_.inside or type_.label == "required":
             return
@@ -133,7 +133,7 @@ class Binder:
             self.definitions.table[kind, ""] = Definition(type_, "", None)
 
     def _locate(self, path: str) -> tuple[Definition, str]:
-        """Return the block and the attribute at *path*, through blocks inside and in use.
+        """Return the block and the attribute at *path*, following inner blocks and references.
 
         Raises:
             SpecError: There is no such attribute, or several.
@@ -173,7 +173,7 @@ class Binder:
         return definition
 
     def is_at(self, path: str, owner: object) -> bool:
-        """Return whether *path* leads to a block: *owner*, or one inside of it."""
+        """Return whether *path* leads to the block of object *owner*, or to a block inside it."""
         steps = path.split(".")
         first = self._definition_at(steps[:1])
         if first is None or self.objects.get(id(first)) is not owner:
@@ -183,7 +183,7 @@ class Binder:
     def _alias_help(
         self, steps: Sequence[str], name: str, definition: Definition | None
     ) -> str | None:
-        """Return a help line with the path that stands for a *name* of other tools."""
+        """Return a help line with the path of the attribute that other tools call *name*."""
         kind = definition.type.kind if definition is not None else ""
         aliased = alias_of(name, kind, self.types)
         if aliased is None:
@@ -193,7 +193,7 @@ class Binder:
         return f"write `{block}.{instead}`"
 
     def inner(self, definition: Definition, step: str) -> Definition | None:
-        """Return the block called *step* in *definition*, or the one that an attribute names."""
+        """Return the block called *step* in *definition*, or the block that attribute refers to."""
         for child in definition.children.values():
             if step in (child.label, child.type.kind):
                 return child
@@ -243,7 +243,7 @@ class Binder:
         return made
 
     def _made(self, definition: Definition) -> Any:
-        """Return a definition's object; note where its attributes come from."""
+        """Build and return the object of a definition, and record the origin of its attributes."""
         type_ = definition.type
         held: dict[str, Any] = {}
         origins: dict[str, Origin] = {}
@@ -277,10 +277,10 @@ class Binder:
     def _shared(
         self, definition: Definition, within: tuple[int, ...] = ()
     ) -> tuple[Any, ...] | None:
-        """Return what other studies may know the object of *definition* by, if they may.
+        """Return the key under which studies share the object of *definition*; None if they cannot.
 
-        That is the type, the label and the layers, where all of them are of catalogues,
-        whose modules stay as long as the loader, and the same of the blocks that it refers to.
+        The key is the type, the label and the layers of the block, and the same of all blocks that
+        it refers to. All must come from catalogues, whose modules live as long as the loader.
         """
         if id(definition) in within:  # blocks that refer to one another
             return None
@@ -298,7 +298,7 @@ class Binder:
         return key
 
     def _references(self, definition: Definition) -> Iterator[Definition | None]:
-        """Yield the blocks that attributes of *definition* name, None for one that has no name."""
+        """Yield the blocks that attributes of *definition* refer to; None if it is not a name."""
         for name, (node, module) in definition.attributes.items():
             field = definition.type.fields.get(name)
             if field is not None and field.kind == "reference":
@@ -309,7 +309,7 @@ class Binder:
                 )
 
     def _is_closed(self, definition: Definition) -> bool:
-        """Return whether the object of *definition* refers to nothing outside of it."""
+        """Return whether the object of *definition* depends on no value outside the definition."""
         type_ = definition.type
         for name, field in type_.fields.items():
             if name in definition.attributes:
@@ -327,7 +327,7 @@ class Binder:
         return all(self._is_closed(child) for child in definition.children.values())
 
     def _inside(self, definition: Definition) -> Iterator[Any]:
-        """Yield the objects of the blocks inside of *definition*, and of those it refers to."""
+        """Yield the objects of the inner blocks of *definition* and of the blocks it refers to."""
         for child in (*definition.children.values(), *self._references(definition)):
             if child is not None:
                 yield self.object(child)
@@ -372,7 +372,7 @@ class Binder:
         return bound
 
     def _file_value(self, definition: Definition, name: str) -> BoundValue:
-        """Return the value of an attribute that some file gives; a literal is read once."""
+        """Return the value that a file gives an attribute; literals are evaluated once per file."""
         node, module = definition.attributes[name]
         how = "given" if module is self.module else "imported"
         known = module.literals.get((how, id(node)))
@@ -398,7 +398,7 @@ class Binder:
         return self._guarded(definition, name, node, self.module, origin)
 
     def _only_block(self, kind: str) -> str:
-        """Return why a reference is to a block of *kind*: no other is there, "" in a prelude."""
+        """Return the reason for a default reference, "the only KIND"; "" if there are others."""
         found = self.definitions.of_kind(kind)
         if len(found) != 1 or found[0].of_prelude:
             return ""
@@ -453,7 +453,7 @@ class Binder:
 
 
 def _ending_in(path: str, known: Sequence[str]) -> str | None:
-    """Return a help line naming the attributes that are called so in some block."""
+    """Return a help line with the attributes that have the same last name as *path*, or None."""
     last = path.rsplit(".", 1)[-1]
     found = [f"`{name}`" for name in known if name.rsplit(".", 1)[-1] == last]
     return f"did you mean {' or '.join(found[:3])}?" if found else None

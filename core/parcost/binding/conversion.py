@@ -1,4 +1,4 @@
-"""From a value to what a block's attribute holds: kind, dimension, qualifier, range."""
+"""Converts a value of the language to an attribute's type: kind, dimension, qualifier, range."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from parcost.language.units import (
 
 
 class ValueBinding(Binding, Protocol):
-    """The binder that a value is converted for."""
+    """The interface of the binder that conversions use."""
 
     names: NameResolver
     expressions: Expressions
 
 
 def convert(binder: ValueBinding, node: s.Attribute, scope: Scope, origin: Origin) -> BoundValue:
-    """Return the value of the attribute that *node* gives, as its field wants it.
+    """Return the value of attribute *node*, converted to the type of its field.
 
     Raises:
-        SpecError: It is of another kind or dimension, or out of range.
+        SpecError: The value is of another kind or dimension, or out of range.
     """
     field = scope.field
     assert field is not None
@@ -78,7 +78,7 @@ def convert(binder: ValueBinding, node: s.Attribute, scope: Scope, origin: Origi
 
 
 def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:
-    """Return whether *node* gives *bound* in every study: it refers to nothing."""
+    """Return whether *node* is a literal, so that its value *bound* is the same in every study."""
     if _qualifiers_refer(node, field):
         return False
     value, meant = node.value, bound.value
@@ -88,7 +88,7 @@ def is_literal(node: s.Attribute, field: Field, bound: BoundValue) -> bool:
 
 
 def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
-    """Return whether *node* gives a number that depends on its own block of *type_* alone."""
+    """Return whether *node* is a number that depends only on attributes of its own block."""
     return (
         field.kind == "quantity"
         and not _qualifiers_refer(node, field)
@@ -97,7 +97,7 @@ def stays_inside(node: s.Attribute, field: Field, type_: BlockType) -> bool:
 
 
 def _names_only(type_: BlockType, node: s.Expr) -> bool:
-    """Return whether all names in an expression are those of attributes of *type_*."""
+    """Return whether all names in an expression are attributes of *type_*."""
     match node:
         case s.Path(parts=[name]):
             return name.text in type_.fields
@@ -109,7 +109,7 @@ def _names_only(type_: BlockType, node: s.Expr) -> bool:
 
 
 def _qualifiers_refer(node: s.Attribute, field: Field) -> bool:
-    """Return whether a word behind the value stands for another attribute."""
+    """Return whether a qualifier after the value refers to another attribute."""
     words = [word for word, factor in field.qualifiers.items() if isinstance(factor, str)]
     return any(word in node.span.text for word in words)
 
@@ -134,7 +134,7 @@ def _wrong_kind(
 
 
 def _unit_hint(binder: ValueBinding, node: s.Attribute, field: Field) -> str | None:
-    """Return a help line with the name that a string or a number may stand for."""
+    """Return a help line with the name that a quoted or misspelled value may stand for, or None."""
     text = node.span.text.partition("=")[2].strip(' "')
     known: Sequence[str] = ()
     if field.kind == "word":
@@ -193,7 +193,7 @@ def _integers(value: v.Value, node: s.Attribute, field: Field) -> tuple[int, ...
 
 
 def _span_of(node: Any, position: int) -> Span:
-    """Return where one item of a list was written, if it was written as one."""
+    """Return the span of one item of a list, or of the whole value if it is no list."""
     items = node.items if isinstance(node, s.List) else ()
     span: Span = items[position].span if position < len(items) else node.span
     return span
@@ -237,9 +237,9 @@ def _quantity(
 
 
 def _remainder(binder: ValueBinding, node: s.Attribute, scope: Scope) -> Diagnostic | None:
-    """Return what is wrong where a default divides an attribute by one that does not divide it.
+    """Return the error if a default divides an attribute by another that does not divide it.
 
-    It points at the divisor as it was written, and names the nearest that would do.
+    It points at the divisor as it was written, and names the nearest valid ones.
     """
     quotient, block = node.value, scope.definition
     if not isinstance(quotient, s.Chain) or quotient.operators != ("/",) or block is None:
@@ -265,7 +265,7 @@ def _remainder(binder: ValueBinding, node: s.Attribute, scope: Scope) -> Diagnos
 
 
 def _attribute_in(operand: s.Expr, block: Definition) -> str:
-    """Return the attribute of *block* that *operand* is, or that it keeps above a number."""
+    """Return the attribute of *block* that *operand* names, directly or in a call like max()."""
     for one in operand.arguments if isinstance(operand, s.FunctionCall) else (operand,):
         if isinstance(one, s.Path) and one.text in block.type.fields:
             return one.text
@@ -282,7 +282,7 @@ def _not_a_number(node: s.Attribute, value: v.Value) -> Diagnostic:
 
 
 def _items_with_unit(node: s.Attribute, wanted: Dimension) -> str | None:
-    """Return how a list of plain numbers is written with a unit, if that follows the list."""
+    """Return the help line for a list with one unit at its end instead of one for each item."""
     known, kinds = known_units(), (wanted, BIT_RATE) if wanted == RATE else (wanted,)
     units = [q.text for q in node.qualifiers if q.text in known and known[q.text][1] in kinds]
     if not isinstance(node.value, s.List) or not units:
@@ -341,7 +341,7 @@ def _converted(node: s.Attribute, value: v.Quantity, field: Field) -> v.Quantity
 def _qualified(
     binder: ValueBinding, node: s.Attribute, value: v.Quantity, scope: Scope, field: Field
 ) -> tuple[v.Quantity, str]:
-    """Return *value* as the word behind it makes it, and the word."""
+    """Return *value* scaled by its qualifier, and the qualifier ("" if there is none)."""
     name = node.name.text
     said = [q.text for q in node.qualifiers]
     for qualifier in node.qualifiers:
@@ -389,13 +389,13 @@ def _qualified(
 
 
 def _per(node: s.Attribute, unit: str) -> str:
-    """Return the help line for a value that lacks the unit by which it is divided."""
+    """Return the help line for a value without its `/unit`."""
     words = " ".join(word.text for word in node.qualifiers)
     return f"write `{node.value.span.text}/{unit}{f' {words}' if words else ''}`"
 
 
 def _qualified_ways(text: str, words: Iterable[str]) -> str:
-    """Return the help line for a value that lacks one of *words*, or has it too far inside.
+    """Return the help line for a value without one of *words*, or with the word inside the value.
 
     >>> _qualified_ways("64 sequences * 4", ["sequences", "tokens"])
     'the word stands behind the whole value: write `(64 * 4) sequences`'
@@ -506,7 +506,7 @@ def _unknown_qualifier(name: str, qualifier: s.Name, field: Field) -> Diagnostic
 
 
 def _worst(numbers: Any, field: Field) -> float:
-    """Return the element that breaks the range of *field*, or any one."""
+    """Return an element outside the range of *field*, or the maximum if there is none."""
     import numpy as np
 
     flat = np.ravel(numbers)
@@ -538,12 +538,12 @@ _SINGLE = {name: known_units()[name] for name in ("USD", "g", "J", "FLOP", "B", 
 
 
 def _under(over: Any, wanted: Any) -> list[str]:
-    """Return the units by which something in *over* divides to what is *wanted*."""
+    """Return the units that turn a quantity of dimension *over* into *wanted* by division."""
     return [name for name, (_, d) in _SINGLE.items() if d != ONE and over / d == wanted]
 
 
 def qualifier(field: Field, origin: Origin | None = None) -> str:
-    """Return the word that was written or must follow, if it leaves the number as it is."""
+    """Return the qualifier to print after a value, as " word"; "" if the field needs none."""
     if origin is not None and field.qualifiers.get(origin.word) == 1:
         return f" {origin.word}"
     if not field.must_qualify:

@@ -1,7 +1,7 @@
 """Subjects that decide the cost: each is read, assumed by a documented default, or asked for.
 
-A key that no importer has read may decide a subject by the words of its name. A default of the
-subject would then be a guess. A question takes its place.
+A key that no importer has read may decide a subject, judged by the words of its name. A default of
+the subject would then be a guess, so the import asks a question instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST = 200  # characters of a key that is compared
 
 
 def with_questions(importer: Importer, translation: Translation) -> Translation:
-    """Return a translation that asks for every subject which a key may decide and none states.
+    """Return a translation that asks for each subject that is not stated but a key may decide.
 
     A key that may decide a subject gets the attribute of the subject. So a value from elsewhere
     settles both.
@@ -61,9 +61,9 @@ def with_questions(importer: Importer, translation: Translation) -> Translation:
 
 
 def with_doubts(importer: Importer, translation: Translation) -> Translation:
-    """Return a translation in which what its importer asks for is assumed, and not stated.
+    """Return a translation in which values that its importer asks for are marked as assumed.
 
-    So an answer of the user replaces it. Entries of catalogues and their blocks are meant.
+    So an answer of the user replaces them. This concerns entries of catalogues and their blocks.
     """
     reasons: dict[str, str] = {}
     for question in translation.questions:
@@ -94,10 +94,10 @@ def with_doubts(importer: Importer, translation: Translation) -> Translation:
 
 
 def with_references(importer: Importer, translation: Translation) -> Translation:
-    """Return a translation whose blocks name the entries of catalogues that it assumes.
+    """Return a translation whose blocks refer to the catalogue entries that it assumes.
 
-    A reference such as ``training.precision`` keeps the reason in a spec that is written; the line
-    of an import has none. Folders of a catalogue are plurals of the references.
+    A reference such as ``training.precision`` keeps the reason in a written spec; the `use` line of
+    an import has none. The folder of a catalogue is the plural of the reference.
     """
     stated = {path for path, _ in paths(translation.blocks)}
     blocks = list(translation.blocks)
@@ -116,9 +116,9 @@ def with_references(importer: Importer, translation: Translation) -> Translation
 
 
 def _outside(importer: Importer, ignored: Iterable[ImportedKey]) -> Sequence[ImportedKey]:
-    """Return the keys that a pattern alone ignores, where the tool has no such key.
+    """Return the ignored keys that the tool does not have and that may decide a subject.
 
-    Those that may decide a subject are as good as unknown.
+    Only a pattern ignores them, so they are handled like unknown keys.
     """
     if not importer.subjects or not importer.keys:
         return ()
@@ -135,7 +135,7 @@ def _outside(importer: Importer, ignored: Iterable[ImportedKey]) -> Sequence[Imp
 def is_key(name: str, keys: Collection[str]) -> bool:
     """Return whether a tool has a key: flags have hyphens where *keys* have underscores.
 
-    Of an attribute of an object, such as ``cfg.model.num_layers``, the last name counts too.
+    For an attribute of an object, such as ``cfg.model.num_layers``, the last name counts too.
 
     >>> is_key("--num-layers", {"num_layers"}), is_key("num-layers", {"num_layers"})
     (True, False)
@@ -149,7 +149,7 @@ def is_key(name: str, keys: Collection[str]) -> bool:
 
 
 def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
-    """Return whether *given* attributes, or kinds of blocks, answer a question.
+    """Return whether the *given* attributes, or kinds of blocks, answer a question.
 
     Any attribute of a block answers a question about the whole block.
     """
@@ -161,7 +161,7 @@ def is_answered(question: ImportQuestion, given: Collection[str]) -> bool:
 def without_assumed(
     translation: Translation, subjects: Iterable[DecidingSubject], given: Collection[str]
 ) -> Translation:
-    """Return a translation less what it assumes of subjects that the user gives.
+    """Return a translation without the assumptions about subjects that the user gives.
 
     *given* are kinds of blocks and attributes.
     """
@@ -179,9 +179,9 @@ def without_assumed(
 def lay_over(
     translation: Translation, needs: Collection[str], labels: Mapping[str, str]
 ) -> Translation:
-    """Return a translation whose incomplete blocks complete the blocks that the user adds.
+    """Return a translation whose incomplete blocks are merged into the blocks that the user adds.
 
-    *needs* are attributes that no file of the tool has. *labels* are those of added blocks, by
+    *needs* are attributes that no file of the tool has. *labels* are the labels of added blocks, by
     kind. A block without a label takes that label, and its values win.
     """
     kinds = {name.partition(".")[0] for name in needs if "." in name} & labels.keys()
@@ -225,12 +225,12 @@ def _remaining(
 
 
 def _names(use: ImportedValue, names: Iterable[str]) -> bool:
-    """Return whether an entry is of a folder of the catalogue that *names* have."""
+    """Return whether a catalogue entry lies in one of the folders *names*."""
     return use.value.partition(" ")[0].rpartition(".")[0] in names
 
 
 class _State:
-    """What a translation states, and what it assumes."""
+    """The attributes and folders that a translation states, and those that it assumes."""
 
     def __init__(self, importer: Importer, translation: Translation) -> None:
         self._importer = importer
@@ -250,7 +250,7 @@ class _State:
             self._stated.add(name)
 
     def is_settled(self, subject: DecidingSubject) -> bool:
-        """Return whether no default of the subject decides the cost in silence."""
+        """Return whether the subject is stated, or no default decides it silently."""
         names = subject.attributes
         if any(name in self._stated for name in names):
             return True
@@ -329,5 +329,5 @@ def _singular(word: str) -> str:
 
 @cache
 def _sections(keys: frozenset[str]) -> re.Pattern[str]:
-    """Return an expression for the names of whole sections."""
+    """Return a regular expression for the keys with a wildcard, which stand for whole sections."""
     return re.compile("|".join(translate(one) for one in sorted(keys) if "*" in one) or "(?!)")

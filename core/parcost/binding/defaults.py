@@ -1,4 +1,4 @@
-"""Values that no spec writes: declared defaults, and what is set from outside."""
+"""Values that are not in a spec: declared defaults, and values set from outside."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def setting(path: str, value: Any) -> s.Attribute:
-    """Return *value* as if it had been written in a spec, as the attribute at *path*.
+    """Return *value* as a syntax node, as if a spec had set the attribute at *path*.
 
     A string is an expression of the language; a number is in base units.
 
@@ -40,7 +40,7 @@ def setting(path: str, value: Any) -> s.Attribute:
 
 @cache
 def plain_default(schema: type, name: str) -> BoundValue | None:
-    """Return a declared default that is a value and not an expression, or None."""
+    """Return a declared default that is a literal; None if it is an expression."""
     type_ = block_type(schema)
     default, field = type_.defaults[name], type_.fields[name]
     if default is None or default == ():
@@ -59,13 +59,13 @@ def plain_default(schema: type, name: str) -> BoundValue | None:
 
 @cache
 def expression(kind: str, name: str, text: str) -> tuple[s.Attribute, Origin]:
-    """Return a default expression as if it had been written in a spec."""
+    """Return a default expression as a syntax node, as if a spec had set it."""
     node = _parse_value(f"{kind}.{name}", text, f"default of {kind}.{name}")
     return node, Origin("default", expression=node.value.span.text)
 
 
 def _parse_value(path: str, text: str, place: str) -> s.Attribute:
-    """Return the attribute at *path*, under its last name, as the text has it."""
+    """Return the attribute node for *text*, named after the last part of *path*."""
     name = path if _PATH.fullmatch(path) else f"let {path.rpartition('.')[2]}"
     source = Source(place, f"{name} = {text}\n")
     tree, found = parse(source)

@@ -26,10 +26,10 @@ _MOST_NAMES = 12  # in a message
 
 @define(eq=False)
 class Definition:
-    """A block of the study: its layers merged. *of_prelude*: no file of the study has it.
+    """A block of a study, with its layers merged. *of_prelude*: no file of the study has it.
 
-    One that is *kept* is of a block inside of a catalogue's block. Other studies have it too, so
-    nothing is laid on it.
+    A *kept* definition is an inner block of a catalogue block. Studies share it, so no layer is
+    added to it.
     """
 
     type: BlockType
@@ -42,7 +42,7 @@ class Definition:
     kept: bool = False
 
     def copy(self) -> Definition:
-        """Return one on which more can be laid."""
+        """Return a copy to which layers can be added."""
         return Definition(
             type=self.type,
             label=self.label,
@@ -54,7 +54,7 @@ class Definition:
 
     @property
     def called(self) -> str:
-        """How the block is named in paths: its label, or its kind without one."""
+        """The name of the block in paths: its label, or its kind without one."""
         return self.label or self.type.kind
 
 
@@ -83,7 +83,7 @@ class Definitions:
             self._add_all([b for b in inner if b.kind.text != "expect"], module)
 
     def definition_of(self, module: Module, block: s.Block) -> Definition | None:
-        """Return the definition of a block that is not of the study itself."""
+        """Return the definition of a block outside the study, such as one of a catalogue."""
         key = (id(module), block.kind.text, label_of(block))
         if key not in self._named:
             type_ = self._type(block)
@@ -95,7 +95,7 @@ class Definitions:
         return self._named[key]
 
     def of_kind(self, kind: str) -> list[Definition]:
-        """Return the blocks of *kind*, those of preludes only where the study has none."""
+        """Return the blocks of *kind*; blocks of preludes only if the study has none."""
         every = [d for (other, _), d in self.table.items() if other == kind]
         return [d for d in every if not d.of_prelude] or every
 
@@ -151,7 +151,7 @@ class Definitions:
         self._lay(definition, block, module)
 
     def _lay(self, definition: Definition, block: s.Block, module: Module) -> None:
-        """Put *block*, and below it what it extends, on top of *definition*."""
+        """Add *block* as the top layer of *definition*, above the block that it extends."""
         if any(block is opening for opening in self._opening):
             self.diagnostics.append(
                 problem("circular", f"`{definition.called}` extends itself", block.kind.span)
@@ -385,9 +385,9 @@ def alias_hint(name: str, kind: str, types: Mapping[str, BlockType]) -> str | No
 
 
 def alias_of(name: str, kind: str, types: Mapping[str, BlockType]) -> tuple[str, str] | None:
-    """Return the kind of block, and what it has for a *name* of other tools; *kind* comes first.
+    """Return the kind of block and the attribute that other tools call *name*, or None.
 
-    An attribute of another block that is called so comes before what a third block has instead.
+    An alias in *kind* comes first. Otherwise *name* must be no attribute of any block.
     """
     if kind in types and name in types[kind].aliases:
         return kind, types[kind].aliases[name]
@@ -399,9 +399,9 @@ def alias_of(name: str, kind: str, types: Mapping[str, BlockType]) -> tuple[str,
 
 
 def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:
-    """Return a help line naming the attribute that holds what *name* is one of.
+    """Return a help line naming the attribute whose registry is called *name*, or None.
 
-    A `schedule` is one of the schedules, and `kind` may be the attribute that takes one.
+    For `schedule`, the attribute may be `kind`, which takes one of the schedules.
     """
     for other, declared in fields.items():
         if declared.registry and name.rstrip("s") == declared.registry.rstrip("s"):
@@ -410,9 +410,9 @@ def _by_registry(name: str, fields: Mapping[str, Field]) -> str | None:
 
 
 def _elsewhere(name: str, types: Mapping[str, BlockType]) -> str | None:
-    """Return a help line naming the blocks that have an attribute *name*, if they are few.
+    """Return a help line naming the few blocks that have an attribute *name*, or None.
 
-    Those that every study has come before calculations.
+    Blocks that every study has are preferred.
     """
     having = [type_ for type_ in types.values() if name in type_.fields]
     always = [type_ for type_ in having if type_.label == "none"]

@@ -1,4 +1,4 @@
-"""Evaluating expressions, sweeps included. Nothing here recurses deeper than a limit."""
+"""Evaluates expressions, including sweeps. Recursion is limited."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Expressions:
         return v.choose(condition, then, otherwise, node)
 
     def _quietly(self, node: s.Expr, scope: Scope) -> v.Value | None:
-        """Return the value of a branch that is not taken, if it has one at all."""
+        """Return the value of the branch not taken; None if it divides by zero or overflows."""
         count = len(self.binder.diagnostics)
         try:
             return self.evaluate(node, scope)
@@ -207,7 +207,7 @@ class Expressions:
 
 
 def _is_constant(node: Any) -> bool:
-    """Return whether *node* is written in numbers and texts alone."""
+    """Return whether *node* consists of numbers and strings only."""
     match node:
         case s.Number() | s.Text():
             return True

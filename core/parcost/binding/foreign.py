@@ -1,7 +1,8 @@
 """Files of other tools as modules.
 
-A translation is written as a spec first, a line for each attribute. The tree is that of this text
-with the places of the file. So `parcost import` writes what an evaluation reads.
+A translation is first written as a spec, one line for each attribute. The syntax tree is parsed
+from this text, with spans in the original file. So `parcost import` writes the text that an
+evaluation reads.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ _MOST_NAMES = 12  # in a message
 
 @frozen(slots=False, eq=False)
 class ForeignSource(Source):
-    """The text of a file of another tool; *settings* are what it is read as.
+    """The text of a file of another tool, and the *settings* that were read from it.
 
-    *needs* are options by the attributes of a job that such files may lack. *questions* are
+    *needs* maps attributes that such files may lack to the options that set them. *questions* are
     settings that decide the cost and are unknown. *others* are further files of the job.
     """
 
@@ -56,7 +57,7 @@ class ForeignSource(Source):
     others: Sequence[ForeignSource] = field(default=(), repr=False)
 
     def note(self, offset: int) -> str:
-        """Return which attribute is read at *offset*."""
+        """Return a note with the attribute that was read at *offset*, or ""."""
         for block, setting in self.settings:
             if setting.start <= offset < setting.end:
                 return f"`{setting.key}` is `{block}.{setting.name}` here"
@@ -75,7 +76,7 @@ class SpecLine:
 
 @record(kw_only=True)
 class ImportedFile:
-    """A file of another tool, and what it is read as."""
+    """A file of another tool, and its translation."""
 
     source: Source
     importer: Importer
@@ -85,7 +86,7 @@ class ImportedFile:
 
 @record(kw_only=True)
 class ImportedJob:
-    """Files as one *translation*, the *files* with what of them is in it, and *warnings*."""
+    """Files of one job as a joint *translation*, the *files*, and *warnings*."""
 
     translation: Translation
     files: Sequence[ImportedFile]
@@ -137,7 +138,7 @@ def importer_for(
 
 
 def _check_match(importer: Importer, source: Source, translation: Translation) -> None:
-    """Reject a file of which an importer has read nothing.
+    """Reject a file in which the importer found no key that it reads.
 
     Raises:
         SpecError: No key was read.
@@ -195,9 +196,9 @@ def translate(
 def unused_options(
     files: Sequence[ImportedFile], options: ImportOptions, spec: str = ""
 ) -> Iterator[Diagnostic]:
-    """Yield a warning of each option that changes nothing of what any file is read as.
+    """Yield a warning for each import option that changes the translation of no file.
 
-    Without files the options were given for a *spec*, which uses none of them.
+    Without *files*, the options were given for a *spec*, which uses none of them.
     """
     given: list[tuple[str, ImportOptions]] = [
         (f"--set-env {name}", evolve(options, environment=_without(options.environment, name)))
@@ -227,7 +228,7 @@ def _without(variables: Iterable[tuple[str, str]], name: str) -> tuple[tuple[str
 
 
 def _differs(file: ImportedFile, options: ImportOptions, without: ImportOptions) -> bool:
-    """Return whether an importer reads a file otherwise without an option."""
+    """Return whether an importer reads a file differently without an option."""
     if type(file.importer).read is Importer.read:  # it sees no option
         return False
     source = file.source
@@ -245,12 +246,12 @@ def _differs(file: ImportedFile, options: ImportOptions, without: ImportOptions)
 def parse_foreign(
     job: ImportedJob, given: Collection[str] = ()
 ) -> tuple[Source, s.Block, list[Diagnostic]]:
-    """Return files of other tools as a syntax tree, and what they lack as diagnostics.
+    """Return files of other tools as a syntax tree, and warnings about missing and unknown keys.
 
-    The source is that of the first file. No warning lists a key whose attribute is *given*.
+    The source is the first file. No warning lists a key whose attribute is *given*.
 
     Raises:
-        PluginError: An importer writes what is no spec.
+        PluginError: An importer writes an invalid spec.
     """
     settings = list(_settings(job.translation.blocks))
     sources: dict[str, ForeignSource] = {}
@@ -281,7 +282,7 @@ def parse_foreign(
 
 
 def _needs(files: Iterable[ImportedFile]) -> Mapping[str, str]:
-    """Return the options by the attributes of a job that files may lack."""
+    """Return the attributes that the files may lack, with the options that set them."""
     return {path: option for file in files for path, option in file.importer.needs.items()}
 
 
@@ -296,7 +297,7 @@ def _assumptions(translation: Translation) -> Iterator[tuple[str, str, str]]:
 
 
 def spec_lines(translation: Translation) -> Iterator[SpecLine]:
-    """Yield the lines of the spec that a translation is."""
+    """Yield the lines of the spec that a translation is written as."""
     for use in translation.uses:
         why = ": ".join(" ".join(text.split()) for text in (use.key, use.assumption) if text)
         comment = f"  # {why}" if why else ""
@@ -329,7 +330,7 @@ def _quotable(text: str) -> str:
 
 
 def _settings(blocks: Iterable[ImportedBlock]) -> Iterator[tuple[str, ImportedValue]]:
-    """Yield the settings that have a place in the file, with the kind of their block."""
+    """Yield the settings that were read from the file, each with the kind of its block."""
     for block in blocks:
         yield from ((block.kind, one) for one in block.settings if one.key and one.end)
         yield from _settings(block.blocks)
@@ -338,7 +339,7 @@ def _settings(blocks: Iterable[ImportedBlock]) -> Iterator[tuple[str, ImportedVa
 def _remarks(
     importer: Importer, source: ForeignSource, translation: Translation, given: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """Yield warnings of the keys that are in no table, and of what the file does not set."""
+    """Yield warnings about keys that are in no table, and about settings that the file lacks."""
     missing = [key for key in translation.missing if key.attribute not in given]
     unknown = [key for key in translation.unknown if key.attribute not in given]
     if missing:
@@ -378,7 +379,7 @@ def _remarks(
 
 
 def _may_change(source: ForeignSource, keys: Iterable[ImportedKey]) -> list[str]:
-    """Return a note with the assumed values that unknown keys might change."""
+    """Return a note with the assumed values that the unknown keys might change."""
     kinds = {key.attribute.partition(".")[0] for key in keys if key.attribute}
     values = [
         f"{path} = {value}"
@@ -401,7 +402,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 class _Places:
-    """The places of a spec's lines in the file of another tool."""
+    """Maps offsets of the written spec to spans in the file of another tool."""
 
     def __init__(
         self, sources: Mapping[str, Source], first: Source, lines: Sequence[SpecLine]
@@ -414,7 +415,7 @@ class _Places:
             at += len(line.text) + 1
 
     def of(self, node: Any) -> Any:
-        """Return a node of the syntax tree, placed in the file."""
+        """Return a node of the syntax tree with its spans moved to the file."""
         if not self._spans:
             return node
         if isinstance(node, Span):

@@ -1,9 +1,9 @@
-"""Lets that nothing reads: their values are never evaluated, so their mistakes would stay.
+"""Lets that nothing reads: their values are never evaluated, so errors in them stay hidden.
 
     let nodes = 8            # read by the cluster
     let spare = nodez * 2    # a warning: nothing reads it
 
-A let is read if a block, a study or a claim of its file names it. So is a let that it names.
+A let is read if a block, a study or a claim of its file names it, or another let that is read.
 """
 
 from __future__ import annotations

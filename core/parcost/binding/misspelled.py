@@ -1,7 +1,7 @@
-"""Keys that a tool does not have, and that resemble one which it has.
+"""Misspelled keys: keys that a tool does not have, and that resemble one of its keys.
 
-The file is read once more with the name that the tool has. What it would state then is asked for.
-So a misspelled key never leaves a setting to a default.
+The file is read a second time with the correct name. The import asks for each value that this would
+set. So a misspelled key never leaves a setting at its default.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def with_corrections(
     translation: Translation,
     read: Callable[[ImportFile], Translation],
 ) -> Translation:
-    """Return a translation that asks for what misspelled keys would state."""
+    """Return a translation that asks for the values that misspelled keys would set."""
     keys = frozenset(importer.keys)
     plain = [one for one in translation.ignored if not one.reason and not is_key(one.name, keys)]
     left = _MOST_CHARACTERS
@@ -78,7 +78,7 @@ def _is_asked(attribute: str, asked: Collection[str]) -> bool:
 
 
 def nearest_keys(name: str, keys: Collection[str]) -> Sequence[str]:
-    """Return the names that *name* is most like, the closest first.
+    """Return the names that are most similar to *name*, the closest first.
 
     >>> nearest_keys("--tensor-model-paralel-size", frozenset({"tensor_model_parallel_size"}))
     ['tensor_model_parallel_size']
@@ -109,7 +109,7 @@ def _by_letters(keys: frozenset[str]) -> Mapping[str, str]:
 
 
 def _correct(text: str, key: ImportedKey, name: str) -> str | None:
-    """Return the text of a file with *name* in place of a key; none where that is not found."""
+    """Return the text of a file with *name* in place of a key, or None if the key is not found."""
     written = key.name.lstrip("-").split(".")
     parts = name.split(".")
     if len(written) != len(parts):
@@ -135,7 +135,7 @@ _Values = Mapping[str, tuple[str, bool]]  # by path: an expression, and whether 
 
 
 def _values(translation: Translation) -> _Values:
-    """Return what a translation has; entries of a catalogue stand under their folder."""
+    """Return the values of a translation by path; catalogue entries by their folder."""
     found = {_folder(use): (use.value, not use.assumption) for use in translation.uses}
     for path, one in paths(translation.blocks):
         found[path] = (one.value, not one.assumption)
@@ -149,7 +149,7 @@ def _folder(use: ImportedValue) -> str:
 def _questions(
     importer: Importer, key: ImportedKey, name: str, now: _Values, then: _Values
 ) -> Iterator[ImportQuestion]:
-    """Yield a question for each setting that a key would state under *name*."""
+    """Yield a question for each setting that a key would set if it were called *name*."""
     changed = {path for path in then if now.get(path, ("", False))[0] != then[path][0]}
     stated = {path for path in changed if then[path][1]} or changed
     shown = name.replace("_", "-") if key.name.startswith("--") else name

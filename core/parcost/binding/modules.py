@@ -1,9 +1,9 @@
-"""A file, understood as far as that goes without plugins: imports, lets, blocks, studies.
+"""A file, parsed as far as possible without plugins: imports, lets, blocks, studies.
 
-A module is one file. Importing is by name from a catalogue, ``use catalog.devices.x``,
-or by path, ``use "site.par" as site``. Without ``as``, the blocks of an imported file
-take part in the importing study, which may override them; with ``as`` they are reached
-through the name. Catalogue imports bring the one block that they name.
+A module is one file. Importing is by name from a catalogue, ``use catalog.devices.x``, or by path,
+``use "site.par" as site``. Without ``as``, the blocks of an imported file take part in the
+importing study, which may override them; with ``as`` they are reached through the name. Catalogue
+imports bring the one block that they name.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _ANCHOR = "anchor"  # the kind of a block of a measured run
 
 @record(eq=False)
 class Buffer:
-    """The text of a file as an editor has it, unsaved; *serial* tells versions apart."""
+    """The unsaved text of a file in an editor; *serial* distinguishes its versions."""
 
     text: str
     serial: int
@@ -176,7 +176,7 @@ class Loader:
         return self.read_importers()
 
     def __len__(self) -> int:
-        """Return how many files are kept."""
+        """Return the number of files in memory."""
         return len(self._modules)
 
     def file(
@@ -218,7 +218,7 @@ class Loader:
         return module
 
     def text(self, text: str, name: str) -> Module:
-        """Return the module that *text* spells; relative imports start here."""
+        """Return the module with the given source text; relative imports start at *name*."""
         self._begin()
         source = Source(name, text)
         path = Path(current_folder(), name)
@@ -245,14 +245,14 @@ class Loader:
                 yield self.catalogue_file(catalogue, steps)
 
     def _begin(self) -> None:
-        """Look at files anew, unless an import of one that is being read asks."""
+        """Check files for changes again, unless this load is an import of another load."""
         if not self._open:
             self._checked.clear()
 
     def _fresh(self, key: str, path: Path) -> bool:
-        """Whether neither the module at *path* nor a file that it imports has changed since.
+        """Return whether the module at *path* and all files that it imports are unchanged.
 
-        Each file is looked at once in a load, however many import it.
+        Each file is checked once per load, however many files import it.
         """
         known = self._checked.get(key)
         if known is None:
@@ -271,7 +271,7 @@ class Loader:
         return known
 
     def _stamp(self, path: Path) -> tuple[int, int]:
-        """Return what changes with the content of a file."""
+        """Return the time in ns and the size in bytes of a file, to detect changes."""
         try:
             buffer = self.buffers.get(str(path.resolve())) if self.buffers else None
             if buffer is not None:
@@ -282,7 +282,7 @@ class Loader:
         return (status.st_mtime_ns, status.st_size)
 
     def forget_files(self) -> None:
-        """Let go of every file that is not of a catalogue, so that each is read again."""
+        """Drop every file that is not of a catalogue, so that it is read again."""
         for key in [key for key in self._modules if not key.startswith("catalogue:")]:
             del self._modules[key]
 
@@ -336,9 +336,9 @@ class Loader:
         *,
         plain: bool,
     ) -> tuple[Source, s.Block, Sequence[Diagnostic]]:
-        """Return the syntax tree of a file, be it a *plain* spec or a file of another tool.
+        """Return the syntax tree of a file, either a *plain* spec or a file of another tool.
 
-        Texts of other files that it is read from are added to *beside*.
+        Texts of the other files that are read for it are added to *beside*.
         """
         if plain or path is None or (path.suffix == sources.SUFFIX and not reading.tool):
             tree, errors = parse(source)
@@ -350,7 +350,7 @@ class Loader:
         return parse_foreign(job, {*reading.settings, *given})
 
     def _merge_files(self, module: Module, *, plain: bool) -> None:
-        """Merge further files of the command line; those of one foreign job are joined before."""
+        """Merge the further files of the command line that are specs; *plain* merges all."""
         for name in module.reading.files:
             if plain or name.endswith(sources.SUFFIX):
                 path, recipe = split_recipe(name)
@@ -359,7 +359,7 @@ class Loader:
                 module.merged.append(self.file(Path(path), path, reading=own))
 
     def _merge_anchors(self, module: Module, root: Path | None) -> None:
-        """Merge the measured runs that the command line adds: blocks, or files that hold some."""
+        """Merge the measured runs that the command line adds, as blocks or as files of runs."""
         for number, given in enumerate(module.reading.anchors, 1):
             if "=" in given and not Path(given).exists():
                 for item in _anchor_items(given, number):
@@ -369,7 +369,7 @@ class Loader:
             module.merged.append(self.file(Path(given), given, reading=ImportOptions(tool=tool)))
 
     def _anchor_tool(self, name: str) -> str:
-        """Return the importer that reads measured runs out of the file *name*.
+        """Return the importer that reads measured runs from the file *name*.
 
         Raises:
             SpecError: No importer does.
@@ -386,7 +386,7 @@ class Loader:
         reading: ImportOptions,
         beside: dict[Path, str],
     ) -> ImportedJob:
-        """Return files of other tools as one job, with those that *reading* has besides.
+        """Return files of other tools as one job, together with the further files of *reading*.
 
         Texts of all files but the first are added to *beside*.
 
@@ -429,7 +429,7 @@ class Loader:
         *,
         several: bool,
     ) -> ImportedFile:
-        """Return a file of another tool, less what it assumes and the command line gives."""
+        """Return a file of another tool, without assumptions that the command line replaces."""
         neighbors = Neighbors(path)
         importer = self._importer(source, reading.tool, neighbors, several=several)
         translation = translate(importer, source, reading, neighbors)
@@ -457,14 +457,14 @@ class Loader:
     def _importer(
         self, source: Source, tool: str, neighbor: Neighbors, *, several: bool
     ) -> Importer:
-        """Return the importer of a file; of *several* files, the tool is for the others."""
+        """Return the importer of a file. Of *several* files, recognition goes before *tool*."""
         if tool and several:
             with suppress(SpecError):
                 return importer_for(source.name, source.text, self.importers, "", neighbor)
         return importer_for(source.name, source.text, self.importers, tool, neighbor)
 
     def _added_kinds(self, reading: ImportOptions) -> Mapping[str, tuple[str, Span, str]]:
-        """Return the kinds of blocks that the command line adds: the entry, its place, a label."""
+        """Return the blocks that `--use` adds, by kind: the entry, its place and its label."""
         found: dict[str, tuple[str, Span, str]] = {}
         if not reading.uses:
             return found
@@ -611,9 +611,10 @@ class Loader:
         raise SpecError([problem("unknown-import", message, target.span)])
 
     def import_hint(self, name: str, kind: str, known: Iterable[str]) -> str | None:
-        """Return a help line with the entry of a catalogue that is called *name*, or nearly so.
+        """Return a help line with the catalogue entry that is called *name*, or nearly so, or None.
 
-        Only blocks of a *kind* count, by their folder. Those of *known* names are imported.
+        Only blocks of a *kind* count, judged by their folder. Entries in *known* are already
+        imported.
         """
         of_kind = {n: path for n, path in self.entries_of(kind).items() if n not in known}
         if name in of_kind:
@@ -635,7 +636,7 @@ class Loader:
         }
 
     def _entry_called(self, name: str) -> str | None:
-        """Return a help line with the entry of a catalogue whose last name is like *name*."""
+        """Return a help line with the catalogue entry whose last name is similar to *name*."""
         known = {
             entry[-1]: path
             for catalogue in self.catalogues.values()
@@ -703,7 +704,7 @@ def add_let(item: s.Attribute, lets: dict[str, s.Attribute], diagnostics: list[D
 
 
 def unknown_statement(item: s.Statement) -> Diagnostic:
-    """Return the diagnostic for a line of words that means nothing."""
+    """Return the diagnostic for a line of words that is no statement."""
     word = item.words[0].text if isinstance(item.words[0], s.Path) else item.words[0].value
     hint = did_you_mean(word, STATEMENTS)
     return problem(
@@ -763,7 +764,7 @@ def _use_items(reading: ImportOptions) -> Sequence[s.Statement]:
 
 
 def _anchor_items(given: str, number: int) -> Sequence[s.Item]:
-    """Return the block of a measured run whose attributes the command line has."""
+    """Return the block of a measured run whose attributes the command line gives."""
     tree, found = parse(Source(f"--anchor {given}", f"{_ANCHOR} given_{number} {{ {given} }}\n"))
     if found:
         raise SpecError(found)
@@ -771,14 +772,14 @@ def _anchor_items(given: str, number: int) -> Sequence[s.Item]:
 
 
 def _entry_text(item: s.Statement) -> str:
-    """Return the entry that a `use` of the command line adds."""
+    """Return the entry in a `use` statement of the command line."""
     return item.span.text.removeprefix("use").strip()
 
 
 def _contradiction(
     subject: DecidingSubject, one: ImportedValue, source: Source, entry: str, place: Span
 ) -> Diagnostic:
-    """Return an error at a value of a file and at the option that contradicts it."""
+    """Return an error that points at a value of a file and at the option that contradicts it."""
     return problem(
         "import-conflict",
         f"{subject.name} is {one.value} in `{source.name}`, and {entry} on the command line",

@@ -1,4 +1,4 @@
-"""What names mean: attributes of the block, lets, blocks by label or kind, imports."""
+"""Resolves names: attributes of the block, lets, blocks by label or kind, imports."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class NameResolver:
         return field.choices
 
     def wrong_word(self, said: str, span: Span, attribute: str, field: Field) -> Diagnostic:
-        """Return the diagnostic for *said* where *field* holds something else."""
+        """Return the diagnostic for a word *said* that *field* does not accept."""
         name = attribute.rsplit(".", 1)[-1]
         if field.kind == "text":
             return problem(
@@ -253,7 +253,7 @@ class NameResolver:
         return value
 
     def _example(self, kind: str) -> str:
-        """Return a block of a kind to copy, as far as its declaration has one."""
+        """Return an example block of a kind for help lines."""
         found = self.binder.definitions.types.get(kind)
         return found.example if found and found.example else f"{kind} {{ ... }}"
 
@@ -287,7 +287,7 @@ def _in_files(span: Span) -> bool:
 
 
 def _let_text(value: v.Value, node: s.Attribute) -> str:
-    """Return what a let stands for at this choice, or its text over the points of a sweep."""
+    """Return the text of a let's value: a number, the chosen word of a sweep, or its expression."""
     if isinstance(value, v.Quantity) and not is_array(value.number):
         return literal(float(value.number), value.dimension)
     if (

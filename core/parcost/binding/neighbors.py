@@ -1,4 +1,4 @@
-"""Files beside a file of another tool, which an importer may follow."""
+"""Files next to a file of another tool, which an importer may follow."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _MOST_CHARACTERS = 4 * 2**20  # of all of them
 
 
 class Neighbors:
-    """The texts of files in the folder of *path* and below; *read* are those that were asked for.
+    """Reads files in the folder of *path* and below. *read* holds the texts read so far.
 
-    No link leads out of the folder. Only regular files are read, and only so much of them.
+    Links out of the folder are not followed. Only regular files are read, up to limits of number
+    and size.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -24,7 +25,7 @@ class Neighbors:
         self._characters = 0
 
     def __call__(self, name: str) -> str | None:
-        """Return the text of the file called *name*; None for one that is not to be read."""
+        """Return the text of the file called *name*, or None if it may not be read."""
         if self._home is None or not name or "\0" in name or os.path.isabs(name):  # noqa: PTH117
             return None
         try:

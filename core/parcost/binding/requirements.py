@@ -15,7 +15,7 @@ _PREFIX = "parcost_"
 
 
 def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
-    """Yield what ``requires plugin "x" ">= 1.2"`` or ``requires parcost ">= 0.1"`` misses."""
+    """Yield an error for each unmet ``requires plugin "x" ">= 1.2"`` or ``requires parcost``."""
     match statement.words[1:]:
         case [s.Path() as word, s.Text() as version] if word.text == "parcost":
             yield from _version(version, __version__, "parcost", statement)
@@ -44,9 +44,9 @@ def check(statement: s.Statement, plugins: Plugins) -> Iterator[Diagnostic]:
 
 
 def _meets(plugin: Plugin, name: str) -> bool:
-    """Return whether *plugin* is the one called *name*.
+    """Return whether *plugin* is called *name*.
 
-    One from a file is called like the file: `parcost-rollouts` where its entry point would be
+    A plugin from a file has the name of the file: `parcost-rollouts` where its entry point would be
     `rollouts`.
     """
     wanted = re.sub(r"\W", "_", name)
@@ -54,7 +54,7 @@ def _meets(plugin: Plugin, name: str) -> bool:
 
 
 def _module_version(module: object) -> str:
-    """Return the version that a plugin states which is not installed, "" if it states none."""
+    """Return the `__version__` of the module of a plugin that is not installed, or ""."""
     version = getattr(module, "__version__", "")
     return version if isinstance(version, str) else ""
 

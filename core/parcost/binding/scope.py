@@ -1,4 +1,4 @@
-"""What binding keeps about an expression: where it stands, and what came of it."""
+"""Records of binding: sweeps, the scope of an expression, and values from outside."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class SweepAxis:
 
 @record(eq=False)
 class Sweep:
-    """The items of a list that is swept, what an axis shows of them, and its unit.
+    """The items of a swept list, their labels on the axis, and their unit.
 
-    *axes* are those of sweeps inside, and *structural* says that some item is no quantity.
+    *axes* are the sweeps inside the items. *structural* is true if some item is not a number.
     """
 
     items: tuple[Value, ...]
@@ -45,7 +45,7 @@ class Sweep:
 
 @record(eq=False)
 class SetValue:
-    """A value from outside the language, already in base units; stands for an expression."""
+    """A value set from outside the language, in base units; it takes the place of an expression."""
 
     value: Any
     span: Span
@@ -53,7 +53,7 @@ class SetValue:
 
 @record(eq=False)
 class Scope:
-    """Where an expression stands."""
+    """The place of an expression: its block, its file, its field and its name."""
 
     definition: Definition | None
     module: Module
@@ -62,7 +62,7 @@ class Scope:
 
 
 class Binding(Protocol):
-    """What names, expressions and conversions need of the binder that they work for."""
+    """The interface of the binder that names, expressions and conversions use."""
 
     loader: Loader
     module: Module
@@ -99,4 +99,4 @@ class Binding(Protocol):
 
 
 class BrokenError(Exception):
-    """The value depends on something that has been reported."""
+    """The value depends on a value whose error is already reported."""

@@ -27,7 +27,7 @@ def read(path: Path, name: str | None = None) -> Source:
 
 @contextmanager
 def call_files(folder: Path, title: str) -> Iterator[None]:
-    """Call the files below *folder* ``title:path`` while this lasts."""
+    """Show files below *folder* as ``title:path`` in messages, inside this context."""
     _TITLES[folder] = title
     try:
         yield
@@ -36,7 +36,7 @@ def call_files(folder: Path, title: str) -> Iterator[None]:
 
 
 def title_of(path: Path) -> str:
-    """Return what a file below a titled folder is called; "" for any other."""
+    """Return ``title:path`` for a file below a titled folder; "" for any other."""
     for folder, title in _TITLES.items():
         if path.is_relative_to(folder):
             return f"{title}:{path.relative_to(folder).as_posix()}"
@@ -60,5 +60,5 @@ def read_resource(resource: Any, name: str) -> Source:
 
 
 def relative_name(path: Path, beside: str) -> str:
-    """Return how to call an imported file: relative to where its importer was named."""
+    """Return the name of an imported file in messages, relative like the name *beside*."""
     return str(path) if Path(beside).is_absolute() else os.path.relpath(path)

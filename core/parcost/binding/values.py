@@ -28,10 +28,9 @@ NO_AXES: frozenset[int] = frozenset()
 
 @record(eq=False)
 class Quantity:
-    """A number (or an array over points) with its dimension.
+    """A number, or an array over the points of a sweep, with its dimension.
 
-    *axes* are the sweeps that it depends on. *literal* says that a number was
-    written out in it, rather than only referred to.
+    *axes* are the sweeps that it depends on. *literal* is true if its expression contains a number.
     """
 
     number: Any
@@ -42,7 +41,7 @@ class Quantity:
 
 @record(eq=False)
 class Truth:
-    """A condition: a bool, or an array of them."""
+    """A condition: a bool, or an array of bools over the points of a sweep."""
 
     value: Any
     axes: frozenset[int] = NO_AXES
@@ -58,7 +57,7 @@ class Items:
 
 @record(eq=False)
 class Symbol:
-    """Something that is no number: a word, a string, a block, or a measured curve."""
+    """A value that is no number: a word, a string, a block, or a measured curve."""
 
     what: Any
     axes: frozenset[int] = NO_AXES
@@ -69,7 +68,7 @@ Value = Quantity | Truth | Items | Symbol
 
 @record(eq=False)
 class BoundValue:
-    """An attribute's value: as the language has it, and as the block's object holds it."""
+    """The value of an attribute: as the language has it, and as the block's object stores it."""
 
     value: Value
     held: Any
@@ -77,7 +76,7 @@ class BoundValue:
 
 
 def describe(value: Value) -> str:
-    """Return what kind of thing *value* is, in words."""
+    """Return the kind of *value* in words, for messages."""
     match value:
         case Quantity(dimension=dimension):
             return f"in {dimension}" if dimension != ONE else "a plain number"
@@ -93,7 +92,7 @@ def describe(value: Value) -> str:
 
 
 def reference_value(value: Value) -> Value:
-    """Return *value* as seen by a reference: without the notation of a literal number."""
+    """Return *value* without its mark as a literal, for use through a reference."""
     if isinstance(value, Quantity) and value.literal:
         return Quantity(value.number, value.dimension, value.axes)
     return value
@@ -130,9 +129,9 @@ def truth(value: Value, span: Span) -> Truth:
 
 
 def chain(node: s.Chain, values: list[Value], *, masked: bool) -> Value:
-    """Return the value of operands joined by operators of one precedence.
+    """Return the result of a chain of operators of one precedence.
 
-    *masked* allows infinities and NaN in arrays: another branch was chosen there.
+    *masked* allows infinities and NaN in arrays, at points where another branch is chosen.
     """
     spans = [operand.span for operand in node.operands]
     axes = axes_of(values)
@@ -166,7 +165,7 @@ def chain(node: s.Chain, values: list[Value], *, masked: bool) -> Value:
 
 
 def finite(result: Any, span: Span, *, masked: bool = False) -> Any:
-    """Return *result* if it is finite (everywhere).
+    """Return *result* if all its elements are finite.
 
     Raises:
         SpecError: It overflowed.

@@ -51,7 +51,7 @@ def command(pattern: str, selection: PluginSelection) -> int:
 
 
 def _blocks(loader: Loader, catalogue: Catalogue, steps: tuple[str, ...]) -> list[Block]:
-    """Return the blocks of an entry: those that its name imports."""
+    """Return the blocks that an import of the entry brings."""
     from parcost.binding.modules import label_of
 
     module = loader.catalogue_file(catalogue, steps)
@@ -59,7 +59,7 @@ def _blocks(loader: Loader, catalogue: Catalogue, steps: tuple[str, ...]) -> lis
 
 
 def _lines(blocks: Mapping[str, list[Block]]) -> Iterator[Item]:
-    """Yield one line for each entry, by folder: as many facts as there is room for."""
+    """Yield one line for each entry, by folder, with as many attributes as fit the width."""
     from parcost.contract.page import Column, Heading, Row, Table
 
     width = max(len(name.rpartition(".")[2]) for name in blocks)
@@ -80,7 +80,7 @@ def _shortened(text: str, room: int) -> str:
 
 
 def _whole(name: str, blocks: list[Block]) -> list[Item]:
-    """Return everything about one entry, and where each value is from."""
+    """Return all attributes of one entry, with their values and provenance."""
     from parcost.contract.page import Column, Heading, Row, Table
 
     rows = [Row(fact) for block in blocks for fact in facts(block)]

@@ -82,7 +82,7 @@ def command(
 
 
 def _write_hints(found: Iterable[Diagnostic], suppressions: Sequence[Suppression]) -> None:
-    """Write what is switched off, and which command explains what is not."""
+    """Write the warnings that are switched off, and the command that explains a rule."""
     if suppressions:
         plural = "s" * (len(suppressions) > 1)
         write_message(f"{len(suppressions)} warning{plural} switched off:")

@@ -116,7 +116,7 @@ def _thresholds(limits: Sequence[str]) -> Iterator[Threshold]:
 def _sides(
     names: Sequence[str], values: Mapping[str, str], reading: ImportOptions, stack: ExitStack
 ) -> tuple[Side, Side]:
-    """Return what is compared: two paths, revisions, or a file with and without overrides."""
+    """Return the two sides: two paths, two revisions, or a file with and without overrides."""
     from parcost.diff.revisions import is_revision, repository_paths
     from parcost.diff.studies import Side
 

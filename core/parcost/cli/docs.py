@@ -98,7 +98,7 @@ def _list_pages(names: Mapping[str, Path]) -> Iterator[Item]:
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the title and the text of each section; a heading inside of a fence is none."""
+    """Yield the title and the text of each section; headings inside code fences do not count."""
     starts = [match.start() for match in _HEADING.finditer(_FENCE.sub(_blank, text))]
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         title, _, body = text[start:end].partition("\n")

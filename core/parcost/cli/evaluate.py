@@ -168,7 +168,7 @@ def command(
 
 @contextmanager
 def _watched_file(out: str | None, watch: Watch) -> Iterator[tuple[OutputFile, Interrupts]]:
-    """Yield the file of results, which appears at the end; *watch* explains an error."""
+    """Yield the output file, put in place at the end; after an error *watch* prints the cause."""
     from parcost.language.errors import SpecError
 
     interrupts = Interrupts()
@@ -199,7 +199,7 @@ def _view(
     warnings: bool,
     many: bool,
 ) -> View:
-    """Return what the options say of the page; those that contradict are a usage error."""
+    """Return the view that the options select; contradicting options are a usage error."""
     from parcost.output.view import View
 
     kinds: dict[Kind, bool] = {
@@ -261,7 +261,7 @@ def _cache(folder: str | None, environment: Environment) -> Cache:
 def _format(
     name: str, environment: Environment, cache: Cache | None
 ) -> tuple[Format, Worker | None]:
-    """Return the format, and the worker that was needed to find it."""
+    """Return the format, and the worker that was started to find it, if any."""
     from parcost.batch.worker import Worker
     from parcost.cli.formats import format_named, format_remembered, remember_formats
 
@@ -282,7 +282,7 @@ def _select_files(
     environment: Environment,
     question: Question,
 ) -> tuple[Shard, Sequence[Spec | Rejection]]:
-    """Return the shard, named after its run, and its files."""
+    """Return the shard with its run and format filled in, and its files."""
     from attrs import evolve
 
     from parcost.batch.shards import run_of

@@ -118,7 +118,7 @@ def _report_unknown_term(reports: list[Report], term: str) -> int:
 
 
 def _list(reports: list[Report]) -> None:
-    """Print the names that can be explained, by the part of the report that they stand in."""
+    """Print the names that can be explained, grouped by the part of the report."""
     from parcost.contract.page import Heading, Item
     from parcost.output.explanation import listed_names
 

@@ -95,7 +95,7 @@ def _exported(
     study: str | None,
     reading: ImportOptions,
 ) -> Iterator[ExportedSettings | Rejection]:
-    """Yield the settings of every study, or why it has none."""
+    """Yield the settings of every study, or its rejection."""
     from functools import partial
 
     from parcost.batch.rejections import attempt

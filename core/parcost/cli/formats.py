@@ -1,4 +1,4 @@
-"""Results on their way out: the format, the file, and what a run tells beside them."""
+"""Output of results: the format, the file, and the messages next to them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Format:
 
     @property
     def reads(self) -> Part:
-        """The part of entries that the format is written from."""
+        """The part of the entries that the exporter reads."""
         from parcost.contract.entries import PARTS
         from parcost.language.errors import PluginError
 
@@ -61,14 +61,14 @@ class Format:
         return part
 
     def check(self, out: str | None) -> None:
-        """Reject a format of files where no name is given for one."""
+        """Reject a format that writes files if `--out` is missing."""
         from parcost.contract.offers import FileExporter
 
         if out is None and isinstance(self.exporter, FileExporter):
             raise click.UsageError(f"`--format {self.exporter.name}` writes files: add --out FILE")
 
     def write(self, entries: Iterable[Entry], target: OutputFile, view: View) -> None:
-        """Write *entries*, of which pages are as *view* has them."""
+        """Write *entries* with the exporter; *view* selects the content of pages."""
         fed = _Fed(entries)
         found: Iterable[Entry] = fed
         if self.reads == "page":
@@ -82,7 +82,7 @@ class Format:
 
 
 class _Fed:
-    """Entries for an exporter, which is not to blame for how they are made."""
+    """Passes entries to an exporter, and records errors in making them apart from its own."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.failure: BaseException | None = None  # to make them
@@ -99,9 +99,10 @@ class _Fed:
 
 
 def on_one_page(entries: Iterable[Entry], view: View, width: int) -> Iterator[Entry]:
-    """Yield *entries*, or one in the place of several that stand on one page.
+    """Yield *entries*, or a single entry if they share one page.
 
-    Studies of one file are few, and several files are a line each.
+    Pages of few studies stay separate. Many studies, or a comparison, share a page with a line or a
+    column each.
     """
     from parcost.batch.entries import page_data
     from parcost.contract.entries import Entry
@@ -133,7 +134,7 @@ def format_named(name: str, plugins: Plugins) -> Format:
 
 
 def format_remembered(name: str, environment: Environment, cache: Cache) -> Format | None:
-    """Return the format of that name, importing no plugin but the one that offers it."""
+    """Return the format of that name from the cache; only the plugin that offers it is imported."""
     from parcost.plugins.discovery import Plugins
 
     known = cache.fact(_FORMATS) or {}
@@ -142,7 +143,7 @@ def format_remembered(name: str, environment: Environment, cache: Cache) -> Form
 
 
 def remember_formats(plugins: Plugins, cache: Cache) -> None:
-    """Note which plugin offers which format."""
+    """Cache the name of the plugin that offers each format."""
     offered = plugins.offers("exporters")
     cache.note(_FORMATS, {name: plugin.name for name, (plugin, _) in offered.items()})
 
@@ -163,7 +164,7 @@ def progress_line(done: int, files: int, spent: float) -> str:
 
 
 class Watch:
-    """Looks on as entries pass to the exporter: tells problems, and remembers the worst."""
+    """Passes entries to the exporter; prints their problems and keeps the worst exit code."""
 
     def __init__(
         self,
@@ -192,7 +193,7 @@ class Watch:
         self._report = Reporter()
 
     def __call__(self, entries: Iterable[Entry], interrupts: Interrupts) -> Iterator[Entry]:
-        """Yield *entries* as they are, once their problems have been told."""
+        """Yield *entries* unchanged, after printing their problems."""
         start = monotonic()
         try:
             for entry in entries:
@@ -233,7 +234,7 @@ class Watch:
                 self._keep(f"error: {fault}", _FAULT)
 
     def _keep(self, line: str, code: int) -> None:
-        """Keep a line for the summary, where no group buries another."""
+        """Keep a line for the summary, up to a limit for each exit code."""
         lines = self._lines[code]
         if line and line not in lines:
             if len(lines) < _MOST_OF_A_GROUP:
@@ -242,19 +243,19 @@ class Watch:
                 self._untold[code] += 1
 
     def tell_missing(self) -> None:
-        """Name what the user chose and no report has, which is bad input."""
+        """Print an error for each chosen name that no report has."""
         for message in (self._missing or {}).values():
             write_message(f"error: {message}")
             self.exit_code = max(self.exit_code, 2)
 
     def print_interruption(self) -> None:
-        """Print how far the work has got."""
+        """Print how many files are done, after an interruption."""
         if self._files > 1:
             kept = "; the same command goes on from there" if self._run.cache is not None else ""
             write_message(f"{self._run.done:,} of {self._files:,} files were done{kept}")
 
     def summary(self) -> str:
-        """Return how reports came out, below the problems in a line each, the gravest last."""
+        """Return the summary: a line per problem, the gravest last, then the counts of reports."""
         lines: list[str] = []
         for code, group in self._lines.items() if self._repeat else ():
             lines += group

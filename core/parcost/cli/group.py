@@ -1,4 +1,4 @@
-"""The group of all commands: named by metadata, imported when they are needed."""
+"""The group of all commands, listed from package metadata and imported on first use."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ OURS = "parcost"
 
 
 class UnusableCommandError(Exception):
-    """A command that a distribution offers cannot be used."""
+    """A command that an installed package offers cannot be used."""
 
 
 class Commands(click.Group):
     """Every installed command.
 
-    Listing them imports our own, which are light, and only names the others.
+    Listing them imports only our own commands, which are light.
     """
 
     @cached_property
     def points(self) -> dict[str, EntryPoint]:
-        """The entry points by name; of several for one name, ours, or else the first."""
+        """The entry points by name; if several have one name, ours wins, else the first."""
         found = sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p) != OURS, str(p)))
         return {point.name: point for point in reversed(found)}
 
@@ -52,7 +52,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that *args* start with; a near miss is named."""
+        """Return the command that *args* start with; for an unknown name, suggest one."""
         if args and not args[0].startswith("-") and args[0] not in self.points:
             from parcost.language.diagnostics import did_you_mean
 
@@ -65,7 +65,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List every command with what it does; a foreign one with where it is from."""
+        """List every command with its summary; a third party's command with its package."""
         rows = []
         for name in self.list_commands(ctx):
             point = self.points[name]

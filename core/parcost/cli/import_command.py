@@ -104,7 +104,7 @@ def _list(session: Session) -> None:
 
 
 def _check_names(paths: Sequence[str], session: Session) -> None:
-    """Reject the name of a format in the place of a file."""
+    """Reject the name of a format given in place of a file."""
     for path in paths:
         if path in session.loader.importers and not Path(path).exists():
             raise click.UsageError(
@@ -113,7 +113,7 @@ def _check_names(paths: Sequence[str], session: Session) -> None:
 
 
 def _text(job: ImportedJob) -> str:
-    """Return the spec, under a comment that names the files."""
+    """Return the spec, with a comment on top that names the files."""
     from parcost.binding.foreign import spec_lines
     from parcost.language.format import format_text
 
@@ -124,7 +124,7 @@ def _text(job: ImportedJob) -> str:
 
 
 def _remarks(file: ImportedFile, *, verbose: bool) -> Iterator[str]:
-    """Yield what is not read of a file and assumed; if *verbose*, what changes no cost too."""
+    """Yield unknown and missing keys and assumptions; if *verbose*, keys without effect too."""
     translation = file.translation
     settings = list(_settings(translation.blocks))
     counted = len({one.key for one in (*translation.uses, *settings) if one.key})

@@ -17,9 +17,9 @@ ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 
 
 class Interrupts:
-    """Ctrl-C, which Python loses if it arrives while an object is removed.
+    """Handles Ctrl-C, which Python loses if it arrives while an object is finalized.
 
-    It is deferred inside :meth:`held`. So are other *signals*, unless they are ignored, as under
+    It is deferred inside :meth:`hold`. So are other *signals*, unless they are ignored, as under
     ``nohup``. In a process that *ends* with the run, signals after the first are ignored.
     """
 
@@ -47,22 +47,22 @@ class Interrupts:
 
     @classmethod
     def exit_code(cls) -> int:
-        """Return what a run that was interrupted ends with, as a shell says it."""
+        """Return the exit code of an interrupted run: 128 plus the number of the signal."""
         return 128 + cls.number
 
     @classmethod
     def forget(cls) -> None:
-        """Begin anew: nothing has come yet."""
+        """Reset the record of received signals."""
         cls.number, cls.when = signal.SIGINT, -inf
 
     def check(self) -> None:
-        """Raise what was forgotten."""
+        """Raise KeyboardInterrupt if a signal has arrived."""
         if self._noted:
             raise KeyboardInterrupt
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Finish what must not be cut in two, however often Ctrl-C comes meanwhile."""
+        """Defer Ctrl-C until the end of this context, then raise it."""
         self._held = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""Several files of other tools on a command line: one job, or studies of their own."""
+"""Several files of other tools on a command line: read as one job, or as separate studies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHOLE = ("model", "layout")  # kinds of blocks of a file that is a job by itsel
 
 
 def with_files(reading: ImportOptions) -> ImportOptions:
-    """Return options in which files after `--use` are files of the job, not entries."""
+    """Return import options in which files given by `--use` are files of the job, not entries."""
     from attrs import evolve
 
     named = [entry for entry in reading.uses if _is_file(entry)]
@@ -27,7 +27,7 @@ def with_files(reading: ImportOptions) -> ImportOptions:
 
 
 def is_foreign(path: str) -> bool:
-    """Return whether *path*, or the FILE of ``FILE:NAME``, is a file that is no spec."""
+    """Return whether *path*, or the FILE of ``FILE:NAME``, is an existing file that is no spec."""
     from parcost.system.files import split_recipe
 
     name, _ = split_recipe(path)
@@ -37,11 +37,7 @@ def is_foreign(path: str) -> bool:
 def joined_job(
     paths: Sequence[str], reading: ImportOptions, loader: Callable[[], Loader], *, only: bool
 ) -> tuple[tuple[str, ...], ImportOptions]:
-    """Return the files to read, and how: the first of one job, with the others in the options.
-
-    Files of other tools are one job where no two of them describe the same. A message says so.
-    With *only*, one study is wanted: files are joined, and contradictions are errors.
-    """
+    """Return the files to read and the options; the files of one job are joined into the first."""
     from attrs import evolve
 
     if len(paths) < 2 or not all(map(is_foreign, paths)):
@@ -61,7 +57,7 @@ def joined_job(
 
 
 def is_one_job(paths: Sequence[str], reading: ImportOptions, loader: Callable[[], Loader]) -> bool:
-    """Return whether files are of different tools, and no two of them describe the same."""
+    """Return whether files are of different tools, and no two describe the same part of a job."""
     if len(paths) < 2 or not all(map(is_foreign, paths)):
         return False
     found = _read_files(paths, reading, loader())
@@ -76,7 +72,7 @@ def _is_file(entry: str) -> bool:
 
 
 def _read_files(paths: Sequence[str], reading: ImportOptions, loader: Loader) -> list[ImportedFile]:
-    """Return the files that can be read by themselves."""
+    """Return the files that can be read on their own."""
     from attrs import evolve
 
     from parcost.binding import sources
@@ -96,7 +92,7 @@ def _read_files(paths: Sequence[str], reading: ImportOptions, loader: Loader) ->
 
 
 def _rivals(files: Sequence[ImportedFile]) -> tuple[str, str] | None:
-    """Return two files that describe the same, if there are such."""
+    """Return the names of two files that describe the same part of a job, or None."""
     whole: list[str] = []
     models: list[str] = []
     for file in files:

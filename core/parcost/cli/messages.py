@@ -1,4 +1,4 @@
-"""Messages on stderr: diagnostics, and how far a run has got.
+"""Messages on stderr: diagnostics and progress.
 
 The progress bars of click were tried and left: they leave no room for messages (`docs/runtime.md`).
 """
@@ -22,7 +22,7 @@ _MOST_REMEMBERED = 10_000
 
 
 def write_message(text: str) -> None:
-    """Write a message to stderr, less what a terminal might act on."""
+    """Write a message to stderr, with terminal control characters removed."""
     _write_message(wrap_sentences(escape_lines(text), sys.stderr))
 
 
@@ -32,13 +32,13 @@ def _write_message(text: str) -> None:
 
 
 class Reporter:
-    """Prints diagnostics on stderr, each once however many studies share its cause."""
+    """Prints each diagnostic once on stderr, even if several studies share it."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
 
     def __call__(self, diagnostics: Iterable[Diagnostic]) -> None:
-        """Print what has not been printed yet."""
+        """Print the diagnostics that have not been printed yet."""
         from parcost.language.diagnostic_text import render
 
         for diagnostic in diagnostics:
@@ -55,9 +55,9 @@ class Reporter:
 
 
 class Progress:
-    """A line on stderr that says how far work has got, once it takes longer than a moment.
+    """A progress line on stderr, shown once the work takes longer than a moment.
 
-    Only where a person waits for it: stderr is a terminal, and results go *elsewhere*.
+    It is shown only if stderr is a terminal and results go *elsewhere*.
     """
 
     def __init__(self, *, elsewhere: bool = False) -> None:
@@ -66,14 +66,14 @@ class Progress:
         self._shown = False
 
     def show(self, text: str) -> None:
-        """Put *text* in the place of what was shown before."""
+        """Replace the progress line by *text*."""
         if self._wanted and monotonic() - self._start > _MOMENT_SECONDS:
             sys.stderr.write(f"\r{escape_line(text)}\x1b[K")
             sys.stderr.flush()
             self._shown = True
 
     def clear(self) -> None:
-        """Make room for a message."""
+        """Erase the progress line before a message is printed."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             self._shown = False

@@ -197,7 +197,7 @@ def print_faults(lines: Iterable[str]) -> bool:
 
 
 def skip_faults(lines: Iterable[str]) -> None:
-    """Mark faults as printed that a page shows already."""
+    """Mark faults that a page already shows as printed."""
     click.get_current_context().meta.setdefault(_TOLD, set()).update(lines)
 
 
@@ -225,7 +225,7 @@ def plugins(selection: PluginSelection) -> Plugins:
 
 
 def check(selection: PluginSelection) -> None:
-    """Reject unknown plugins to leave out, and files that are not plugins."""
+    """Reject unknown names in `--without`, and plugin files that are not plugins."""
     from importlib.metadata import entry_points
     from pathlib import Path
 
@@ -295,7 +295,7 @@ def parse_environment(given: Sequence[str]) -> Mapping[str, str]:
 
 
 def parse_numbers(name: str, text: str) -> list[int]:
-    """Return the numbers of a list such as ``0,5,96-103``; none are all.
+    """Return the numbers of a list such as ``0,5,96-103``; ``all`` gives an empty list.
 
     >>> parse_numbers("ranks", "0,5,8-10"), parse_numbers("ranks", "all")
     ([0, 5, 8, 9, 10], [])
@@ -324,7 +324,7 @@ def parse_numbers(name: str, text: str) -> list[int]:
 
 
 def engine(jobs: int | None, executor: str | None) -> Engine | None:
-    """Return the engine of `--jobs` or `--executor`; None is this process."""
+    """Return the engine of `--jobs` or `--executor`, or None to work in this process."""
     from parcost.batch.executors import UnknownExecutorError, engine_named, processes
 
     if jobs and executor:

@@ -1,4 +1,4 @@
-"""Files and folders of results, which appear whole or not at all.
+"""Files and folders of results, which are written completely or not at all.
 
 The atomic files of click were tried and left: they put half a result in place at Ctrl-C
 (`docs/runtime.md`).
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 
 
 class OutputFile:
-    """Where results go: stdout, or a file that appears whole or not at all.
+    """The output: stdout, or a file that is replaced only when the new content is complete.
 
-    What a file held before stays until the new one is complete, also where it never is.
-    What is no regular file, such as a pipe, is written as it is. No *interrupts* cut what
-    is put on stdout.
+    A target that is no regular file, such as a pipe, is written directly. *interrupts* are deferred
+    while a piece is written to stdout.
     """
 
     def __init__(self, name: str | None, interrupts: Interrupts | None = None) -> None:
@@ -52,7 +51,7 @@ class OutputFile:
             self._interrupts.check()
 
     def save_with(self, save: Callable[[Path], None]) -> None:
-        """Have *save* write the file instead."""
+        """Let *save* write the file instead of :meth:`put`."""
         assert self._file is not None
         with self._complaining():
             self._file.save_with(save)
@@ -62,13 +61,13 @@ class OutputFile:
         return paper(None if self._file is None else self._file.file)
 
     def finish(self) -> None:
-        """Let the file appear."""
+        """Move the complete file into place."""
         if self._file is not None:
             with self._complaining():
                 self._file.finish()
 
     def abandon(self) -> None:
-        """Remove what is not complete."""
+        """Remove the incomplete file."""
         if self._file is not None:
             self._file.abandon()
 
@@ -77,10 +76,9 @@ class OutputFile:
 
 
 class OutputFolder:
-    """A new folder of results, which appears whole or not at all.
+    """A new folder of results, which appears when it is complete.
 
-    A folder that holds anything already is rejected: its files would be lost, or taken for new
-    ones.
+    A folder that is not empty is rejected: its files would be lost, or taken for new ones.
     """
 
     def __init__(self, name: str) -> None:
@@ -97,13 +95,13 @@ class OutputFolder:
             self._beside = folder_beside(path)
 
     def save_with(self, save: Callable[[Path], None]) -> None:
-        """Have *save* write its files into the folder."""
+        """Let *save* write its files into the folder."""
         assert self._beside is not None
         with _complaining(self.name):
             save(self._beside.path)
 
     def finish(self) -> None:
-        """Let the folder appear."""
+        """Move the complete folder into place."""
         assert self._beside is not None
         with _complaining(self.name):
             self._beside.path.chmod(0o777 & ~umask())
@@ -111,7 +109,7 @@ class OutputFolder:
             self._beside = None
 
     def abandon(self) -> None:
-        """Remove what is not complete."""
+        """Remove the incomplete folder."""
         if self._beside is not None:
             self._beside.remove()
 
@@ -136,7 +134,7 @@ def write_with(
     items: Iterable[Any],
     target: OutputFile | OutputFolder,
 ) -> None:
-    """Have the *exporter* of a *plugin* write *items*; one that fails is named with its plugin."""
+    """Write *items* with the *exporter* of a *plugin*; an error names the plugin."""
     from parcost.contract.exporter_calls import write_items
     from parcost.contract.page import Paper
 

@@ -1,4 +1,4 @@
-"""Pages and sentences, drawn as wide as the stream that they go to."""
+"""Pages and sentences, drawn to the width of the output stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HANGING = 2
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether a person reads *stream*; ``FORCE_COLOR`` says so for a pipe."""
+    """Return whether *stream* is a terminal, or ``FORCE_COLOR`` says to treat it as one."""
     return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
@@ -36,7 +36,7 @@ def wants_color(stream: TextIO) -> bool:
 
 
 def paper(stream: TextIO | None = None) -> Paper:
-    """Return what stdout is like to draw on. ``COLUMNS`` sets the width."""
+    """Return the width, color and encoding of pages on *stream*; ``COLUMNS`` sets the width."""
     from parcost.contract.page import Paper
 
     stream = stream or results()
@@ -62,9 +62,9 @@ def show(items: Iterable[Item]) -> None:
 
 
 def wrap_sentences(text: str, stream: TextIO) -> str:
-    """Return diagnostics with their sentences wrapped as *stream* is wide; code stays whole.
+    """Return diagnostics with their sentences wrapped to the width of *stream*, and code unchanged.
 
-    Only for a person, who has a terminal or sets ``COLUMNS``: others look for whole sentences.
+    Wraps only for a terminal or with ``COLUMNS`` set: scripts search for whole sentences.
     """
     if not (stream.isatty() or os.environ.get("COLUMNS")):
         return text
