@@ -6,11 +6,13 @@ Each seed is a space of `benchmarks/agreement.py`, with schedules drawn out of a
 experts, context parallelism, mixed ZeRO stages, devices, windows of overlap, every objective. Some
 have a limit. Layouts are drawn at random, legal or not, and evaluated by themselves, and so are
 those that the search lists. Seeds with an even number have the ranking and the Pareto front, odd
-ones every score. These have to hold within 1e-12:
+ones every score. Each is searched for the ranking alone as well, which leaves out the most. These
+have to hold within 1e-12:
 
     a layout is legal in the search where it is alone
     what is listed costs, and holds, what it does alone, and so does an exact score
     a bound is not above the layout alone, in seconds and bytes
+    the ranking alone is that of the other search
     no layout beats the winner, or the last one listed unless its degrees are listed
 
 A log has a line for each seed that is done, so that a run goes on where it was ended. Exit code 1
@@ -81,10 +83,12 @@ def compare_space(seed: int, layouts: int) -> SpaceReport:
             found = search(whole, request, points=Points(whole, "jsonl", lines.append))
         else:
             found = search(whole, evolve(request, front=True))
+        alone_ranked = search(whole, request)
     except SpecError as error:
         said = [f"{error.diagnostics[0].message}, but {key} is fine" for key in fits]
         return SpaceReport(said=said[:3]) if _is_expected(error) else _report_error(error)
     said = [*_check_listed(scenario, found, objective), *_check_missing(whole, found, fits)]
+    said += _check_ranking(found, alone_ranked)
     if seed % 2:
         said += _check_scores(axes, lines, alone)
     return SpaceReport(said=said[:5], legal=found.legal, fit=found.legal - found.large)
@@ -130,6 +134,16 @@ def _check_listed(scenario: Scenario, found: SearchResult, objective: str) -> It
         for name in ("cost", "value", "seconds", "bytes_"):
             if not _agree(getattr(layout, name), getattr(one, name)):
                 yield f"{name} {getattr(layout, name)} is {getattr(one, name)}: {layout.values}"
+
+
+def _check_ranking(found: SearchResult, other: SearchResult) -> Iterator[str]:
+    """Yield how a search for the ranking alone differs from one for more."""
+    for name in ("legal", "large", "proven", "limits"):
+        if getattr(found, name) != getattr(other, name):
+            yield f"{name} is {getattr(found, name)}, and {getattr(other, name)} for the ranking"
+    costs, others = ([layout.cost for layout in one.best] for one in (found, other))
+    if len(costs) != len(others) or not all(map(_agree, costs, others)):
+        yield f"ranked {costs}, and {others} for the ranking alone"
 
 
 def _check_missing(

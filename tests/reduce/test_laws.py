@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parcost import Edge, Memory, Once, Pair, Pipeline, PipelineShape, Work
+from parcost.contract.plugin import Plugin
 from parcost.engine.maxima import total
-from parcost.search.timing import ScheduleTimes
+from parcost.search.serial_work import SerialWork, even_share
+from parcost.search.timing import ScheduleTimes, peak_memory
 
 RESOURCES = ("compute", "link", "network")
 seconds = st.integers(0, 8).map(float)
@@ -396,11 +398,28 @@ def test_a_bound_is_never_above_the_replay_and_what_is_exact_equals_it(step: Any
     found = add_up(step)
     slack = 1e-12 * found.step_seconds
     assert np.all(timed.minimum_seconds() <= found.step_seconds + slack)
+    assert least_share(step, pairs=bool(timed.plan.pairs)) <= found.step_seconds + slack
     bound, exact = (np.broadcast_to(value, 1) for value in timed.step())
     assert bound[0] <= found.step_seconds + slack
     if exact[0]:
         assert bound[0] == pytest.approx(found.step_seconds, rel=1e-12)
-    assert np.all(timed.peak_memory(step.memory, {}) <= found.memory_bytes * (1 + 1e-12))
+    held = peak_memory(timed.plan, cut.micro_batches, step.memory, {})
+    assert np.all(held <= found.memory_bytes * (1 + 1e-12))
+
+
+def least_share(step: Any, *, pairs: bool) -> float:
+    """Return what serial work alone says of a step."""
+
+    def count(row: Any) -> float:
+        return float(sum(row) if isinstance(row, tuple) else row * step.p * step.v)
+
+    hashable = [
+        evolve(t, count=tuple(t.count)) if isinstance(getattr(t, "count", 1.0), list) else t
+        for t in step.terms
+    ]
+    work = SerialWork([(Plugin(name="test"), term) for term in hashable], 0)
+    serial = work.seconds(float, count, kernels=pairs)
+    return float(even_share(serial, float(step.m), step.p, work.may_not_end(bool)))
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from parcost.search.complexity import sort_by_complexity
 from parcost.search.failures import objective_of
 from parcost.search.front import Front
 from parcost.search.layout_evaluation import evaluate_layout
+from parcost.search.point_order import PointOrder
 from parcost.search.queue import ReplayQueue
 from parcost.search.result import Best, SearchedLayout, SearchResult
 from parcost.search.scores import ScoredLayouts, Scores
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK = 4096  # points of the flat axis that are bounded together
+_FIRST_BLOCK = 1024  # and before any is replayed
 _FIRST = 10_000  # layouts of a structure that are scored together before any was replayed
 _ROUND = 50_000  # and afterwards, the lowest bounds first
 _MOST_REPLAYED = 128  # layouts that are replayed together
@@ -180,17 +182,52 @@ class _Search:
             if group.structures:
                 scores = Scores(group, self.few)
                 self.few = self.few or scores.few
-                for block in group.blocks(_BLOCK):
-                    whole = not (self._ends_early and self.best.ranking())
-                    if not whole:
-                        break
-                    self._score(scores, block)
+                whole = self._score_group(scores)
                 group.forget()
             self.looked += group.looked if whole else 0
             if self._crowd > self.crowded or len(self.waiting) > self.many:
                 self._thin()
             if self._ends_early:
                 return
+
+    def _score_group(self, scores: Scores) -> bool:
+        """Score the layouts of a group that may matter; return whether all have a bound.
+
+        Points that serial work alone rules out are not scored. The time may be over before.
+        """
+        order = PointOrder(self._least_costs(scores))
+        while block := order.take(self._block_size, self.best.worst):
+            self._score(scores, block)
+            if self._ends_early and self.best.ranking():
+                self.unscored = min(self.unscored, order.lowest)
+                return order.lowest > -inf
+        for block in order.rest(_BLOCK):
+            if self._ends_early and self.best.ranking():
+                return False
+            for held in scores.hold_layouts(block):
+                self._that_fit(held)
+        return True
+
+    @property
+    def _block_size(self) -> int:
+        """How many points are bounded together: few until some rule others out."""
+        return _BLOCK if self.best.worst < inf else _FIRST_BLOCK
+
+    def _least_costs(self, scores: Scores) -> Mapping[int, NDArray[np.float64]]:
+        """Return costs that no layout at a point of a structure is below, by structure.
+
+        They are minus infinity where every layout has to be bounded, as for a front or a limit.
+        """
+        found: dict[int, NDArray[np.float64]] = {}
+        for place, structure in enumerate(scores.group.structures):
+            judge = scores.judge(place)
+            whole = np.full(len(structure.kept), -inf)
+            if self.points is None and self.front is None and not judge.limits:
+                seconds = scores.least_seconds(place)
+                cost = judge.objective(self.request.objective).cost(seconds)
+                whole = np.where(seconds > -inf, cost, whole)
+            found[place] = whole
+        return found
 
     def _score(self, scores: Scores, block: Mapping[int, NDArray[np.intp]]) -> None:
         """Score the layouts at points of structures that may matter, the lowest bounds first.
@@ -254,21 +291,25 @@ class _Search:
     def _apply_bound(self, bound: ScoredLayouts) -> LayoutBounds:
         """Return what *bound* leaves of its layouts, and count what it does not."""
         objective, limits = self._judged_by(bound)
-        totals, legal = self.counts.totals, bound.legal
-        left = legal & reduce(and_, (bound.bytes_ <= room for room in bound.judge.rooms), True)
-        totals["large"] += int(legal.sum()) - int(left.sum())
-        if not left.any():
-            bytes_ = np.broadcast_to(bound.bytes_, legal.shape)
-            needed = float(np.min(bytes_, where=legal, initial=inf))
-            self.counts.least["needed"] = min(self.counts.least.get("needed", inf), needed)
-        left = self._that_end(left, bound.seconds)
+        left = self._that_end(self._that_fit(bound), bound.seconds)
         for limit in limits:
             here = left & limit.holds(bound.seconds, bound.bytes_)
             self.counts.limits[limit.says] += int(left.sum()) - int(here.sum())
             left = here
         if self.points is not None:
-            left = legal
+            left = bound.legal
         return LayoutBounds(bound, objective.cost(bound.seconds), left)
+
+    def _that_fit(self, held: ScoredLayouts) -> NDArray[np.bool_]:
+        """Return which layouts fit in memory by their bound; count the others."""
+        legal, rooms = held.legal, held.judge.rooms
+        left: NDArray[np.bool_] = legal & reduce(and_, (held.bytes_ <= r for r in rooms), True)
+        self.counts.totals["large"] += int(legal.sum()) - int(left.sum())
+        if not left.any():
+            bytes_ = np.broadcast_to(held.bytes_, legal.shape)
+            needed = float(np.min(bytes_, where=legal, initial=inf))
+            self.counts.least["needed"] = min(self.counts.least.get("needed", inf), needed)
+        return left
 
     def _that_end(self, left: NDArray[np.bool_], seconds: Any) -> NDArray[np.bool_]:
         """Return which layouts take a time at all; count the others as an evaluation does."""

@@ -27,6 +27,7 @@ from parcost.search.axis_kinds import PROBES
 from parcost.search.failures import objective_of
 from parcost.search.mesh import Places
 from parcost.search.result import spec_text
+from parcost.search.serial_work import SerialWork, even_share
 from parcost.search.space import Structure, StructureGroup
 from parcost.search.term_arrays import (
     Windows,
@@ -37,7 +38,7 @@ from parcost.search.term_arrays import (
     terms_under,
     windows,
 )
-from parcost.search.timing import ScheduleTimes
+from parcost.search.timing import ScheduleTimes, SketchPlan, peak_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -173,6 +174,27 @@ class _Table:
             for place in range(len(group.structures))
         ]
 
+        self._work = SerialWork(self._shared, len(shape))
+        self._own_work = [SerialWork(terms, len(shape)) for terms in self._own]
+
+    def least_work(
+        self, place: int, places: Places, count: Callable[[Any], float], *, kernels: bool
+    ) -> tuple[Any, Any]:
+        """Return seconds of serial work of one structure, and where they say nothing.
+
+        They are of one micro-batch on all devices, at all points; see :class:`SerialWork`.
+        """
+        every = slice(None)
+        both = [
+            (self._work, places.pick),
+            (self._own_work[place], lambda value: at_points(value, every)),
+        ]
+        seconds, endless = 0.0, np.False_
+        for work, pick in both:
+            seconds = seconds + work.seconds(pick, count, kernels=kernels)
+            endless = endless | work.may_not_end(pick)
+        return seconds, endless
+
     def select_terms(
         self, place: int, points: NDArray[np.intp], places: Places
     ) -> list[tuple[Plugin, Any]]:
@@ -229,23 +251,89 @@ class Scores:
         self._pipelines: dict[tuple[int, int], Pipeline] = {}
         self._schedules: dict[tuple[int, int], Schedule] = {}
 
+    @property
+    def _positions(self) -> range:
+        """The positions of the schedules."""
+        return range(self._variants.shape[self._choice] if self._choice is not None else 1)
+
+    def judge(self, place: int) -> Judge:
+        """Return what the layouts of a structure are judged by."""
+        return self._judge(self.group.structures[place], self.group.places(place))
+
+    def least_seconds(self, place: int) -> NDArray[np.float64]:
+        """Return seconds that no layout at a point of a structure is below, by point.
+
+        Devices share the work of the first bound evenly at best. Nothing is asked of plugins.
+        """
+        structure, places = self.group.structures[place], self.group.places(place)
+        points = np.arange(len(structure.kept))
+        choices = tuple(range(structure.legal.ndim - 1))
+        found = np.full(len(points), np.inf)
+        for index in self._positions:
+            legal = self.under(structure.legal, index)
+            if not legal.any():
+                continue
+            pipeline = self._pipeline(place, index, points)
+            with schedule_blame(structure.whole, pipeline.schedule):
+                plan = SketchPlan.of(self._schedule(place, index), pipeline, legal)
+
+            def count(row: Any, at: int = index) -> float:
+                return self._least_count(place, at, row)
+
+            pairs = bool(plan.pairs)
+            work, endless = self._first.least_work(place, places, count, kernels=pairs)
+            bound = even_share(work, pipeline.micro_batches, pipeline.stages, endless)
+            here = legal.any(axis=choices)
+            found = np.where(here, np.minimum(found, bound), found)
+        return found
+
+    def _least_count(self, place: int, index: int, count: Any) -> float:
+        """Return how often a term occurs on all virtual stages, at least, whatever is chosen."""
+        _, stages = self._sizes(place, index)
+        if count.__class__ is not StageCounts:
+            return float(sum(count) if isinstance(count, tuple) else count * stages)
+        counts, _ = self._row_counts(place, index, count)
+        found: Any = 0.0
+        for each, mask in counts:
+            total = sum(each) if isinstance(each, tuple) else each * stages
+            found = found + (total if mask is None else total * mask)
+        return float(np.min(found))
+
+    def hold_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
+        """Yield layouts, by structure and schedule, with the bytes of their memory alone.
+
+        *block* are points of structures.
+        """
+        for place, points in block.items():
+            wanted: dict[int, Any] = dict.fromkeys(self._positions, True)
+            steady: dict[Any, Sequence[Real]] = {}
+            for scored in self._layouts(place, points, wanted):
+                with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
+                    plan = SketchPlan.of(scored.schedule, scored.pipeline, scored.legal)
+                    yield self._held(scored, plan, steady)
+
+    def _held(
+        self, scored: ScoredLayouts, plan: SketchPlan, steady: dict[Any, Sequence[Real]]
+    ) -> ScoredLayouts:
+        terms, m = [term for _, term in scored.memory], scored.pipeline.micro_batches
+        return evolve(scored, memory=(), bytes_=peak_memory(plan, m, terms, steady))
+
     def bound_layouts(self, block: Mapping[int, NDArray[np.intp]]) -> Iterator[ScoredLayouts]:
         """Yield layouts, by structure and schedule, with what few of their terms come to.
 
         *block* are points of structures.
         """
-        schedules = range(self._variants.shape[self._choice] if self._choice is not None else 1)
         for place, points in block.items():
-            wanted: dict[int, Any] = dict.fromkeys(schedules, True)
+            wanted: dict[int, Any] = dict.fromkeys(self._positions, True)
             steady: dict[Any, Sequence[Real]] = {}
             for scored, timed in self._schedule_times(
                 place, points, self._first, self._hosts, wanted
             ):
                 with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
-                    bytes_ = timed.peak_memory([m for _, m in scored.memory], steady)
+                    held = self._held(scored, timed.plan, steady)
                     seconds = timed.minimum_seconds()
                 _blame_schedule(scored, timed)
-                yield evolve(scored, terms=(), memory=(), seconds=seconds, bytes_=bytes_)
+                yield evolve(held, terms=(), seconds=seconds)
 
     def score_layouts(
         self, bounds: Iterable[ScoredLayouts], points: NDArray[np.intp], wanted: Mapping[int, Any]
@@ -281,41 +369,47 @@ class Scores:
         wanted: Mapping[int, Any],
     ) -> Iterator[tuple[ScoredLayouts, ScheduleTimes]]:
         """Yield layouts without their seconds by schedule, and what times them."""
+        terms = table.select_terms(place, points, self.group.places(place, points))
+        terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
+        known: dict[Any, Any] = {}
+        for scored in self._layouts(place, points, wanted):
+            here = self._under(place, scored.index, "terms", terms, hosts)
+            with schedule_blame(scored.structure.whole, scored.pipeline.schedule):
+                timed = ScheduleTimes(
+                    scored.pipeline, scored.schedule, [t for _, t in here], scored.legal, known
+                )
+            yield evolve(scored, terms=here), timed
+
+    def _layouts(
+        self, place: int, points: NDArray[np.intp], wanted: Mapping[int, Any]
+    ) -> Iterator[ScoredLayouts]:
+        """Yield layouts with their memory and without terms, by schedule."""
         structure, places = (
             self.group.structures[place].select_points(points),
             self.group.places(place, points),
         )
-        terms = table.select_terms(place, points, places)
-        terms.sort(key=lambda pair: pair[0].name)  # as plugins are asked: terms share names
         memory = self._memory.select_terms(place, points, places)
         judge = self._judge(structure, places)
-        known: dict[Any, Any] = {}
         for index, which in wanted.items():
             legal = self.under(structure.legal, index) & which
             if not legal.any():
                 continue
-            pipeline, schedule = self._pipeline(place, index, points), self._schedule(place, index)
-            here = self._under(place, index, "terms", terms, hosts)
-            held = self._under(place, index, "memory", memory, Windows())
-            with schedule_blame(structure.whole, pipeline.schedule):
-                timed = ScheduleTimes(pipeline, schedule, [t for _, t in here], legal, known)
-            layouts = ScoredLayouts(
+            yield ScoredLayouts(
                 structure=structure,
                 place=place,
                 points=points,
                 judge=judge,
-                schedule=schedule,
+                schedule=self._schedule(place, index),
                 choice=self._choice,
                 index=index,
-                pipeline=pipeline,
-                terms=here,
-                memory=held,
+                pipeline=self._pipeline(place, index, points),
+                terms=(),
+                memory=self._under(place, index, "memory", memory, Windows()),
                 legal=legal,
                 seconds=0.0,
                 exact=False,
                 bytes_=0.0,
             )
-            yield layouts, timed
 
     def _answers_of_probe(self, answers: _GroupAnswers, hook: str) -> Sequence[_Answers]:
         """Return the answers to *hook*, which have to be the same under all choices."""
@@ -432,10 +526,7 @@ class Scores:
         self, place: int, index: int, hook: str, plugin: Plugin, term: Any
     ) -> Iterator[tuple[Plugin, Any]]:
         """Yield a term that is counted by row, once for each of the counts that choices make."""
-        key = (place, index, term.count)
-        if key not in self._rows:
-            self._rows[key] = self._counts(place, index, term.count)
-        counts, problems = self._rows[key]
+        counts, problems = self._row_counts(place, index, term.count)
         faults = self.group.structures[place].variants.faults
         for problem in problems:
             if isinstance(problem, tuple):  # as many as there are not stages
@@ -457,6 +548,16 @@ class Scores:
         """Return the devices and the virtual stages of a structure."""
         pipeline = self._pipelines[place, index]
         return pipeline.stages, pipeline.stages * pipeline.chunks
+
+    def _row_counts(
+        self, place: int, index: int, row: StageCounts
+    ) -> tuple[Sequence[tuple[Any, NDArray[np.bool_] | None]], Sequence[Any]]:
+        """Return what :meth:`_counts` does, which is asked once."""
+        key = (place, index, row)
+        if key not in self._rows:
+            self._rows[key] = self._counts(place, index, row)
+        found: tuple[Any, Any] = self._rows[key]
+        return found
 
     def _counts(
         self, place: int, index: int, row: StageCounts

@@ -117,21 +117,6 @@ class StructureGroup:
             if "variants" in vars(structure):
                 structure.variants.forget()
 
-    def blocks(self, most: int) -> Iterator[Mapping[int, NDArray[np.intp]]]:
-        """Yield at most *most* points of structures, by structure: arrays stay small."""
-        found: dict[int, NDArray[np.intp]] = {}
-        room = most
-        for place, structure in enumerate(self.structures):
-            count = len(structure.kept)
-            for part in np.array_split(np.arange(count), -(-count // most)):
-                if found and len(part) > room:
-                    yield found
-                    found, room = {}, most
-                found[place] = part
-                room -= len(part)
-        if found:
-            yield found
-
 
 def _group(
     structures: Sequence[Structure], mesh: Mesh, *, legal: bool = False

@@ -54,9 +54,7 @@ class ScheduleTimes:
         """
         self.pipeline, self.schedule, self.legal = pipeline, schedule, legal
         self.unsaid = ""
-        alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
-        m = np.broadcast_to(np.asarray(pipeline.micro_batches, dtype=np.float64), alive.shape)
-        self.plan = SketchPlan.of(schedule, pipeline, int(m[alive].max()))
+        self.plan = SketchPlan.of(schedule, pipeline, legal)
         stages = pipeline.stages * pipeline.chunks
         works = [t for t in terms if isinstance(t, Work)]
         works.sort(key=lambda w: (PASSES.index(w.pass_), w.name))
@@ -208,23 +206,30 @@ class ScheduleTimes:
         sums = [*self.times.F, *self.times.B, *self.times.W, *hops_of(self.hop)]
         return np.isfinite(sum(sums, start=np.zeros(1)))
 
-    def peak_memory(self, terms: Sequence[Memory], known: dict[Any, Sequence[Real]]) -> Real:
-        """Return the bytes of the fullest device; *known* is what schedules have in common."""
-        m, growing = self.pipeline.micro_batches, self.plan.drawn.growing
-        held = DeviceMemory(terms, self.plan, most=m, growing=growing, steady=known)
-        return reduce(maximum, (b for d in self._distinct_devices(held) for b in held.moments(d)))
 
-    def _distinct_devices(self, held: DeviceMemory) -> Iterator[int]:
-        """Yield the devices but for those that hold no more than one with the same stages."""
-        order = self.plan.drawn
-        first: dict[tuple[int, ...], list[Sequence[int]]] = {}
-        for d, copies in enumerate(self.plan.held):
-            ((at_f,), (at_b,)) = order.alive_forward[d], order.alive_backward[d]
-            most = (*at_f.alive, *at_f.whole, *at_b.alive, *at_b.whole)
-            others = first.setdefault(tuple(held.kinds[k] for k in copies), [])
-            if not any(all(a >= b for a, b in zip(o, most, strict=True)) for o in others):
-                others.append(most)
-                yield d
+def peak_memory(
+    plan: SketchPlan,
+    micro_batches: Real,
+    terms: Sequence[Memory],
+    known: dict[Any, Sequence[Real]],
+) -> Real:
+    """Return the bytes of the fullest device; *known* is what schedules have in common."""
+    growing = plan.drawn.growing
+    held = DeviceMemory(terms, plan, most=micro_batches, growing=growing, steady=known)
+    return reduce(maximum, (b for d in _distinct_devices(held, plan) for b in held.moments(d)))
+
+
+def _distinct_devices(held: DeviceMemory, plan: SketchPlan) -> Iterator[int]:
+    """Yield the devices but for those that hold no more than one with the same stages."""
+    order = plan.drawn
+    first: dict[tuple[int, ...], list[Sequence[int]]] = {}
+    for d, copies in enumerate(plan.held):
+        ((at_f,), (at_b,)) = order.alive_forward[d], order.alive_backward[d]
+        most = (*at_f.alive, *at_f.whole, *at_b.alive, *at_b.whole)
+        others = first.setdefault(tuple(held.kinds[k] for k in copies), [])
+        if not any(all(a >= b for a, b in zip(o, most, strict=True)) for o in others):
+            others.append(most)
+            yield d
 
 
 def _passes(seconds: Any) -> tuple[Real, Real, Real]:
@@ -241,9 +246,12 @@ class SketchPlan(PipelinePlan):
         return cast("Sketch", drawn)
 
     @classmethod
-    def of(cls, schedule: Schedule, pipeline: Pipeline, most: int) -> SketchPlan:
-        """Return the plan where up to *most* micro-batches occur."""
+    def of(cls, schedule: Schedule, pipeline: Pipeline, legal: NDArray[np.bool_]) -> SketchPlan:
+        """Return the plan for as many micro-batches as occur in *legal* layouts."""
         p, v = pipeline.stages, pipeline.chunks
+        alive = np.atleast_1d(legal.reshape(-1, legal.shape[-1]).any(axis=0))
+        m = np.broadcast_to(np.asarray(pipeline.micro_batches, dtype=np.float64), alive.shape)
+        most = int(m[alive].max())
         drawn = sketch(schedule, p, sketch_size(schedule, p, v, most), v)
         plan = object.__new__(cls)
         object.__setattr__(plan, "schedule", schedule)
